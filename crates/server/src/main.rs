@@ -1,0 +1,2 @@
+//! The `zodium` program.
+fn main() {}

@@ -1,0 +1,14 @@
+//! The words every other crate speaks: object ids, transaction ids, transaction metadata.
+//!
+//! No I/O, no allocation beyond what a value holds, no knowledge of files or wires.
+//! On disk and on the wire both ids are 8 bytes, big-endian.
+
+#![forbid(unsafe_code)]
+
+mod ids;
+mod time;
+mod transaction;
+
+pub use ids::{Oid, Tid};
+pub use time::CalendarTime;
+pub use transaction::{MetadataTooLong, TransactionMetadata, TransactionStatus};
