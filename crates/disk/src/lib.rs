@@ -1,1 +1,123 @@
-#![doc = "disk"]
+//! The one seam to the operating system: files, locks, fsync and the clock.
+//!
+//! Everything that a storage does to a disk goes through [`Disk`] and [`DiskFile`], everything it
+//! asks of time through [`Clock`], so that a test can put memory and a seed in their place.
+//!
+//! Invariant: nothing here knows what a transaction or an object is.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod memory;
+mod real;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use memory::MemoryDisk;
+pub use real::RealDisk;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Reading only; the file must exist.
+    Read,
+    /// Reading and writing; the file must exist.
+    Write,
+    /// Reading and writing; created when absent.
+    Create,
+    /// Reading and writing; fails when the file exists already.
+    CreateNew,
+    /// Reading and writing; emptied when it exists.
+    Truncate,
+}
+
+/// A folder-holding device: opens, renames and removes files by path.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Whether a file of that name exists.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Renames a file over another and makes the change durable in its folder.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file; a missing one is no error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the creation of a file in its folder durable.
+    fn sync_folder_of(&self, path: &Path) -> io::Result<()>;
+
+    /// Takes the exclusive lock that keeps a second opener away, the way `zc.lockfile` does:
+    /// an advisory `flock` on `path`, which then holds a space, our process id and a newline.
+    fn lock(&self, path: &Path) -> Result<FileLock, LockError>;
+}
+
+/// An open file, read and written at positions; shared by threads.
+pub trait DiskFile: Send + Sync + fmt::Debug {
+    /// Length in bytes.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Reads up to `buffer.len()` bytes at `position`; 0 only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// As [`DiskFile::read_at`] but without ever waiting for the device: `None` when the first
+    /// bytes are not in memory (or when the file system cannot tell).
+    fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>>;
+
+    /// Writes all bytes at `position`, growing the file as needed.
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
+
+    /// Returns when all bytes written before are on stable storage.
+    ///
+    /// After an error nothing is known about them, and asking again proves nothing: the caller
+    /// must stop acknowledging writes.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Cuts or extends the file to `length` bytes.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Makes sure that the bytes from `start` up to `end` can be written without running out of
+    /// space. The length of the file stays as it is. `ErrorKind::StorageFull` when there is no
+    /// room; success without effect where the file system cannot reserve.
+    fn reserve(&self, start: u64, end: u64) -> io::Result<()>;
+}
+
+impl dyn DiskFile + '_ {
+    /// Fills the whole buffer from `position`; `ErrorKind::UnexpectedEof` when the file ends
+    /// before.
+    pub fn read_exact_at(&self, mut buffer: &mut [u8], mut position: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read_at(buffer, position)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => {
+                    buffer = &mut buffer[count..];
+                    position += count as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Holds a lock until dropped.
+#[derive(Debug)]
+pub struct FileLock {
+    _held: Box<dyn fmt::Debug + Send + Sync>,
+}
+
+/// Why a lock was not taken.
+#[derive(Debug)]
+pub enum LockError {
+    /// Another process (or another opener in this one) holds it.
+    Held {
+        /// Its process id, when the lock file tells.
+        owner: Option<u32>,
+    },
+    /// The lock file itself could not be used.
+    Io(io::Error),
+}

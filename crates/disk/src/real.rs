@@ -1,0 +1,171 @@
+//! The disk of the machine, through the operating system.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSliceMut, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+use crate::{Disk, DiskFile, FileLock, LockError, OpenMode};
+
+/// Files of the operating system.
+#[derive(Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => &mut options,
+            OpenMode::Write => options.write(true),
+            OpenMode::Create => options.write(true).create(true),
+            OpenMode::CreateNew => options.write(true).create_new(true),
+            OpenMode::Truncate => options.write(true).create(true).truncate(true),
+        };
+        Ok(Arc::new(RealFile { file: options.open(path)? }))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)?;
+        self.sync_folder_of(to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
+        File::open(folder_of(path))?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> Result<FileLock, LockError> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(LockError::Io)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(LockError::Held { owner: owner_of(&mut file) }),
+            Err(error) => return Err(LockError::Io(error.into())),
+        }
+        file.set_len(0).map_err(LockError::Io)?;
+        writeln!(file, " {}", std::process::id()).map_err(LockError::Io)?;
+        Ok(FileLock { _held: Box::new(file) })
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+}
+
+impl DiskFile for RealFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buffer, position) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+        let mut buffers = [IoSliceMut::new(buffer)];
+        match preadv2(&self.file, &mut buffers, position, ReadWriteFlags::NOWAIT) {
+            Ok(count) => Ok(Some(count)),
+            Err(Errno::WOULDBLOCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, position)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+
+    fn reserve(&self, start: u64, end: u64) -> io::Result<()> {
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, end.saturating_sub(start)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The process id written in a lock file; `None` when there is none to read.
+fn owner_of(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(64).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_lock_is_refused_with_the_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("Data.fs.lock");
+        let first = RealDisk.lock(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!(" {}\n", std::process::id()));
+        match RealDisk.lock(&path) {
+            Err(LockError::Held { owner }) => assert_eq!(owner, Some(std::process::id())),
+            other => panic!("{other:?}"),
+        }
+        drop(first);
+        RealDisk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn reserving_leaves_the_length_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&folder.path().join("f"), OpenMode::CreateNew).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        file.reserve(3, 1 << 20).unwrap();
+        assert_eq!(file.length().unwrap(), 3);
+    }
+
+    #[test]
+    fn bytes_just_written_are_resident() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&folder.path().join("f"), OpenMode::CreateNew).unwrap();
+        file.write_all_at(b"abcdef", 0).unwrap();
+        let mut buffer = [0; 16];
+        if let Some(count) = file.read_resident_at(&mut buffer, 2).unwrap() {
+            assert_eq!(&buffer[..count], b"cdef");
+        }
+    }
+}
