@@ -1,0 +1,81 @@
+# One command per need.  Nothing is assumed but Rust, Python 3.9+, make and a
+# C compiler; everything else goes to target/, .venv/ and var/.
+
+PYTHON ?= python3
+ADDRESS ?= 127.0.0.1:8100
+DATA ?= var/Data.fs
+# The server under test; {path}, {port} and {options} are filled in.
+ZODIUM_SERVER_COMMAND ?=
+
+VENV := .venv
+BINARY := target/release/zodium
+export ZODIUM_SERVER_COMMAND
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+SAY := @printf '\n== %s\n'
+
+.PHONY: help serve build test tools format lint tidy unit e2e conformance bench clean
+
+help: ## Show what can be asked for
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+serve: build ## Build, and serve DATA (var/Data.fs) on ADDRESS (127.0.0.1:8100)
+	@mkdir -p $(dir $(DATA))
+	$(BINARY) serve $(DATA) -a $(ADDRESS)
+
+build: ## Build the release binary
+	cargo build --release -p zodium
+
+# Quick failures first: a second of formatting before minutes of tests.
+test: tools format tidy lint unit build e2e conformance ## Everything that must pass before a commit
+	$(SAY) 'all tests passed'
+
+tools:
+	$(SAY) 'tools'
+	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust from https://rustup.rs'; exit 1; }
+	@cargo fmt --version 2>/dev/null || { echo 'rustfmt is missing: rustup component add rustfmt'; exit 1; }
+	@cargo clippy --version 2>/dev/null || { echo 'clippy is missing: rustup component add clippy'; exit 1; }
+	@$(PYTHON) -c 'import sys; print("python", sys.version.split()[0]); sys.exit(sys.version_info < (3, 9))' \
+	  || { echo 'Python 3.9 or later is needed: make PYTHON=python3.12 ...'; exit 1; }
+
+format: ## Check the formatting (cargo fmt --all mends it)
+	$(SAY) 'formatting'
+	cargo fmt --all --check
+
+tidy: ## Check the repository's own rules
+	$(SAY) 'tidy'
+	cargo run -q -p xtask -- tidy
+
+lint: ## Check for lints; none is let through
+	$(SAY) 'lints'
+	cargo clippy --workspace --all-targets -- -D warnings
+
+unit: ## Run the Rust tests
+	$(SAY) 'Rust tests'
+	cargo test --workspace -q
+
+# Rebuilt when the requirements change, or Python itself.
+$(VENV)/ready: tests/requirements.txt
+	$(SAY) 'Python environment in $(VENV)'
+	@$(PYTHON) -m venv --clear $(VENV) \
+	  || { echo 'no venv module: install it (Debian: apt install python3-venv)'; exit 1; }
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r tests/requirements.txt
+	@touch $@
+
+e2e: build $(VENV)/ready ## Run the end-to-end tests against the release binary
+	$(SAY) 'end-to-end tests'
+	$(VENV)/bin/python -m pytest -c tests/pytest.ini tests/e2e $(PYTEST)
+
+conformance: build $(VENV)/ready ## Run ZODB's and ZEO's own storage tests, over Z5 and M5
+	$(SAY) 'conformance'
+	$(VENV)/bin/python tests/conformance/run.py --gate --jobs 2
+
+bench: build ## Measure loads: one and sixteen clients, one and 64 requests in flight
+	$(BINARY) bench load
+
+clean: ## Remove what was built; var/ stays
+	cargo clean
+	rm -rf $(VENV)

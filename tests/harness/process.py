@@ -1,0 +1,109 @@
+"""One server process, started from a command template.
+
+The template names what it needs in braces ({path}, {port}, {options}), so that
+the same tests run against Zodium, the stock Python server, or any other.
+Key decision: a server is ended by its own process id, never by its name, and
+what it says goes to a file that a failing test can show.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+HOST = "127.0.0.1"
+START_SECONDS = 30  # a server that does not listen by then is broken
+STOP_SECONDS = 20  # from SIGTERM to SIGKILL
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DEFAULT_COMMAND = (
+    f"{REPOSITORY}/target/release/zodium serve {{path}} -a {HOST}:{{port}} {{options}}"
+)
+
+
+def free_port():
+    """A loopback TCP port nobody listens on at the moment of the call."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def command_words(template, options=(), **names):
+    """The words of `template`, with {options} spread and {..} names filled in."""
+    words = []
+    for word in shlex.split(template):
+        words += options if word == "{options}" else [word.format(**names)]
+    return words
+
+
+class ServerFailed(RuntimeError):
+    """The server ended, or never listened; carries the end of what it said."""
+
+
+class ServerProcess:
+    """A running server that listens on a loopback port."""
+
+    def __init__(self, words, port, folder, log_path=None, env=None, wait=True):
+        self.words = words
+        self.port = port
+        self.log_path = Path(log_path or Path(folder) / f"server-{port}.log")
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env={**os.environ, **(env or {})},
+            )
+        if wait:
+            self.wait_listening()
+
+    @property
+    def address(self):
+        return HOST, self.port
+
+    def wait_listening(self):
+        """Return once a connection is accepted; raise if the server ends first."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise ServerFailed(f"exit {self.process.returncode}: {self.log_tail()}")
+            with contextlib.suppress(OSError):
+                socket.create_connection(self.address, 0.5).close()
+                return
+            time.sleep(0.01)
+        self.stop()
+        raise ServerFailed(f"not listening after {START_SECONDS} s: {self.log_tail()}")
+
+    def log(self):
+        """Everything the server has said so far."""
+        with contextlib.suppress(OSError):
+            return self.log_path.read_text("utf-8", "replace")
+        return ""
+
+    def log_tail(self):
+        return self.log()[-800:]
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def stop(self, seconds=STOP_SECONDS):
+        """SIGTERM, SIGKILL if that is not enough; the exit status."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self.process.returncode
+
+    def kill(self):
+        """SIGKILL: the server gets no chance to save anything."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()

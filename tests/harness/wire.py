@@ -1,0 +1,166 @@
+"""A ZEO client that is nothing but a socket: it can say what no client should.
+
+Frames are a big-endian u32 length and that many bytes; a message is
+(message id, flag, name, arguments), pickled ("Z") or packed ("M").
+Key decision: nothing is hidden.  Every frame can be sent raw, and everything
+the server sends is kept in order, because order is what the tests are about.
+"""
+
+import io
+import socket
+import struct
+import time
+
+import msgpack
+import zodbpickle.pickle
+
+CALL, NOTICE, ERROR = 0, 1, 2
+MAXTID = b"\x7f" + b"\xff" * 7
+Z64 = b"\0" * 8
+
+
+class Closed(Exception):
+    """The server closed the connection."""
+
+
+class Silent(Exception):
+    """The server said nothing within the time limit."""
+
+
+class ErrorReply(Exception):
+    """An error reply: args are the exception's name and its payload."""
+
+
+class PickleCodec:
+    letter = b"Z"
+
+    @staticmethod
+    def encode(message):
+        out = io.BytesIO()
+        pickler = zodbpickle.pickle.Pickler(out, 3)
+        pickler.fast = 1
+        pickler.dump(message)
+        return out.getvalue()
+
+    @staticmethod
+    def decode(body):
+        return zodbpickle.pickle.loads(body)
+
+
+class MsgpackCodec:
+    letter = b"M"
+
+    @staticmethod
+    def encode(message):
+        return msgpack.packb(message, use_bin_type=True)
+
+    @staticmethod
+    def decode(body):
+        return msgpack.unpackb(body, raw=False, use_list=False)
+
+
+CODECS = {codec.letter: codec for codec in (PickleCodec, MsgpackCodec)}
+
+
+class Wire:
+    """One connection, in the encoding the server announces."""
+
+    def __init__(self, address, handshake=True, seconds=10):
+        self.seconds = seconds
+        self.socket = socket.create_connection(address, seconds)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+        self.notices = []
+        self.last_id = 0
+        self.announced = None
+        if handshake:
+            self.shake_hands()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def shake_hands(self, answer=None):
+        """Take the announcement and answer it with `answer`, or the same."""
+        self.announced = self.receive_frame()
+        self.codec = CODECS[self.announced[:1]]
+        self.send_frame(self.announced if answer is None else answer)
+        return self
+
+    def send_raw(self, data):
+        self.socket.sendall(data)
+
+    def send_frame(self, body):
+        self.send_raw(struct.pack(">I", len(body)) + body)
+
+    def send(self, message_id, flag, name, args):
+        self.send_frame(self.codec.encode((message_id, flag, name, args)))
+
+    def request(self, name, *args):
+        """Send a synchronous call; its message id."""
+        self.last_id += 1
+        self.send(self.last_id, False, name, args)
+        return self.last_id
+
+    def notify(self, name, *args):
+        """Send an asynchronous call: the server answers only by closing."""
+        self.send(0, True, name, args)
+
+    def receive_frame(self, seconds=None):
+        """The body of the next frame; raises Closed or Silent."""
+        deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
+        while True:
+            if len(self.buffer) >= 4:
+                size = struct.unpack(">I", self.buffer[:4])[0]
+                if len(self.buffer) >= 4 + size:
+                    body, self.buffer = self.buffer[4 : 4 + size], self.buffer[4 + size :]
+                    return body
+            self._read_some(deadline)
+
+    def receive(self, seconds=None):
+        """The next message, decoded."""
+        return self.codec.decode(self.receive_frame(seconds))
+
+    def reply(self, message_id, seconds=None):
+        """The reply to `message_id`; what comes before it goes to `notices`."""
+        while True:
+            found, flag, name, args = self.receive(seconds)
+            if flag in (CALL, ERROR) and name == ".reply" and found == message_id:
+                if flag == ERROR:
+                    raise ErrorReply(*args)
+                return args
+            self.notices.append((found, flag, name, args))
+
+    def call(self, name, *args):
+        return self.reply(self.request(name, *args))
+
+    def register(self, storage="1", read_only=False):
+        return self.call("register", storage, read_only)
+
+    def commit(self, txn, stores, user=b"", description=b"", extension=None):
+        """Store [(oid, serial, data)] in one transaction; its tid."""
+        self.notify("tpc_begin", txn, user, description, extension or {}, None, " ")
+        for oid, serial, data in stores:
+            self.notify("storea", oid, serial, data, txn)
+        self.call("vote", txn)
+        return self.call("tpc_finish", txn)
+
+    def _read_some(self, deadline):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Silent
+        self.socket.settimeout(left)
+        try:
+            data = self.socket.recv(1 << 20)
+        except socket.timeout:
+            raise Silent from None
+        except ConnectionError:
+            raise Closed from None
+        if not data:
+            raise Closed
+        self.buffer += data
