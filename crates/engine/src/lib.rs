@@ -1,1 +1,3 @@
-#![doc = "engine"]
+//! The engine: transactions, their locks and their order, over any storage.
+
+pub mod commit;

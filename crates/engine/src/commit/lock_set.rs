@@ -1,0 +1,115 @@
+//! What one transaction locks: every key once, in the strongest mode asked for.
+//!
+//! Key decision: a set is built and sorted by the worker before it enters the commit mutex, so
+//! that the lock table only has to walk it.
+
+use std::cmp::Reverse;
+
+use zodium_types::Oid;
+
+/// Something that transactions exclude each other from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockKey {
+    /// One object: [`Exclusive`](LockMode::Exclusive) to write it, [`Shared`](LockMode::Shared)
+    /// to rely on its revision (`readCurrent`).
+    Object(Oid),
+    /// The positions of records in the file. Transactions that write back pointers (undo,
+    /// restore) share it; the last step of a pack, which moves records, takes it alone.
+    Positions,
+    /// The giving of tids. Ordinary transactions share it; one that brings its own tid takes it
+    /// alone, so that no other tid can be given between its vote and its finish.
+    Clock,
+}
+
+/// How a key is locked. The order is that of strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockMode {
+    /// Compatible with other shared locks.
+    Shared,
+    /// Compatible with nothing.
+    Exclusive,
+}
+
+impl LockMode {
+    /// Whether two transactions may hold a key in these modes at the same time.
+    pub fn is_compatible(self, other: LockMode) -> bool {
+        self == LockMode::Shared && other == LockMode::Shared
+    }
+}
+
+/// The keys of one request, ascending, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockSet {
+    entries: Vec<(LockKey, LockMode)>,
+}
+
+impl LockSet {
+    /// Adds a key, or strengthens it. Constant time for [`LockKey::Clock`], the last in order.
+    pub fn add(&mut self, key: LockKey, mode: LockMode) {
+        match self.entries.binary_search_by_key(&key, |&(key, _)| key) {
+            Ok(index) => {
+                if let Some((_, present)) = self.entries.get_mut(index) {
+                    *present = mode.max(*present);
+                }
+            }
+            Err(index) => self.entries.insert(index, (key, mode)),
+        }
+    }
+
+    /// The keys with their modes, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (LockKey, LockMode)> + '_ {
+        self.entries.iter().copied()
+    }
+
+    /// How many keys.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl FromIterator<(LockKey, LockMode)> for LockSet {
+    fn from_iter<I: IntoIterator<Item = (LockKey, LockMode)>>(keys: I) -> LockSet {
+        let keys = keys.into_iter();
+        // One place more: the machine adds the clock inside the mutex, and must not reallocate.
+        let mut entries = Vec::with_capacity(keys.size_hint().0 + 1);
+        entries.extend(keys);
+        entries.sort_unstable_by_key(|&(key, mode)| (key, Reverse(mode)));
+        entries.dedup_by_key(|&mut (key, _)| key);
+        LockSet { entries }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LockMode::{Exclusive, Shared};
+
+    #[test]
+    fn duplicates_merge_and_exclusive_wins() {
+        let one = LockKey::Object(Oid(1));
+        let two = LockKey::Object(Oid(2));
+        let set: LockSet =
+            [(two, Shared), (one, Shared), (one, Exclusive), (one, Shared), (two, Shared)]
+                .into_iter()
+                .collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [(one, Exclusive), (two, Shared)]);
+    }
+
+    #[test]
+    fn adding_strengthens_and_never_weakens() {
+        let mut set = LockSet::default();
+        set.add(LockKey::Clock, Shared);
+        set.add(LockKey::Object(Oid(7)), Exclusive);
+        set.add(LockKey::Clock, Exclusive);
+        set.add(LockKey::Clock, Shared);
+        let expected = [(LockKey::Object(Oid(7)), Exclusive), (LockKey::Clock, Exclusive)];
+        assert_eq!(set.iter().collect::<Vec<_>>(), expected);
+        assert_eq!(set.len(), 2);
+        assert!(!set.is_empty());
+    }
+}

@@ -1,0 +1,746 @@
+//! The states of all transactions between their first vote and their end.
+//!
+//! Key decision: every call is one short step that either happens wholly or is refused with an
+//! error that changes nothing, and whatever it sets free it returns, so that the caller can wake
+//! the others after it has left the mutex.
+//!
+//! Invariants:
+//! - locks are held from the grant until the transaction is published, refused or aborted; what
+//!   a conflict check saw is therefore still true when the transaction is published;
+//! - tids strictly increase in the order in which transactions are taken, and they are published
+//!   in that order;
+//! - a transaction that brings its own tid holds the clock alone, so no tid is given between the
+//!   comparison in [`CommitMachine::voted`] and its own.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use zodium_types::Tid;
+
+use super::lock_set::{LockKey, LockMode, LockSet};
+use super::lock_table::{LockAnswer, LockTable, TransactionNumber};
+
+/// Where a transaction is between its first vote and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitState {
+    /// Waits for its locks.
+    Waiting,
+    /// Holds its locks; the caller compares serials and reserves space.
+    Checking,
+    /// Promised: it can be finished. Holds its locks.
+    Voted,
+    /// Finish was asked; waits for the log writer. Cannot be aborted any more.
+    Ready,
+    /// Has its tid and is being written. Cannot be aborted any more.
+    Writing,
+    /// Not a transaction: locks held by [`CommitMachine::hold`].
+    Holding,
+}
+
+/// A call that was refused, and changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// The transaction is in a state that does not allow the call.
+    #[error("transaction {} cannot {call} while it is {state:?}", number.0)]
+    WrongState {
+        /// The transaction.
+        number: TransactionNumber,
+        /// Its state, unchanged.
+        state: CommitState,
+        /// What was asked.
+        call: &'static str,
+    },
+    /// The transaction has not voted, or is over.
+    #[error("transaction {} cannot {call}: it has not voted, or is over", number.0)]
+    UnknownTransaction {
+        /// The transaction.
+        number: TransactionNumber,
+        /// What was asked.
+        call: &'static str,
+    },
+    /// A write failed before: nothing can be committed until the storage is opened anew.
+    #[error(
+        "an earlier write to the storage failed; nothing can be committed until it is reopened"
+    )]
+    StorageFailed,
+    /// A transaction brought a tid that is not later than all others.
+    #[error("transaction id {tid} is not later than the last one, {last}")]
+    TidNotNewer {
+        /// The tid it brought.
+        tid: Tid,
+        /// The last tid given.
+        last: Tid,
+    },
+    /// Tids have come to their end: a clock or a restored transaction was millennia ahead.
+    #[error("transaction id {tid} is too close to the largest possible one; check the clock")]
+    TidTooLarge {
+        /// The tid brought, or the last one given.
+        tid: Tid,
+    },
+    /// Publishing out of the order in which the transactions were taken.
+    #[error("transaction {} is not the next one to publish", number.0)]
+    OutOfOrder {
+        /// The first one out of order.
+        number: TransactionNumber,
+    },
+}
+
+/// What an abort did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum AbortOutcome {
+    /// The transaction is over and its locks are free.
+    Aborted {
+        /// Those that hold their locks by it, in order of arrival; now `Checking` (or `Holding`).
+        granted: Vec<TransactionNumber>,
+    },
+    /// Finish was asked before: it will be published, or fail, as if nothing had been said.
+    TooLate,
+    /// It has not voted (or was refused since), or is over: nothing to free.
+    Unknown,
+}
+
+/// Whom a failed write concerns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct WriteFailure {
+    /// All that had asked for finish, in that order: over, and whether the first of them are on
+    /// the disk is unknown.
+    pub ended: Vec<TransactionNumber>,
+    /// Those that hold their locks by it, in order of arrival. Their vote will be refused.
+    pub granted: Vec<TransactionNumber>,
+}
+
+/// Figures for the status page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitStatus {
+    /// How many wait for locks.
+    pub waiting: usize,
+    /// How many transactions hold locks, from `Checking` to `Writing`.
+    pub locking: usize,
+    /// How many wait for the log writer.
+    pub ready: usize,
+    /// How many are being written.
+    pub writing: usize,
+    /// When the longest-standing of the locks held by transactions was granted (monotonic).
+    pub oldest_grant: Option<Duration>,
+    /// The last tid given, on its way to the disk perhaps.
+    pub last_given: Tid,
+    /// The last tid published.
+    pub last_published: Tid,
+    /// Whether a write failed, so that nothing can be committed.
+    pub failed: bool,
+}
+
+/// All voting and finishing transactions of one storage.
+///
+/// Every `now` is the monotonic time of the caller's clock; it may lag behind that of an earlier
+/// call, since callers read their clock before they enter the mutex.
+///
+/// A transaction number is never used again once the transaction was aborted, or else a check
+/// that still runs for the old one could vote for the new one.
+#[derive(Debug)]
+pub struct CommitMachine {
+    locks: LockTable,
+    transactions: FxHashMap<TransactionNumber, Transaction>,
+    /// Transactions that hold locks, by the time of their grant.
+    grants: BTreeSet<(Duration, TransactionNumber)>,
+    /// In the order of their finish.
+    ready: VecDeque<TransactionNumber>,
+    /// In the order of their tids.
+    writing: VecDeque<(TransactionNumber, Tid)>,
+    last_given: Tid,
+    last_published: Tid,
+    failed: bool,
+}
+
+#[derive(Debug)]
+struct Transaction {
+    state: CommitState,
+    purpose: Purpose,
+    /// When it got its locks; meaningless while it waits.
+    granted_at: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Commit { explicit_tid: Option<Tid> },
+    Hold,
+}
+
+/// Neither a clock nor a restored transaction brings the tids above this one (year 5907). Above
+/// it nobody may vote, and the 2^32 tids left are more than transactions can be voted already:
+/// so the next tid always exists.
+const TID_LIMIT: Tid = Tid(Tid::MAX.0 - (1 << 32));
+
+impl CommitMachine {
+    /// A machine for a storage whose last transaction is `last_tid`.
+    pub fn new(last_tid: Tid) -> CommitMachine {
+        CommitMachine {
+            locks: LockTable::new(),
+            transactions: FxHashMap::default(),
+            grants: BTreeSet::new(),
+            ready: VecDeque::new(),
+            writing: VecDeque::new(),
+            last_given: last_tid,
+            last_published: last_tid,
+            failed: false,
+        }
+    }
+
+    /// Asks for `locks` (the machine adds the clock). When granted the transaction is
+    /// `Checking`, else `Waiting` until a later call returns its number among the granted.
+    ///
+    /// A transaction that brings its own tid says so here; [`voted`](Self::voted) compares it.
+    ///
+    /// # Errors
+    /// `StorageFailed`; `WrongState` when it votes or has voted already.
+    pub fn vote(
+        &mut self,
+        number: TransactionNumber,
+        mut locks: LockSet,
+        explicit_tid: Option<Tid>,
+        now: Duration,
+    ) -> Result<LockAnswer, CommitError> {
+        let clock = if explicit_tid.is_some() { LockMode::Exclusive } else { LockMode::Shared };
+        locks.add(LockKey::Clock, clock);
+        self.enter(number, locks, Purpose::Commit { explicit_tid }, "vote", now)
+    }
+
+    /// Asks for `locks` for something that is not a transaction (the last step of a pack). When
+    /// granted it is `Holding`: it has no timeout and ends by [`release`](Self::release).
+    ///
+    /// # Errors
+    /// `StorageFailed`; `WrongState` when the number is in use.
+    pub fn hold(
+        &mut self,
+        number: TransactionNumber,
+        locks: LockSet,
+        now: Duration,
+    ) -> Result<LockAnswer, CommitError> {
+        self.enter(number, locks, Purpose::Hold, "hold", now)
+    }
+
+    /// Ends what [`hold`](Self::hold) began. Returns those that are granted by it.
+    ///
+    /// # Errors
+    /// `WrongState`, `UnknownTransaction`. (While it waits, `abort` ends it.)
+    pub fn release(
+        &mut self,
+        number: TransactionNumber,
+        now: Duration,
+    ) -> Result<Vec<TransactionNumber>, CommitError> {
+        self.expect_state(number, CommitState::Holding, "release")?;
+        Ok(self.end([number], now))
+    }
+
+    /// The check found a conflict, or there is no space: frees the locks. The transaction is
+    /// open again and may vote again. Returns those that are granted by it.
+    ///
+    /// # Errors
+    /// `WrongState` unless it is `Checking`, `UnknownTransaction`.
+    pub fn refuse(
+        &mut self,
+        number: TransactionNumber,
+        now: Duration,
+    ) -> Result<Vec<TransactionNumber>, CommitError> {
+        self.expect_state(number, CommitState::Checking, "refuse")?;
+        Ok(self.end([number], now))
+    }
+
+    /// The check passed and the space is reserved: `Checking` becomes `Voted`.
+    ///
+    /// An explicit tid is compared here and not earlier, because from the grant on, and only
+    /// then, no other tid can be given. After an error the transaction is still `Checking`:
+    /// `refuse` or `abort` it.
+    ///
+    /// # Errors
+    /// `StorageFailed`, `TidNotNewer`, `TidTooLarge`, `WrongState`, `UnknownTransaction`.
+    pub fn voted(&mut self, number: TransactionNumber) -> Result<(), CommitError> {
+        self.check_working()?;
+        let (last_given, call) = (self.last_given, "be voted");
+        let transaction = self.expect_state(number, CommitState::Checking, call)?;
+        if let Purpose::Commit { explicit_tid } = transaction.purpose {
+            check_tid(explicit_tid, last_given)?;
+        }
+        transaction.state = CommitState::Voted;
+        Ok(())
+    }
+
+    /// Hands a voted transaction to the log writer, after those that asked before.
+    ///
+    /// # Errors
+    /// `StorageFailed`; `WrongState` unless it is `Voted`; `UnknownTransaction`.
+    pub fn finish(&mut self, number: TransactionNumber) -> Result<(), CommitError> {
+        self.check_working()?;
+        self.expect_state(number, CommitState::Voted, "finish")?.state = CommitState::Ready;
+        self.ready.push_back(number);
+        Ok(())
+    }
+
+    /// Takes up to `transactions_max` ready transactions in the order of their finish, and gives
+    /// each its tid: its own, or the later of `clock_tid` and the one after the last.
+    ///
+    /// Batches may be taken while earlier ones are still being written.
+    #[must_use = "what is taken has to be written"]
+    pub fn next_batch(
+        &mut self,
+        transactions_max: usize,
+        clock_tid: Tid,
+    ) -> Vec<(TransactionNumber, Tid)> {
+        let count = transactions_max.min(self.ready.len());
+        let mut batch = Vec::with_capacity(count);
+        for number in self.ready.drain(..count) {
+            let Some(transaction) = self.transactions.get_mut(&number) else { continue };
+            let tid = match transaction.purpose {
+                Purpose::Commit { explicit_tid: Some(tid) } => tid,
+                _ => clock_tid.min(TID_LIMIT).max(self.last_given.next()),
+            };
+            assert!(tid > self.last_given, "{tid} given after {}", self.last_given);
+            self.last_given = tid;
+            transaction.state = CommitState::Writing;
+            batch.push((number, tid));
+        }
+        self.writing.extend(&batch);
+        batch
+    }
+
+    /// These transactions are durable and every load sees them: they are over, their locks are
+    /// free. Returns those that are granted by it.
+    ///
+    /// # Errors
+    /// `OutOfOrder` unless `numbers` are the first of those being written, in order.
+    pub fn published(
+        &mut self,
+        numbers: &[TransactionNumber],
+        now: Duration,
+    ) -> Result<Vec<TransactionNumber>, CommitError> {
+        let mut last = self.last_published;
+        for (index, &number) in numbers.iter().enumerate() {
+            match self.writing.get(index) {
+                Some(&(next, tid)) if next == number => last = tid,
+                _ => return Err(CommitError::OutOfOrder { number }),
+            }
+        }
+        self.last_published = last;
+        self.writing.drain(..numbers.len());
+        Ok(self.end(numbers.iter().copied(), now))
+    }
+
+    /// A write or sync failed. All that asked for finish and were not published are over, and
+    /// from now on votes and finishes are refused until a new machine is made. Those that are
+    /// voted or checking keep their locks until they are aborted.
+    ///
+    /// What is durable must have been [`published`](Self::published) before.
+    pub fn write_failed(&mut self, now: Duration) -> WriteFailure {
+        self.failed = true;
+        let writing = self.writing.drain(..).map(|(number, _)| number);
+        let ended: Vec<_> = writing.chain(self.ready.drain(..)).collect();
+        let granted = self.end(ended.iter().copied(), now);
+        WriteFailure { ended, granted }
+    }
+
+    /// Gives up: on the client's wish, its disconnect, or a timeout. Possible until finish.
+    pub fn abort(&mut self, number: TransactionNumber, now: Duration) -> AbortOutcome {
+        match self.state(number) {
+            None => AbortOutcome::Unknown,
+            Some(CommitState::Ready | CommitState::Writing) => AbortOutcome::TooLate,
+            Some(_) => AbortOutcome::Aborted { granted: self.end([number], now) },
+        }
+    }
+
+    /// Transactions that got their locks longer than `timeout` ago and have not asked for
+    /// finish, the longest-standing first. They are not changed: the caller closes their
+    /// connections, which aborts them. Source: ZEO's `transaction-timeout`.
+    pub fn expired(&self, now: Duration, timeout: Duration) -> Vec<TransactionNumber> {
+        self.grants
+            .iter()
+            .take_while(|(granted_at, _)| now.saturating_sub(*granted_at) > timeout)
+            .map(|&(_, number)| number)
+            .filter(|&number| {
+                matches!(self.state(number), Some(CommitState::Checking | CommitState::Voted))
+            })
+            .collect()
+    }
+
+    /// The state of a transaction; `None` when it has not voted (or was refused since), or is
+    /// over.
+    pub fn state(&self, number: TransactionNumber) -> Option<CommitState> {
+        self.transactions.get(&number).map(|transaction| transaction.state)
+    }
+
+    /// The figures of this moment.
+    pub fn status(&self) -> CommitStatus {
+        CommitStatus {
+            waiting: self.locks.waiting(),
+            locking: self.grants.len(),
+            ready: self.ready.len(),
+            writing: self.writing.len(),
+            oldest_grant: self.grants.first().map(|&(granted_at, _)| granted_at),
+            last_given: self.last_given,
+            last_published: self.last_published,
+            failed: self.failed,
+        }
+    }
+
+    /// Whether no transaction is known and nothing is locked.
+    pub fn is_idle(&self) -> bool {
+        self.transactions.is_empty()
+            && self.locks.is_empty()
+            && self.grants.is_empty()
+            && self.ready.is_empty()
+            && self.writing.is_empty()
+    }
+
+    /// Compares states, locks, grants and queues with each other. For tests: costs a walk over
+    /// everything.
+    ///
+    /// # Errors
+    /// Says in words what does not fit.
+    pub fn check_consistency(&self) -> Result<(), String> {
+        self.locks.check_consistency()?;
+        if self.locks.len() != self.transactions.len() {
+            return Err(format!(
+                "{} have locks, not {}",
+                self.locks.len(),
+                self.transactions.len()
+            ));
+        }
+        let count = |state| self.transactions.values().filter(|t| t.state == state).count();
+        let queued = (self.ready.len(), self.writing.len());
+        if queued != (count(CommitState::Ready), count(CommitState::Writing)) {
+            return Err(format!("{queued:?} ready and writing do not fit the states"));
+        }
+        for (&number, transaction) in &self.transactions {
+            let waits = transaction.state == CommitState::Waiting;
+            let answer = if waits { LockAnswer::Waiting } else { LockAnswer::Granted };
+            if self.locks.answer(number) != Some(answer) {
+                return Err(format!("{number:?} is {:?} without fitting locks", transaction.state));
+            }
+            let timed = !waits && matches!(transaction.purpose, Purpose::Commit { .. });
+            if self.grants.contains(&(transaction.granted_at, number)) != timed {
+                return Err(format!("{number:?} has a wrong time of grant"));
+            }
+        }
+        if self.grants.len() > self.transactions.len() {
+            return Err(format!("{} grants are too many", self.grants.len()));
+        }
+        Ok(())
+    }
+
+    fn enter(
+        &mut self,
+        number: TransactionNumber,
+        locks: LockSet,
+        purpose: Purpose,
+        call: &'static str,
+        now: Duration,
+    ) -> Result<LockAnswer, CommitError> {
+        self.check_working()?;
+        if let Some(state) = self.state(number) {
+            return Err(CommitError::WrongState { number, state, call });
+        }
+        let transaction = Transaction { state: CommitState::Waiting, purpose, granted_at: now };
+        self.transactions.insert(number, transaction);
+        let answer = self.locks.request(number, locks);
+        if answer == LockAnswer::Granted {
+            self.grant(number, now);
+        }
+        Ok(answer)
+    }
+
+    fn grant(&mut self, number: TransactionNumber, now: Duration) {
+        let Some(transaction) = self.transactions.get_mut(&number) else { return };
+        transaction.granted_at = now;
+        match transaction.purpose {
+            Purpose::Hold => transaction.state = CommitState::Holding,
+            Purpose::Commit { .. } => {
+                transaction.state = CommitState::Checking;
+                self.grants.insert((now, number));
+            }
+        }
+    }
+
+    /// Forgets transactions, frees their locks, and moves on those that are granted by it.
+    fn end(
+        &mut self,
+        numbers: impl IntoIterator<Item = TransactionNumber> + Clone,
+        now: Duration,
+    ) -> Vec<TransactionNumber> {
+        for number in numbers.clone() {
+            if let Some(transaction) = self.transactions.remove(&number) {
+                self.grants.remove(&(transaction.granted_at, number));
+            }
+        }
+        let granted = self.locks.release_all(numbers);
+        for &number in &granted {
+            self.grant(number, now);
+        }
+        granted
+    }
+
+    fn check_working(&self) -> Result<(), CommitError> {
+        if self.failed { Err(CommitError::StorageFailed) } else { Ok(()) }
+    }
+
+    fn expect_state(
+        &mut self,
+        number: TransactionNumber,
+        expected: CommitState,
+        call: &'static str,
+    ) -> Result<&mut Transaction, CommitError> {
+        match self.transactions.get_mut(&number) {
+            None => Err(CommitError::UnknownTransaction { number, call }),
+            Some(transaction) if transaction.state == expected => Ok(transaction),
+            Some(Transaction { state, .. }) => {
+                Err(CommitError::WrongState { number, state: *state, call })
+            }
+        }
+    }
+}
+
+/// Whether a transaction with this tid of its own, or none, may be voted after `last`.
+fn check_tid(explicit_tid: Option<Tid>, last: Tid) -> Result<(), CommitError> {
+    match explicit_tid {
+        Some(tid) if tid <= last => Err(CommitError::TidNotNewer { tid, last }),
+        Some(tid) if tid > TID_LIMIT => Err(CommitError::TidTooLarge { tid }),
+        None if last > TID_LIMIT => Err(CommitError::TidTooLarge { tid: last }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LockAnswer::{Granted, Waiting};
+    use zodium_types::Oid;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn number(n: u64) -> TransactionNumber {
+        TransactionNumber(n)
+    }
+
+    fn writes(oids: &[u64]) -> LockSet {
+        oids.iter().map(|&oid| (LockKey::Object(Oid(oid)), LockMode::Exclusive)).collect()
+    }
+
+    fn vote(machine: &mut CommitMachine, n: u64, oids: &[u64]) -> LockAnswer {
+        machine.vote(number(n), writes(oids), None, NOW).unwrap()
+    }
+
+    fn vote_and_finish(machine: &mut CommitMachine, n: u64, oids: &[u64]) {
+        assert_eq!(vote(machine, n, oids), Granted);
+        machine.voted(number(n)).unwrap();
+        machine.finish(number(n)).unwrap();
+    }
+
+    fn numbers(found: Vec<TransactionNumber>) -> Vec<u64> {
+        found.into_iter().map(|number| number.0).collect()
+    }
+
+    #[test]
+    fn a_transaction_goes_through_all_states_and_frees_its_locks_when_published() {
+        let mut machine = CommitMachine::new(Tid(10));
+        assert_eq!(vote(&mut machine, 1, &[1]), Granted);
+        assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
+        machine.voted(number(1)).unwrap();
+        machine.finish(number(1)).unwrap();
+        assert_eq!(machine.next_batch(9, Tid(500)), [(number(1), Tid(500))]);
+        assert_eq!(machine.state(number(2)), Some(CommitState::Waiting));
+        assert_eq!(machine.status().last_published, Tid(10));
+        assert_eq!(numbers(machine.published(&[number(1)], NOW).unwrap()), [2]);
+        assert_eq!(machine.state(number(2)), Some(CommitState::Checking));
+        assert_eq!(machine.status().last_published, Tid(500));
+        assert_eq!(machine.abort(number(2), NOW), AbortOutcome::Aborted { granted: vec![] });
+        assert!(machine.is_idle());
+    }
+
+    #[test]
+    fn tids_increase_even_when_the_clock_goes_back() {
+        let mut machine = CommitMachine::new(Tid(100));
+        for n in 1..=4 {
+            vote_and_finish(&mut machine, n, &[n]);
+        }
+        let first = machine.next_batch(2, Tid(50));
+        assert_eq!(first, [(number(1), Tid(101)), (number(2), Tid(102))]);
+        assert_eq!(machine.next_batch(1, Tid(300)), [(number(3), Tid(300))]);
+        assert_eq!(machine.next_batch(9, Tid(200)), [(number(4), Tid(301))]);
+        assert_eq!(machine.next_batch(9, Tid(999)), []);
+    }
+
+    #[test]
+    fn a_refused_transaction_may_vote_again() {
+        let mut machine = CommitMachine::new(Tid(0));
+        assert_eq!(vote(&mut machine, 1, &[1]), Granted);
+        assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
+        assert_eq!(numbers(machine.refuse(number(1), NOW).unwrap()), [2]);
+        assert_eq!(machine.state(number(1)), None);
+        assert_eq!(machine.abort(number(1), NOW), AbortOutcome::Unknown);
+        assert_eq!(vote(&mut machine, 1, &[1]), Waiting);
+        assert_eq!(numbers(machine.refuse(number(2), NOW).unwrap()), [1]);
+    }
+
+    #[test]
+    fn an_own_tid_is_compared_after_the_grant_and_cannot_be_overtaken() {
+        let mut machine = CommitMachine::new(Tid(0));
+        vote_and_finish(&mut machine, 1, &[1]);
+        // Later than the last tid now, but not when its turn comes.
+        let restored = |machine: &mut CommitMachine, tid| {
+            machine.vote(number(2), writes(&[2]), Some(tid), NOW).unwrap()
+        };
+        assert_eq!(restored(&mut machine, Tid(5)), Waiting);
+        assert_eq!(machine.next_batch(9, Tid(7)), [(number(1), Tid(7))]);
+        assert_eq!(numbers(machine.published(&[number(1)], NOW).unwrap()), [2]);
+        let refusal = CommitError::TidNotNewer { tid: Tid(5), last: Tid(7) };
+        assert_eq!(machine.voted(number(2)), Err(refusal));
+        assert_eq!(machine.state(number(2)), Some(CommitState::Checking));
+        assert_eq!(machine.refuse(number(2), NOW).unwrap(), []);
+
+        assert_eq!(restored(&mut machine, Tid(8)), Granted);
+        machine.voted(number(2)).unwrap();
+        assert_eq!(vote(&mut machine, 3, &[3]), Waiting);
+        machine.finish(number(2)).unwrap();
+        assert_eq!(machine.next_batch(9, Tid(99)), [(number(2), Tid(8))]);
+        assert_eq!(numbers(machine.published(&[number(2)], NOW).unwrap()), [3]);
+    }
+
+    #[test]
+    fn tids_never_reach_the_end_of_their_range() {
+        let mut machine = CommitMachine::new(Tid(0));
+        vote_and_finish(&mut machine, 1, &[1]);
+        assert_eq!(machine.next_batch(1, Tid(u64::MAX)), [(number(1), TID_LIMIT)]);
+        let _ = machine.published(&[number(1)], NOW).unwrap();
+
+        let answer = machine.vote(number(2), writes(&[2]), Some(Tid::MAX), NOW).unwrap();
+        assert_eq!(answer, Granted);
+        assert_eq!(machine.voted(number(2)), Err(CommitError::TidTooLarge { tid: Tid::MAX }));
+        let _ = machine.abort(number(2), NOW);
+
+        vote_and_finish(&mut machine, 3, &[1]);
+        assert_eq!(machine.next_batch(1, Tid::MAX), [(number(3), TID_LIMIT.next())]);
+        let _ = machine.published(&[number(3)], NOW).unwrap();
+        assert_eq!(vote(&mut machine, 4, &[1]), Granted);
+        let refusal = CommitError::TidTooLarge { tid: TID_LIMIT.next() };
+        assert_eq!(machine.voted(number(4)), Err(refusal));
+    }
+
+    #[test]
+    fn an_abort_after_finish_is_too_late() {
+        let mut machine = CommitMachine::new(Tid(0));
+        vote_and_finish(&mut machine, 1, &[1]);
+        assert_eq!(machine.abort(number(1), NOW), AbortOutcome::TooLate);
+        assert_eq!(machine.next_batch(1, Tid(1)), [(number(1), Tid(1))]);
+        assert_eq!(machine.abort(number(1), NOW), AbortOutcome::TooLate);
+        assert_eq!(machine.published(&[number(1)], NOW).unwrap(), []);
+        assert_eq!(machine.abort(number(1), NOW), AbortOutcome::Unknown);
+    }
+
+    #[test]
+    fn calls_in_the_wrong_state_name_it_and_change_nothing() {
+        let mut machine = CommitMachine::new(Tid(0));
+        let unknown = CommitError::UnknownTransaction { number: number(1), call: "finish" };
+        assert_eq!(machine.finish(number(1)), Err(unknown));
+        assert_eq!(vote(&mut machine, 1, &[1]), Granted);
+        let again = machine.vote(number(1), writes(&[2]), None, NOW).unwrap_err();
+        assert_eq!(again.to_string(), "transaction 1 cannot vote while it is Checking");
+        let early = machine.finish(number(1)).unwrap_err();
+        assert_eq!(early.to_string(), "transaction 1 cannot finish while it is Checking");
+        machine.voted(number(1)).unwrap();
+        let state = CommitState::Voted;
+        let late = CommitError::WrongState { number: number(1), state, call: "refuse" };
+        assert_eq!(machine.refuse(number(1), NOW), Err(late));
+        assert_eq!(machine.state(number(1)), Some(state));
+        machine.check_consistency().unwrap();
+    }
+
+    #[test]
+    fn publishing_out_of_order_is_refused_and_changes_nothing() {
+        let mut machine = CommitMachine::new(Tid(0));
+        for n in 1..=3 {
+            vote_and_finish(&mut machine, n, &[n]);
+        }
+        assert_eq!(machine.next_batch(3, Tid(1)).len(), 3);
+        let skipped = CommitError::OutOfOrder { number: number(3) };
+        assert_eq!(machine.published(&[1, 3].map(number), NOW), Err(skipped));
+        assert_eq!(machine.status().writing, 3);
+        assert_eq!(machine.published(&[1, 2].map(number), NOW), Ok(vec![]));
+        assert_eq!(machine.status().last_published, Tid(2));
+        let surplus = CommitError::OutOfOrder { number: number(4) };
+        assert_eq!(machine.published(&[3, 4].map(number), NOW), Err(surplus));
+        assert_eq!(machine.published(&[3].map(number), NOW), Ok(vec![]));
+        assert!(machine.is_idle());
+    }
+
+    #[test]
+    fn the_timeout_counts_from_the_grant_and_stops_at_finish() {
+        let mut machine = CommitMachine::new(Tid(0));
+        let at = Duration::from_secs;
+        let ask = |machine: &mut CommitMachine, n, oid, now| {
+            machine.vote(number(n), writes(&[oid]), None, at(now)).unwrap()
+        };
+        assert_eq!(ask(&mut machine, 1, 1, 0), Granted);
+        assert_eq!(ask(&mut machine, 2, 1, 1), Waiting);
+        assert_eq!(ask(&mut machine, 3, 3, 2), Granted);
+        assert_eq!(ask(&mut machine, 4, 4, 3), Granted);
+        machine.voted(number(4)).unwrap();
+        machine.finish(number(4)).unwrap();
+        assert_eq!(numbers(machine.expired(at(10), at(10))), [0; 0]);
+        assert_eq!(numbers(machine.expired(at(11), at(10))), [1]);
+        assert_eq!(numbers(machine.expired(at(99), at(10))), [1, 3]);
+        assert_eq!(machine.status().oldest_grant, Some(at(0)));
+        let outcome = machine.abort(number(1), at(99));
+        assert_eq!(outcome, AbortOutcome::Aborted { granted: vec![number(2)] });
+        assert_eq!(numbers(machine.expired(at(99), at(10))), [3]);
+        assert_eq!(machine.status().oldest_grant, Some(at(2)));
+        assert_eq!((machine.status().waiting, machine.status().locking), (0, 3));
+    }
+
+    #[test]
+    fn a_failed_write_ends_what_asked_for_finish_and_refuses_the_rest() {
+        let mut machine = CommitMachine::new(Tid(0));
+        for n in 1..=3 {
+            vote_and_finish(&mut machine, n, &[n]);
+        }
+        assert_eq!(machine.next_batch(1, Tid(1)).len(), 1);
+        assert_eq!(vote(&mut machine, 4, &[4]), Granted);
+        machine.voted(number(4)).unwrap();
+        assert_eq!(vote(&mut machine, 5, &[2]), Waiting);
+
+        let failure = machine.write_failed(NOW);
+        assert_eq!(numbers(failure.ended), [1, 2, 3]);
+        assert_eq!(numbers(failure.granted), [5]);
+        assert_eq!(machine.finish(number(4)), Err(CommitError::StorageFailed));
+        assert_eq!(machine.voted(number(5)), Err(CommitError::StorageFailed));
+        let refused = machine.vote(number(6), writes(&[6]), None, NOW);
+        assert_eq!(refused, Err(CommitError::StorageFailed));
+        assert_eq!(machine.next_batch(9, Tid(9)), []);
+        for n in [4, 5] {
+            assert_eq!(machine.abort(number(n), NOW), AbortOutcome::Aborted { granted: vec![] });
+        }
+        assert!(machine.is_idle());
+        assert!(machine.status().failed);
+        assert_eq!(machine.status().last_published, Tid(0));
+    }
+
+    #[test]
+    fn a_hold_waits_for_back_pointers_and_has_no_timeout() {
+        let mut machine = CommitMachine::new(Tid(0));
+        let positions = |mode| LockSet::from_iter([(LockKey::Positions, mode)]);
+        let shared = positions(LockMode::Shared);
+        assert_eq!(machine.vote(number(1), shared.clone(), None, NOW), Ok(Granted));
+        assert_eq!(machine.hold(number(2), positions(LockMode::Exclusive), NOW), Ok(Waiting));
+        assert_eq!(vote(&mut machine, 3, &[1]), Granted);
+        let outcome = machine.abort(number(1), NOW);
+        assert_eq!(outcome, AbortOutcome::Aborted { granted: vec![number(2)] });
+        assert_eq!(machine.state(number(2)), Some(CommitState::Holding));
+        assert_eq!(numbers(machine.expired(NOW * 9, NOW)), [3]);
+        assert!(machine.voted(number(2)).is_err());
+        assert_eq!(machine.vote(number(4), shared, None, NOW), Ok(Waiting));
+        machine.check_consistency().unwrap();
+        assert_eq!(numbers(machine.release(number(2), NOW).unwrap()), [4]);
+    }
+}
