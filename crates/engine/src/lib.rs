@@ -1,3 +1,22 @@
-//! The engine: transactions, their locks and their order, over any storage.
+//! The engine: who may commit what when, in which order it becomes true, and who is told.
+//!
+//! Invariants:
+//! - a transaction is published only after it is durable, and in the order of tids;
+//! - every mailbox gets every commit, in that order, after the commit is visible to loads;
+//! - the file is written by one thread; locks are never held over I/O.
+//!
+//! The engine knows no protocol: sessions hand it transactions and get notices.
+
+#![forbid(unsafe_code)]
 
 pub mod commit;
+mod log_writer;
+mod notice;
+mod storage;
+mod transaction;
+mod vote;
+
+pub use notice::{Commit, Mailbox, Notice};
+pub use storage::{Config, Invalidations, Storage};
+pub use transaction::{Transaction, Voted};
+pub use vote::{Check, VoteError, VoteStart};

@@ -21,10 +21,10 @@ pub enum IndexFileError {
     /// Reading failed.
     #[error("cannot read the index file: {0}")]
     Io(#[from] io::Error),
-    /// The bytes are not an index; `offset` is in bytes from the start of the file.
+    /// The bytes are not an index.
     #[error("the index file is damaged at byte {offset}: {what}; the index has to be rebuilt")]
     Damaged {
-        /// Where the part that cannot be understood begins.
+        /// Where the pickle that cannot be understood begins, in bytes from the start.
         offset: u64,
         /// What is wrong with it.
         what: &'static str,
@@ -98,8 +98,8 @@ struct PickleReader<R> {
     input: BufReader<R>,
     /// Where the next byte is read.
     offset: u64,
-    /// Where the item being read began, for errors.
-    item_offset: u64,
+    /// Where the pickle being read began, for errors.
+    pickle_offset: u64,
 }
 
 const SUFFIX_BITS: u32 = 16;
@@ -174,7 +174,7 @@ impl Bucket {
 impl<R: Read> PickleReader<R> {
     fn new(input: R) -> PickleReader<R> {
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
-        PickleReader { input, offset: 0, item_offset: 0 }
+        PickleReader { input, offset: 0, pickle_offset: 0 }
     }
 
     fn end_position(&mut self) -> Result<u64, IndexFileError> {
@@ -210,7 +210,7 @@ impl<R: Read> PickleReader<R> {
     }
 
     fn end_of_file(&mut self) -> Result<(), IndexFileError> {
-        self.item_offset = self.offset;
+        self.pickle_offset = self.offset;
         match self.input.fill_buf()? {
             [] => Ok(()),
             _ => Err(self.damaged("something follows the end mark")),
@@ -219,6 +219,7 @@ impl<R: Read> PickleReader<R> {
 
     /// The first opcode of a pickle that matters. Pickles before protocol 2 do not name theirs.
     fn first_opcode(&mut self) -> Result<u8, IndexFileError> {
+        self.pickle_offset = self.offset;
         let opcode = self.opcode()?;
         if opcode != PROTO {
             return Ok(opcode);
@@ -230,7 +231,6 @@ impl<R: Read> PickleReader<R> {
     }
 
     fn opcode(&mut self) -> Result<u8, IndexFileError> {
-        self.item_offset = self.offset;
         let [opcode] = self.array()?;
         Ok(opcode)
     }
@@ -309,7 +309,7 @@ impl<R: Read> PickleReader<R> {
     }
 
     fn damaged(&self, what: &'static str) -> IndexFileError {
-        IndexFileError::Damaged { offset: self.item_offset, what }
+        IndexFileError::Damaged { offset: self.pickle_offset, what }
     }
 }
 
@@ -525,7 +525,7 @@ mod tests {
         assert_refused(&file_of_bucket(b"\0\x01\0\x01\0\0\0\0\0\x09\0\0\0\0\0\x0a"), "order");
         let bucket = pickle_of_bucket([0, 0, 0, 0, 0, 1], b"\0\x01\0\0\0\0\0\x09");
         let twice = [b"K\x09.", &bucket[..], &bucket, b"N."].concat();
-        assert_refused(&twice, "at byte 32: the oids are not in order");
+        assert_refused(&twice, "at byte 28: the oids are not in order");
         assert_refused(&[&EXAMPLE[..], b"N"].concat(), "at byte 40: something follows");
         assert_refused(b"K\x09.C\x05\0\0\0\0\0", "not 6 bytes");
     }
@@ -540,8 +540,7 @@ mod tests {
 
     #[test]
     fn truncated_file_is_refused_at_every_byte() {
-        let entries: Entries =
-            (0..200).map(|n| (Oid(n * 1000), 0x1_0000_0000 + n)).collect();
+        let entries: Entries = (0..200).map(|n| (Oid(n * 1000), 0x1_0000_0000 + n)).collect();
         for bytes in [EXAMPLE.to_vec(), written(1 << 40, &entries)] {
             for length in 0..bytes.len() {
                 assert_refused(&bytes[..length], "ends early");

@@ -1,1 +1,35 @@
-#![doc = "filestorage"]
+//! FileStorage: ZODB's `Data.fs`, its index and its companions, byte for byte.
+//!
+//! Invariants:
+//! - committed bytes are never changed in place: the log only grows, or is replaced by a rename;
+//! - a reader looks only at what was published, and what is published is durable;
+//! - everything beside `Data.fs` can be deleted: it is rebuilt from the log.
+//!
+//! This crate knows positions and bytes. It does not know who may commit what when (the engine),
+//! nor how clients speak (the protocols).
+
+#![forbid(unsafe_code)]
+
+mod append;
+mod error;
+mod format;
+mod index_file;
+mod index_snapshot;
+mod iterate;
+mod load;
+mod log;
+mod positions;
+mod record_cache;
+mod recovery;
+mod scan;
+mod storage;
+mod undo;
+
+pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
+pub use error::StorageError;
+pub use format::Magic;
+pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
+pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};
+pub use log::Access;
+pub use storage::{FileStorage, OpenOptions};
+pub use undo::{UndoRecord, Undoing};

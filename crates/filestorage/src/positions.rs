@@ -318,6 +318,7 @@ fn slot_of(oid: u64) -> usize {
 mod tests {
     use std::collections::{BTreeMap, HashSet};
     use std::sync::atomic::AtomicUsize;
+    use std::time::Instant;
 
     use proptest::prelude::*;
     use rand::rngs::SmallRng;
@@ -501,13 +502,13 @@ mod tests {
         (object as u64 + 1) << 8 | revision
     }
 
-    /// 20,000 objects over 5,000 pages in random order: nearly every page is made while objects
+    /// 4000 objects over 1000 pages in random order: nearly every page is made while objects
     /// of its range are in the skip list and are being read.
     fn scattered_oids(seed: u64) -> Vec<u64> {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut oids = HashSet::new();
-        while oids.len() < 20_000 {
-            oids.insert(random.random_range(0..5000 * PAGE_OIDS));
+        while oids.len() < 4000 {
+            oids.insert(random.random_range(0..1000 * PAGE_OIDS));
         }
         let mut oids: Vec<u64> = oids.into_iter().collect();
         oids.sort_unstable();
@@ -517,7 +518,7 @@ mod tests {
 
     #[test]
     fn readers_never_miss_a_published_object_nor_see_it_go_back() {
-        for seed in 0..6 {
+        for seed in 0..10 {
             let oids = scattered_oids(seed);
             let positions = Positions::new();
             let published = AtomicUsize::new(0);
@@ -594,62 +595,62 @@ mod tests {
     #[test]
     #[ignore = "a measurement: cargo test --release positions -- --ignored --nocapture"]
     fn measure_probe_and_memory() {
-        for objects in [1_000_000_u64, 10_000_000] {
-            let before = resident_bytes();
-            let positions = publish_all(0..objects);
-            let each = (resident_bytes() - before) as f64 / objects as f64;
-            println!("{objects} dense objects: {each:.1} bytes each");
-            for threads in [1, 2] {
-                let probe_ns =
-                    measure_probes(&positions, threads, |random| random.random_range(0..objects));
-                println!("  {threads} threads: {probe_ns:.1} ns a probe");
-            }
-            let start = std::time::Instant::now();
-            let count = positions.iter().count() as u64;
-            assert_eq!(count, objects);
-            println!("  iteration: {:.1} ns each", ns_each(start, objects));
-            let start = std::time::Instant::now();
-            publish_all(0..objects);
-            println!("  build in order: {:.1} ns each", ns_each(start, objects));
-        }
         for (name, mask) in [("64-bit", u64::MAX), ("32-bit", u64::from(u32::MAX))] {
             let mut random = SmallRng::seed_from_u64(7);
-            let oids: Vec<u64> = (0..1_000_000).map(|_| random.random::<u64>() & mask).collect();
+            let oids: Vec<u64> = (0..1 << 20).map(|_| random.random::<u64>() & mask).collect();
             let before = resident_bytes();
             let positions = publish_all(oids.iter().copied());
             let each = (resident_bytes() - before) as f64 / positions.len() as f64;
-            let probe_ns =
-                measure_probes(&positions, 1, |random| oids[random.random_range(0..oids.len())]);
+            let probe_ns = measure(1, |random| {
+                positions.position(Oid(oids[random as usize % oids.len()])).unwrap_or(0)
+            });
             println!("1M random {name} oids: {each:.0} bytes each, {probe_ns:.0} ns a probe");
+            // Kept, or the next figure would be that of reused memory.
+            std::mem::forget(positions);
+        }
+        for objects in [1_000_000_u64, 10_000_000] {
+            let (before, start) = (resident_bytes(), Instant::now());
+            let positions = publish_all(0..objects);
+            let build_ns = ns_each(start, objects);
+            let each = (resident_bytes() - before) as f64 / objects as f64;
+            let start = Instant::now();
+            assert_eq!(positions.iter().count() as u64, objects);
+            let iterate_ns = ns_each(start, objects);
+            let probe = |random| positions.position(Oid(random % objects)).unwrap_or(0);
+            println!(
+                "{objects} dense oids: {each:.1} bytes each, probe {:.1} ns, with 2 threads \
+                 {:.1} (nothing but the random numbers {:.1}), build {build_ns:.1}, \
+                 iterate {iterate_ns:.1}",
+                measure(1, probe),
+                measure(2, probe),
+                measure(1, |random| random % objects),
+            );
+            std::mem::forget(positions);
         }
     }
 
-    fn measure_probes(
-        positions: &Positions,
-        threads: u64,
-        oid: impl Fn(&mut SmallRng) -> u64 + Sync,
-    ) -> f64 {
-        const PROBES: u64 = 10_000_000;
-        let measure = |seed| {
+    /// Nanoseconds of a probe, each thread with its own random numbers; the best of five runs.
+    fn measure(threads: u64, probe: impl Fn(u64) -> u64 + Sync) -> f64 {
+        const PROBES: u64 = 5_000_000;
+        let run = |seed: u64| {
             let mut random = SmallRng::seed_from_u64(seed);
-            let asked: Vec<Oid> = (0..1 << 20).map(|_| Oid(oid(&mut random))).collect();
-            let start = std::time::Instant::now();
-            let mut sum = 0;
-            for probe in 0..PROBES as usize {
-                sum ^= positions.position(asked[probe % asked.len()]).unwrap_or(0);
-            }
+            let start = Instant::now();
+            let sum = (0..PROBES).fold(0, |sum, _| sum ^ probe(random.random::<u64>() >> 32));
             std::hint::black_box(sum);
             ns_each(start, PROBES)
         };
-        std::thread::scope(|scope| {
-            let running: Vec<_> =
-                (0..threads).map(|seed| scope.spawn(move || measure(seed))).collect();
-            let total: f64 = running.into_iter().map(|thread| thread.join().unwrap()).sum();
-            total / threads as f64
-        })
+        let best = (0..5).map(|_| {
+            std::thread::scope(|scope| {
+                let run = &run;
+                let running: Vec<_> =
+                    (0..threads).map(|seed| scope.spawn(move || run(seed))).collect();
+                running.into_iter().map(|thread| thread.join().unwrap()).fold(0.0, f64::max)
+            })
+        });
+        best.fold(f64::INFINITY, f64::min)
     }
 
-    fn ns_each(start: std::time::Instant, count: u64) -> f64 {
+    fn ns_each(start: Instant, count: u64) -> f64 {
         start.elapsed().as_nanos() as f64 / count as f64
     }
 

@@ -1,0 +1,167 @@
+//! The one thread that writes the log: group commit.
+//!
+//! While one batch is on its way to the disk the next one gathers, so that one sync serves all
+//! who finished meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use tracing::error;
+use zodium_filestorage::{Appended, NewTransaction, StorageError};
+use zodium_types::Tid;
+
+use crate::Storage;
+use crate::commit::{CommitError, TransactionNumber};
+use crate::notice::{Commit, Notice};
+use crate::transaction::Voted;
+
+/// Most transactions written with one sync.
+const BATCH_TRANSACTIONS_MAX: usize = 1024;
+/// How often expired transactions are looked for.
+const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Transactions on their way to the writer.
+#[derive(Default)]
+pub(crate) struct FinishQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    voted: FxHashMap<TransactionNumber, Voted>,
+    stopping: bool,
+}
+
+impl FinishQueue {
+    /// Lets the writer end once everything is written.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for work; `false` when stopped and empty.
+    fn wait(&self, timeout: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        if state.voted.is_empty() && !state.stopping {
+            match timeout {
+                Some(timeout) => {
+                    self.changed.wait_for(&mut state, timeout);
+                }
+                None => self.changed.wait(&mut state),
+            }
+        }
+        !(state.voted.is_empty() && state.stopping)
+    }
+}
+
+impl Storage {
+    /// Commits a voted transaction. [`Notice::Committed`] with this number (or
+    /// [`Notice::Failed`]) is posted to the mailbox that its vote named.
+    ///
+    /// # Errors
+    /// When it is not voted, or an earlier write failed. The transaction is over then.
+    pub fn finish(&self, number: TransactionNumber, voted: Voted) -> Result<(), CommitError> {
+        // Into the queue first: whatever the machine calls ready must be found there.
+        self.queue.state.lock().voted.insert(number, voted);
+        if let Err(error) = self.machine.lock().finish(number) {
+            let voted = self.queue.state.lock().voted.remove(&number);
+            self.abort(number, voted);
+            return Err(error);
+        }
+        self.queue.changed.notify_one();
+        Ok(())
+    }
+
+    /// The writer's loop.
+    pub(crate) fn write_log(&self) {
+        let timeout = self.transaction_timeout.map(|_| EXPIRY_INTERVAL);
+        while self.queue.wait(timeout) {
+            self.post_expired();
+            let clock_tid = Tid::from_unix_nanos(self.clock.unix_nanos());
+            let batch = self.machine.lock().next_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
+            if !batch.is_empty() {
+                self.write_batch(&batch);
+            }
+        }
+    }
+
+    fn write_batch(&self, batch: &[(TransactionNumber, Tid)]) {
+        let mut transactions = Vec::with_capacity(batch.len());
+        let mut reservations = Vec::with_capacity(batch.len());
+        {
+            let mut state = self.queue.state.lock();
+            for (number, tid) in batch {
+                let voted = state.voted.remove(number);
+                assert!(voted.is_some(), "a ready transaction is in the queue");
+                let Some(voted) = voted else { continue };
+                reservations.push(voted.reservation);
+                transactions.push(NewTransaction {
+                    tid: *tid,
+                    status: voted.status,
+                    metadata: voted.metadata,
+                    records: voted.records,
+                });
+            }
+        }
+        match self.file.append(&transactions, reservations) {
+            Ok(appended) => {
+                for (((number, tid), appended), new) in
+                    batch.iter().zip(appended).zip(&transactions)
+                {
+                    self.publish(*number, *tid, appended, new);
+                }
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Makes one transaction true for everybody: loads first, then the notices, then the locks.
+    fn publish(
+        &self,
+        number: TransactionNumber,
+        tid: Tid,
+        appended: Appended,
+        new: &NewTransaction,
+    ) {
+        self.file.publish(appended);
+        let mut seen = rustc_hash::FxHashSet::default();
+        let oids = new.records.iter().map(|record| record.oid);
+        let oids = oids.filter(|oid| seen.insert(*oid)).collect();
+        self.owners.lock().remove(&number);
+        self.announce(Arc::new(Commit { tid, oids, number }));
+        let granted = self.machine.lock().published(&[number], self.clock.monotonic());
+        match granted {
+            Ok(granted) => self.post_granted(granted),
+            Err(error) => unreachable!("batches are published as taken: {error}"),
+        }
+    }
+
+    fn fail(&self, error: StorageError) {
+        error!(%error, "commits are refused from now on; reads go on. Find out what is wrong \
+            with the disk, then restart the server");
+        let error = Arc::new(error);
+        let failure = self.machine.lock().write_failed(self.clock.monotonic());
+        for number in failure.ended {
+            self.queue.state.lock().voted.remove(&number);
+            let owner = self.owners.lock().remove(&number);
+            if let Some(owner) = owner {
+                owner.post(Notice::Failed(number, Arc::clone(&error)));
+            }
+        }
+        self.post_granted(failure.granted);
+    }
+
+    fn post_expired(&self) {
+        let Some(timeout) = self.transaction_timeout else { return };
+        let expired = self.machine.lock().expired(self.clock.monotonic(), timeout);
+        let owners = self.owners.lock();
+        for number in expired {
+            if let Some(owner) = owners.get(&number) {
+                owner.post(Notice::Expired(number));
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What the engine tells the workers, in the order in which it happened.
+
+use std::sync::Arc;
+
+use zodium_filestorage::StorageError;
+use zodium_types::{Oid, Tid};
+
+use crate::commit::TransactionNumber;
+
+/// A committed transaction.
+#[derive(Debug)]
+pub struct Commit {
+    /// Its tid.
+    pub tid: Tid,
+    /// The objects it wrote, each once, in the order of their records.
+    pub oids: Vec<Oid>,
+    /// Whose finish it was; only the session that asked for it knows this number.
+    pub number: TransactionNumber,
+}
+
+/// Something a worker has to know.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// Committed, durable and visible. Posted to every mailbox, in tid order.
+    Committed(Arc<Commit>),
+    /// A transaction that waited has its locks now: check it.
+    Granted(TransactionNumber),
+    /// A finish that could not be written; the transaction is over.
+    Failed(TransactionNumber, Arc<StorageError>),
+    /// Voted longer ago than the transaction timeout allows: close its connection.
+    Expired(TransactionNumber),
+    /// The file was replaced by a pack: size and number of objects have changed.
+    Packed,
+}
+
+/// An ordered inbox of a worker. `post` must not block.
+pub trait Mailbox: Send + Sync {
+    /// Puts a notice behind those posted before.
+    fn post(&self, notice: Notice);
+}

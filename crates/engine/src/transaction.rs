@@ -1,0 +1,165 @@
+//! A transaction before its vote: what the client sent, in the order it came.
+//!
+//! Nothing here is shared: the session that owns the transaction fills it without a lock.
+
+use bytes::Bytes;
+use zodium_filestorage::{NewRecord, Reservation, UndoRecord};
+use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
+
+use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
+
+/// What a client wants committed.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    pub(crate) metadata: TransactionMetadata,
+    pub(crate) status: TransactionStatus,
+    /// The tid that a copied transaction brings; `None` lets the server give one.
+    pub(crate) explicit_tid: Option<Tid>,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) reads: Vec<ObjectRead>,
+    pub(crate) undos: Vec<Undo>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) oid: Oid,
+    pub(crate) serial: Tid,
+    pub(crate) body: WriteBody,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum WriteBody {
+    Store(Bytes),
+    Delete,
+    /// Data of a copied record (`None`: a deletion), and the transaction that may hold the same.
+    Restore {
+        data: Option<Bytes>,
+        source: Option<Tid>,
+    },
+}
+
+/// An undo of one earlier transaction.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    pub(crate) tid: Tid,
+    /// Found by [`crate::Storage::find_undone`], before the locks can be asked for.
+    pub(crate) records: Option<Vec<UndoRecord>>,
+}
+
+impl Transaction {
+    /// An empty transaction. `explicit_tid` and `status` are for copies of transactions.
+    pub fn new(
+        metadata: TransactionMetadata,
+        explicit_tid: Option<Tid>,
+        status: TransactionStatus,
+    ) -> Result<Transaction, MetadataTooLong> {
+        metadata.check()?;
+        Ok(Transaction { metadata, explicit_tid, status, ..Transaction::default() })
+    }
+
+    /// Stores new data over revision `serial` ([`Tid::ZERO`] for a new object).
+    pub fn store(&mut self, oid: Oid, serial: Tid, data: Bytes) {
+        self.writes.push(Write { oid, serial, body: WriteBody::Store(data) });
+    }
+
+    /// Deletes an object whose revision `serial` is current.
+    pub fn delete(&mut self, oid: Oid, serial: Tid) {
+        self.writes.push(Write { oid, serial, body: WriteBody::Delete });
+    }
+
+    /// Writes a copied record, unchecked. `source` hints at a transaction with the same data.
+    pub fn restore(&mut self, oid: Oid, serial: Tid, data: Option<Bytes>, source: Option<Tid>) {
+        self.writes.push(Write { oid, serial, body: WriteBody::Restore { data, source } });
+    }
+
+    /// Demands that revision `serial` is still current at the commit.
+    pub fn read_current(&mut self, oid: Oid, serial: Tid) {
+        self.reads.push(ObjectRead { oid, serial });
+    }
+
+    /// Undoes what transaction `tid` did.
+    pub fn undo(&mut self, tid: Tid) {
+        self.undos.push(Undo { tid, records: None });
+    }
+
+    /// Whether it undoes anything, so that [`crate::Storage::find_undone`] must come before its
+    /// vote.
+    pub fn has_undos(&self) -> bool {
+        !self.undos.is_empty()
+    }
+
+    /// The data last stored for an object, for a conflict answer.
+    pub fn stored_data(&self, oid: Oid) -> Option<&Bytes> {
+        self.writes.iter().rev().find_map(|write| match &write.body {
+            WriteBody::Store(data) if write.oid == oid => Some(data),
+            _ => None,
+        })
+    }
+
+    /// Number of stores, deletions and restores so far.
+    pub fn write_count(&self) -> usize {
+        self.writes.len()
+    }
+
+    pub(crate) fn locks(&self) -> LockSet {
+        let undone = self.undos.iter().flat_map(|undo| undo.records.iter().flatten());
+        let written = self.writes.iter().map(|write| write.oid).chain(undone.map(|r| r.oid));
+        let exclusive = written.map(|oid| (LockKey::Object(oid), LockMode::Exclusive));
+        let shared = self.reads.iter().map(|read| (LockKey::Object(read.oid), LockMode::Shared));
+        let positions = self.writes_back_pointers();
+        let positions = positions.then_some((LockKey::Positions, LockMode::Shared));
+        exclusive.chain(shared).chain(positions).collect()
+    }
+
+    /// Whether records may point back: positions must then not move until it is written.
+    pub(crate) fn writes_back_pointers(&self) -> bool {
+        self.has_undos()
+            || self.writes.iter().any(|write| matches!(write.body, WriteBody::Restore { .. }))
+    }
+
+    pub(crate) fn object_writes(&self) -> Vec<ObjectWrite> {
+        let check = |write: &Write| ObjectWrite {
+            oid: write.oid,
+            serial: write.serial,
+            kind: match write.body {
+                WriteBody::Store(_) => WriteKind::Store,
+                WriteBody::Delete => WriteKind::Delete,
+                WriteBody::Restore { .. } => WriteKind::Restore,
+            },
+        };
+        self.writes.iter().map(check).collect()
+    }
+
+    /// The writes that count. A store that was repeated with another serial was wrong the first
+    /// time (its conflict has been resolved by the client); repeated with the same serial both
+    /// are kept, as FileStorage does.
+    pub(crate) fn effective_writes(&self) -> impl Iterator<Item = &Write> {
+        let mut last_serials = rustc_hash::FxHashMap::default();
+        for write in &self.writes {
+            last_serials.insert(write.oid, write.serial);
+        }
+        self.writes.iter().filter(move |write| {
+            matches!(write.body, WriteBody::Restore { .. })
+                || last_serials.get(&write.oid) == Some(&write.serial)
+        })
+    }
+}
+
+/// A transaction that passed its vote: it can be finished, or else must be given back with
+/// [`crate::Storage::abort`].
+#[derive(Debug)]
+pub struct Voted {
+    pub(crate) records: Vec<NewRecord>,
+    pub(crate) metadata: TransactionMetadata,
+    pub(crate) status: TransactionStatus,
+    pub(crate) reservation: Reservation,
+    /// Objects whose stored data are not what the client sent (undone ones).
+    pub(crate) changed: Vec<Oid>,
+}
+
+impl Voted {
+    /// Objects whose data the client does not have: they were undone.
+    pub fn changed(&self) -> &[Oid] {
+        &self.changed
+    }
+}

@@ -1,0 +1,217 @@
+//! The steps of a vote: locks, conflict check, space.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use zodium_filestorage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undoing};
+use zodium_types::{Oid, Tid};
+
+use crate::commit::{AbortOutcome, CommitError, Conflict, LockAnswer, TransactionNumber, check};
+use crate::transaction::{Transaction, Voted, WriteBody};
+use crate::{Mailbox, Storage};
+
+/// The answer to [`Storage::begin_vote`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VoteStart {
+    /// The locks are held: call [`Storage::check`].
+    Granted,
+    /// Others hold them: [`crate::Notice::Granted`] will come.
+    Waiting,
+}
+
+/// The answer to [`Storage::check`].
+#[derive(Debug)]
+pub enum Check {
+    /// It can be finished.
+    Voted(Voted),
+    /// It does not fit what is committed. The locks are free again; the client may store what it
+    /// resolved, and vote again.
+    Conflicts(Vec<Conflict>),
+    /// The answer is not in memory: ask again with [`Access::Blocking`] off the worker.
+    Cold,
+}
+
+/// Why a vote failed; the transaction is over.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VoteError {
+    /// The state machine refused it.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The file refused it: full, failed, read-only, damaged.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Later transactions changed what was to be undone.
+    #[error("{} objects were modified by later transactions and cannot be undone", oids.len())]
+    UndoConflict {
+        /// The objects.
+        oids: Vec<Oid>,
+    },
+    /// A record without a byte cannot be told from a back pointer in the file.
+    #[error("the data stored for object {oid} are empty")]
+    EmptyData {
+        /// The object.
+        oid: Oid,
+    },
+}
+
+impl Storage {
+    /// Looks up the records that a transaction undoes. Blocking; must come before the vote of a
+    /// transaction that [has undos](Transaction::has_undos), since they decide about its locks.
+    pub fn find_undone(&self, transaction: &mut Transaction) -> Result<(), VoteError> {
+        for undo in &mut transaction.undos {
+            undo.records = Some(self.file.records_to_undo(undo.tid)?);
+        }
+        Ok(())
+    }
+
+    /// Asks for the locks of all objects of a transaction at once.
+    ///
+    /// The number is good for this vote only: a later one gets another. What concerns it while
+    /// it waits, and later its finish, is posted to `mailbox`.
+    pub fn begin_vote(
+        &self,
+        transaction: &Transaction,
+        mailbox: &Arc<dyn Mailbox>,
+    ) -> Result<(TransactionNumber, VoteStart), VoteError> {
+        let number = self.next_number();
+        let (locks, now) = (transaction.locks(), self.clock.monotonic());
+        self.owners.lock().insert(number, Arc::clone(mailbox));
+        let answer = self.machine.lock().vote(number, locks, transaction.explicit_tid, now);
+        match answer {
+            Ok(LockAnswer::Granted) => Ok((number, VoteStart::Granted)),
+            Ok(LockAnswer::Waiting) => Ok((number, VoteStart::Waiting)),
+            Err(error) => {
+                self.owners.lock().remove(&number);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Compares a transaction that holds its locks with what is committed, and reserves its
+    /// space. After anything but `Voted` and `Cold` its locks are free.
+    pub fn check(
+        &self,
+        number: TransactionNumber,
+        transaction: &Transaction,
+        access: Access,
+    ) -> Result<Check, VoteError> {
+        let outcome = self.check_locked(number, transaction, access);
+        if matches!(outcome, Ok(Check::Conflicts(_)) | Err(_)) {
+            self.free(number);
+        }
+        outcome
+    }
+
+    /// Gives up a transaction that has not asked for finish. Later than that nothing happens: it
+    /// will be committed, or fail, all the same.
+    pub fn abort(&self, number: TransactionNumber, voted: Option<Voted>) {
+        if let Some(voted) = voted {
+            self.file.release(voted.reservation);
+        }
+        let outcome = self.machine.lock().abort(number, self.clock.monotonic());
+        if let AbortOutcome::Aborted { granted } = outcome {
+            self.owners.lock().remove(&number);
+            self.post_granted(granted);
+        }
+    }
+
+    fn check_locked(
+        &self,
+        number: TransactionNumber,
+        transaction: &Transaction,
+        access: Access,
+    ) -> Result<Check, VoteError> {
+        // What may point back has to look at old records: never on a worker.
+        if access == Access::Resident && transaction.writes_back_pointers() {
+            return Ok(Check::Cold);
+        }
+        let Some(current) = self.current_serials(transaction, access)? else {
+            return Ok(Check::Cold);
+        };
+        let writes = transaction.object_writes();
+        let conflicts =
+            check(&writes, &transaction.reads, |oid| current.get(&oid).copied().flatten());
+        if let Err(conflicts) = conflicts {
+            return Ok(Check::Conflicts(conflicts));
+        }
+        let records = self.new_records(transaction)?;
+        let changed = transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten());
+        let changed = changed.map(|record| record.oid).collect();
+        let bytes = NewTransaction::bytes(&transaction.metadata, &records);
+        let Some(reservation) = self.file.reserve(bytes, access)? else { return Ok(Check::Cold) };
+        if let Err(error) = self.machine.lock().voted(number) {
+            self.file.release(reservation);
+            return Err(error.into());
+        }
+        Ok(Check::Voted(Voted {
+            records,
+            metadata: transaction.metadata.clone(),
+            status: transaction.status,
+            reservation,
+            changed,
+        }))
+    }
+
+    /// The current serials of all objects that a check asks for; `None` when one is cold.
+    fn current_serials(
+        &self,
+        transaction: &Transaction,
+        access: Access,
+    ) -> Result<Option<rustc_hash::FxHashMap<Oid, Option<Tid>>>, StorageError> {
+        let stored = transaction.writes.iter();
+        let stored = stored.filter(|write| !matches!(write.body, WriteBody::Restore { .. }));
+        let oids = stored.map(|write| write.oid).chain(transaction.reads.iter().map(|r| r.oid));
+        let mut current = rustc_hash::FxHashMap::default();
+        for oid in oids {
+            let Some(serial) = self.file.current_serial(oid, access)? else { return Ok(None) };
+            current.insert(oid, serial);
+        }
+        Ok(Some(current))
+    }
+
+    fn new_records(&self, transaction: &Transaction) -> Result<Vec<NewRecord>, VoteError> {
+        let mut records = Vec::with_capacity(transaction.writes.len());
+        for write in transaction.effective_writes() {
+            let body = match &write.body {
+                WriteBody::Store(data) => NewBody::Data(data.clone()),
+                WriteBody::Delete => NewBody::Deleted,
+                WriteBody::Restore { data, source } => {
+                    self.file.copied_body(write.oid, data.clone(), *source)?
+                }
+            };
+            if matches!(&body, NewBody::Data(data) if data.is_empty()) {
+                return Err(VoteError::EmptyData { oid: write.oid });
+            }
+            records.push(NewRecord { oid: write.oid, body });
+        }
+        self.undo_records(transaction, &mut records)?;
+        Ok(records)
+    }
+
+    fn undo_records(
+        &self,
+        transaction: &Transaction,
+        records: &mut Vec<NewRecord>,
+    ) -> Result<(), VoteError> {
+        let mut undoing = Undoing::default();
+        let mut refused = Vec::new();
+        for undo in &transaction.undos {
+            for record in undo.records.iter().flatten() {
+                match self.file.undo_record(*record, &mut undoing)? {
+                    Some(body) => records.push(NewRecord { oid: record.oid, body }),
+                    None => refused.push(record.oid),
+                }
+            }
+        }
+        if refused.is_empty() { Ok(()) } else { Err(VoteError::UndoConflict { oids: refused }) }
+    }
+
+    /// Frees the locks of a transaction whose check failed.
+    fn free(&self, number: TransactionNumber) {
+        self.owners.lock().remove(&number);
+        let granted = self.machine.lock().refuse(number, self.clock.monotonic());
+        // An abort may have come first; then there is nothing left to free.
+        self.post_granted(granted.unwrap_or_default());
+    }
+}

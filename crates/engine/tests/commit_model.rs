@@ -1,0 +1,98 @@
+//! Drives the commit state machine through random interleavings and compares every step with
+//! rules written independently of it.
+//!
+//! What it shows, in each interleaving:
+//! - every published transaction would have been valid if run alone at its place in the order
+//!   of publication: its serials and its reads were current, no update was lost;
+//! - tids strictly increase in that order;
+//! - who holds and who waits is after every step exactly what "first come first served on every
+//!   key" says: conflicting holders never meet, a waiter is never passed by a later conflicting
+//!   request, no wake-up is lost;
+//! - once all have ended, nothing is remembered.
+//!
+//! `ZODIUM_INTERLEAVINGS` says how many (300,000), `ZODIUM_SEED` the seed of the first (1); each
+//! further one has the next seed. A failure prints its seed and the command that replays it; one
+//! interleaving run alone prints its steps.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+#[path = "commit_model/client.rs"]
+mod client;
+#[path = "commit_model/coverage.rs"]
+mod coverage;
+#[path = "commit_model/database.rs"]
+mod database;
+#[path = "commit_model/interleaving.rs"]
+mod interleaving;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use coverage::Coverage;
+use interleaving::Interleaving;
+
+/// Below this, chance alone may leave a situation out.
+const COMPLETE_FROM: u64 = 10_000;
+
+#[test]
+fn every_interleaving_is_serial_fair_and_leaves_nothing_behind() {
+    let first = from_environment("ZODIUM_SEED", 1);
+    let count = from_environment("ZODIUM_INTERLEAVINGS", 300_000);
+    let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64).min(count);
+    let failed = AtomicBool::new(false);
+    let coverage = thread::scope(|scope| {
+        let run = |thread| {
+            let failed = &failed;
+            scope.spawn(move || run_seeds(first, (thread..count).step_by(threads as usize), failed))
+        };
+        let running: Vec<_> = (0..threads).map(run).collect();
+        let mut coverage = Coverage::new(count == 1);
+        for thread in running {
+            coverage.merge(&thread.join().expect("the failing seed is printed above"));
+        }
+        coverage
+    });
+    println!("{count} interleavings from seed {first}: {coverage}");
+    if count >= COMPLETE_FROM {
+        coverage.assert_complete();
+    }
+}
+
+fn run_seeds(first: u64, offsets: impl Iterator<Item = u64>, failed: &AtomicBool) -> Coverage {
+    let alone = from_environment("ZODIUM_INTERLEAVINGS", 0) == 1;
+    let mut coverage = Coverage::new(alone);
+    for offset in offsets {
+        if failed.load(Ordering::Relaxed) {
+            break;
+        }
+        let report = FailureReport { seed: first.wrapping_add(offset), failed };
+        Interleaving::new(report.seed, &mut coverage).run();
+    }
+    coverage
+}
+
+/// Names the seed when the interleaving panics.
+struct FailureReport<'a> {
+    seed: u64,
+    failed: &'a AtomicBool,
+}
+
+impl Drop for FailureReport<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.failed.store(true, Ordering::Relaxed);
+            eprintln!(
+                "seed {seed} failed; replay it with\n  ZODIUM_SEED={seed} ZODIUM_INTERLEAVINGS=1 \
+                 cargo test -p zodium-engine --test commit_model -- --nocapture",
+                seed = self.seed
+            );
+        }
+    }
+}
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")),
+        Err(_) => default,
+    }
+}

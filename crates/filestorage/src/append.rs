@@ -1,0 +1,369 @@
+//! Writing transactions at the end of the log, many at once with one sync.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+use crate::format::{
+    DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
+};
+use crate::log::{LogFile, Record};
+use crate::{Access, FileStorage, StorageError};
+
+/// Bodies from this size on are written from where they lie; smaller ones are gathered into one
+/// buffer, which is cheaper than a longer vector of pieces.
+const GATHER_BYTES_MAX: usize = 64 << 10;
+/// The buffer is written out when it has grown to this.
+const WRITE_BYTES: usize = 1 << 20;
+/// Space is reserved ahead in steps of an eighth of the file, within these bounds.
+const RESERVE_BYTES_MIN: u64 = 1 << 20;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+
+/// A transaction ready to be written, all but its place in the file.
+#[derive(Debug)]
+pub struct NewTransaction {
+    /// Its tid, later than all before it.
+    pub tid: Tid,
+    /// Normal, or what a copied transaction had.
+    pub status: TransactionStatus,
+    /// User, description, extension.
+    pub metadata: TransactionMetadata,
+    /// The records in the order of their arrival.
+    pub records: Vec<NewRecord>,
+}
+
+/// One record of a [`NewTransaction`].
+#[derive(Debug)]
+pub struct NewRecord {
+    /// The object.
+    pub oid: Oid,
+    /// What becomes of it.
+    pub body: NewBody,
+}
+
+/// What a new record says.
+#[derive(Clone, Debug)]
+pub enum NewBody {
+    /// New data, at least one byte.
+    Data(Bytes),
+    /// The same data as the record at this position of the file.
+    SameAs(u64),
+    /// The object is gone.
+    Deleted,
+}
+
+impl NewTransaction {
+    /// Bytes that the transaction takes in the file.
+    pub fn bytes(metadata: &TransactionMetadata, records: &[NewRecord]) -> u64 {
+        let records: u64 = records.iter().map(|record| record_bytes(record.data_length())).sum();
+        header(Tid::ZERO, TransactionStatus::Normal, metadata, records).length + POINTER_BYTES
+    }
+}
+
+impl NewRecord {
+    fn data_length(&self) -> u64 {
+        match &self.body {
+            NewBody::Data(data) => data.len() as u64,
+            NewBody::SameAs(_) | NewBody::Deleted => 0,
+        }
+    }
+}
+
+/// Space that a voted transaction may count on. Given back with
+/// [`FileStorage::release`] or used up by [`FileStorage::append`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reservation {
+    bytes: u64,
+}
+
+/// Where the records of an appended transaction stand, for [`FileStorage::publish`].
+#[derive(Debug)]
+pub struct Appended {
+    end: u64,
+    records: Vec<(Oid, u64, NewBody)>,
+    previous: Vec<u64>,
+    tid: Tid,
+}
+
+/// What the log writer knows about the end of the file.
+#[derive(Debug)]
+pub(crate) struct AppendState {
+    last_tid: Tid,
+    /// End of the last transaction written; ahead of the readers' end until published.
+    end: u64,
+    /// Bytes promised to voted transactions and not yet written.
+    promised: u64,
+    /// Up to here the file system has set space aside.
+    reserved_end: u64,
+    failed: bool,
+    buffer: Vec<u8>,
+}
+
+impl AppendState {
+    pub(crate) fn new(end: u64, last_tid: Tid) -> AppendState {
+        AppendState {
+            last_tid,
+            end,
+            promised: 0,
+            reserved_end: end,
+            failed: false,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(crate) fn last_tid(&self) -> Tid {
+        self.last_tid
+    }
+}
+
+impl FileStorage {
+    /// Makes sure that `bytes` more can be written, so that a full disk refuses a vote and never
+    /// a finish. `None`: the file system has to be asked, and access is resident only.
+    pub fn reserve(&self, bytes: u64, access: Access) -> Result<Option<Reservation>, StorageError> {
+        let mut state = self.append.lock();
+        self.check_writable(&state)?;
+        let wanted = state.end + state.promised + bytes;
+        if wanted > state.reserved_end {
+            if access == Access::Resident {
+                return Ok(None);
+            }
+            let ahead = (state.end / 8).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+            let log = self.log();
+            let reserve = |end: u64| log.file.reserve(state.reserved_end, end).map(|()| end);
+            state.reserved_end = reserve(wanted + ahead)
+                .or_else(|_| reserve(wanted))
+                .map_err(|error| self.reserve_error(error, bytes))?;
+        }
+        state.promised += bytes;
+        Ok(Some(Reservation { bytes }))
+    }
+
+    /// Gives back the space of a transaction that will not be written.
+    pub fn release(&self, reservation: Reservation) {
+        let mut state = self.append.lock();
+        state.promised = state.promised.saturating_sub(reservation.bytes);
+    }
+
+    /// Writes transactions one after the other and syncs once. They are durable when this
+    /// returns, and become visible with [`FileStorage::publish`]. One caller at a time; no object
+    /// may be in two of the transactions.
+    ///
+    /// After an error none of them counts, and every later call fails until the file is reopened:
+    /// what a failed write or sync left on the device is not known.
+    pub fn append(
+        &self,
+        transactions: &[NewTransaction],
+        reservations: Vec<Reservation>,
+    ) -> Result<Vec<Appended>, StorageError> {
+        let mut state = self.append.lock();
+        let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
+        state.promised = state.promised.saturating_sub(promised);
+        self.check_writable(&state)?;
+        let (start, buffer) = (state.end, std::mem::take(&mut state.buffer));
+        // The lock guards the numbers, not the device: votes go on while this one waits for it.
+        drop(state);
+
+        let log = self.log();
+        let mut writer = Writer { log: &log, position: start, written: start, buffer };
+        let written = writer.write_all(transactions);
+        let end = writer.position;
+        let mut buffer = writer.buffer;
+        buffer.clear();
+
+        let mut state = self.append.lock();
+        state.buffer = buffer;
+        match written {
+            Ok(appended) => {
+                assert!(end >= start, "the log only grows");
+                state.end = end;
+                state.last_tid = transactions.iter().fold(state.last_tid, |t, n| t.max(n.tid));
+                Ok(appended)
+            }
+            Err(error) => {
+                state.failed = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes an appended transaction visible to readers. In the order of the appends.
+    pub fn publish(&self, appended: Appended) {
+        let log = self.log();
+        // The end first: a reader that finds the new position must be allowed to look there.
+        log.extend_to(appended.end);
+        for ((oid, position, body), previous) in appended.records.into_iter().zip(appended.previous)
+        {
+            if let NewBody::Data(data) = body {
+                log.cache.insert(Arc::new(Record {
+                    position,
+                    tid: appended.tid,
+                    previous,
+                    data: Some(data),
+                }));
+            }
+            log.positions.publish(oid, position);
+            self.note_oid(oid);
+        }
+    }
+
+    pub(crate) fn release_reservation(&self) -> Result<(), StorageError> {
+        let mut state = self.append.lock();
+        if state.reserved_end > state.end && !state.failed {
+            // Cutting at the present length frees what was reserved behind it.
+            let file = Arc::clone(&self.log().file);
+            file.set_length(state.end)
+                .map_err(|error| StorageError::io(&self.path, "cut", error))?;
+            state.reserved_end = state.end;
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self, state: &AppendState) -> Result<(), StorageError> {
+        match (self.read_only, state.failed) {
+            (true, _) => Err(StorageError::ReadOnly { path: self.path.clone() }),
+            (_, true) => Err(StorageError::Failed { path: self.path.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn reserve_error(&self, error: std::io::Error, bytes: u64) -> StorageError {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                StorageError::Full { path: self.path.clone(), bytes }
+            }
+            _ => StorageError::io(&self.path, "reserve space", error),
+        }
+    }
+}
+
+/// Lays transactions out as bytes and writes them.
+struct Writer<'a> {
+    log: &'a LogFile,
+    /// Where the next byte goes.
+    position: u64,
+    /// Up to here the bytes are in the file; the rest is in the buffer.
+    written: u64,
+    buffer: Vec<u8>,
+}
+
+impl Writer<'_> {
+    fn write_all(
+        &mut self,
+        transactions: &[NewTransaction],
+    ) -> Result<Vec<Appended>, StorageError> {
+        let mut appended = Vec::with_capacity(transactions.len());
+        for transaction in transactions {
+            appended.push(self.write_transaction(transaction)?);
+        }
+        self.flush()?;
+        self.log.file.sync().map_err(|error| self.failed("sync", error))?;
+        Ok(appended)
+    }
+
+    fn write_transaction(&mut self, new: &NewTransaction) -> Result<Appended, StorageError> {
+        let start = self.position;
+        let bytes = new.records.iter().map(|record| record_bytes(record.data_length())).sum();
+        let header = header(new.tid, new.status, &new.metadata, bytes);
+        header.write(&mut self.buffer);
+        self.buffer.extend_from_slice(&new.metadata.user);
+        self.buffer.extend_from_slice(&new.metadata.description);
+        self.buffer.extend_from_slice(&new.metadata.extension);
+        self.position += header.records_offset();
+
+        let mut records = Vec::with_capacity(new.records.len());
+        let mut previous = Vec::with_capacity(new.records.len());
+        for record in &new.records {
+            // The index still is as it was before this batch: fine, since no two transactions of
+            // one batch write the same object (their locks exclude it until published).
+            let before = self.log.positions.position(record.oid).unwrap_or(0);
+            records.push((record.oid, self.position, record.body.clone()));
+            previous.push(before);
+            self.write_record(record, new.tid, before, start)?;
+        }
+        assert_eq!(self.position - start, header.length, "a transaction as long as announced");
+        self.buffer.extend_from_slice(&header.length.to_be_bytes());
+        self.position += POINTER_BYTES;
+        Ok(Appended { end: self.position, records, previous, tid: new.tid })
+    }
+
+    fn write_record(
+        &mut self,
+        record: &NewRecord,
+        tid: Tid,
+        previous: u64,
+        transaction: u64,
+    ) -> Result<(), StorageError> {
+        let data_length = record.data_length();
+        let header = DataHeader {
+            oid: record.oid,
+            tid,
+            previous,
+            transaction,
+            version_length: 0,
+            data_length,
+        };
+        header.write(&mut self.buffer);
+        match &record.body {
+            NewBody::Data(data) if data.len() >= GATHER_BYTES_MAX => self.write_large(data)?,
+            NewBody::Data(data) => self.buffer.extend_from_slice(data),
+            NewBody::SameAs(back) => self.buffer.extend_from_slice(&back.to_be_bytes()),
+            NewBody::Deleted => self.buffer.extend_from_slice(&0_u64.to_be_bytes()),
+        }
+        self.position += header.record_bytes();
+        if self.buffer.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn write_large(&mut self, data: &[u8]) -> Result<(), StorageError> {
+        self.flush()?;
+        self.log
+            .file
+            .write_all_at(data, self.written)
+            .map_err(|error| self.failed("write", error))?;
+        self.written += data.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        self.log
+            .file
+            .write_all_at(&self.buffer, self.written)
+            .map_err(|error| self.failed("write", error))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn failed(&self, operation: &'static str, error: std::io::Error) -> StorageError {
+        StorageError::io(self.path(), operation, error)
+    }
+
+    fn path(&self) -> &Path {
+        &self.log.path
+    }
+}
+
+/// The header of a transaction whose metadata was checked to fit.
+fn header(
+    tid: Tid,
+    status: TransactionStatus,
+    metadata: &TransactionMetadata,
+    record_bytes: u64,
+) -> TransactionHeader {
+    // TransactionMetadata::check, at begin, is what keeps these within 16 bits.
+    let length = |field: &[u8]| u16::try_from(field.len()).unwrap_or(u16::MAX);
+    let mut header = TransactionHeader {
+        tid,
+        length: TRANSACTION_HEADER_BYTES as u64 + record_bytes,
+        status: status.to_byte(),
+        user_length: length(&metadata.user),
+        description_length: length(&metadata.description),
+        extension_length: length(&metadata.extension),
+    };
+    header.length += header.metadata_bytes();
+    header
+}

@@ -1,0 +1,195 @@
+//! Transactions in the order of the log, with their records.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+use crate::format::{DATA_HEADER_BYTES, MAGIC_BYTES, POINTER_BYTES};
+use crate::log::{Access, Body, LogFile};
+use crate::scan::{Scan, Step, TransactionEntry};
+use crate::{FileStorage, StorageError};
+
+/// Bytes read at once while stepping; steps come one at a time, from a client.
+const STEP_WINDOW_BYTES: usize = 16 << 10;
+
+/// A committed transaction without its records.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// Its tid.
+    pub tid: Tid,
+    /// Its status.
+    pub status: TransactionStatus,
+    /// User, description, extension.
+    pub metadata: TransactionMetadata,
+    /// Bytes in the file, without the final copy of the length.
+    pub length: u64,
+    entry: TransactionEntry,
+}
+
+/// A record as an iterator gives it.
+#[derive(Clone, Debug)]
+pub struct TransactionRecord {
+    /// The object.
+    pub oid: Oid,
+    /// The transaction.
+    pub tid: Tid,
+    /// Its data, `None` for a deletion.
+    pub data: Option<Bytes>,
+    /// The transaction whose record this one points back to.
+    pub data_tid: Option<Tid>,
+}
+
+/// A place in the log; survives commits, and a pack ends it.
+pub struct TransactionIterator {
+    log: Arc<LogFile>,
+    next: u64,
+    stop: Tid,
+}
+
+/// A place among the records of one transaction.
+pub struct RecordIterator {
+    log: Arc<LogFile>,
+    entry: TransactionEntry,
+    next: u64,
+}
+
+impl FileStorage {
+    /// Transactions with `start <= tid <= stop`, oldest first.
+    pub fn iterate(
+        &self,
+        start: Option<Tid>,
+        stop: Option<Tid>,
+    ) -> Result<TransactionIterator, StorageError> {
+        let log = Arc::clone(&self.log());
+        let next = match start {
+            Some(start) => first_at_or_after(&log, start)?,
+            None => MAGIC_BYTES,
+        };
+        Ok(TransactionIterator { log, next, stop: stop.unwrap_or(Tid::MAX) })
+    }
+
+    /// The newest `count` transactions with the objects they wrote, oldest first.
+    pub fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
+        let log = self.log();
+        let mut scan = step_scan(&log);
+        let mut recent = Vec::new();
+        let mut end = log.end();
+        while recent.len() < count {
+            let Some(entry) = scan.transaction_before(end)? else { break };
+            let mut oids = Vec::new();
+            scan.each_record(&entry, |record| oids.push(record.header.oid))?;
+            recent.push((entry.tid(), oids));
+            end = entry.position;
+        }
+        recent.reverse();
+        Ok(recent)
+    }
+
+    /// The transaction that begins at a position, as [`crate::HistoryEntry`] names it.
+    pub fn transaction_at(&self, position: u64) -> Result<Transaction, StorageError> {
+        let log = self.log();
+        let mut scan = step_scan(&log);
+        match scan.transaction(position)? {
+            Step::Transaction(entry) => transaction(&mut scan, entry),
+            Step::End | Step::Unfinished => {
+                Err(StorageError::corrupt(&log.path, position, "no transaction begins here"))
+            }
+        }
+    }
+}
+
+impl TransactionIterator {
+    /// The next transaction; `None` at the end (of now: later commits can still follow).
+    pub fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
+        let mut scan = step_scan(&self.log);
+        loop {
+            let Step::Transaction(entry) = scan.transaction(self.next)? else { return Ok(None) };
+            if entry.tid() > self.stop {
+                return Ok(None);
+            }
+            self.next = entry.next_position();
+            if entry.status() != Some(TransactionStatus::Undone) {
+                return transaction(&mut scan, entry).map(Some);
+            }
+        }
+    }
+
+    /// The records of a transaction that this iterator gave.
+    pub fn records(&self, transaction: &Transaction) -> RecordIterator {
+        let entry = transaction.entry;
+        RecordIterator { log: Arc::clone(&self.log), entry, next: entry.records_start() }
+    }
+}
+
+impl RecordIterator {
+    /// The next record of the transaction; `None` after the last.
+    pub fn step(&mut self) -> Result<Option<TransactionRecord>, StorageError> {
+        if self.next >= self.entry.records_end() {
+            return Ok(None);
+        }
+        let (log, position) = (&self.log, self.next);
+        let window = DATA_HEADER_BYTES + POINTER_BYTES as usize;
+        let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), log.end(), window);
+        let header = scan.record(position, &self.entry)?.header;
+        self.next += header.record_bytes();
+        let oid = header.oid;
+        let gone = || StorageError::corrupt(&log.path, position, "a record that cannot be read");
+        let stored = log.read_stored(position, oid, Access::Blocking)?.ok_or_else(gone)?;
+        let (data, data_tid) = match stored.body {
+            Body::Data(data) => (Some(data), None),
+            Body::Back(0) => (None, None),
+            Body::Back(back) => {
+                let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
+                let link = log.link(back, oid, Access::Blocking)?.ok_or_else(gone)?;
+                (data, Some(link.tid))
+            }
+        };
+        Ok(Some(TransactionRecord { oid, tid: header.tid, data, data_tid }))
+    }
+}
+
+/// Walks from whichever end is nearer in time to the first transaction not before `start`.
+fn first_at_or_after(log: &LogFile, start: Tid) -> Result<u64, StorageError> {
+    let mut scan = step_scan(log);
+    let Step::Transaction(first) = scan.transaction(MAGIC_BYTES)? else {
+        return Ok(MAGIC_BYTES);
+    };
+    let Some(last) = scan.transaction_before(log.end())? else { return Ok(MAGIC_BYTES) };
+    if start <= first.tid() {
+        return Ok(MAGIC_BYTES);
+    }
+    let from_start = start.to_unix_nanos().abs_diff(first.tid().to_unix_nanos());
+    let from_end = last.tid().to_unix_nanos().saturating_sub(start.to_unix_nanos());
+    if from_end <= from_start {
+        let mut position = log.end();
+        while let Some(entry) = scan.transaction_before(position)? {
+            if entry.tid() < start {
+                break;
+            }
+            position = entry.position;
+        }
+        return Ok(position);
+    }
+    let mut position = MAGIC_BYTES;
+    while let Step::Transaction(entry) = scan.transaction(position)? {
+        if entry.tid() >= start {
+            break;
+        }
+        position = entry.next_position();
+    }
+    Ok(position)
+}
+
+pub(crate) fn step_scan(log: &LogFile) -> Scan<'_> {
+    Scan::with_window(&log.path, Arc::clone(&log.file), log.end(), STEP_WINDOW_BYTES)
+}
+
+pub(crate) fn transaction(
+    scan: &mut Scan<'_>,
+    entry: TransactionEntry,
+) -> Result<Transaction, StorageError> {
+    let status = entry.status().unwrap_or_default();
+    let metadata = scan.metadata(&entry)?;
+    Ok(Transaction { tid: entry.tid(), status, metadata, length: entry.header.length, entry })
+}

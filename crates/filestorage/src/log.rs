@@ -1,0 +1,281 @@
+//! One generation of the data file: its bytes, the index into them, and the cached records.
+//!
+//! Committed bytes never change and positions stay valid as long as the generation does, so a
+//! record once read can be kept and shared. A pack makes a new generation.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use zodium_disk::DiskFile;
+use zodium_types::{Oid, Tid};
+
+use crate::StorageError;
+use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
+use crate::positions::Positions;
+use crate::record_cache::{RecordCache, Weighted};
+
+/// Bytes fetched at first for a record whose length is not known yet: most records fit.
+const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
+
+/// Longest chain of back pointers that is followed; longer ones only occur in damaged files.
+const BACK_POINTERS_MAX: usize = 10_000;
+
+/// Whether a read may wait for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only what is in memory; anything else is reported as cold.
+    Resident,
+    /// Whatever it takes. Never on a worker thread.
+    Blocking,
+}
+
+/// A data record with its back pointer followed.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) position: u64,
+    pub(crate) tid: Tid,
+    /// Position of the previous record of the object, or 0.
+    pub(crate) previous: u64,
+    /// `None`: the object is deleted, or its creation undone.
+    pub(crate) data: Option<Bytes>,
+}
+
+impl Weighted for Record {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+pub(crate) struct LogFile {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) positions: Positions,
+    pub(crate) cache: RecordCache<Record>,
+    /// Grows by one with each pack; tells positions of one file from those of another.
+    pub(crate) generation: u64,
+    /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
+    /// readers: nobody looks past what was committed.
+    end: AtomicU64,
+}
+
+impl LogFile {
+    pub(crate) fn new(
+        path: &Path,
+        file: Arc<dyn DiskFile>,
+        positions: Positions,
+        cache_bytes: usize,
+        end: u64,
+        generation: u64,
+    ) -> LogFile {
+        LogFile {
+            path: path.to_owned(),
+            file,
+            positions,
+            cache: RecordCache::new(cache_bytes),
+            generation,
+            end: AtomicU64::new(end),
+        }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn extend_to(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// The record of `oid` at `position`; `None` when it is cold and access is resident only.
+    pub(crate) fn record(
+        &self,
+        position: u64,
+        oid: Oid,
+        access: Access,
+    ) -> Result<Option<Arc<Record>>, StorageError> {
+        if let Some(record) = self.cache.lookup(position) {
+            return Ok(Some(record));
+        }
+        let Some(stored) = self.read_stored(position, oid, access)? else { return Ok(None) };
+        let data = match stored.body {
+            Body::Data(data) => Some(data),
+            Body::Back(back) => match self.data_behind(back, oid, access)? {
+                Some((_, data)) => data,
+                None => return Ok(None),
+            },
+        };
+        let DataHeader { tid, previous, .. } = stored.header;
+        let record = Arc::new(Record { position, tid, previous, data });
+        self.cache.insert(Arc::clone(&record));
+        Ok(Some(record))
+    }
+
+    /// Serial and previous position of a record without its data.
+    pub(crate) fn link(
+        &self,
+        position: u64,
+        oid: Oid,
+        access: Access,
+    ) -> Result<Option<Link>, StorageError> {
+        let cached = self.cache.with(position, |record| Link {
+            position,
+            tid: record.tid,
+            previous: record.previous,
+        });
+        if cached.is_some() {
+            return Ok(cached);
+        }
+        let mut bytes = [0; DATA_HEADER_BYTES];
+        if !self.read(&mut bytes, position, access)? {
+            return Ok(None);
+        }
+        let header = self.check_header(DataHeader::parse(&bytes), position, oid)?;
+        Ok(Some(Link { position, tid: header.tid, previous: header.previous }))
+    }
+
+    /// Follows back pointers from the record at `position` to the one that holds the data.
+    ///
+    /// Gives that record's position and data, `(0, None)` for a deletion; the outer `None` means
+    /// cold.
+    pub(crate) fn data_behind(
+        &self,
+        mut position: u64,
+        oid: Oid,
+        access: Access,
+    ) -> Result<Option<(u64, Option<Bytes>)>, StorageError> {
+        for _ in 0..BACK_POINTERS_MAX {
+            if position == 0 {
+                return Ok(Some((0, None)));
+            }
+            let Some(stored) = self.read_stored(position, oid, access)? else { return Ok(None) };
+            match stored.body {
+                Body::Data(data) => return Ok(Some((position, Some(data)))),
+                Body::Back(back) => position = back,
+            }
+        }
+        Err(StorageError::corrupt(&self.path, position, "back pointers without end"))
+    }
+
+    /// The record as it stands in the file.
+    pub(crate) fn read_stored(
+        &self,
+        position: u64,
+        oid: Oid,
+        access: Access,
+    ) -> Result<Option<Stored>, StorageError> {
+        let mut first = [0; FIRST_READ_BYTES];
+        let Some(count) = self.read_some(&mut first, position, access)? else { return Ok(None) };
+        let Some((header, rest)) = first[..count].split_first_chunk() else {
+            return self.short_read(position, access);
+        };
+        let header = self.check_header(DataHeader::parse(header), position, oid)?;
+        if header.data_length == 0 {
+            if rest.len() < POINTER_BYTES as usize {
+                return self.short_read(position, access);
+            }
+            let back = u64_at(rest, 0);
+            if back >= position {
+                return Err(self.damaged(position, format!("back pointer to {back}")));
+            }
+            return Ok(Some(Stored { header, body: Body::Back(back) }));
+        }
+        // check_header has shown that the length fits into the file.
+        let length = header.data_length as usize;
+        if let Some(data) = rest.get(..length) {
+            let body = Body::Data(Bytes::copy_from_slice(data));
+            return Ok(Some(Stored { header, body }));
+        }
+        let mut data = vec![0; length];
+        data[..rest.len()].copy_from_slice(rest);
+        let rest_position = position + count as u64;
+        if !self.read(&mut data[rest.len()..], rest_position, access)? {
+            return Ok(None);
+        }
+        Ok(Some(Stored { header, body: Body::Data(data.into()) }))
+    }
+
+    /// Fills the buffer; `false` when that would wait and access is resident only.
+    fn read(&self, buffer: &mut [u8], position: u64, access: Access) -> Result<bool, StorageError> {
+        match access {
+            Access::Blocking => match self.file.read_exact_at(buffer, position) {
+                Ok(()) => Ok(true),
+                Err(error) => Err(StorageError::io(&self.path, "read", error)),
+            },
+            Access::Resident => {
+                let count = self.read_some(buffer, position, access)?;
+                Ok(count == Some(buffer.len()))
+            }
+        }
+    }
+
+    fn read_some(
+        &self,
+        buffer: &mut [u8],
+        position: u64,
+        access: Access,
+    ) -> Result<Option<usize>, StorageError> {
+        let result = match access {
+            Access::Resident => self.file.read_resident_at(buffer, position),
+            Access::Blocking => self.file.read_at(buffer, position).map(Some),
+        };
+        result.map_err(|error| StorageError::io(&self.path, "read", error))
+    }
+
+    /// Fewer bytes than a record needs: cold if the rest may still come, else the file is cut.
+    fn short_read(&self, position: u64, access: Access) -> Result<Option<Stored>, StorageError> {
+        match access {
+            Access::Resident => Ok(None),
+            Access::Blocking => Err(self.damaged(position, "the file ends inside a record")),
+        }
+    }
+
+    fn check_header(
+        &self,
+        header: DataHeader,
+        position: u64,
+        oid: Oid,
+    ) -> Result<DataHeader, StorageError> {
+        let fits = position.checked_add(header.record_bytes()).is_some_and(|end| end <= self.end());
+        let what = if header.oid != oid {
+            format!("a record of object {} was expected, found object {}", oid, header.oid)
+        } else if position < MAGIC_BYTES || !fits {
+            format!("a record of {} bytes reaches past the end", header.data_length)
+        } else if header.previous >= position || header.transaction >= position {
+            "a record that points forward".to_owned()
+        } else if header.version_length != 0 {
+            "a record with a version (written by ZODB 3.8 or older)".to_owned()
+        } else {
+            return Ok(header);
+        };
+        Err(self.damaged(position, what))
+    }
+
+    fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
+        StorageError::corrupt(&self.path, position, what)
+    }
+}
+
+/// Where a record stands in the history of its object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) position: u64,
+    pub(crate) tid: Tid,
+    pub(crate) previous: u64,
+}
+
+/// A record as written, back pointer not followed.
+pub(crate) struct Stored {
+    pub(crate) header: DataHeader,
+    pub(crate) body: Body,
+}
+
+pub(crate) enum Body {
+    Data(Bytes),
+    /// Position of the record that holds the data, 0 for a deletion.
+    Back(u64),
+}

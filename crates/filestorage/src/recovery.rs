@@ -1,0 +1,207 @@
+//! Opening a data file: which bytes of it count, and where each object stands in them.
+//!
+//! An index file saves reading everything, but is only believed after it was held against the
+//! data; otherwise the whole file is scanned. What a crash left unfinished at the end is kept in
+//! a `.trN` file and cut. A file that is damaged before its end is refused, never cut.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tracing::{info, warn};
+use zodium_disk::{Disk, DiskFile, OpenMode};
+use zodium_types::{Tid, TransactionStatus};
+
+use crate::format::{MAGIC_BYTES, Magic};
+use crate::positions::Positions;
+use crate::scan::{Scan, Step, TransactionEntry};
+use crate::storage::{OpenOptions, with_suffix};
+use crate::{StorageError, index_snapshot};
+
+/// Bytes scanned between two reports of progress.
+const PROGRESS_STEP_BYTES: u64 = 8 << 20;
+/// Bytes copied at once into a `.trN` file.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What was found.
+pub(crate) struct Recovered {
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) magic: Magic,
+    pub(crate) positions: Positions,
+    pub(crate) end: u64,
+    pub(crate) last_tid: Tid,
+}
+
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    options: &OpenOptions<'_>,
+) -> Result<Recovered, StorageError> {
+    let path = options.path.as_path();
+    let file = open_file(disk, options)?;
+    let length = file.length().map_err(|error| StorageError::io(path, "read", error))?;
+    if length == 0 && !options.read_only {
+        start_file(disk, path, file.as_ref())?;
+        let positions = Positions::new();
+        let end = MAGIC_BYTES;
+        return Ok(Recovered { file, magic: Magic::Fs30, positions, end, last_tid: Tid::ZERO });
+    }
+    let magic = read_magic(path, file.as_ref())?;
+    let (positions, start, last_tid) = match index_snapshot::load(disk, path, &file, length) {
+        Ok(Some(loaded)) => (loaded.positions, loaded.end, loaded.last_tid),
+        Ok(None) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
+        Err(reason) => {
+            warn!(file = %path.display(), %reason, "index not usable, building it anew");
+            (Positions::new(), MAGIC_BYTES, Tid::ZERO)
+        }
+    };
+    let found = build(path, &file, length, start, last_tid, &positions, options.progress)?;
+    if found.end < length && !options.read_only {
+        put_tail_aside(disk, path, file.as_ref(), found.end, length)?;
+    }
+    Ok(Recovered { file, magic, positions, end: found.end, last_tid: found.last_tid })
+}
+
+fn open_file(
+    disk: &dyn Disk,
+    options: &OpenOptions<'_>,
+) -> Result<Arc<dyn DiskFile>, StorageError> {
+    let mode = match options {
+        OpenOptions { read_only: true, .. } => OpenMode::Read,
+        OpenOptions { create: true, .. } => OpenMode::Create,
+        _ => OpenMode::Write,
+    };
+    disk.open(&options.path, mode).map_err(|error| StorageError::io(&options.path, "open", error))
+}
+
+fn start_file(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<(), StorageError> {
+    file.write_all_at(Magic::Fs30.bytes(), 0)
+        .and_then(|()| file.sync())
+        .and_then(|()| disk.sync_folder_of(path))
+        .map_err(|error| StorageError::io(path, "write", error))
+}
+
+fn read_magic(path: &Path, file: &dyn DiskFile) -> Result<Magic, StorageError> {
+    let mut bytes = [0; MAGIC_BYTES as usize];
+    let known = match file.read_exact_at(&mut bytes, 0) {
+        Ok(()) => Magic::parse(&bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => None,
+        Err(error) => return Err(StorageError::io(path, "read", error)),
+    };
+    known.ok_or_else(|| StorageError::NotFileStorage { path: path.to_owned() })
+}
+
+struct Built {
+    end: u64,
+    last_tid: Tid,
+}
+
+/// Reads all transactions from `start` on into the index.
+fn build(
+    path: &Path,
+    file: &Arc<dyn DiskFile>,
+    length: u64,
+    start: u64,
+    mut last_tid: Tid,
+    positions: &Positions,
+    progress: &dyn Fn(u64, u64),
+) -> Result<Built, StorageError> {
+    let mut scan = Scan::new(path, Arc::clone(file), length);
+    let mut position = start;
+    let mut report_at = start + PROGRESS_STEP_BYTES;
+    loop {
+        let entry = match scan.transaction(position)? {
+            Step::Transaction(entry) => entry,
+            Step::End => break,
+            Step::Unfinished => {
+                check_tail(path, file, position, length)?;
+                break;
+            }
+        };
+        if entry.tid() <= last_tid {
+            warn!(file = %path.display(), position, tid = %entry.tid(), before = %last_tid,
+                "a transaction that is not later than the one before it");
+        }
+        last_tid = last_tid.max(entry.tid());
+        if entry.status() != Some(TransactionStatus::Undone) {
+            scan.each_record(&entry, |record| {
+                positions.publish(record.header.oid, record.position);
+            })?;
+        }
+        position = entry.next_position();
+        if position >= report_at {
+            progress(position - start, length - start);
+            report_at = position + PROGRESS_STEP_BYTES;
+        }
+    }
+    progress(position - start, length - start);
+    Ok(Built { end: position, last_tid })
+}
+
+/// Tells an unfinished tail from damage further up.
+///
+/// A crash leaves one transaction incomplete at the end. When the file nevertheless ends with a
+/// complete one, the length field at `position` is what is wrong, and cutting there would throw
+/// away every transaction after it.
+fn check_tail(
+    path: &Path,
+    file: &Arc<dyn DiskFile>,
+    position: u64,
+    length: u64,
+) -> Result<(), StorageError> {
+    let mut scan = Scan::with_window(path, Arc::clone(file), length, 4096);
+    let last: Option<TransactionEntry> = scan.transaction_before(length).ok().flatten();
+    match last {
+        Some(last) if last.position > position && records_are_sound(&mut scan, &last) => {
+            Err(StorageError::corrupt(
+                path,
+                position,
+                "a transaction that reaches past the end of the file, \
+                 though whole transactions follow",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn records_are_sound(scan: &mut Scan<'_>, entry: &TransactionEntry) -> bool {
+    scan.each_record(entry, |_| ()).is_ok()
+}
+
+/// Keeps `[start, end)` in the first free `.trN` and cuts it off.
+fn put_tail_aside(
+    disk: &dyn Disk,
+    path: &Path,
+    file: &dyn DiskFile,
+    start: u64,
+    end: u64,
+) -> Result<(), StorageError> {
+    let failed = |operation| move |error| StorageError::io(path, operation, error);
+    let mut number = 0;
+    let kept_path = loop {
+        let candidate = with_suffix(path, &format!(".tr{number}"));
+        if !disk.exists(&candidate).map_err(failed("look for a .tr file"))? {
+            break candidate;
+        }
+        number += 1;
+    };
+    let kept = disk
+        .open(&kept_path, OpenMode::CreateNew)
+        .map_err(|error| StorageError::io(&kept_path, "create", error))?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut position = start;
+    while position < end {
+        let count = (end - position).min(COPY_BYTES as u64) as usize;
+        let chunk = &mut buffer[..count];
+        file.read_exact_at(chunk, position).map_err(failed("read"))?;
+        kept.write_all_at(chunk, position - start)
+            .map_err(|error| StorageError::io(&kept_path, "write", error))?;
+        position += count as u64;
+    }
+    kept.sync()
+        .and_then(|()| disk.sync_folder_of(&kept_path))
+        .map_err(|error| StorageError::io(&kept_path, "sync", error))?;
+    // Only now that the tail is safe elsewhere may it go.
+    file.set_length(start).and_then(|()| file.sync()).map_err(failed("cut"))?;
+    info!(file = %path.display(), position = start, bytes = end - start,
+        kept = %kept_path.display(), "put an unfinished transaction aside");
+    Ok(())
+}

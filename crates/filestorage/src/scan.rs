@@ -1,0 +1,220 @@
+//! Walking the log from one transaction to the next.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use zodium_disk::DiskFile;
+use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
+
+use crate::StorageError;
+use crate::format::{
+    DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
+    TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
+};
+
+/// Bytes read at once on a walk forward.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// A transaction found on a walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransactionEntry {
+    pub(crate) position: u64,
+    pub(crate) header: TransactionHeader,
+}
+
+impl TransactionEntry {
+    pub(crate) fn records_start(&self) -> u64 {
+        self.position + self.header.records_offset()
+    }
+
+    /// End of the data records; the copy of the length follows.
+    pub(crate) fn records_end(&self) -> u64 {
+        self.position + self.header.length
+    }
+
+    pub(crate) fn next_position(&self) -> u64 {
+        self.records_end() + POINTER_BYTES
+    }
+
+    pub(crate) fn status(&self) -> Option<TransactionStatus> {
+        TransactionStatus::from_byte(self.header.status)
+    }
+
+    pub(crate) fn tid(&self) -> Tid {
+        self.header.tid
+    }
+}
+
+/// A data record found on a walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataEntry {
+    pub(crate) position: u64,
+    pub(crate) header: DataHeader,
+}
+
+/// What a walk finds at a position.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Transaction(TransactionEntry),
+    /// The end that was given.
+    End,
+    /// The file ends within the transaction that begins here, or it was voted and not finished.
+    Unfinished,
+}
+
+/// Reads headers of a file through a window that moves forward.
+pub(crate) struct Scan<'a> {
+    path: &'a Path,
+    file: Arc<dyn DiskFile>,
+    end: u64,
+    window: Vec<u8>,
+    window_start: u64,
+    window_bytes: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// A walk that never looks past `end`.
+    pub(crate) fn new(path: &'a Path, file: Arc<dyn DiskFile>, end: u64) -> Scan<'a> {
+        Scan::with_window(path, file, end, WINDOW_BYTES)
+    }
+
+    /// A walk that reads `window_bytes` at once: few for a look at a single place.
+    pub(crate) fn with_window(
+        path: &'a Path,
+        file: Arc<dyn DiskFile>,
+        end: u64,
+        window_bytes: usize,
+    ) -> Scan<'a> {
+        Scan { path, file, end, window: Vec::new(), window_start: 0, window_bytes }
+    }
+
+    /// The transaction at `position`, framing checked.
+    pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, StorageError> {
+        if position == self.end {
+            return Ok(Step::End);
+        }
+        let Some(header) = self.chunk::<TRANSACTION_HEADER_BYTES>(position)? else {
+            return Ok(Step::Unfinished);
+        };
+        let entry = TransactionEntry { position, header: TransactionHeader::parse(&header) };
+        let length = entry.header.length;
+        let beyond = position
+            .checked_add(length)
+            .and_then(|end| end.checked_add(POINTER_BYTES))
+            .is_none_or(|next| next > self.end);
+        if beyond || entry.header.status == STATUS_CHECKPOINT {
+            return Ok(Step::Unfinished);
+        }
+        if length < entry.header.records_offset() {
+            return Err(self.damaged(position, format!("a transaction of {length} bytes")));
+        }
+        if entry.status().is_none() {
+            let status = char::from(entry.header.status);
+            return Err(self.damaged(position, format!("transaction status {status:?}")));
+        }
+        match self.chunk::<{ POINTER_BYTES as usize }>(entry.records_end())? {
+            Some(copy) if u64::from_be_bytes(copy) == length => Ok(Step::Transaction(entry)),
+            _ => Err(self.damaged(position, "a transaction whose two lengths differ")),
+        }
+    }
+
+    /// The transaction that ends at `end`; `None` at the start of the file.
+    pub(crate) fn transaction_before(
+        &mut self,
+        end: u64,
+    ) -> Result<Option<TransactionEntry>, StorageError> {
+        if end <= MAGIC_BYTES {
+            return Ok(None);
+        }
+        let trailer = end.saturating_sub(POINTER_BYTES);
+        let copy = self.chunk::<{ POINTER_BYTES as usize }>(trailer)?;
+        let start = copy.and_then(|copy| trailer.checked_sub(u64_at(&copy, 0)));
+        let Some(start) = start.filter(|start| *start >= MAGIC_BYTES) else {
+            return Err(self.damaged(trailer, "a transaction length that reaches before the file"));
+        };
+        match self.transaction(start)? {
+            Step::Transaction(entry) if entry.next_position() == end => Ok(Some(entry)),
+            _ => Err(self.damaged(start, "a transaction that does not end where the next begins")),
+        }
+    }
+
+    /// The data record at `position` of a transaction.
+    pub(crate) fn record(
+        &mut self,
+        position: u64,
+        transaction: &TransactionEntry,
+    ) -> Result<DataEntry, StorageError> {
+        let Some(bytes) = self.chunk::<DATA_HEADER_BYTES>(position)? else {
+            return Err(self.damaged(position, "the file ends inside a record"));
+        };
+        let header = DataHeader::parse(&bytes);
+        let end = position.checked_add(header.record_bytes());
+        let what = if end.is_none_or(|end| end > transaction.records_end()) {
+            "a record that reaches past its transaction"
+        } else if header.transaction != transaction.position {
+            "a record that says it stands in another transaction"
+        } else if header.tid != transaction.tid() {
+            "a record whose tid is not its transaction's"
+        } else if header.previous >= position {
+            "a record that points forward"
+        } else if header.version_length != 0 {
+            "a record with a version (written by ZODB 3.8 or older)"
+        } else {
+            return Ok(DataEntry { position, header });
+        };
+        Err(self.damaged(position, what))
+    }
+
+    /// Calls `visit` with every record of a transaction, in file order.
+    pub(crate) fn each_record(
+        &mut self,
+        transaction: &TransactionEntry,
+        mut visit: impl FnMut(&DataEntry),
+    ) -> Result<(), StorageError> {
+        let mut position = transaction.records_start();
+        while position < transaction.records_end() {
+            let record = self.record(position, transaction)?;
+            visit(&record);
+            position += record.header.record_bytes();
+        }
+        Ok(())
+    }
+
+    /// User, description and extension of a transaction.
+    pub(crate) fn metadata(
+        &mut self,
+        entry: &TransactionEntry,
+    ) -> Result<TransactionMetadata, StorageError> {
+        let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
+        let length = entry.header.metadata_bytes() as usize;
+        let header = entry.header;
+        let metadata = self.bytes(start, length)?.and_then(|bytes| header.metadata(bytes));
+        metadata.ok_or_else(|| self.damaged(start, "the file ends inside a transaction header"))
+    }
+
+    fn chunk<const N: usize>(&mut self, position: u64) -> Result<Option<[u8; N]>, StorageError> {
+        Ok(self.bytes(position, N)?.and_then(|bytes| bytes.try_into().ok()))
+    }
+
+    /// Bytes at a position; `None` when `end` comes first.
+    fn bytes(&mut self, position: u64, length: usize) -> Result<Option<&[u8]>, StorageError> {
+        let Some(end) = position.checked_add(length as u64).filter(|end| *end <= self.end) else {
+            return Ok(None);
+        };
+        let window_end = self.window_start + self.window.len() as u64;
+        if position < self.window_start || end > window_end {
+            let wanted = (self.end - position).min(self.window_bytes.max(length) as u64);
+            self.window.resize(wanted as usize, 0);
+            self.window_start = position;
+            self.file
+                .read_exact_at(&mut self.window, position)
+                .map_err(|error| StorageError::io(self.path, "read", error))?;
+        }
+        let start = (position - self.window_start) as usize;
+        Ok(self.window.get(start..start + length))
+    }
+
+    fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
+        StorageError::corrupt(self.path, position, what)
+    }
+}

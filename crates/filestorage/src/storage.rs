@@ -1,0 +1,158 @@
+//! An open `Data.fs`: what all the other files of this crate add their methods to.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use zodium_disk::{Disk, FileLock, LockError};
+use zodium_types::{Oid, Tid};
+
+use crate::append::AppendState;
+use crate::format::Magic;
+use crate::log::LogFile;
+use crate::recovery::{self, Recovered};
+use crate::{StorageError, index_snapshot};
+
+/// How to open a storage.
+pub struct OpenOptions<'a> {
+    /// The data file.
+    pub path: PathBuf,
+    /// Never write: no lock is taken, an unfinished tail is ignored instead of cut.
+    pub read_only: bool,
+    /// Make the file when it does not exist.
+    pub create: bool,
+    /// Memory for cached records, in bytes; 0 for none.
+    pub cache_bytes: usize,
+    /// Called now and then with bytes done and bytes in all while an index is built.
+    pub progress: &'a dyn Fn(u64, u64),
+}
+
+/// A FileStorage: one data file with its index, readable by many threads at once, appended to by
+/// one.
+pub struct FileStorage {
+    pub(crate) path: PathBuf,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) read_only: bool,
+    pub(crate) magic: Magic,
+    pub(crate) cache_bytes: usize,
+    log: ArcSwap<LogFile>,
+    pub(crate) append: Mutex<AppendState>,
+    /// The newest oid handed out or stored.
+    last_oid: AtomicU64,
+    _lock: Option<FileLock>,
+}
+
+impl FileStorage {
+    /// Opens a data file: takes its lock, loads or rebuilds the index, puts an unfinished tail
+    /// aside.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: &OpenOptions<'_>,
+    ) -> Result<FileStorage, StorageError> {
+        let path = options.path.as_path();
+        let lock = if options.read_only { None } else { Some(lock(disk.as_ref(), path)?) };
+        let Recovered { file, magic, positions, end, last_tid } =
+            recovery::recover(disk.as_ref(), options)?;
+        let last_oid = positions.largest_oid().unwrap_or(Oid::ROOT);
+        let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0);
+        Ok(FileStorage {
+            path: path.to_owned(),
+            disk,
+            read_only: options.read_only,
+            magic,
+            cache_bytes: options.cache_bytes,
+            log: ArcSwap::from_pointee(log),
+            append: Mutex::new(AppendState::new(end, last_tid)),
+            last_oid: AtomicU64::new(last_oid.0),
+            _lock: lock,
+        })
+    }
+
+    /// The data file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Which Python's pickles it holds.
+    pub fn magic(&self) -> Magic {
+        self.magic
+    }
+
+    /// Bytes of committed transactions, magic included.
+    pub fn size(&self) -> u64 {
+        self.log().end()
+    }
+
+    /// Number of objects in the index, deleted ones included until a pack.
+    pub fn object_count(&self) -> u64 {
+        self.log().positions.len()
+    }
+
+    /// The last transaction in the file; [`Tid::ZERO`] when there is none.
+    pub fn last_tid(&self) -> Tid {
+        self.append.lock().last_tid()
+    }
+
+    /// Hands out `count` oids never used before, ascending; `None` when the 63-bit space ends.
+    pub fn new_oids(&self, count: u64) -> Option<std::ops::RangeInclusive<u64>> {
+        let last = self
+            .last_oid
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                last.checked_add(count).filter(|last| *last <= i64::MAX as u64)
+            })
+            .ok()?;
+        Some(last + 1..=last + count)
+    }
+
+    /// Notes that an oid is in use, so that it is not handed out.
+    pub fn note_oid(&self, oid: Oid) {
+        self.last_oid.fetch_max(oid.0, Ordering::Relaxed);
+    }
+
+    /// Writes the Python-compatible index beside the data file.
+    pub fn save_index(&self) -> Result<(), StorageError> {
+        if self.read_only {
+            return Err(StorageError::ReadOnly { path: self.path.clone() });
+        }
+        index_snapshot::save(self.disk.as_ref(), &self.log())
+    }
+
+    /// Gives back what was reserved and saves the index. The storage can still be read.
+    pub fn close(&self) -> Result<(), StorageError> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.release_reservation()?;
+        index_snapshot::save(self.disk.as_ref(), &self.log())
+    }
+
+    pub(crate) fn log(&self) -> arc_swap::Guard<Arc<LogFile>> {
+        self.log.load()
+    }
+
+    pub(crate) fn replace_log(&self, log: LogFile) {
+        self.log.store(Arc::new(log));
+    }
+}
+
+fn lock(disk: &dyn Disk, path: &Path) -> Result<FileLock, StorageError> {
+    let lock_path = with_suffix(path, ".lock");
+    disk.lock(&lock_path).map_err(|error| match error {
+        LockError::Held { owner } => StorageError::Locked { path: path.to_owned(), owner },
+        LockError::Io(error) => StorageError::io(&lock_path, "lock", error),
+    })
+}
+
+/// `Data.fs` + `.index` = `Data.fs.index`.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

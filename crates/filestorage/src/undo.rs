@@ -1,0 +1,143 @@
+//! Finding what an undo has to write, the undo log, and the sources of copied records.
+//!
+//! Undoing transaction T means: for each object it changed, a new record that points back to the
+//! record before T's. That is only right while T's data are still the current data, be it in T's
+//! own record or in a later one that points back to it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zodium_types::{Oid, Tid, TransactionStatus};
+
+use crate::append::NewBody;
+use crate::format::MAGIC_BYTES;
+use crate::iterate::{self, Transaction, step_scan};
+use crate::log::{Access, LogFile};
+use crate::{FileStorage, StorageError};
+
+/// A record to be undone.
+#[derive(Clone, Copy, Debug)]
+pub struct UndoRecord {
+    /// The object.
+    pub oid: Oid,
+    position: u64,
+    previous: u64,
+}
+
+/// What several undos within one transaction have made of each object so far.
+#[derive(Debug, Default)]
+pub struct Undoing {
+    done: rustc_hash::FxHashMap<Oid, u64>,
+}
+
+impl FileStorage {
+    /// The records of transaction `tid`, for an undo. Looked for from the end of the log.
+    pub fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoRecord>, StorageError> {
+        let log = self.log();
+        let mut scan = step_scan(&log);
+        let mut end = log.end();
+        while let Some(entry) = scan.transaction_before(end)? {
+            if entry.status() == Some(TransactionStatus::Packed) {
+                return Err(StorageError::NotUndoable { tid, reason: "it was packed" });
+            }
+            if entry.tid() == tid {
+                let mut records = Vec::new();
+                scan.each_record(&entry, |record| {
+                    records.push(UndoRecord {
+                        oid: record.header.oid,
+                        position: record.position,
+                        previous: record.header.previous,
+                    });
+                })?;
+                return Ok(records);
+            }
+            end = entry.position;
+        }
+        Err(StorageError::NotUndoable { tid, reason: "there is no such transaction" })
+    }
+
+    /// The record that undoes `record`; `None` when a later transaction changed the data.
+    ///
+    /// The object must be locked, or the answer may be old when it is used.
+    pub fn undo_record(
+        &self,
+        record: UndoRecord,
+        undoing: &mut Undoing,
+    ) -> Result<Option<NewBody>, StorageError> {
+        let log = self.log();
+        let oid = record.oid;
+        let current = match undoing.done.get(&oid) {
+            Some(position) => *position,
+            None => log.positions.position(oid).unwrap_or(0),
+        };
+        if current != record.position {
+            let undone = data_position(&log, record.position, oid)?;
+            if data_position(&log, current, oid)? != undone {
+                return Ok(None);
+            }
+        }
+        undoing.done.insert(oid, record.previous);
+        Ok(Some(match record.previous {
+            0 => NewBody::Deleted,
+            previous => NewBody::SameAs(previous),
+        }))
+    }
+
+    /// Transactions that can be undone, newest first, as long as `accept` returns true.
+    pub fn undo_log(
+        &self,
+        mut accept: impl FnMut(&Transaction) -> bool,
+    ) -> Result<(), StorageError> {
+        let log = self.log();
+        let mut scan = step_scan(&log);
+        let mut end = log.end();
+        while let Some(entry) = scan.transaction_before(end)? {
+            match entry.status() {
+                Some(TransactionStatus::Normal) => {
+                    if !accept(&iterate::transaction(&mut scan, entry)?) {
+                        break;
+                    }
+                }
+                Some(TransactionStatus::Packed) => break,
+                Some(TransactionStatus::Undone) | None => {}
+            }
+            end = entry.position;
+        }
+        Ok(())
+    }
+
+    /// What to write for a copied record: a pointer back when transaction `source` holds the
+    /// same data for the object here, else the data themselves.
+    pub fn copied_body(
+        &self,
+        oid: Oid,
+        data: Option<Bytes>,
+        source: Option<Tid>,
+    ) -> Result<NewBody, StorageError> {
+        let Some(data) = data else { return Ok(NewBody::Deleted) };
+        let Some(source) = source else { return Ok(NewBody::Data(data)) };
+        let log = self.log();
+        let mut position = log.positions.position(oid).unwrap_or(0);
+        while position >= MAGIC_BYTES {
+            let Some(link) = log.link(position, oid, Access::Blocking)? else { break };
+            if link.tid <= source {
+                if link.tid == source && holds(&log, position, oid, &data)? {
+                    return Ok(NewBody::SameAs(position));
+                }
+                break;
+            }
+            position = link.previous;
+        }
+        Ok(NewBody::Data(data))
+    }
+}
+
+/// Position of the record that holds the data of the record at `position`; 0 for a deletion.
+fn data_position(log: &Arc<LogFile>, position: u64, oid: Oid) -> Result<u64, StorageError> {
+    Ok(log.data_behind(position, oid, Access::Blocking)?.map_or(0, |(position, _)| position))
+}
+
+fn holds(log: &LogFile, position: u64, oid: Oid, data: &Bytes) -> Result<bool, StorageError> {
+    let found = log.data_behind(position, oid, Access::Blocking)?;
+    Ok(found.is_some_and(|(_, found)| found.as_ref() == Some(data)))
+}
