@@ -1,0 +1,78 @@
+//! The numbered store that PUT writes and GET reads.
+//!
+//! Picklers number densely, so a vector does; a hostile number goes to a map instead of making
+//! the vector huge.
+
+use std::collections::BTreeMap;
+
+/// How far beyond the end of the vector a number may lie and still extend it.
+const GAP_LENGTH_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Memo<T> {
+    dense: Vec<Option<T>>,
+    sparse: BTreeMap<u32, T>,
+    count: u32,
+}
+
+impl<T: Copy> Memo<T> {
+    pub(crate) fn with_capacity(capacity: usize) -> Memo<T> {
+        Memo { dense: Vec::with_capacity(capacity), sparse: BTreeMap::new(), count: 0 }
+    }
+
+    pub(crate) fn put(&mut self, number: u32, item: T) {
+        self.count = self.count.saturating_add(1);
+        let index = number as usize;
+        if index < self.dense.len() + GAP_LENGTH_MAX {
+            if index >= self.dense.len() {
+                self.dense.resize(index + 1, None);
+            }
+            if let Some(slot) = self.dense.get_mut(index) {
+                *slot = Some(item);
+            }
+        } else {
+            self.sparse.insert(number, item);
+        }
+    }
+
+    /// Stores under the next number, as MEMOIZE does: the count of items stored so far.
+    pub(crate) fn push(&mut self, item: T) {
+        self.put(self.count, item);
+    }
+
+    pub(crate) fn fetch(&self, number: u32) -> Option<T> {
+        match self.dense.get(number as usize) {
+            Some(Some(item)) => Some(*item),
+            _ => self.sparse.get(&number).copied(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_huge_number_does_not_make_the_store_huge() {
+        let mut memo = Memo::with_capacity(0);
+        memo.put(u32::MAX, 'a');
+        memo.put(3, 'b');
+        assert_eq!(memo.fetch(u32::MAX), Some('a'));
+        assert_eq!(memo.fetch(3), Some('b'));
+        assert_eq!(memo.fetch(2), None);
+        assert!(memo.dense.len() < 10);
+    }
+
+    #[test]
+    fn a_number_reached_by_the_vector_later_is_still_found() {
+        let mut memo = Memo::with_capacity(0);
+        memo.put(100, 'a');
+        for number in 0..90 {
+            memo.put(number, 'b');
+        }
+        memo.put(120, 'c');
+        assert_eq!(memo.fetch(100), Some('a'));
+        memo.put(100, 'd');
+        assert_eq!(memo.fetch(100), Some('d'));
+    }
+}

@@ -1,0 +1,532 @@
+//! What a storage asks of a data record: its class, and which objects it refers to.
+//!
+//! A record is two pickles, class metadata and state (`ZODB/serialize.py` describes both), with
+//! one memo: the state may fetch what the metadata put there. The class is decoded as data.
+//! References are found by running the pickle machine on items that
+//! remember only what a reference can be made of, since a pack does this for every record.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use zodium_types::Oid;
+
+use crate::memo::Memo;
+use crate::operation::{Operation, Reader};
+use crate::{Limits, PickleError, Value, decode};
+
+/// More items on the stack, or marks, than any real record needs at a time.
+const STACK_LENGTH_MAX: usize = 1 << 24;
+
+/// The class of a record's object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassName<'a> {
+    /// The dotted module.
+    pub module: Cow<'a, str>,
+    /// The name within the module.
+    pub name: Cow<'a, str>,
+}
+
+impl fmt::Display for ClassName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.module, self.name)
+    }
+}
+
+/// A mention of another object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference<'a> {
+    /// Keeps the object alive.
+    Strong(Oid),
+    /// Does not.
+    Weak(Oid),
+    /// To an object of another database; it concerns no other object of this one.
+    CrossDatabase {
+        /// The name of the other database.
+        database: &'a str,
+        /// The object in it.
+        oid: Oid,
+        /// Whether the reference is a weak one.
+        weak: bool,
+    },
+}
+
+/// The class that a data record's first pickle names; `None` if it names none.
+///
+/// The three forms are the class itself, `(class, arguments)`, and the old
+/// `((module, name), arguments)`.
+pub fn class_of_record(data: &[u8]) -> Option<ClassName<'_>> {
+    let (metadata, _) = decode(data, &Limits::OBJECTS).ok()?;
+    let class = match metadata {
+        Value::Tuple(parts) => parts.into_iter().next()?,
+        class => class,
+    };
+    match class {
+        Value::Global(global) => {
+            let (module, name) = global.into_parts();
+            Some(ClassName { module, name })
+        }
+        Value::Tuple(names) => match <[Value<'_>; 2]>::try_from(names).ok()? {
+            [module, name] => {
+                Some(ClassName { module: into_text(module)?, name: into_text(name)? })
+            }
+        },
+        _ => None,
+    }
+}
+
+fn into_text(value: Value<'_>) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Str(text) => Some(text),
+        Value::Bytes(Cow::Borrowed(bytes)) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+        Value::Bytes(Cow::Owned(bytes)) => String::from_utf8(bytes).ok().map(Cow::Owned),
+        _ => None,
+    }
+}
+
+/// Finds all references that a data record makes, in the order of the record, repeated ones
+/// repeated.
+///
+/// A record that is damaged, or refers to something in an unknown way, is an error: what it
+/// refers to is then not known, and must not be taken for garbage.
+pub fn references_of_record<'a>(
+    data: &'a [u8],
+    found: &mut impl FnMut(Reference<'a>),
+) -> Result<(), PickleError> {
+    let mut scanner = Scanner::new(data);
+    scanner.run(found)?;
+    scanner.run(found)
+}
+
+/// What the scanner remembers of a value.
+#[derive(Clone, Copy, Debug)]
+enum Item<'a> {
+    /// Nothing that a reference could be made of.
+    Opaque,
+    /// Bytes or text.
+    Text(&'a [u8]),
+    /// A list or tuple: an index of [`Scanner::sequences`].
+    Sequence(usize),
+}
+
+/// The beginning of a list or tuple; no reference has more than three items.
+#[derive(Clone, Copy, Debug)]
+struct Sequence<'a> {
+    is_list: bool,
+    length: usize,
+    head: [Item<'a>; 3],
+}
+
+impl<'a> Sequence<'a> {
+    fn new(is_list: bool) -> Sequence<'a> {
+        Sequence { is_list, length: 0, head: [Item::Opaque; 3] }
+    }
+
+    fn extend(&mut self, items: &[Item<'a>]) {
+        for (slot, item) in self.head.iter_mut().skip(self.length).zip(items) {
+            *slot = *item;
+        }
+        self.length += items.len();
+    }
+
+    fn items(&self) -> Option<&[Item<'a>]> {
+        self.head.get(..self.length)
+    }
+
+    /// Whether a reference may be made of it: it has an oid as first or second item, or is a
+    /// list that may still get one.
+    fn is_referable(&self) -> bool {
+        let [first, second, _] = self.head;
+        let has_oid = [first, second].iter().any(|i| matches!(i, Item::Text(t) if t.len() == 8));
+        let is_kind = matches!(first, Item::Text(text) if text.len() == 1);
+        has_oid && self.length <= 3 || self.is_list && (is_kind || self.length == 0)
+    }
+}
+
+struct Scanner<'a> {
+    reader: Reader<'a>,
+    stack: Vec<Item<'a>>,
+    marks: Vec<usize>,
+    memo: Memo<Item<'a>>,
+    sequences: Vec<Sequence<'a>>,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(record: &'a [u8]) -> Scanner<'a> {
+        Scanner {
+            reader: Reader::new(record),
+            stack: Vec::with_capacity(32),
+            marks: Vec::with_capacity(8),
+            memo: Memo::with_capacity(32),
+            sequences: Vec::with_capacity(16),
+        }
+    }
+
+    /// Reads one pickle, up to its STOP.
+    fn run(&mut self, found: &mut impl FnMut(Reference<'a>)) -> Result<(), PickleError> {
+        loop {
+            match self.reader.next()? {
+                Operation::Stop => {
+                    self.pop(1)?;
+                    self.stack.clear();
+                    self.marks.clear();
+                    return Ok(());
+                }
+                Operation::Persistent => {
+                    let id = self.top()?;
+                    found(self.reference(id)?);
+                    self.replace(1, Item::Opaque)?;
+                }
+                Operation::PersistentLine(line) => {
+                    found(self.reference(Item::Text(line))?);
+                    self.push(Item::Opaque)?;
+                }
+                operation => self.step(operation)?,
+            }
+        }
+    }
+
+    fn step(&mut self, operation: Operation<'a>) -> Result<(), PickleError> {
+        match operation {
+            Operation::Mark => self.mark(),
+            Operation::Put(number) => {
+                let item = self.top()?;
+                self.memo.put(number, item);
+                Ok(())
+            }
+            Operation::Memoize => {
+                let item = self.top()?;
+                self.memo.push(item);
+                Ok(())
+            }
+            Operation::Fetch(number) => match self.memo.fetch(number) {
+                Some(item) => self.push(item),
+                None => Err(self.reader.malformed("nothing is memoized under this number")),
+            },
+            Operation::Bytes(text) | Operation::Text(text) => self.push(Item::Text(text)),
+            Operation::QuotedBytes(literal) => self.push(unescaped(literal)),
+            Operation::EscapedText(text) if !text.contains(&b'\\') => self.push(Item::Text(text)),
+            Operation::Tuple(count) => {
+                let start = self.stack.len().saturating_sub(count);
+                self.push_sequence(false, start, count)
+            }
+            Operation::TupleFromMark => {
+                let (start, count) = self.close_mark()?;
+                self.push_sequence(false, start, count)
+            }
+            Operation::ListFromMark => {
+                let (start, count) = self.close_mark()?;
+                self.push_sequence(true, start, count)
+            }
+            Operation::EmptyList => self.push_sequence(true, self.stack.len(), 0),
+            Operation::Append => self.append(self.stack.len().saturating_sub(1), 1),
+            Operation::Appends => {
+                let (start, count) = self.close_mark()?;
+                self.append(start, count)
+            }
+            _ => self.step_opaque(operation),
+        }
+    }
+
+    /// Operations of which only the effect on the stack's height matters.
+    fn step_opaque(&mut self, operation: Operation<'a>) -> Result<(), PickleError> {
+        match operation {
+            Operation::Nothing => Ok(()),
+            Operation::Pop => self.discard(),
+            Operation::PopMark | Operation::SetItems | Operation::AddItems => {
+                let (_, count) = self.close_mark()?;
+                self.pop(count)
+            }
+            Operation::Duplicate => self.top().and_then(|item| self.push(item)),
+            Operation::SetItem => self.pop(2),
+            Operation::Build => self.pop(1),
+            Operation::Reduce | Operation::New | Operation::StackGlobal => {
+                self.replace(2, Item::Opaque)
+            }
+            Operation::NewWithKeywords => self.replace(3, Item::Opaque),
+            Operation::DictFromMark
+            | Operation::FrozenSetFromMark
+            | Operation::Instance { .. }
+            | Operation::InstanceFromMark => {
+                let (_, count) = self.close_mark()?;
+                self.replace(count, Item::Opaque)
+            }
+            _ => self.push(Item::Opaque),
+        }
+    }
+
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn push(&mut self, item: Item<'a>) -> Result<(), PickleError> {
+        if self.stack.len() >= STACK_LENGTH_MAX {
+            return Err(PickleError::TooManyNodes { limit: STACK_LENGTH_MAX });
+        }
+        self.stack.push(item);
+        Ok(())
+    }
+
+    fn pop(&mut self, count: usize) -> Result<(), PickleError> {
+        match self.stack.len().checked_sub(count) {
+            Some(height) if height >= self.floor() => {
+                self.stack.truncate(height);
+                Ok(())
+            }
+            _ => Err(self.reader.malformed("the stack has too few items")),
+        }
+    }
+
+    fn replace(&mut self, count: usize, item: Item<'a>) -> Result<(), PickleError> {
+        self.pop(count)?;
+        self.push(item)
+    }
+
+    fn top(&self) -> Result<Item<'a>, PickleError> {
+        match self.stack.last() {
+            Some(item) if self.stack.len() > self.floor() => Ok(*item),
+            _ => Err(self.reader.malformed("the stack has too few items")),
+        }
+    }
+
+    fn mark(&mut self) -> Result<(), PickleError> {
+        if self.marks.len() >= STACK_LENGTH_MAX {
+            return Err(PickleError::TooDeep { limit: STACK_LENGTH_MAX });
+        }
+        self.marks.push(self.stack.len());
+        Ok(())
+    }
+
+    /// Takes the last mark away; gives its height and how many items are above it.
+    fn close_mark(&mut self) -> Result<(usize, usize), PickleError> {
+        match self.marks.pop() {
+            Some(start) => Ok((start, self.stack.len().saturating_sub(start))),
+            None => Err(self.reader.malformed("there is no mark")),
+        }
+    }
+
+    fn discard(&mut self) -> Result<(), PickleError> {
+        if self.marks.last() == Some(&self.stack.len()) {
+            self.marks.pop();
+            return Ok(());
+        }
+        self.pop(1)
+    }
+
+    /// Replaces the topmost `count` items, which begin at `start`, by a sequence of them.
+    fn push_sequence(
+        &mut self,
+        is_list: bool,
+        start: usize,
+        count: usize,
+    ) -> Result<(), PickleError> {
+        let mut sequence = Sequence::new(is_list);
+        sequence.extend(self.stack.get(start..).unwrap_or_default());
+        let item = if sequence.is_referable() {
+            self.sequences.push(sequence);
+            Item::Sequence(self.sequences.len() - 1)
+        } else {
+            Item::Opaque
+        };
+        self.replace(count, item)
+    }
+
+    /// Moves the topmost `count` items, which begin at `start`, into the list below them.
+    fn append(&mut self, start: usize, count: usize) -> Result<(), PickleError> {
+        let below = start.checked_sub(1).and_then(|index| self.stack.get(index));
+        if let Some(Item::Sequence(index)) = below.copied()
+            && let Some(sequence) = self.sequences.get_mut(index)
+        {
+            sequence.extend(self.stack.get(start..).unwrap_or_default());
+        }
+        self.pop(count)
+    }
+
+    fn reference(&self, id: Item<'a>) -> Result<Reference<'a>, PickleError> {
+        self.strong(id)
+            .map(Reference::Strong)
+            .or_else(|| self.listed(id))
+            .ok_or(PickleError::UnknownReference { offset: self.reader.offset() })
+    }
+
+    /// `oid` or `(oid, class)`
+    fn strong(&self, id: Item<'a>) -> Option<Oid> {
+        match id {
+            Item::Text(oid) => Oid::from_slice(oid),
+            Item::Sequence(_) => match self.items(id, false)? {
+                [Item::Text(oid), _] => Oid::from_slice(oid),
+                _ => None,
+            },
+            Item::Opaque => None,
+        }
+    }
+
+    /// `[kind, arguments]`, or `[oid]` for a weak reference of long ago
+    fn listed(&self, id: Item<'a>) -> Option<Reference<'a>> {
+        let (kind, arguments) = match self.items(id, true)? {
+            [Item::Text(oid)] => return Oid::from_slice(oid).map(Reference::Weak),
+            [Item::Text(kind), arguments] => (*kind, self.items(*arguments, false)?),
+            _ => return None,
+        };
+        let (database, oid) = match (kind, arguments) {
+            (b"w", [Item::Text(oid)]) => return Oid::from_slice(oid).map(Reference::Weak),
+            (b"w", [Item::Text(oid), Item::Text(database)])
+            | (b"n", [Item::Text(database), Item::Text(oid)])
+            | (b"m", [Item::Text(database), Item::Text(oid), _]) => (database, oid),
+            _ => return None,
+        };
+        Some(Reference::CrossDatabase {
+            database: std::str::from_utf8(database).ok()?,
+            oid: Oid::from_slice(oid)?,
+            weak: kind == b"w",
+        })
+    }
+
+    fn items(&self, item: Item<'a>, is_list: bool) -> Option<&[Item<'a>]> {
+        match item {
+            Item::Sequence(index) => {
+                self.sequences.get(index).filter(|s| s.is_list == is_list)?.items()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A quoted string without escapes; no reference of a real record has escapes.
+fn unescaped(literal: &[u8]) -> Item<'_> {
+    match literal {
+        [b'\'', text @ .., b'\''] | [b'"', text @ .., b'"'] if !text.contains(&b'\\') => {
+            Item::Text(text)
+        }
+        _ => Item::Opaque,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn references(record: &[u8]) -> Result<Vec<Reference<'_>>, PickleError> {
+        let mut found = Vec::new();
+        references_of_record(record, &mut |reference| found.push(reference))?;
+        Ok(found)
+    }
+
+    fn strong(oids: &[u64]) -> Vec<Reference<'static>> {
+        oids.iter().map(|oid| Reference::Strong(Oid(*oid))).collect()
+    }
+
+    fn class(record: &[u8]) -> Option<String> {
+        class_of_record(record).map(|class| class.to_string())
+    }
+
+    /// A state with this persistent id, made by protocol 3 or by Python 2.
+    fn record_of(id: &[u8]) -> Vec<u8> {
+        [b"cm\nC\nq\0.}q\x01U\x01ar\x02\0\0\0", id, b"Qs."].concat()
+    }
+
+    // Written by ZODB 6.4.
+    const MAPPING: &[u8] = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03}q\x01\
+        X\x04\x00\x00\x00dataq\x02}q\x03(X\x01\x00\x00\x00aq\x04C\x08\x00\x00\x00\x00\x00\x00\r\x9d\
+        q\x05cfixture\nP\nq\x06\x86q\x07QX\x01\x00\x00\x00bq\x08C\x08\x00\x00\x00\x00\x00\x00\r\x9e\
+        q\tcpersistent.list\nPersistentList\nq\n\x86q\x0bQus.";
+    const SHARED: &[u8] = b"\x80\x03cfixture\nP\nq\x00.\x80\x03}q\x01(X\x01\x00\x00\x00qq\x02C\x08\
+        \x00\x00\x00\x00\x00\x00\r\xa5q\x03h\x00\x86q\x04QX\x04\x00\x00\x00selfq\x05C\x08\x00\x00\
+        \x00\x00\x00\x00\r\xa1q\x06h\x00\x86q\x07QX\x06\x00\x00\x00sharedq\x08]q\t(h\x03h\x00\x86\
+        q\nQh\x03h\x00\x86q\x0bQh\x03h\x00\x86q\x0cQh\x03h\x00\x86q\rQ\x86q\x0eeu.";
+    const NEWARGS: &[u8] = b"\x80\x03cfixture\nNA\nq\x00X\x01\x00\x00\x00xq\x01}q\x02X\x01\x00\x00\
+        \x00yq\x03K\x01s\x86q\x04\x86q\x05.\x80\x03}q\x06X\x05\x00\x00\x00otherq\x07C\x08\x00\x00\
+        \x00\x00\x00\x00\r\xa6q\x08Qs.";
+    const WEAK: &[u8] = b"\x80\x03cfixture\nP\nq\x00.\x80\x03}q\x01(X\x04\x00\x00\x00weakq\x02]q\
+        \x03(X\x01\x00\x00\x00wq\x04C\x08\x00\x00\x00\x00\x00\x00\r\xa1q\x05\x85q\x06eQX\x05\x00\
+        \x00\x00weak2q\x07]q\x08(h\x04h\x05\x85q\teQX\x02\x00\x00\x00roq\n]q\x0b(h\x04C\x08\x00\
+        \x00\x00\x00\x00\x00\x00\x01q\x0cX\x05\x00\x00\x00otherq\r\x86q\x0eeQX\x01\x00\x00\x00xq\
+        \x0f]q\x10(X\x01\x00\x00\x00mq\x11h\rh\x0ch\x00\x87q\x12eQu.";
+    const BLOB: &[u8] = b"\x80\x03cZODB.blob\nBlob\nq\x00.\x80\x03N.";
+
+    #[test]
+    fn references_of_real_records_are_those_that_zodb_finds() {
+        assert_eq!(references(MAPPING), Ok(strong(&[0xd9d, 0xd9e])));
+        let (q, own) = (0xda5, 0xda1);
+        assert_eq!(references(SHARED), Ok(strong(&[q, own, q, q, q, q])));
+        assert_eq!(references(NEWARGS), Ok(strong(&[0xda6])));
+        assert_eq!(references(BLOB), Ok(Vec::new()));
+        let other = |weak| Reference::CrossDatabase { database: "other", oid: Oid(1), weak };
+        let weak = Reference::Weak(Oid(own));
+        assert_eq!(references(WEAK), Ok(vec![weak, weak, other(true), other(false)]));
+    }
+
+    #[test]
+    fn every_form_of_reference_is_known() {
+        let other = |weak| Reference::CrossDatabase { database: "db", oid: Oid(9), weak };
+        let forms: [(&[u8], Reference<'_>); 9] = [
+            (b"(U\x08\0\0\0\0\0\0\0\x09q\x03cm\nC\ntq\x04", Reference::Strong(Oid(9))),
+            (b"(U\x08\0\0\0\0\0\0\0\x09(U\x01mU\x01Ctt", Reference::Strong(Oid(9))),
+            (b"U\x08\0\0\0\0\0\0\0\x09q\x03", Reference::Strong(Oid(9))),
+            (b"X\x08\0\0\0\0\0\0\0\0\0\0\x09", Reference::Strong(Oid(9))),
+            (b"](U\x01m(U\x02dbU\x08\0\0\0\0\0\0\0\x09cm\nC\nte", other(false)),
+            (b"](U\x01nU\x02dbC\x08\0\0\0\0\0\0\0\x09\x86e", other(false)),
+            (b"]U\x01waC\x08\0\0\0\0\0\0\0\x09\x85a", Reference::Weak(Oid(9))),
+            (b"(U\x01wC\x08\0\0\0\0\0\0\0\x09U\x02db\x86l", other(true)),
+            (b"]U\x08\0\0\0\0\0\0\0\x09a", Reference::Weak(Oid(9))),
+        ];
+        for (id, reference) in forms {
+            assert_eq!(references(&record_of(id)), Ok(vec![reference]), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_form_of_reference_is_an_error() {
+        for id in [
+            &b"N"[..],
+            b"K\x01",
+            b"]",
+            b")",
+            b"U\x07\0\0\0\0\0\0\x09",
+            b"](U\x01xC\x08\0\0\0\0\0\0\0\x09\x85e",
+            b"(C\x08\0\0\0\0\0\0\0\x09NNt",
+            b"]C\x08\0\0\0\0\0\0\0\x09aNa",
+            b"C\x08\0\0\0\0\0\0\0\x09\x85",
+        ] {
+            let record = record_of(id);
+            let offset = record.len() - 3;
+            assert_eq!(
+                references(&record),
+                Err(PickleError::UnknownReference { offset }),
+                "{id:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_is_an_error() {
+        for record in [MAPPING, SHARED, NEWARGS, WEAK, BLOB] {
+            for length in 0..record.len() {
+                assert!(references(&record[..length]).is_err(), "{length} of {record:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn deep_nesting_needs_no_recursion() {
+        let state = [b"]".repeat(100_000), b"a".repeat(99_999), b".".to_vec()].concat();
+        assert_eq!(references(&[b"N.", &state[..]].concat()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn the_class_is_found_in_all_its_forms() {
+        let mapping = "persistent.mapping.PersistentMapping";
+        assert_eq!(class(MAPPING).as_deref(), Some(mapping));
+        assert_eq!(class(NEWARGS).as_deref(), Some("fixture.NA"));
+        assert_eq!(class(BLOB).as_deref(), Some("ZODB.blob.Blob"));
+        assert_eq!(class(b"((U\x01mq\x01U\x01Ctq\x02Nt.").as_deref(), Some("m.C"));
+        assert_eq!(class(b"(cm\nC\nq\x01)t.").as_deref(), Some("m.C"));
+    }
+
+    #[test]
+    fn no_class_is_found_where_there_is_none() {
+        for record in [&b""[..], b"N.", b"K\x01.", b").", b"(K\x01K\x02t.", b"(U\x01mt.", b"cm\nC"]
+        {
+            assert_eq!(class(record), None, "{record:?}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The text forms of protocol 0: decimal numbers, quoted byte strings, escaped Unicode.
+
+use std::borrow::Cow;
+
+use crate::Value;
+
+/// More digits than this are refused, as CPython does: the conversion is quadratic.
+const DIGITS_MAX: usize = 4300;
+
+/// The integer of an INT or LONG line, without its trailing `L`.
+pub(crate) fn parse_decimal(digits: &[u8]) -> Option<Value<'static>> {
+    let text = std::str::from_utf8(digits).ok()?.trim();
+    if let Ok(number) = text.parse::<i128>() {
+        return Some(Value::Int(number));
+    }
+    let (negative, magnitude) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let all_digits = magnitude.bytes().all(|byte| byte.is_ascii_digit());
+    if magnitude.is_empty() || magnitude.len() > DIGITS_MAX || !all_digits {
+        return None;
+    }
+    Some(Value::from_twos_complement(&twos_complement(magnitude, negative)).into_owned())
+}
+
+/// Little-endian two's complement of a decimal magnitude, with room for the sign.
+fn twos_complement(magnitude: &str, negative: bool) -> Vec<u8> {
+    let mut bytes = vec![0_u8; magnitude.len() / 2 + 2];
+    for digit in magnitude.bytes() {
+        let mut carry = u16::from(digit - b'0');
+        for byte in &mut bytes {
+            let product = u16::from(*byte) * 10 + carry;
+            *byte = (product & 0xff) as u8;
+            carry = product >> 8;
+        }
+    }
+    if negative {
+        let mut carry = true;
+        for byte in &mut bytes {
+            (*byte, carry) = (!*byte).overflowing_add(u8::from(carry));
+        }
+    }
+    bytes
+}
+
+/// The float of a FLOAT line, as Python's `repr` writes it.
+pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+/// The bytes of a STRING line: a Python 2 `repr` of a `str`, quotes included.
+pub(crate) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = match literal.trim_ascii_end() {
+        [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => inner,
+        _ => return None,
+    };
+    if !inner.contains(&b'\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+    let mut out = Vec::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = if byte == b'\\' { unescape_byte(tail, &mut out)? } else { tail };
+        if byte != b'\\' {
+            out.push(byte);
+        }
+    }
+    Some(Cow::Owned(out))
+}
+
+/// Reads one escape after its backslash; gives what follows it.
+fn unescape_byte<'a>(escape: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let (&kind, tail) = escape.split_first()?;
+    let plain = match kind {
+        b'\\' | b'\'' | b'"' => kind,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'a' => 0x07,
+        b'b' => 0x08,
+        b'f' => 0x0c,
+        b'v' => 0x0b,
+        b'x' => {
+            let (value, tail) = take_hex(tail, 2)?;
+            out.push(value as u8);
+            return Some(tail);
+        }
+        b'0'..=b'7' => return unescape_octal(escape, out),
+        _ => {
+            out.extend_from_slice(&[b'\\', kind]);
+            return Some(tail);
+        }
+    };
+    out.push(plain);
+    Some(tail)
+}
+
+fn unescape_octal<'a>(digits: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let length = digits.iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+    let (octal, tail) = digits.split_at_checked(length)?;
+    let value = octal.iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+    out.push((value & 0xff) as u8);
+    Some(tail)
+}
+
+/// The text of a UNICODE line: Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
+pub(crate) fn unescape_unicode(line: &[u8]) -> Option<Cow<'_, str>> {
+    if line.is_ascii() && !line.contains(&b'\\') {
+        return std::str::from_utf8(line).ok().map(Cow::Borrowed);
+    }
+    let mut out = String::with_capacity(line.len());
+    let mut high_surrogate = None;
+    let mut rest = line;
+    while !rest.is_empty() {
+        let (code, tail) = take_code_point(rest)?;
+        rest = tail;
+        match (high_surrogate.take(), code) {
+            (None, 0xd800..=0xdbff) => high_surrogate = Some(code),
+            (None, _) => out.push(char::from_u32(code)?),
+            // Python 2 on a narrow build writes what lies beyond U+FFFF as a surrogate pair.
+            (Some(high), 0xdc00..=0xdfff) => {
+                let combined = 0x1_0000 + ((high - 0xd800) << 10) + (code - 0xdc00);
+                out.push(char::from_u32(combined)?);
+            }
+            (Some(_), _) => return None,
+        }
+    }
+    high_surrogate.is_none().then_some(Cow::Owned(out))
+}
+
+fn take_code_point(text: &[u8]) -> Option<(u32, &[u8])> {
+    match text {
+        [b'\\', b'u', tail @ ..] => take_hex(tail, 4),
+        [b'\\', b'U', tail @ ..] => take_hex(tail, 8),
+        [byte, tail @ ..] => Some((u32::from(*byte), tail)),
+        [] => None,
+    }
+}
+
+fn take_hex(text: &[u8], length: usize) -> Option<(u32, &[u8])> {
+    let (digits, tail) = text.split_at_checked(length)?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let value = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    Some((value, tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_beyond_128_bits_become_big_integers() {
+        let power = "340282366920938463463374607431768211456"; // 2^128
+        let mut bytes = vec![0; 16];
+        bytes.push(1);
+        assert_eq!(parse_decimal(power.as_bytes()), Some(Value::BigInt(bytes.into())));
+        let mut bytes = vec![0; 16];
+        bytes.push(0xff);
+        let negative = format!("-{power}");
+        assert_eq!(parse_decimal(negative.as_bytes()), Some(Value::BigInt(bytes.into())));
+    }
+
+    #[test]
+    fn decimals_refuse_what_is_no_number() {
+        for text in ["", "-", "1x", "0x10", "--1", &"9".repeat(DIGITS_MAX + 1)] {
+            assert_eq!(parse_decimal(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn quoted_strings_undo_every_python_2_escape() {
+        let text = br#"'a\x00\'\"\\\n\r\t\a\b\f\v\101\7\q'"#;
+        let bytes = b"a\x00'\"\\\n\r\t\x07\x08\x0c\x0bA\x07\\q";
+        assert_eq!(unquote(text).as_deref(), Some(&bytes[..]));
+        assert_eq!(unquote(b"\"it's\"").as_deref(), Some(&b"it's"[..]));
+        for bad in [&b"'"[..], b"'a", b"a'", b"'a\"", b"'\\x1'", b"'\\'"] {
+            assert_eq!(unquote(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn unicode_lines_join_surrogate_pairs() {
+        let text = unescape_unicode(b"\xe9\\u20ac\\ud83d\\ude00\\U0001f600");
+        assert_eq!(text.as_deref(), Some("\u{e9}\u{20ac}\u{1f600}\u{1f600}"));
+        assert_eq!(unescape_unicode(b"\\ud83d"), None);
+        assert_eq!(unescape_unicode(b"\\ud83dx"), None);
+        assert_eq!(unescape_unicode(b"\\u+123"), None);
+    }
+}
