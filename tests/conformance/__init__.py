@@ -1,0 +1,1 @@
+"""ZODB's and ZEO's own storage tests, run against an external server."""

@@ -1,0 +1,33 @@
+"""What must pass before a change is accepted.
+
+A test left out is named here with the reason; the list may only get shorter.
+"""
+
+ENCODINGS = ("Z5", "M5")
+
+SUITES = (
+    "BasicStorage",
+    "ConflictResolvingStorage",
+    "HistoryStorage",
+    "IteratorStorage",
+    "ExtendedIteratorStorage",
+    "MTStorage",
+    "PersistentStorage",
+    "RaceTests",
+    "ReadOnlyStorage",
+    "RevisionStorage",
+    "SynchronizedStorage",
+    "RecoveryStorage",
+    "Corruption(index)",
+    "zeo.Cache",
+    "zeo.CommitLockVoteTests",
+    "zeo.IterationTests",
+    "zeo.ThreadTests",
+    "zeo.MiscZEOTests",
+)
+
+# {suite: {test: reason}}
+EXCLUDED = {}
+
+# Level 2 takes the one long race in: 64 clients that connect and vanish, 20 s.
+LEVEL = 2

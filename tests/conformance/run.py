@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Run the storage test suites of ZODB and ZEO against an external ZEO server.
+
+    run.py                                       # Zodium's release binary
+    run.py --gate                                # what must pass, over Z5 and M5
+    run.py --server-cmd 'runzeo -C {config}'     # the stock server
+
+Every test gets a server process of its own, on a free loopback port, with a
+data file of its own, and talks to it only through ZEO.ClientStorage:
+
+* group "mixin": the test mixins of ZODB.tests and ZEO.tests, mounted on a
+  storage that is a client of the external server;
+* group "zeo":   ZEO's own test modules, run as they are, with the function that
+  starts their server replaced.  Tests that never ask for a server, or that must
+  have the Python server in their own process, are left out of the count.
+
+One line per suite ("name passed/failed/errors"), then "N passed, N failed".  The
+exit status is 0 only when at least one test ran and all that ran passed.
+
+What {..} in --server-cmd may name:
+  {path}    data file to create or open          {port}     TCP port to bind
+  {dir}     the test's own empty folder          {blob_dir} blob folder ("" = no blobs)
+  {config}  a ZConfig file saying all of the below (what `runzeo -C` reads)
+  {options} the settings a test asks for, as --long-options, for a server that
+            has no ZConfig reader: --blob-dir D, --read-only, --no-pack-gc,
+            --invalidation-queue-size N, --invalidation-age S,
+            --transaction-timeout S, --client-conflict-resolution, --msgpack,
+            --ssl-certificate F, --ssl-key F, --ssl-authenticate F
+A suite that needs such a setting is skipped when the command names neither
+{config} nor {options}; a skipped suite is printed, never counted as passed.
+
+As root, one blob doctest (it expects a read-only file to refuse a write) fails
+for every server; run it as another user, or without root's override:
+    setpriv --bounding-set=-dac_override,-dac_read_search \\
+            --inh-caps=-dac_override,-dac_read_search run.py ...
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from conformance import gate  # noqa: E402
+from conformance.mixins import MIXINS  # noqa: E402
+from conformance.report import Report  # noqa: E402
+from conformance.server import Server  # noqa: E402
+from conformance.worker import tests_of, work  # noqa: E402
+from conformance.zeo_suites import zeo_tests  # noqa: E402
+from harness.process import DEFAULT_COMMAND  # noqa: E402
+
+
+def main():
+    options = parse_arguments()
+    Server.template = options.server_cmd
+    Server.msgpack = options.encoding == "M5"
+    if options.worker:
+        return work(options.worker, {int(number) for number in options.ids.split(",")})
+    suites = [s for s in asked_suites(options) if not options.suite or re.search(options.suite, s)]
+    if options.list:
+        for suite in suites:
+            print(f"{suite:44} {len(tests_of(suite))}")
+        return 0
+    encodings = gate.ENCODINGS if options.gate else (options.encoding,)
+    jobs = [(suite, encoding) for encoding in encodings for suite in suites]
+    report = Report(options.verbose, strict=options.gate)
+
+    def run(job):
+        start = time.monotonic()
+        return run_suite(*job, options), time.monotonic() - start
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for (suite, encoding), (results, seconds) in zip(jobs, pool.map(run, jobs)):
+            report.add(f"{suite} {encoding}" if options.gate else suite, results, seconds)
+    if options.json:
+        report.write(options.json, options.server_cmd)
+    return report.close()
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    default = os.environ.get("ZODIUM_SERVER_COMMAND") or DEFAULT_COMMAND
+    add = parser.add_argument
+    add("--server-cmd", default=default, help="default: ZODIUM_SERVER_COMMAND or the release binary")
+    add("--gate", action="store_true", help="the suites that must pass, over both encodings")
+    add("--encoding", choices=gate.ENCODINGS, default="Z5", help="what the server announces")
+    add("--group", choices=("mixin", "zeo", "all"), default="mixin")
+    add("--suite", help="only suites whose name matches this expression")
+    add("--test", help="only tests whose id matches this expression")
+    add("--at-level", type=int, default=1, help="10 adds the very long tests")
+    add("--timeout", type=float, default=180, help="seconds one test may take")
+    add("--jobs", type=int, default=1, help="suites run side by side")
+    add("--json", help="write every test's outcome to this file")
+    add("--list", action="store_true", help="list suites and their test counts")
+    add("--verbose", action="store_true", help="print each failure's traceback")
+    add("--worker", help=argparse.SUPPRESS)
+    add("--ids", default="", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def asked_suites(options):
+    if options.gate:
+        return list(gate.SUITES)
+    suites = list(MIXINS) if options.group != "zeo" else []
+    return suites + (list(zeo_tests()) if options.group != "mixin" else [])
+
+
+def run_suite(suite, encoding, options):
+    """The results of one suite; a test that hangs is ended and counted."""
+    left = wanted_tests(suite, options)
+    results, folder = [], tempfile.mkdtemp(prefix="conformance-run-")
+    while left:
+        current = run_child(suite, encoding, left, results, folder, options)
+        if current is None:
+            break
+        number, test_id = current or (left[0], f"{suite}[{left[0]}]")
+        left.remove(number)
+        text = f"no answer in {options.timeout} s, or the test process died"
+        results.append(
+            {"id": test_id, "outcome": "error", "seconds": options.timeout, "text": text}
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    return results
+
+
+def wanted_tests(suite, options):
+    """The numbers of the suite's tests that are asked for."""
+    level_max = max(options.at_level, gate.LEVEL if options.gate else 1)
+    return [
+        number
+        for number, test in enumerate(tests_of(suite))
+        if level_of(test) <= level_max
+        and (not options.test or re.search(options.test, test.id()))
+        and not (options.gate and method_name(test) in gate.EXCLUDED.get(suite, {}))
+    ]
+
+
+def method_name(test):
+    return getattr(test, "_testMethodName", "")
+
+
+def level_of(test):
+    """ZODB's tests have levels: 1 is run always, 10 takes very long."""
+    levels = getattr(test, "level", 1), getattr(getattr(test, method_name(test), None), "level", 1)
+    return max(level if isinstance(level, int) else 1 for level in levels)
+
+
+def run_child(suite, encoding, left, results, folder, options):
+    """Run the tests `left` in a child, moving each that ends to `results`.
+
+    None when the child has done them all, else what it was at when it died or
+    hung: (number, id), or () if it had not begun one.
+    """
+    command = [sys.executable, __file__, "--server-cmd", options.server_cmd]
+    command += ["--encoding", encoding, "--worker", suite, "--ids", ",".join(map(str, left))]
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": folder},
+    )
+    current = ()
+    try:
+        for message in messages(child, options.timeout):
+            if "begin" in message:
+                current = message["begin"], message["id"]
+            elif "end" in message:
+                left.remove(message["end"])
+                results.append(message)
+                current = ()
+            else:
+                return None
+        return current
+    finally:
+        # The child leads a process group of its own, with its servers in it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def messages(child, timeout):
+    """What the child reports, until it ends or is silent for `timeout` seconds."""
+    lines = queue.Queue()
+
+    def read():
+        for line in child.stdout:
+            lines.put(line)
+        lines.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=timeout)
+        except queue.Empty:
+            return
+        if not line:
+            return
+        yield json.loads(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

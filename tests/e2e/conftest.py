@@ -1,0 +1,152 @@
+"""What every end-to-end test is given: a server, an encoding, a seed.
+
+ZODIUM_SERVER_COMMAND   the server under test, with {path}, {port} and {options};
+                        default: the release binary
+ZODIUM_TEST_SEED        replays a failed run
+ZODIUM_TEST_SCALE       multiplies rounds, items and seconds; default 1
+"""
+
+import os
+import random
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from harness.process import DEFAULT_COMMAND, ServerProcess, command_words, free_port
+from harness.wire import Wire
+from ZEO.ClientStorage import ClientStorage
+
+COMMAND = os.environ.get("ZODIUM_SERVER_COMMAND") or DEFAULT_COMMAND
+BINARY = shlex.split(COMMAND)[0]
+IS_ZODIUM = Path(BINARY).name == "zodium"
+STOCK_SERVER = str(Path(sys.executable).with_name("runzeo"))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "zodium: is about Zodium's own command line or promises")
+
+
+def pytest_report_header():
+    return f"server: {COMMAND}"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("zodium") and not IS_ZODIUM:
+            item.add_marker(pytest.mark.skip(reason="about Zodium itself"))
+
+
+@pytest.fixture
+def binary():
+    return BINARY
+
+
+@pytest.fixture
+def scale():
+    return float(os.environ.get("ZODIUM_TEST_SCALE") or 1)
+
+
+@pytest.fixture
+def seeded(request):
+    """A random source; a failure shows its seed and how to replay it."""
+    seed = int(os.environ.get("ZODIUM_TEST_SEED") or random.randrange(1 << 32))
+    print(f"replay: ZODIUM_TEST_SEED={seed} make e2e PYTEST='-k {request.node.originalname}'")
+    return random.Random(seed)
+
+
+@pytest.fixture(params=["Z5", "M5"])
+def encoding(request):
+    return request.param
+
+
+@pytest.fixture
+def start_server(tmp_path):
+    """start_server(path, *options, encoding="Z5"): a server that serves `path`."""
+    servers = []
+
+    def start(path=None, *options, encoding="Z5", wait=True):
+        if options and "{options}" not in COMMAND:
+            pytest.skip(f"this server command takes no options: {options}")
+        server = spawn(COMMAND, path or tmp_path / "Data.fs", options, encoding, wait)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        if server.is_running():
+            server.kill()
+    for server in servers:
+        print(f"--- {server.log_path.name}\n{server.log_tail()}")
+
+
+@pytest.fixture
+def start_stock(tmp_path):
+    """start_stock(encoding): the stock server, on a file and in a folder of its own."""
+    servers = []
+
+    def start(encoding="Z5"):
+        folder = tmp_path / f"stock-{encoding}"
+        folder.mkdir()
+        server = stock_server(folder, encoding)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+def spawn(command, path, options, encoding, wait=True):
+    path, port = Path(path), free_port()
+    words = command_words(
+        command,
+        [*options, *(["--msgpack"] if encoding == "M5" else [])],
+        path=path,
+        port=port,
+    )
+    # The stock server takes its encoding from the environment.
+    env = {"ZEO_MSGPACK": "1" if encoding == "M5" else ""}
+    return ServerProcess(words, port, path.parent, env=env, wait=wait)
+
+
+def stock_server(folder, encoding):
+    """The stock server, leaving conflicts to its clients as Zodium does."""
+    port = free_port()
+    (folder / "stock.conf").write_text(
+        f"<zeo>\n  address 127.0.0.1:{port}\n  client-conflict-resolution true\n"
+        f"  msgpack {'true' if encoding == 'M5' else 'false'}\n</zeo>\n"
+        f"<filestorage 1>\n  path {folder}/Data.fs\n</filestorage>\n"
+    )
+    return ServerProcess([STOCK_SERVER, "-C", str(folder / "stock.conf")], port, folder)
+
+
+@pytest.fixture
+def connect():
+    """connect(server): a stock client; closed with the test."""
+    clients = []
+
+    def open_client(server, **options):
+        client = ClientStorage(server.address, wait=True, wait_timeout=30, **options)
+        clients.append(client)
+        return client
+
+    yield open_client
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def wire():
+    """wire(server): a raw client that has registered; closed with the test."""
+    wires = []
+
+    def open_wire(server, read_only=False, seconds=10):
+        opened = Wire(server.address, seconds=seconds)
+        wires.append(opened)
+        opened.register_tid = opened.register(read_only=read_only)
+        return opened
+
+    yield open_wire
+    for opened in wires:
+        opened.close()
