@@ -93,7 +93,10 @@ class Wire:
         return self
 
     def send_raw(self, data):
-        self.socket.sendall(data)
+        try:
+            self.socket.sendall(data)
+        except ConnectionError:
+            raise Closed from None
 
     def send_frame(self, body):
         self.send_raw(struct.pack(">I", len(body)) + body)

@@ -1,15 +1,15 @@
 """The stage a scenario plays on: a server's address, and oids of its own.
 
 Key decision: a scenario states nothing about right or wrong.  It provokes, and
-returns what it saw; the stock server, playing the same scenario, is the judge.
-Where the stock server is no fit judge, `expected` says what is, and `because`
-says why.
+returns what it saw; the stock server, playing the same scenario, is the measure.
+Where the stock server is no fit measure, the scenario's `judge` says what is
+right, and `because` says why.
 """
 
 import struct
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from harness.wire import ERROR, Closed, ErrorReply, Silent, Wire, Z64
 
@@ -19,13 +19,40 @@ OIDS_EACH = 100  # oids a scenario has to itself
 SCENARIOS = []
 
 
+def equal(found, stock):
+    return found == stock
+
+
+def closes(found, stock):
+    """The connection is closed without an answer."""
+    return found in ("closed", ("closed",))
+
+
+def refuses(found, stock=None):
+    """Somewhere in `found` there is an error, or the connection is closed."""
+    if not isinstance(found, tuple):
+        return found == "closed"
+    return found[:1] == ("error",) or any(refuses(part) for part in found)
+
+
+def equals_or_refuses(found, stock):
+    return found == stock or refuses(found)
+
+
+def refuses_as_much(found, stock):
+    """Case by case: what the stock server refuses is refused, with any error."""
+    return found.keys() == stock.keys() and all(
+        found[case] == stock[case] or refuses(found[case]) for case in stock
+    )
+
+
 @dataclass
 class Scenario:
     name: str
     play: Callable
     encodings: str = "ZM"
-    expected: Any = None  # what a right server does, where the stock one is wrong
-    because: Optional[str] = None  # the reason for `expected`
+    judge: Callable = equal  # judge(found, what the stock server does)
+    because: Optional[str] = None  # why the stock server is not simply copied
 
 
 def scenario(name, **options):

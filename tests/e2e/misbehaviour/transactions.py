@@ -3,10 +3,13 @@
 from harness.wire import MAXTID, Z64
 
 from .calls import ARGUMENTS, kind
-from .stage import after_notice, aftermath, answer, scenario
+from .stage import after_notice, aftermath, answer, equals_or_refuses, refuses, scenario
 
 BEGIN = ARGUMENTS["tpc_begin"]
 UNKNOWN_TID = b"\0\0\0\0\0\0\0\1"
+
+STATUS = "the stock server writes it into the file, which then cannot be read or loses it"
+OUTSIDE = "no client sends it; refusing is as good as taking it"
 
 
 def begun(stage, txn=7, wire=None):
@@ -132,35 +135,39 @@ committed_with("description of 65,535 bytes", b"", b"d" * 65535, {}, None, " ")
 committed_with("description of 65,536 bytes", b"", b"d" * 65536, {}, None, " ")
 committed_with("user of 65,536 bytes", b"u" * 65536, b"", {}, None, " ")
 committed_with("extension of over 65,535 bytes", b"", b"", {"x": "y" * 65536}, None, " ")
-committed_with("user is text", "user", b"", {}, None, " ")
+committed_with("user is text", "user", b"", {}, None, " ", judge=equals_or_refuses, because=OUTSIDE)
 committed_with("user is not UTF-8", b"\xff", b"", {}, None, " ")
-committed_with("description is None", b"", None, {}, None, " ")
+committed_with("description is None", b"", None, {}, None, " ", judge=equals_or_refuses, because=OUTSIDE)
 committed_with("extension is None", b"", b"", None, None, " ")
-committed_with("extension is a pickle", b"", b"", b"\x80\x03}X\x01\0\0\0aK\x01s.", None, " ")
-committed_with("extension is empty bytes", b"", b"", b"", None, " ")
-committed_with("extension is garbage bytes", b"", b"", b"garbage", None, " ")
-committed_with("extension is a list", b"", b"", [], None, " ")
-committed_with("extension is a list of pairs", b"", b"", [("a", 1)], None, " ")
-committed_with("extension with bytes as key", b"", b"", {b"a": 1}, None, " ")
-committed_with("extension with an int as key", b"", b"", {1: 1}, None, " ", encodings="Z")
+committed_with("extension is a pickle", b"", b"", b"\x80\x03}X\x01\0\0\0aK\x01s.", None, " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("extension is empty bytes", b"", b"", b"", None, " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("extension is garbage bytes", b"", b"", b"garbage", None, " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("extension is a list", b"", b"", [], None, " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("extension is a list of pairs", b"", b"", [("a", 1)], None, " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("extension with bytes as key", b"", b"", {b"a": 1}, None, " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("extension with an int as key", b"", b"", {1: 1}, None, " ", encodings="Z", judge=equals_or_refuses, because=OUTSIDE)
 committed_with("status p", b"", b"", {}, None, "p")
-committed_with("status x", b"", b"", {}, None, "x")
-committed_with("status c", b"", b"", {}, None, "c")
-committed_with("status of two letters", b"", b"", {}, None, "pp")
-committed_with("status is empty", b"", b"", {}, None, "")
-committed_with("status is bytes", b"", b"", {}, None, b"p")
-committed_with("tid of 5 bytes", b"", b"", {}, b"12345", " ")
-committed_with("tid is an int", b"", b"", {}, 12345, " ")
+committed_with("status x", b"", b"", {}, None, "x", judge=refuses, because=STATUS)
+committed_with("status c", b"", b"", {}, None, "c", judge=refuses, because=STATUS)
+committed_with("status of two letters", b"", b"", {}, None, "pp", judge=refuses, because=STATUS)
+committed_with("status is empty", b"", b"", {}, None, "", judge=refuses, because=STATUS)
+committed_with("status is bytes", b"", b"", {}, None, b"p", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("tid of 5 bytes", b"", b"", {}, b"12345", " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("tid is an int", b"", b"", {}, 12345, " ", judge=equals_or_refuses, because=OUTSIDE)
 
 
-@scenario("begin: a tid that is not above the last")
+@scenario(
+    "begin: a tid that is not above the last",
+    judge=lambda found, stock: found[-1] is True,
+    because="the stock server would write it out of order; a server must not go back in time",
+)
 def tid_in_the_past(stage):
     wire = stage.client()
     tid = stage.stored(wire)
     end = after_notice(wire, "tpc_begin", 7, b"", b"", {}, UNKNOWN_TID, " ")
     vote = answer(wire, "vote", 7)
-    wire.call("tpc_abort", 7)
-    return end, vote[0], wire.call("lastTransaction") == tid
+    answer(wire, "tpc_abort", 7)
+    return end, vote, stage.client().call("lastTransaction") == tid
 
 
 # ------------------------------------------------------------------------ store
@@ -181,7 +188,11 @@ def new_with_serial(stage):
     return answer(wire, "vote", 7), kind(answer(wire, "tpc_finish", 7)), loaded(wire, stage.oid())
 
 
-@scenario("store: empty data")
+@scenario(
+    "store: empty data",
+    judge=refuses,
+    because="the stock server writes a record that cannot be read again",
+)
 def empty_data(stage):
     wire = begun(stage)
     wire.notify("storea", stage.oid(), Z64, b"", 7)
