@@ -66,7 +66,9 @@ impl Storage {
     pub fn finish(&self, number: TransactionNumber, voted: Voted) -> Result<(), CommitError> {
         // Into the queue first: whatever the machine calls ready must be found there.
         self.queue.state.lock().voted.insert(number, voted);
-        if let Err(error) = self.machine.lock().finish(number) {
+        // Bound first: the guard must be gone before the abort locks the machine again.
+        let asked = self.machine.lock().finish(number);
+        if let Err(error) = asked {
             let voted = self.queue.state.lock().voted.remove(&number);
             self.abort(number, voted);
             return Err(error);

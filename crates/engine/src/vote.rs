@@ -140,7 +140,8 @@ impl Storage {
         let changed = changed.map(|record| record.oid).collect();
         let bytes = NewTransaction::bytes(&transaction.metadata, &records);
         let Some(reservation) = self.file.reserve(bytes, access)? else { return Ok(Check::Cold) };
-        if let Err(error) = self.machine.lock().voted(number) {
+        let voted = self.machine.lock().voted(number);
+        if let Err(error) = voted {
             self.file.release(reservation);
             return Err(error.into());
         }

@@ -1,1 +1,23 @@
-#![doc = "net"]
+//! Workers and links: bytes in whole batches from sockets to sessions and back.
+//!
+//! One worker thread a core, each with a single-threaded runtime; a link belongs to one worker
+//! for life, so sessions need no locks. A link reads all there is, gives it to its session, and
+//! sends everything that the session has answered with one gather-write.
+//!
+//! Invariant: this crate knows no protocol. What a frame is, sessions know.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod link;
+mod listener;
+mod output;
+mod session;
+mod worker;
+
+pub use address::{Address, AddressError};
+pub use link::{Link, Limits};
+pub use listener::{Incoming, Listener};
+pub use output::Output;
+pub use session::{Consumed, Service, Session, Verdict};
+pub use worker::{WorkerError, Workers};

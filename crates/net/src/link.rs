@@ -1,0 +1,294 @@
+//! One connection: reads a batch, lets the session answer, sends the answers.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::output::{Output, PIECES_MAX};
+use crate::session::{Consumed, Session, Verdict};
+
+/// How much a link may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// While more than this waits to be sent, nothing more is read: a peer that does not take
+    /// its answers gets no new ones.
+    pub output_bytes_high: usize,
+    /// A peer that lets so many bytes of unasked-for messages pile up is disconnected.
+    pub unasked_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { output_bytes_high: 1 << 20, unasked_bytes_max: 16 << 20 }
+    }
+}
+
+/// Bytes read before other links of the worker get their turn.
+const TURN_BYTES: usize = 512 << 10;
+
+/// A session's handle on its connection; clones are the same link.
+#[derive(Clone)]
+pub struct Link {
+    state: Rc<LinkState>,
+}
+
+struct LinkState {
+    peer: String,
+    limits: Limits,
+    output: RefCell<Output>,
+    /// Unasked-for bytes put into the output since it was last empty.
+    unasked_bytes: Cell<usize>,
+    closing: Cell<Option<Verdict>>,
+    /// An orderly stop: no more is read, and the link ends when its session is idle.
+    stopping: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Link {
+    pub(crate) fn new(peer: String, limits: Limits) -> Link {
+        Link {
+            state: Rc::new(LinkState {
+                peer,
+                limits,
+                output: RefCell::default(),
+                unasked_bytes: Cell::new(0),
+                closing: Cell::new(None),
+                stopping: Cell::new(false),
+                waker: RefCell::new(None),
+            }),
+        }
+    }
+
+    /// Who is at the other end, for people.
+    pub fn peer(&self) -> &str {
+        &self.state.peer
+    }
+
+    /// The output queue. After appending outside of [`Session::received`] the link must be
+    /// [woken](Link::wake).
+    pub fn output(&self) -> RefMut<'_, Output> {
+        self.state.output.borrow_mut()
+    }
+
+    /// Counts bytes put into the output that the peer did not ask for, and ends the link when
+    /// it has let too many pile up.
+    pub fn note_unasked(&self, bytes: usize) {
+        let total = self.state.unasked_bytes.get() + bytes;
+        self.state.unasked_bytes.set(total);
+        if total > self.state.limits.unasked_bytes_max {
+            tracing::warn!(peer = self.peer(), bytes = total, "does not read, disconnecting");
+            self.output().clear();
+            self.close(Verdict::Refused);
+        }
+    }
+
+    /// Whether so much waits to be sent that no more requests should be taken.
+    pub fn is_congested(&self) -> bool {
+        self.queued().len() > self.state.limits.output_bytes_high
+    }
+
+    /// Sends what is in the output, takes more requests if the session is ready again.
+    pub fn wake(&self) {
+        if let Some(waker) = self.state.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Ends the link once the output is sent.
+    pub fn close(&self, verdict: Verdict) {
+        if self.state.closing.get().is_none() {
+            self.state.closing.set(Some(verdict));
+        }
+        self.wake();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.stopping.set(true);
+        self.wake();
+    }
+
+    fn queued(&self) -> Ref<'_, Output> {
+        self.state.output.borrow()
+    }
+
+    fn set_waker(&self, waker: &Waker) {
+        let mut stored = self.state.waker.borrow_mut();
+        if !stored.as_ref().is_some_and(|stored| stored.will_wake(waker)) {
+            *stored = Some(waker.clone());
+        }
+    }
+}
+
+/// Drives a link until it ends.
+pub(crate) async fn run<S, T>(mut stream: T, link: Link, mut session: S, scratch: Scratch)
+where
+    S: Session,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut input = Input { rest: BytesMut::new(), large: None, scratch };
+    let result = std::future::poll_fn(|context| {
+        link.set_waker(context.waker());
+        poll_link(Pin::new(&mut stream), &link, &mut session, &mut input, context)
+    })
+    .await;
+    if let Err(error) = result {
+        tracing::debug!(peer = link.peer(), %error, "connection lost");
+    }
+    session.closed();
+}
+
+/// A read buffer that all links of a worker share: an idle link owns none.
+pub(crate) type Scratch = Rc<RefCell<Vec<u8>>>;
+
+struct Input {
+    /// The beginning of a frame, or frames that have to wait.
+    rest: BytesMut,
+    /// Length of the large frame whose beginning `rest` is.
+    large: Option<usize>,
+    scratch: Scratch,
+}
+
+fn poll_link<S, T>(
+    mut stream: Pin<&mut T>,
+    link: &Link,
+    session: &mut S,
+    input: &mut Input,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>>
+where
+    S: Session,
+    T: AsyncRead + AsyncWrite,
+{
+    let mut turn_bytes = 0;
+    loop {
+        let flushed = poll_flush(stream.as_mut(), link, context)?;
+        let stopped = link.state.stopping.get() && !session.is_busy();
+        if stopped || link.state.closing.get().is_some() {
+            ready!(flushed);
+            return Poll::Ready(Ok(()));
+        }
+        if link.is_congested() || link.state.stopping.get() || !session.is_ready() {
+            // The flush, the session, or the stop wakes us.
+            return Poll::Pending;
+        }
+        // Frames that had to wait come before new ones.
+        if !input.rest.is_empty() && input.large.is_none() {
+            let before = input.rest.len();
+            handle(input.take_rest(), link, session, input);
+            if input.rest.len() != before || input.large.is_some() {
+                continue;
+            }
+        }
+        if turn_bytes >= TURN_BYTES {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        match ready!(poll_read(stream.as_mut(), link, session, input, context)?) {
+            // Half-closed: what was asked before is still answered, as far as it can be at once.
+            0 => link.close(Verdict::Done),
+            count => turn_bytes += count,
+        }
+    }
+}
+
+/// Reads once, and hands what is whole to the session. 0 is the end of the stream.
+fn poll_read<S, T>(
+    stream: Pin<&mut T>,
+    link: &Link,
+    session: &mut S,
+    input: &mut Input,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>>
+where
+    S: Session,
+    T: AsyncRead,
+{
+    let scratch = Rc::clone(&input.scratch);
+    let mut scratch = scratch.borrow_mut();
+    // Never past the end of a large frame: then it is alone in its buffer.
+    let wanted = input.large.map_or(scratch.len(), |frame| frame - input.rest.len());
+    let limit = wanted.min(scratch.len());
+    let mut buffer = ReadBuf::new(&mut scratch[..limit]);
+    ready!(stream.poll_read(context, &mut buffer)?);
+    let bytes = buffer.filled();
+    if let Some(frame) = input.large {
+        input.rest.extend_from_slice(bytes);
+        if input.rest.len() == frame {
+            input.large = None;
+            let frame = std::mem::take(&mut input.rest).freeze();
+            if let Err(verdict) = session.received_large(frame) {
+                link.close(verdict);
+            }
+        }
+    } else if input.rest.is_empty() {
+        handle_slice(bytes, link, session, input);
+    } else {
+        let mut all = input.take_rest();
+        all.extend_from_slice(bytes);
+        handle(all, link, session, input);
+    }
+    Poll::Ready(Ok(bytes.len()))
+}
+
+impl Input {
+    fn take_rest(&mut self) -> BytesMut {
+        std::mem::take(&mut self.rest)
+    }
+}
+
+fn handle<S: Session>(mut bytes: BytesMut, link: &Link, session: &mut S, input: &mut Input) {
+    match session.received(&bytes) {
+        Ok(consumed) => {
+            let (taken, large) = split(consumed);
+            let _ = bytes.split_to(taken);
+            input.rest = bytes;
+            input.large = large.filter(|frame| *frame > input.rest.len());
+        }
+        Err(verdict) => link.close(verdict),
+    }
+}
+
+fn handle_slice<S: Session>(bytes: &[u8], link: &Link, session: &mut S, input: &mut Input) {
+    match session.received(bytes) {
+        Ok(consumed) => {
+            let (taken, large) = split(consumed);
+            input.rest.extend_from_slice(&bytes[taken..]);
+            input.large = large.filter(|frame| *frame > input.rest.len());
+        }
+        Err(verdict) => link.close(verdict),
+    }
+}
+
+fn split(consumed: Consumed) -> (usize, Option<usize>) {
+    match consumed {
+        Consumed::Bytes(taken) => (taken, None),
+        Consumed::Large { consumed, frame } => (consumed, Some(frame)),
+    }
+}
+
+/// Sends as much as the socket takes; pending when something is left.
+fn poll_flush<T: AsyncWrite>(
+    mut stream: Pin<&mut T>,
+    link: &Link,
+    context: &mut Context<'_>,
+) -> io::Result<Poll<()>> {
+    loop {
+        let mut output = link.output();
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let count = output.slices(&mut slices);
+        if count == 0 {
+            link.state.unasked_bytes.set(0);
+            return Ok(Poll::Ready(()));
+        }
+        match stream.as_mut().poll_write_vectored(context, &slices[..count])? {
+            Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(sent) => output.advance(sent),
+            Poll::Pending => return Ok(Poll::Pending),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Worker threads, and handing connections to them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use slab::Slab;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+use crate::link::{self, Scratch};
+use crate::{Incoming, Limits, Link, Service};
+
+/// Threads per worker for reads that have to wait for the disk, and the like.
+const BLOCKING_THREADS_MAX: usize = 64;
+/// Bytes read from a socket at once.
+const SCRATCH_BYTES: usize = 128 << 10;
+
+/// The worker threads.
+pub struct Workers {
+    workers: Vec<Worker>,
+    limits: Limits,
+}
+
+struct Worker {
+    orders: mpsc::UnboundedSender<Order>,
+    links: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
+}
+
+enum Order {
+    Serve { incoming: Incoming, peer: String, limits: Limits },
+    Stop { patience: Duration },
+}
+
+/// A worker could not be started.
+#[derive(Debug, Error)]
+#[error("cannot start worker {number}: {source}")]
+pub struct WorkerError {
+    /// Which one, from 0.
+    pub number: usize,
+    source: std::io::Error,
+}
+
+impl Workers {
+    /// Starts `count` workers. `make` runs on each of them, within its runtime, and gets its
+    /// number.
+    pub fn start<S, F>(count: usize, limits: Limits, make: F) -> Result<Workers, WorkerError>
+    where
+        S: Service,
+        F: Fn(usize) -> S + Send + Sync + 'static,
+    {
+        let make = Arc::new(make);
+        let mut workers = Vec::with_capacity(count);
+        for number in 0..count {
+            let failed = |source| WorkerError { number, source };
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(BLOCKING_THREADS_MAX)
+                .build()
+                .map_err(failed)?;
+            let (orders, received) = mpsc::unbounded_channel();
+            let links = Arc::new(AtomicUsize::new(0));
+            let (make, counter) = (Arc::clone(&make), Arc::clone(&links));
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn(move || {
+                    let local = LocalSet::new();
+                    local.block_on(&runtime, async move {
+                        serve(make(number), received, counter).await;
+                    });
+                    // Reads that still wait for a disk have nobody left to answer.
+                    runtime.shutdown_background();
+                })
+                .map_err(failed)?;
+            workers.push(Worker { orders, links, thread });
+        }
+        Ok(Workers { workers, limits })
+    }
+
+    /// Hands a connection to the worker with the fewest.
+    pub fn assign(&self, incoming: Incoming, peer: String) {
+        let fewest = self.workers.iter().min_by_key(|w| w.links.load(Ordering::Relaxed));
+        if let Some(worker) = fewest {
+            worker.links.fetch_add(1, Ordering::Relaxed);
+            let order = Order::Serve { incoming, peer, limits: self.limits };
+            // Only a stopped worker does not take it, and then the connection just closes.
+            let _ = worker.orders.send(order);
+        }
+    }
+
+    /// Lets every link finish what is under way, for at most `patience`; returns when all
+    /// workers have ended.
+    pub fn stop(self, patience: Duration) {
+        for worker in &self.workers {
+            let _ = worker.orders.send(Order::Stop { patience });
+        }
+        for worker in self.workers {
+            // A worker that panicked has ended the process already.
+            let _ = worker.thread.join();
+        }
+    }
+}
+
+async fn serve<S: Service>(
+    service: S,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    count: Arc<AtomicUsize>,
+) {
+    let links: Rc<RefCell<Slab<Link>>> = Rc::default();
+    let scratch: Scratch = Rc::new(RefCell::new(vec![0; SCRATCH_BYTES]));
+    let mut patience = Duration::ZERO;
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Serve { incoming, peer, limits } => {
+                let link = Link::new(peer, limits);
+                let key = links.borrow_mut().insert(link.clone());
+                let session = service.open(link.clone());
+                let (links, count) = (Rc::clone(&links), Arc::clone(&count));
+                let scratch = Rc::clone(&scratch);
+                tokio::task::spawn_local(async move {
+                    run_incoming(incoming, link, session, scratch).await;
+                    links.borrow_mut().remove(key);
+                    count.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            Order::Stop { patience: given } => {
+                patience = given;
+                break;
+            }
+        }
+    }
+    for (_, link) in links.borrow().iter() {
+        link.stop();
+    }
+    let all_gone = async {
+        while !links.borrow().is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    if tokio::time::timeout(patience, all_gone).await.is_err() {
+        tracing::warn!(links = links.borrow().len(), "gave up waiting for connections to finish");
+    }
+}
+
+async fn run_incoming<S: crate::Session>(
+    incoming: Incoming,
+    link: Link,
+    session: S,
+    scratch: Scratch,
+) {
+    match incoming {
+        Incoming::Tcp(stream) => match tokio::net::TcpStream::from_std(stream) {
+            Ok(stream) => link::run(stream, link, session, scratch).await,
+            Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+        },
+        Incoming::Unix(stream) => match tokio::net::UnixStream::from_std(stream) {
+            Ok(stream) => link::run(stream, link, session, scratch).await,
+            Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+        },
+    }
+}

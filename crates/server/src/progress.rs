@@ -1,0 +1,65 @@
+//! How far a long piece of work has got: a bar on a terminal, a log line now and then elsewhere.
+
+use std::cell::{Cell, RefCell};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use bytesize::ByteSize;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Work shorter than this goes unmentioned.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Between two log lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Progress in bytes.
+pub(crate) struct Progress {
+    what: &'static str,
+    started: Instant,
+    said: Cell<Option<Instant>>,
+    bar: RefCell<Option<ProgressBar>>,
+}
+
+impl Progress {
+    pub(crate) fn new(what: &'static str) -> Progress {
+        Progress { what, started: Instant::now(), said: Cell::new(None), bar: RefCell::new(None) }
+    }
+
+    /// Reports that `done` of `total` bytes are done.
+    pub(crate) fn report(&self, done: u64, total: u64) {
+        let elapsed = self.started.elapsed();
+        if elapsed < SILENCE {
+            return;
+        }
+        if std::io::stderr().is_terminal() {
+            let mut bar = self.bar.borrow_mut();
+            bar.get_or_insert_with(|| new_bar(self.what, total)).set_position(done);
+        } else if self.said.get().is_none_or(|said| said.elapsed() >= LINE_INTERVAL) {
+            self.said.set(Some(Instant::now()));
+            let rate = done as f64 / elapsed.as_secs_f64();
+            let left = Duration::from_secs_f64((total.saturating_sub(done)) as f64 / rate.max(1.0));
+            tracing::info!(
+                done = %ByteSize(done),
+                total = %ByteSize(total),
+                per_second = %ByteSize(rate as u64),
+                seconds_left = left.as_secs(),
+                "{}", self.what
+            );
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.borrow_mut().take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar(what: &'static str, total: u64) -> ProgressBar {
+    let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(total).with_style(style).with_message(what)
+}

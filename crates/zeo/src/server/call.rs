@@ -1,0 +1,213 @@
+//! The methods a client may call, and their arguments.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+use super::exception::Exception;
+
+/// A method of the protocol. Protocol note, section 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Register,
+    GetInfo,
+    LastTransaction,
+    GetInvalidations,
+    LoadBefore,
+    LoadSerial,
+    GetTid,
+    History,
+    NewOids,
+    NewOid,
+    Ping,
+    ServerStatus,
+    SetClientLabel,
+    RecordIternext,
+    Begin,
+    Store,
+    Delete,
+    CheckCurrent,
+    Restore,
+    Undo,
+    Vote,
+    Finish,
+    Abort,
+    UndoLog,
+    UndoInfo,
+    IteratorStart,
+    IteratorNext,
+    IteratorRecordStart,
+    IteratorRecordNext,
+    IteratorGc,
+}
+
+impl Method {
+    pub(crate) fn parse(name: &str) -> Option<Method> {
+        METHODS.iter().find(|(known, ..)| *known == name).map(|(_, method, ..)| *method)
+    }
+
+    /// How many arguments it takes, at least and at most.
+    fn arity(self) -> (usize, usize) {
+        let entry = METHODS.iter().find(|(_, method, ..)| *method == self);
+        entry.map_or((0, 0), |(_, _, least, most)| (*least, *most))
+    }
+
+    /// Whether a read-only session must not call it.
+    pub(crate) fn writes(self) -> bool {
+        use Method::*;
+        matches!(
+            self,
+            NewOids | Begin | Store | Delete | CheckCurrent | Restore | Undo | Vote | Finish | Abort
+        )
+    }
+}
+
+/// Name, method, least and most arguments.
+const METHODS: &[(&str, Method, usize, usize)] = &[
+    ("loadBefore", Method::LoadBefore, 2, 2),
+    ("storea", Method::Store, 4, 4),
+    ("tpc_begin", Method::Begin, 6, 6),
+    ("vote", Method::Vote, 1, 1),
+    ("tpc_finish", Method::Finish, 1, 1),
+    ("tpc_abort", Method::Abort, 1, 1),
+    ("checkCurrentSerialInTransaction", Method::CheckCurrent, 3, 3),
+    ("deleteObject", Method::Delete, 3, 3),
+    ("restorea", Method::Restore, 5, 5),
+    ("undoa", Method::Undo, 2, 2),
+    ("lastTransaction", Method::LastTransaction, 0, 0),
+    ("ping", Method::Ping, 0, 0),
+    ("new_oids", Method::NewOids, 0, 1),
+    ("new_oid", Method::NewOid, 0, 0),
+    ("loadSerial", Method::LoadSerial, 2, 2),
+    ("getTid", Method::GetTid, 1, 1),
+    ("history", Method::History, 1, 2),
+    ("register", Method::Register, 2, 2),
+    ("get_info", Method::GetInfo, 0, 0),
+    ("getInvalidations", Method::GetInvalidations, 1, 1),
+    ("server_status", Method::ServerStatus, 0, 0),
+    ("set_client_label", Method::SetClientLabel, 1, 1),
+    ("record_iternext", Method::RecordIternext, 0, 1),
+    ("undoLog", Method::UndoLog, 2, 2),
+    ("undoInfo", Method::UndoInfo, 0, 3),
+    ("iterator_start", Method::IteratorStart, 2, 2),
+    ("iterator_next", Method::IteratorNext, 1, 1),
+    ("iterator_record_start", Method::IteratorRecordStart, 2, 2),
+    ("iterator_record_next", Method::IteratorRecordNext, 1, 1),
+    ("iterator_gc", Method::IteratorGc, 1, 1),
+];
+
+/// The arguments of one call, taken from the front one by one.
+pub(crate) struct Arguments<'a> {
+    name: &'a str,
+    items: std::vec::IntoIter<Value<'a>>,
+}
+
+impl<'a> Arguments<'a> {
+    /// Checks the number of arguments.
+    pub(crate) fn new(
+        method: Method,
+        name: &'a str,
+        items: Vec<Value<'a>>,
+    ) -> Result<Arguments<'a>, Exception> {
+        let (least, most) = method.arity();
+        let given = items.len();
+        if given < least || given > most {
+            return Err(Exception::type_error(format!(
+                "{name}() takes {least} to {most} arguments but {given} were given"
+            )));
+        }
+        Ok(Arguments { name, items: items.into_iter() })
+    }
+
+    /// The next argument, `None` for one that was left out.
+    pub(crate) fn value(&mut self) -> Value<'a> {
+        self.items.next().unwrap_or(Value::None)
+    }
+
+    pub(crate) fn oid(&mut self) -> Result<Oid, Exception> {
+        let value = self.value();
+        value.as_oid().ok_or_else(|| self.expected("an oid of 8 bytes", &value))
+    }
+
+    pub(crate) fn tid(&mut self) -> Result<Tid, Exception> {
+        let value = self.value();
+        value.as_tid().ok_or_else(|| self.expected("a tid of 8 bytes", &value))
+    }
+
+    pub(crate) fn optional_tid(&mut self) -> Result<Option<Tid>, Exception> {
+        match self.value() {
+            Value::None => Ok(None),
+            value => match value.as_tid() {
+                Some(tid) => Ok(Some(tid)),
+                None => Err(self.expected("a tid of 8 bytes or None", &value)),
+            },
+        }
+    }
+
+    /// Bytes to be kept: shared with the frame when it can be, else copied.
+    pub(crate) fn data(&mut self, frame: Option<&Bytes>) -> Result<Bytes, Exception> {
+        match self.value() {
+            Value::Bytes(data) => Ok(keep(data, frame)),
+            value => Err(self.expected("bytes", &value)),
+        }
+    }
+
+    pub(crate) fn optional_data(
+        &mut self,
+        frame: Option<&Bytes>,
+    ) -> Result<Option<Bytes>, Exception> {
+        match self.value() {
+            Value::None => Ok(None),
+            Value::Bytes(data) => Ok(Some(keep(data, frame))),
+            value => Err(self.expected("bytes or None", &value)),
+        }
+    }
+
+    /// Bytes, or text which is taken as UTF-8.
+    pub(crate) fn text_bytes(&mut self) -> Result<Vec<u8>, Exception> {
+        match self.value() {
+            Value::Bytes(bytes) => Ok(bytes.into_owned()),
+            Value::Str(text) => Ok(text.into_owned().into_bytes()),
+            value => Err(self.expected("bytes", &value)),
+        }
+    }
+
+    /// An integer; a boolean counts as 0 or 1.
+    pub(crate) fn integer(&mut self) -> Result<i64, Exception> {
+        match self.value() {
+            Value::Bool(value) => Ok(i64::from(value)),
+            value => match value.as_int().map(i64::try_from) {
+                Some(Ok(number)) => Ok(number),
+                Some(Err(_)) if value.as_int().is_some_and(|n| n < 0) => Ok(i64::MIN),
+                Some(Err(_)) => Ok(i64::MAX),
+                None => Err(self.expected("an integer", &value)),
+            },
+        }
+    }
+
+    /// As [`Arguments::integer`], with what stands for an argument left out.
+    pub(crate) fn integer_or(&mut self, default: i64) -> Result<i64, Exception> {
+        if self.items.len() == 0 { Ok(default) } else { self.integer() }
+    }
+
+    /// A transaction number: any value, compared by equality.
+    pub(crate) fn owned(&mut self) -> Value<'static> {
+        self.value().into_owned()
+    }
+
+    fn expected(&self, what: &str, found: &Value<'_>) -> Exception {
+        Exception::type_error(format!("{}(): expected {what}, got {}", self.name, found.kind()))
+    }
+}
+
+/// Keeps bytes beyond the frame they came in. A large frame has a buffer of its own that can be
+/// shared; small ones lie in a buffer that is used again.
+fn keep(data: Cow<'_, [u8]>, frame: Option<&Bytes>) -> Bytes {
+    match (data, frame) {
+        (Cow::Borrowed(slice), Some(frame)) => frame.slice_ref(slice),
+        (Cow::Borrowed(slice), None) => Bytes::copy_from_slice(slice),
+        (Cow::Owned(bytes), _) => Bytes::from(bytes),
+    }
+}

@@ -1,0 +1,158 @@
+//! Errors as ZEO clients know them: the name of a Python exception and its arguments.
+
+use zodium_engine::VoteError;
+use zodium_engine::commit::{CommitError, Conflict, ConflictKind};
+use zodium_filestorage::StorageError;
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+/// An exception on its way to a client. Protocol note, section 8.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Exception {
+    /// Module and class.
+    pub(crate) name: &'static str,
+    /// The arguments as a tuple, or the attributes as a dict where the client expects that.
+    pub(crate) payload: Value<'static>,
+}
+
+impl Exception {
+    /// With a text as its only argument.
+    pub(crate) fn new(name: &'static str, text: impl Into<String>) -> Exception {
+        Exception { name, payload: Value::tuple([text_value(text)]) }
+    }
+
+    pub(crate) fn type_error(text: impl Into<String>) -> Exception {
+        Exception::new("builtins.TypeError", text)
+    }
+
+    pub(crate) fn value_error(text: impl Into<String>) -> Exception {
+        Exception::new("builtins.ValueError", text)
+    }
+
+    pub(crate) fn read_only() -> Exception {
+        Exception { name: "ZODB.POSException.ReadOnlyError", payload: Value::tuple([]) }
+    }
+
+    pub(crate) fn missing_key(oid: Oid) -> Exception {
+        let oid = Value::Bytes(oid.to_bytes().to_vec().into());
+        Exception { name: "ZODB.POSException.POSKeyError", payload: Value::tuple([oid]) }
+    }
+
+    pub(crate) fn wrong_transaction(current: Value<'static>, asked: Value<'static>) -> Exception {
+        Exception {
+            name: "ZODB.POSException.StorageTransactionError",
+            payload: Value::tuple([current, asked]),
+        }
+    }
+
+    pub(crate) fn transaction_error(text: impl Into<String>) -> Exception {
+        Exception::new("ZODB.POSException.StorageTransactionError", text)
+    }
+
+    pub(crate) fn file_storage_error(text: impl Into<String>) -> Exception {
+        Exception::new("ZODB.FileStorage.FileStorage.FileStorageError", text)
+    }
+
+    /// A conflict that the client cannot resolve. `class_name` as `module.Class`, if known.
+    pub(crate) fn conflict(conflict: &Conflict, class_name: Option<String>) -> Exception {
+        let (name, message) = match conflict.kind {
+            ConflictKind::Missing => return Exception::missing_key(conflict.oid),
+            ConflictKind::Read => {
+                ("ZODB.POSException.ReadConflictError", "database read conflict error")
+            }
+            ConflictKind::Store | ConflictKind::Delete => {
+                ("ZODB.POSException.ConflictError", "database conflict error")
+            }
+        };
+        let payload = Value::dict([
+            ("message", text_value(message)),
+            ("oid", oid_value(conflict.oid)),
+            ("class_name", class_name.map_or(Value::None, text_value)),
+            ("serials", serials_value(conflict)),
+        ]);
+        Exception { name, payload }
+    }
+}
+
+/// One entry of the list by which a vote asks the client to resolve conflicts.
+pub(crate) fn conflict_to_resolve<'a>(conflict: &Conflict, data: &'a [u8]) -> Value<'a> {
+    Value::dict([
+        ("oid", oid_value(conflict.oid)),
+        ("serials", serials_value(conflict)),
+        ("data", Value::Bytes(data.into())),
+    ])
+}
+
+pub(crate) fn oid_value(oid: Oid) -> Value<'static> {
+    Value::Bytes(oid.to_bytes().to_vec().into())
+}
+
+pub(crate) fn tid_value(tid: Tid) -> Value<'static> {
+    Value::Bytes(tid.to_bytes().to_vec().into())
+}
+
+pub(crate) fn text_value(text: impl Into<String>) -> Value<'static> {
+    Value::Str(text.into().into())
+}
+
+fn serials_value(conflict: &Conflict) -> Value<'static> {
+    Value::tuple([tid_value(conflict.committed), tid_value(conflict.sent)])
+}
+
+impl From<StorageError> for Exception {
+    fn from(error: StorageError) -> Exception {
+        Exception::from(&error)
+    }
+}
+
+impl From<&StorageError> for Exception {
+    fn from(error: &StorageError) -> Exception {
+        match error {
+            StorageError::ReadOnly { .. } => Exception::read_only(),
+            StorageError::NotUndoable { .. } => undo_error(error.to_string()),
+            StorageError::Corrupt { .. } => {
+                Exception::new("ZODB.FileStorage.FileStorage.CorruptedDataError", error.to_string())
+            }
+            _ => Exception::new("ZODB.POSException.StorageSystemError", error.to_string()),
+        }
+    }
+}
+
+impl From<CommitError> for Exception {
+    fn from(error: CommitError) -> Exception {
+        match error {
+            CommitError::StorageFailed => {
+                Exception::new("ZODB.POSException.StorageSystemError", error.to_string())
+            }
+            _ => Exception::transaction_error(error.to_string()),
+        }
+    }
+}
+
+impl From<VoteError> for Exception {
+    fn from(error: VoteError) -> Exception {
+        match error {
+            VoteError::Commit(error) => error.into(),
+            VoteError::Storage(error) => error.into(),
+            VoteError::UndoConflict { oids } => undo_conflict(&oids),
+            VoteError::EmptyData { .. } => Exception::value_error(error.to_string()),
+            _ => Exception::transaction_error(error.to_string()),
+        }
+    }
+}
+
+fn undo_error(reason: String) -> Exception {
+    Exception {
+        name: "ZODB.POSException.UndoError",
+        payload: Value::dict([("_reason", text_value(reason)), ("_oid", Value::None)]),
+    }
+}
+
+fn undo_conflict(oids: &[Oid]) -> Exception {
+    const REASON: &str = "Some data were modified by a later transaction";
+    let entry = |oid: &Oid| Value::tuple([oid_value(*oid), text_value(REASON)]);
+    Exception {
+        name: "ZODB.POSException.MultipleUndoErrors",
+        payload: Value::dict([("_errs", Value::list(oids.iter().map(entry)))]),
+    }
+}

@@ -1,0 +1,157 @@
+//! A storage on one worker: its sessions, and the notices that are handed to them in order.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc;
+use zodium_engine::commit::TransactionNumber;
+use zodium_engine::{Commit, Mailbox, Notice, Storage};
+use zodium_net::Verdict;
+use zodium_types::Tid;
+
+use super::session::SessionHandle;
+use super::statistics::Statistics;
+use crate::codec::{Encoding, encode_invalidation};
+
+/// Notices handled before other tasks of the worker get their turn.
+const NOTICES_PER_TURN: usize = 256;
+
+pub(crate) struct Hub {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) mailbox: Arc<dyn Mailbox>,
+    pub(crate) statistics: Arc<Statistics>,
+    /// The last transaction that the sessions here have been told of. What they are answered
+    /// about "the last transaction" is this, never what the storage has got to since.
+    told: Cell<Tid>,
+    sessions: RefCell<BTreeMap<u64, SessionHandle>>,
+    /// Sessions by the number of their vote.
+    voting: RefCell<FxHashMap<TransactionNumber, u64>>,
+}
+
+impl Hub {
+    pub(crate) fn new(
+        storage: Arc<Storage>,
+        mailbox: Arc<dyn Mailbox>,
+        statistics: Arc<Statistics>,
+        told: Tid,
+    ) -> Hub {
+        Hub {
+            storage,
+            mailbox,
+            statistics,
+            told: Cell::new(told),
+            sessions: RefCell::default(),
+            voting: RefCell::default(),
+        }
+    }
+
+    /// Handles notices for ever.
+    pub(crate) async fn run(self: Rc<Self>, mut inbox: mpsc::UnboundedReceiver<Notice>) {
+        let mut notices = Vec::with_capacity(NOTICES_PER_TURN);
+        while inbox.recv_many(&mut notices, NOTICES_PER_TURN).await > 0 {
+            for notice in notices.drain(..) {
+                self.handle(notice);
+            }
+        }
+    }
+
+    pub(crate) fn told(&self) -> Tid {
+        self.told.get()
+    }
+
+    /// From now on the session gets every commit.
+    pub(crate) fn add(&self, number: u64, session: SessionHandle) {
+        self.sessions.borrow_mut().insert(number, session);
+        self.statistics.connections.add(1);
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        if self.sessions.borrow_mut().remove(&number).is_some() {
+            self.statistics.connections.subtract(1);
+        }
+    }
+
+    pub(crate) fn add_vote(&self, vote: TransactionNumber, session: u64) {
+        self.voting.borrow_mut().insert(vote, session);
+    }
+
+    pub(crate) fn remove_vote(&self, vote: TransactionNumber) {
+        self.voting.borrow_mut().remove(&vote);
+    }
+
+    fn handle(&self, notice: Notice) {
+        match notice {
+            Notice::Committed(commit) => self.announce(&commit),
+            Notice::Granted(number) => {
+                if let Some(session) = self.voter(number) {
+                    session.granted(number);
+                }
+            }
+            Notice::Failed(number, error) => {
+                if let Some(session) = self.voter(number) {
+                    self.remove_vote(number);
+                    session.finish_failed(number, &error);
+                }
+            }
+            Notice::Expired(number) => {
+                if let Some(session) = self.voter(number) {
+                    session.expired(number);
+                }
+            }
+            Notice::Packed => {
+                for session in self.sessions.borrow().values() {
+                    session.send_info();
+                }
+            }
+        }
+    }
+
+    fn announce(&self, commit: &Commit) {
+        self.told.set(commit.tid);
+        let committer = self.voting.borrow_mut().remove(&commit.number);
+        let mut encoded = EncodedInvalidation::new(commit);
+        for (number, session) in self.sessions.borrow().iter() {
+            if Some(*number) == committer {
+                session.finished(commit.number, commit.tid);
+            } else {
+                session.invalidate(&mut encoded);
+            }
+        }
+    }
+
+    fn voter(&self, number: TransactionNumber) -> Option<SessionHandle> {
+        let session = self.voting.borrow().get(&number).copied()?;
+        self.sessions.borrow().get(&session).cloned()
+    }
+
+    /// Ends a session whose transaction took too long.
+    pub(crate) fn disconnect(&self, session: &SessionHandle) {
+        session.link().close(Verdict::Refused);
+    }
+}
+
+/// An invalidation message, encoded once for all sessions of an encoding.
+pub(crate) struct EncodedInvalidation<'a> {
+    commit: &'a Commit,
+    pickle: Option<Bytes>,
+    msgpack: Option<Bytes>,
+}
+
+impl<'a> EncodedInvalidation<'a> {
+    fn new(commit: &'a Commit) -> EncodedInvalidation<'a> {
+        EncodedInvalidation { commit, pickle: None, msgpack: None }
+    }
+
+    pub(crate) fn bytes(&mut self, encoding: Encoding) -> &Bytes {
+        let slot = match encoding {
+            Encoding::Pickle => &mut self.pickle,
+            Encoding::Msgpack => &mut self.msgpack,
+        };
+        let commit = self.commit;
+        slot.get_or_insert_with(|| encode_invalidation(encoding, commit.tid, &commit.oids))
+    }
+}

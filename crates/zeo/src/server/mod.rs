@@ -1,0 +1,22 @@
+//! The ZEO server: sessions that turn messages into calls on the engine.
+//!
+//! One [`ZeoService`] per worker holds a hub per storage; the hub gets the engine's notices in
+//! order and hands them to its sessions on the same thread. A load is computed and its reply
+//! appended without a pause, so the ordering contract of the protocol holds by construction;
+//! only a load that waited for the disk has to ask again whether it is still current.
+
+mod call;
+mod exception;
+mod hub;
+mod iterators;
+mod jobs;
+mod reads;
+mod service;
+mod session;
+mod statistics;
+mod status;
+mod transaction;
+mod undo_log;
+mod wire;
+
+pub use service::{Config, Server, ZeoService};

@@ -1,0 +1,231 @@
+//! Loads, and the other questions about objects.
+
+use std::sync::Arc;
+
+use zodium_engine::{Invalidations, Storage};
+use zodium_filestorage::{Access, HistoryEntry, Load, Revision, StorageError};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+use super::call::Arguments;
+use super::exception::{Exception, oid_value, text_value, tid_value};
+use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+use super::undo_log::{extension_entries, metadata_entries};
+use crate::codec::{MessageId, encode_load_reply, load_reply_head, load_reply_tail};
+
+/// Data from this size on are sent from where they lie instead of being copied into the batch:
+/// below it a copy is cheaper than another piece in the gather-write.
+const GATHER_BYTES_MIN: usize = 4096;
+/// Most oids handed out at once, as ZEO does.
+const NEW_OIDS_MAX: i64 = 100;
+/// Interfaces of ZODB that are announced: exactly what is served.
+const INTERFACES: [&str; 6] = [
+    "IStorageRestoreable",
+    "IStorageIteration",
+    "IStorageUndoable",
+    "IStorageCurrentRecordIteration",
+    "IExternalGC",
+    "IStorage",
+];
+
+impl Session {
+    /// The hot path. Answers at once when the bytes are in memory, else from a blocking thread.
+    pub(crate) fn load_before(
+        &mut self,
+        handle: &SessionHandle,
+        id: MessageId,
+        oid: Oid,
+        before: Tid,
+    ) {
+        let Some(hub) = self.hub() else { return };
+        hub.statistics.loads.add(1);
+        match hub.storage.file().load_before(oid, before, Access::Resident) {
+            Ok(Load::Cold) => self.load_cold(handle, id, oid, before),
+            result => self.reply_load(&id, oid, result),
+        }
+    }
+
+    fn load_cold(&mut self, handle: &SessionHandle, id: MessageId, oid: Oid, before: Tid) {
+        let Some(storage) = self.storage() else { return };
+        let reader = Arc::clone(&storage);
+        let job = move || reader.file().load_before(oid, before, Access::Blocking);
+        handle.spawn(self, job, move |handle, session, result| {
+            // While this one waited, a newer revision may have been announced to the client. To
+            // say "current" now would overtake that announcement: look again.
+            if let Ok(Load::Revision(Revision { end: None, basis, .. })) = &result
+                && !storage.file().is_still_current(oid, *basis)
+            {
+                session.load_before(handle, id, oid, before);
+                return;
+            }
+            session.reply_load(&id, oid, result);
+        });
+    }
+
+    fn reply_load(&self, id: &MessageId, oid: Oid, result: Result<Load, StorageError>) {
+        match result {
+            Ok(Load::Revision(revision)) => self.reply_revision(id, &revision),
+            Ok(Load::NoRevision) => self.reply(&ReplyTo(Some(id.clone())), &Value::None),
+            Ok(Load::Missing | Load::Cold) => self.missing_key(id, oid),
+            Err(error) => {
+                tracing::error!(%oid, %error, "cannot load");
+                self.reply_error(&ReplyTo(Some(id.clone())), &error.into());
+            }
+        }
+    }
+
+    fn reply_revision(&self, id: &MessageId, revision: &Revision) {
+        let Revision { data, serial, end, .. } = revision;
+        let encoding = self.encoding();
+        let mut output = self.link.output();
+        if data.len() < GATHER_BYTES_MIN {
+            encode_load_reply(encoding, output.buffer(), id, data, *serial, *end);
+        } else {
+            load_reply_head(encoding, output.buffer(), id, data.len(), *end);
+            output.push(data.clone());
+            load_reply_tail(encoding, output.buffer(), *serial, *end);
+        }
+    }
+
+    pub(crate) fn load_serial(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let (oid, serial) = (arguments.oid()?, arguments.tid()?);
+        self.ask(context, move |storage| {
+            let data = storage.file().load_serial(oid, serial)?;
+            let data = data.ok_or_else(|| Exception::missing_key(oid))?;
+            Ok(Value::Bytes(Vec::from(data).into()))
+        })
+    }
+
+    pub(crate) fn current_tid(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let oid = arguments.oid()?;
+        self.ask(context, move |storage| {
+            let serial = storage.file().serial_of_living(oid)?;
+            serial.map(tid_value).ok_or_else(|| Exception::missing_key(oid))
+        })
+    }
+
+    pub(crate) fn history(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let (oid, count) = (arguments.oid()?, arguments.integer_or(1)?);
+        let count = usize::try_from(count).unwrap_or(0);
+        self.ask(context, move |storage| {
+            // An unknown object is an error even when nothing of it is asked for.
+            let entries = storage.file().history(oid, count.max(1))?;
+            if entries.is_empty() {
+                return Err(Exception::missing_key(oid));
+            }
+            let entries = entries.iter().take(count).map(|entry| history_value(storage, entry));
+            Ok(Value::List(entries.collect::<Result<_, Exception>>()?))
+        })
+    }
+
+    pub(crate) fn next_object(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let from = arguments.value();
+        let from = match &from {
+            Value::None => Oid(0),
+            value => value.as_oid().ok_or_else(|| {
+                Exception::value_error("record_iternext(): expected an oid of 8 bytes or None")
+            })?,
+        };
+        self.ask(context, move |storage| {
+            let Some(step) = storage.file().next_object(from)? else {
+                return Err(Exception::value_error("no key satisfies the conditions"));
+            };
+            let data = step.data.ok_or_else(|| Exception::missing_key(step.oid))?;
+            Ok(Value::tuple([
+                oid_value(step.oid),
+                tid_value(step.serial),
+                Value::Bytes(Vec::from(data).into()),
+                step.following.map_or(Value::None, oid_value),
+            ]))
+        })
+    }
+
+    pub(crate) fn new_oids(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
+        let count = arguments.integer_or(NEW_OIDS_MAX)?.clamp(1, NEW_OIDS_MAX);
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        let oids = storage.file().new_oids(count.unsigned_abs()).ok_or_else(|| {
+            Exception::new("ZODB.POSException.StorageSystemError", "there are no more oids")
+        })?;
+        Ok(Reply::Value(Value::list(oids.map(|oid| oid_value(Oid(oid))))))
+    }
+
+    pub(crate) fn last_transaction(&mut self) -> Result<Reply, Exception> {
+        let told = self.hub().map_or(Tid::ZERO, |hub| hub.told());
+        Ok(Reply::Value(tid_value(told)))
+    }
+
+    pub(crate) fn invalidations(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let value = arguments.value();
+        // What is no tid is from no transaction we know.
+        let Some(since) = value.as_tid() else { return Ok(Reply::Value(Value::None)) };
+        let told = self.hub().map_or(Tid::ZERO, |hub| hub.told());
+        self.ask(context, move |storage| match storage.invalidations_since(since, told)? {
+            Invalidations::Unknown => Ok(Value::None),
+            Invalidations::Changed(tid, oids) => {
+                Ok(Value::tuple([tid_value(tid), Value::list(oids.into_iter().map(oid_value))]))
+            }
+        })
+    }
+
+    pub(crate) fn info(&mut self) -> Result<Reply, Exception> {
+        let Some(registration) = &self.registration else { return Ok(Reply::Later) };
+        let file = registration.hub.storage.file();
+        let read_only = file.is_read_only();
+        let served = INTERFACES.iter().map(|name| ("ZODB.interfaces", *name));
+        let interfaces = served.chain([("zope.interface", "Interface")]);
+        let interfaces = interfaces
+            .map(|(module, name)| Value::tuple([text_value(module), text_value(name)]));
+        Ok(Reply::Value(Value::dict([
+            ("length", Value::Int(file.object_count().into())),
+            ("size", Value::Int(file.size().into())),
+            ("name", text_value(file.path().display().to_string())),
+            ("supportsUndo", Value::Bool(!read_only)),
+            ("supports_record_iternext", Value::Bool(true)),
+            ("interfaces", Value::tuple(interfaces)),
+        ])))
+    }
+
+    /// Answers from a blocking thread.
+    pub(crate) fn ask(
+        &mut self,
+        context: &Context<'_>,
+        question: impl FnOnce(&Storage) -> Result<Value<'static>, Exception> + Send + 'static,
+    ) -> Result<Reply, Exception> {
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        let reply_to = context.reply_to.clone();
+        let job = move || question(&storage);
+        context.handle.spawn(self, job, move |_, session, result| {
+            session.reply_result(&reply_to, result);
+        });
+        Ok(Reply::Later)
+    }
+}
+
+fn history_value(storage: &Storage, entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
+    let transaction = storage.file().transaction_at(entry.transaction)?;
+    let mut entries = metadata_entries(&transaction);
+    entries.push((text_value("tid"), tid_value(entry.tid)));
+    entries.push((text_value("size"), Value::Int(entry.size.into())));
+    entries.extend(extension_entries(&transaction)?);
+    Ok(Value::Dict(entries))
+}

@@ -1,0 +1,108 @@
+//! The server as a whole, and its part on each worker.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use zodium_engine::{Mailbox, Notice, Storage};
+use zodium_net::{Link, Service};
+
+use super::hub::Hub;
+use super::session::SessionHandle;
+use super::statistics::Statistics;
+use crate::codec::Encoding;
+
+/// What can be set for a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The encoding announced to clients, which follow it.
+    pub encoding: Encoding,
+    /// Longest frame accepted, in bytes; a longer one ends its connection unread.
+    pub frame_bytes_max: u32,
+    /// Refuse all sessions that want to write.
+    pub read_only: bool,
+}
+
+/// What all workers of a server share.
+pub struct Server {
+    pub(crate) config: Config,
+    pub(crate) storages: BTreeMap<String, ServedStorage>,
+    /// When it was started, in seconds since the Unix epoch.
+    pub(crate) started: u64,
+}
+
+/// A storage under its name.
+pub(crate) struct ServedStorage {
+    pub(crate) storage: Arc<Storage>,
+    /// One for each worker.
+    pub(crate) statistics: Mutex<Vec<Arc<Statistics>>>,
+}
+
+impl Server {
+    /// A server of storages by name (`1` is what clients ask for by default).
+    pub fn new(config: Config, storages: BTreeMap<String, Arc<Storage>>) -> Server {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let serve = |(name, storage)| {
+            (name, ServedStorage { storage, statistics: Mutex::default() })
+        };
+        Server {
+            config,
+            storages: storages.into_iter().map(serve).collect(),
+            started: since_epoch.as_secs(),
+        }
+    }
+}
+
+/// One worker's part of a server.
+pub struct ZeoService {
+    pub(crate) server: Arc<Server>,
+    pub(crate) hubs: BTreeMap<String, Rc<Hub>>,
+    next_session: Cell<u64>,
+}
+
+impl ZeoService {
+    /// Subscribes to all storages. Within a worker's runtime.
+    pub fn new(server: Arc<Server>) -> Rc<ZeoService> {
+        let mut hubs = BTreeMap::new();
+        for (name, served) in &server.storages {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
+            let statistics = Arc::new(Statistics::default());
+            served.statistics.lock().push(Arc::clone(&statistics));
+            let told = served.storage.subscribe(Arc::clone(&mailbox));
+            let hub =
+                Rc::new(Hub::new(Arc::clone(&served.storage), mailbox, statistics, told));
+            tokio::task::spawn_local(Rc::clone(&hub).run(receiver));
+            hubs.insert(name.clone(), hub);
+        }
+        Rc::new(ZeoService { server, hubs, next_session: Cell::new(1) })
+    }
+
+    pub(crate) fn hub(&self, name: &str) -> Option<&Rc<Hub>> {
+        self.hubs.get(name)
+    }
+}
+
+impl Service for Rc<ZeoService> {
+    type Session = SessionHandle;
+
+    fn open(&self, link: Link) -> SessionHandle {
+        let number = self.next_session.get();
+        self.next_session.set(number + 1);
+        SessionHandle::open(Rc::clone(self), link, number)
+    }
+}
+
+/// The engine's end of a hub's inbox.
+struct Sender(mpsc::UnboundedSender<Notice>);
+
+impl Mailbox for Sender {
+    fn post(&self, notice: Notice) {
+        // A worker that has stopped has nobody left to tell.
+        let _ = self.0.send(notice);
+    }
+}

@@ -1,0 +1,390 @@
+//! One client: handshake, registration, and the way of each message to its method.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zodium_engine::Storage;
+use zodium_engine::commit::TransactionNumber;
+use zodium_filestorage::StorageError;
+use zodium_net::{Consumed, Link, Verdict};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+use super::call::{Arguments, Method};
+use super::exception::Exception;
+use super::hub::{EncodedInvalidation, Hub};
+use super::iterators::Iterators;
+use super::jobs::JOBS_MAX;
+use super::service::ZeoService;
+use super::transaction::{OpenTransaction, TransactionState};
+use crate::codec::{
+    ClientHello, Encoding, FrameError, FramePart, MessageId, decode_load_before, decode_message,
+    next_frame,
+};
+
+/// Invalidations from this size on are sent from where they lie.
+const SHARED_BYTES_MIN: usize = 4096;
+
+/// A session as the link, the hub and its own jobs hold it.
+#[derive(Clone)]
+pub struct SessionHandle {
+    pub(crate) session: Rc<RefCell<Session>>,
+    link: Link,
+}
+
+pub(crate) struct Session {
+    pub(crate) service: Rc<ZeoService>,
+    pub(crate) link: Link,
+    pub(crate) number: u64,
+    /// Known once the client has answered the greeting.
+    encoding: Option<Encoding>,
+    pub(crate) registration: Option<Registration>,
+    pub(crate) transaction: Option<OpenTransaction>,
+    pub(crate) iterators: Iterators,
+    /// Requests under way off the worker.
+    pub(crate) jobs: usize,
+    /// Votes begun so far; tells the jobs of one from those of another.
+    pub(crate) attempts: u64,
+    label: String,
+    closed: bool,
+}
+
+pub(crate) struct Registration {
+    pub(crate) hub: Rc<Hub>,
+    pub(crate) name: String,
+    pub(crate) read_only: bool,
+}
+
+/// What a method has to say.
+pub(crate) enum Reply {
+    Value(Value<'static>),
+    /// It will be sent later.
+    Later,
+}
+
+/// Where a reply goes. Asynchronous calls get none.
+#[derive(Clone)]
+pub(crate) struct ReplyTo(pub(crate) Option<MessageId>);
+
+/// A message on its way: whom to answer, and the buffer it lies in, if it has one of its own.
+pub(crate) struct Context<'a> {
+    pub(crate) handle: &'a SessionHandle,
+    pub(crate) reply_to: ReplyTo,
+    pub(crate) frame: Option<&'a Bytes>,
+}
+
+impl SessionHandle {
+    pub(crate) fn open(service: Rc<ZeoService>, link: Link, number: u64) -> SessionHandle {
+        let greeting = service.server.config.encoding.announcement();
+        {
+            let mut output = link.output();
+            let buffer = output.buffer();
+            buffer.extend_from_slice(&(greeting.len() as u32).to_be_bytes());
+            buffer.extend_from_slice(greeting);
+        }
+        let session = Session {
+            service,
+            link: link.clone(),
+            number,
+            encoding: None,
+            registration: None,
+            transaction: None,
+            iterators: Iterators::default(),
+            jobs: 0,
+            attempts: 0,
+            label: String::new(),
+            closed: false,
+        };
+        SessionHandle { session: Rc::new(RefCell::new(session)), link }
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(crate) fn invalidate(&self, message: &mut EncodedInvalidation<'_>) {
+        let session = self.session.borrow();
+        let Some(encoding) = session.encoding else { return };
+        let bytes = message.bytes(encoding);
+        if bytes.len() < SHARED_BYTES_MIN {
+            self.link.output().buffer().extend_from_slice(bytes);
+        } else {
+            self.link.output().push(bytes.clone());
+        }
+        self.link.note_unasked(bytes.len());
+        self.link.wake();
+    }
+
+    pub(crate) fn granted(&self, number: TransactionNumber) {
+        self.session.borrow_mut().granted(self, number);
+        self.link.wake();
+    }
+
+    pub(crate) fn finished(&self, number: TransactionNumber, tid: Tid) {
+        self.session.borrow_mut().finished(number, tid);
+        self.link.wake();
+    }
+
+    pub(crate) fn finish_failed(&self, number: TransactionNumber, error: &Arc<StorageError>) {
+        self.session.borrow_mut().finish_failed(number, error);
+        self.link.wake();
+    }
+
+    pub(crate) fn expired(&self, number: TransactionNumber) {
+        let session = self.session.borrow();
+        tracing::warn!(peer = self.link.peer(), label = session.label, transaction = number.0,
+            "transaction timeout, disconnecting");
+        if let Some(registration) = &session.registration {
+            registration.hub.disconnect(self);
+        }
+    }
+
+    pub(crate) fn send_info(&self) {
+        self.session.borrow().send_info();
+        self.link.wake();
+    }
+}
+
+impl zodium_net::Session for SessionHandle {
+    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+        let mut session = self.session.borrow_mut();
+        let limit = session.service.server.config.frame_bytes_max;
+        let mut consumed = 0;
+        while session.is_ready() && !self.link.is_congested() {
+            match next_frame(&bytes[consumed..], limit) {
+                Ok(FramePart::Whole { payload, frame_bytes }) => {
+                    session.handle_frame(self, payload, None)?;
+                    consumed += frame_bytes;
+                }
+                Ok(FramePart::Partial) => break,
+                Ok(FramePart::Large { frame_bytes }) => {
+                    return Ok(Consumed::Large { consumed, frame: frame_bytes });
+                }
+                Err(error) => return Err(session.refuse_frame(&error)),
+            }
+        }
+        Ok(Consumed::Bytes(consumed))
+    }
+
+    fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict> {
+        let payload = frame.slice(4..);
+        self.session.borrow_mut().handle_frame(self, &payload, Some(&payload))
+    }
+
+    fn is_ready(&self) -> bool {
+        self.session.borrow().is_ready()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.session.borrow().is_busy()
+    }
+
+    fn closed(&mut self) {
+        let mut session = self.session.borrow_mut();
+        session.closed = true;
+        session.drop_transaction();
+        session.iterators.clear();
+        let number = session.number;
+        if let Some(registration) = session.registration.take() {
+            registration.hub.remove(number);
+        }
+        tracing::debug!(peer = self.link.peer(), label = session.label, "disconnected");
+    }
+}
+
+impl Session {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.jobs < JOBS_MAX
+    }
+
+    /// A finish that was asked for is answered before the server stops.
+    fn is_busy(&self) -> bool {
+        let state = self.transaction.as_ref().map(|transaction| &transaction.state);
+        matches!(state, Some(TransactionState::Finishing { .. }))
+    }
+
+    /// The hub, which every method but `register` has.
+    pub(crate) fn hub(&self) -> Option<&Rc<Hub>> {
+        self.registration.as_ref().map(|registration| &registration.hub)
+    }
+
+    pub(crate) fn storage(&self) -> Option<Arc<Storage>> {
+        self.hub().map(|hub| Arc::clone(&hub.storage))
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.encoding.unwrap_or(self.service.server.config.encoding)
+    }
+
+    fn handle_frame(
+        &mut self,
+        handle: &SessionHandle,
+        payload: &[u8],
+        frame: Option<&Bytes>,
+    ) -> Result<(), Verdict> {
+        let Some(encoding) = self.encoding else { return self.handle_hello(payload) };
+        if self.registration.is_some()
+            && let Some(load) = decode_load_before(encoding, payload)
+        {
+            self.load_before(handle, load.id, load.oid, load.before);
+            return Ok(());
+        }
+        let message = match decode_message(encoding, payload) {
+            Ok(message) => message,
+            Err(error) => return Err(self.refuse(&error.to_string())),
+        };
+        if message.is_heartbeat() {
+            return Ok(());
+        }
+        let Some(method) = Method::parse(&message.name) else {
+            return Err(self.refuse(&format!("unknown method {:.100}", message.name)));
+        };
+        if (method == Method::Register) == self.registration.is_some() {
+            return Err(self.refuse(&format!("{} at the wrong time", message.name)));
+        }
+        let reply_to = ReplyTo((!message.oneway).then(|| message.id.clone()));
+        let name = message.name.into_owned();
+        let context = Context { handle, reply_to: reply_to.clone(), frame };
+        let result = match message.arguments {
+            Some(arguments) => self.call(&context, method, &name, arguments),
+            None => Err(Exception::type_error(format!("{name}(): arguments must be a sequence"))),
+        };
+        match result {
+            Ok(Reply::Value(value)) => self.reply(&reply_to, &value),
+            Ok(Reply::Later) => {}
+            Err(exception) if reply_to.0.is_some() => self.reply_error(&reply_to, &exception),
+            Err(exception) => {
+                let text = format!("asynchronous {name}: {}", exception.name);
+                return Err(self.refuse(&text));
+            }
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        context: &Context<'_>,
+        method: Method,
+        name: &str,
+        items: Vec<Value<'_>>,
+    ) -> Result<Reply, Exception> {
+        if method.writes() && self.registration.as_ref().is_some_and(|r| r.read_only) {
+            return Err(Exception::read_only());
+        }
+        let mut arguments = Arguments::new(method, name, items)?;
+        let arguments = &mut arguments;
+        match method {
+            Method::Register => self.register(context, arguments),
+            Method::GetInfo => self.info(),
+            Method::LastTransaction => self.last_transaction(),
+            Method::GetInvalidations => self.invalidations(context, arguments),
+            Method::LoadBefore => {
+                let (oid, before) = (arguments.oid()?, arguments.tid()?);
+                let Some(id) = context.reply_to.0.clone() else {
+                    return Ok(Reply::Value(Value::None));
+                };
+                self.load_before(context.handle, id, oid, before);
+                Ok(Reply::Later)
+            }
+            Method::LoadSerial => self.load_serial(context, arguments),
+            Method::GetTid => self.current_tid(context, arguments),
+            Method::History => self.history(context, arguments),
+            Method::NewOids => self.new_oids(arguments),
+            Method::NewOid => Err(Exception::new(
+                "builtins.AttributeError",
+                "'new_oid' is not served, call 'new_oids'",
+            )),
+            Method::Ping => Ok(Reply::Value(Value::None)),
+            Method::ServerStatus => self.server_status(),
+            Method::SetClientLabel => self.set_label(arguments),
+            Method::RecordIternext => self.next_object(context, arguments),
+            Method::Begin => self.begin(arguments),
+            Method::Store => self.store(context, arguments),
+            Method::Delete => self.delete(arguments),
+            Method::CheckCurrent => self.check_current(arguments),
+            Method::Restore => self.restore(context, arguments),
+            Method::Undo => self.undo(arguments),
+            Method::Vote => self.vote(context, arguments),
+            Method::Finish => self.finish(context, arguments),
+            Method::Abort => self.abort(arguments),
+            Method::UndoLog => self.undo_log(context, arguments),
+            Method::UndoInfo => self.undo_info(context, arguments),
+            Method::IteratorStart => self.iterator_start(context, arguments),
+            Method::IteratorNext => self.iterator_next(context, arguments),
+            Method::IteratorRecordStart => self.iterator_record_start(arguments),
+            Method::IteratorRecordNext => self.iterator_record_next(context, arguments),
+            Method::IteratorGc => self.iterator_gc(arguments),
+        }
+    }
+
+    fn handle_hello(&mut self, payload: &[u8]) -> Result<(), Verdict> {
+        match ClientHello::parse(payload) {
+            Some(ClientHello::Speak(encoding)) => {
+                self.encoding = Some(encoding);
+                Ok(())
+            }
+            Some(ClientHello::AreYouOk) => {
+                let text = self.service.server.status_json();
+                let mut output = self.link.output();
+                let buffer = output.buffer();
+                buffer.extend_from_slice(&(text.len() as u32).to_be_bytes());
+                buffer.extend_from_slice(text.as_bytes());
+                Err(Verdict::Done)
+            }
+            None => Err(self.refuse("bad handshake")),
+        }
+    }
+
+    fn register(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let asked = arguments.value();
+        let read_only = arguments.value().is_truthy();
+        let name = match &asked {
+            Value::Dict(_) | Value::List(_) => {
+                return Err(Exception::type_error("register(): a storage is named by text"));
+            }
+            other => other.as_str().unwrap_or_default().to_owned(),
+        };
+        let Some(hub) = self.service.hub(&name).cloned() else {
+            return Err(Exception::value_error(format!("unknown storage: {name}")));
+        };
+        let writable = !self.service.server.config.read_only && !hub.storage.file().is_read_only();
+        if !read_only && !writable {
+            return Err(Exception::read_only());
+        }
+        let told = hub.told();
+        hub.add(self.number, context.handle.clone());
+        tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
+        self.registration = Some(Registration { hub, name, read_only });
+        Ok(Reply::Value(super::exception::tid_value(told)))
+    }
+
+    fn set_label(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
+        let label = arguments.text_bytes()?;
+        self.label = String::from_utf8_lossy(&label).chars().take(200).collect();
+        tracing::debug!(peer = self.link.peer(), label = self.label, "labelled");
+        Ok(Reply::Value(Value::None))
+    }
+
+    fn refuse_frame(&self, error: &FrameError) -> Verdict {
+        self.refuse(&error.to_string())
+    }
+
+    fn refuse(&self, reason: &str) -> Verdict {
+        tracing::warn!(peer = self.link.peer(), label = self.label, reason, "disconnecting");
+        Verdict::Refused
+    }
+
+    pub(crate) fn missing_key(&self, id: &MessageId, oid: Oid) {
+        self.reply_error(&ReplyTo(Some(id.clone())), &Exception::missing_key(oid));
+    }
+}

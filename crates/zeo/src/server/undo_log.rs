@@ -1,0 +1,163 @@
+//! Transactions as dicts for people: the undo log, and the parts it shares with histories.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use zodium_engine::Storage;
+use zodium_filestorage::Transaction;
+use zodium_pickle::{Limits, Value, decode};
+use zodium_types::Tid;
+
+use super::call::Arguments;
+use super::exception::{Exception, text_value};
+use super::session::{Context, Reply, Session};
+
+type Entries = Vec<(Value<'static>, Value<'static>)>;
+
+impl Session {
+    pub(crate) fn undo_log(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let window = Window::new(arguments.integer()?, arguments.integer()?);
+        self.ask(context, move |storage| list(storage, &window, &[]))
+    }
+
+    pub(crate) fn undo_info(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let window = Window::new(arguments.integer_or(0)?, arguments.integer_or(-20)?);
+        let specification = match arguments.owned() {
+            Value::Dict(entries) => entries,
+            _ => Vec::new(),
+        };
+        self.ask(context, move |storage| list(storage, &window, &specification))
+    }
+}
+
+/// Which of the matching transactions are wanted, newest first.
+struct Window {
+    first: usize,
+    last: usize,
+}
+
+impl Window {
+    /// As `undoLog(first, last)` has it: a negative `last` is a count.
+    fn new(first: i64, last: i64) -> Window {
+        let first = usize::try_from(first).unwrap_or(0);
+        let last = match usize::try_from(last) {
+            Ok(last) => last,
+            Err(_) => first.saturating_add(usize::try_from(last.unsigned_abs()).unwrap_or(0)),
+        };
+        Window { first, last }
+    }
+}
+
+fn list(
+    storage: &Storage,
+    window: &Window,
+    specification: &[(Value<'static>, Value<'static>)],
+) -> Result<Value<'static>, Exception> {
+    let mut listed = Vec::new();
+    let mut seen = 0;
+    let mut failed = None;
+    storage.file().undo_log(|transaction| {
+        if seen >= window.last {
+            return false;
+        }
+        match description(transaction) {
+            Ok(entries) if matches(&entries, specification) => {
+                if seen >= window.first {
+                    listed.push(Value::Dict(entries));
+                }
+                seen += 1;
+                seen < window.last
+            }
+            Ok(_) => true,
+            Err(exception) => {
+                failed = Some(exception);
+                false
+            }
+        }
+    })?;
+    failed.map_or(Ok(Value::List(listed)), Err)
+}
+
+fn description(transaction: &Transaction) -> Result<Entries, Exception> {
+    let mut entries = metadata_entries(transaction);
+    let id = STANDARD.encode(transaction.tid.to_bytes());
+    entries.push((text_value("id"), Value::Bytes(id.into_bytes().into())));
+    entries.push((text_value("size"), Value::Int(transaction.length.into())));
+    entries.extend(extension_entries(transaction)?);
+    Ok(entries)
+}
+
+/// Whether every wanted key is there with that value, or a path below it.
+fn matches(entries: &Entries, specification: &[(Value<'static>, Value<'static>)]) -> bool {
+    specification.iter().all(|(key, wanted)| {
+        entries.iter().any(|(found, value)| found == key && value_matches(value, wanted))
+    })
+}
+
+fn value_matches(value: &Value<'_>, wanted: &Value<'_>) -> bool {
+    match (path_prefix(wanted), text_of(value)) {
+        (Some(prefix), Some(text)) => {
+            let rest = text.strip_prefix(prefix.trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        }
+        _ => value == wanted || text_of(value).is_some_and(|t| text_of(wanted) == Some(t)),
+    }
+}
+
+/// The path of a `ZopeUndo.Prefix.Prefix`, which pickles as an object with one text.
+fn path_prefix<'v>(value: &'v Value<'_>) -> Option<&'v str> {
+    let object = value.as_object()?;
+    let state = object.state.as_ref().and_then(|state| {
+        state.as_dict()?.iter().find_map(|(_, value)| text_of(value))
+    });
+    state.or_else(|| object.arguments.as_sequence()?.iter().find_map(text_of))
+}
+
+fn text_of<'v>(value: &'v Value<'_>) -> Option<&'v str> {
+    match value {
+        Value::Str(text) => Some(text),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
+
+/// Time, user and description of a transaction, as dict entries.
+pub(crate) fn metadata_entries(transaction: &Transaction) -> Entries {
+    let metadata = &transaction.metadata;
+    vec![
+        (text_value("time"), Value::Float(transaction.tid.to_unix_seconds())),
+        (text_value("user_name"), Value::Bytes(metadata.user.clone().into())),
+        (text_value("description"), Value::Bytes(metadata.description.clone().into())),
+    ]
+}
+
+/// The extension as dict entries.
+pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Exception> {
+    let pickled = &transaction.metadata.extension;
+    if pickled.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unreadable = |why: String| {
+        let tid = transaction.tid;
+        Exception::value_error(format!("the extension of transaction {tid} cannot be sent: {why}"))
+    };
+    match decode(pickled, &Limits::default()) {
+        Ok((value, _)) => match value.into_owned() {
+            Value::Dict(entries) => Ok(entries),
+            other => Err(unreadable(format!("it is no dict but {}", other.kind()))),
+        },
+        Err(error) => Err(unreadable(error.to_string())),
+    }
+}
+
+/// The tid in an undo id: base64 of its 8 bytes, with or without a newline.
+pub(crate) fn tid_of_undo_id(id: &[u8]) -> Option<Tid> {
+    Tid::from_slice(&STANDARD.decode(id.trim_ascii()).ok()?)
+}
