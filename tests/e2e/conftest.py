@@ -7,6 +7,7 @@ ZODIUM_TEST_SEED        replays a failed run
 ZODIUM_TEST_SCALE       multiplies rounds, items and seconds; default 1
 """
 
+import logging
 import os
 import random
 import shlex
@@ -25,6 +26,8 @@ STOCK_SERVER = str(Path(sys.executable).with_name("runzeo"))
 
 
 def pytest_configure(config):
+    # The stock client warns of every object that is stored twice at once.
+    logging.getLogger().addHandler(logging.NullHandler())
     config.addinivalue_line("markers", "zodium: is about Zodium's own command line or promises")
 
 
