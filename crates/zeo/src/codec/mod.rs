@@ -1,0 +1,34 @@
+//! The ZEO 5 wire, as functions from bytes to values and back.
+//!
+//! Nothing here reads a socket or knows what a method does: [`frame`] cuts the byte stream into
+//! messages, [`decode_message`] and the `encode_` functions translate them in either
+//! [`Encoding`], and [`load`] does the same for the one call that matters for speed without
+//! building values.
+//!
+//! Every `encode_` function appends one whole frame, its length included, to the caller's
+//! buffer, or leaves the buffer as it was and says why.
+
+mod encoding;
+mod error;
+pub mod frame;
+mod invalidation;
+pub mod load;
+mod message;
+mod message_id;
+pub mod msgpack;
+mod writer;
+
+pub use encoding::{Encoding, Greeting};
+pub use error::CodecError;
+pub use frame::FrameError;
+pub use invalidation::encode_invalidation;
+pub use load::{
+    LoadBefore, decode_load_before, encode_load_before_request, encode_load_reply, load_reply_head,
+    load_reply_tail,
+};
+pub use message::{
+    Message, REPLY_LIMITS, REQUEST_LIMITS, RemoteError, Reply, ServerMessage, decode_message,
+    decode_server_message, encode_error, encode_heartbeat, encode_oneway, encode_reply,
+    encode_request,
+};
+pub use message_id::MessageId;

@@ -1,0 +1,344 @@
+//! Values in msgpack, as Python's `msgpack` package reads and writes them for ZEO.
+//!
+//! `bytes` is `bin`, `str` is `str`, list and tuple are both `array` and come back as tuples;
+//! numbers take the shortest form. Extension types and map keys other than text and bytes do
+//! not occur on this wire and are refused.
+//!
+//! Format: the msgpack specification, `spec.md`, "Formats".
+
+use std::borrow::Cow;
+
+use bytes::BufMut;
+use thiserror::Error;
+use zodium_pickle::{Limits, Value};
+
+use super::CodecError;
+
+/// Deeper nesting is refused whatever the limits say: reading recurses.
+const NESTING_MAX: usize = 1000;
+
+/// More room than for this many items is only made when that many have come.
+const CAPACITY_MAX: usize = 4096;
+
+/// Bytes that are not msgpack of plain data. Offsets count from the start of the message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MsgpackError {
+    /// The bytes end inside a value.
+    #[error("the msgpack message is cut short: more bytes are needed at byte {offset}")]
+    Truncated {
+        /// Where the unfinished value begins.
+        offset: usize,
+    },
+    /// A marker of no plain type.
+    #[error("msgpack type {marker:#04x} at byte {offset} is not supported")]
+    UnsupportedType {
+        /// The marker byte.
+        marker: u8,
+        /// Where it is.
+        offset: usize,
+    },
+    /// A text value is not UTF-8.
+    #[error("the msgpack text at byte {offset} is not UTF-8")]
+    NotUtf8 {
+        /// Where the value begins.
+        offset: usize,
+    },
+    /// A map key is neither text nor bytes.
+    #[error("the msgpack map key at byte {offset} is neither text nor bytes")]
+    InvalidKey {
+        /// Where the key begins.
+        offset: usize,
+    },
+    /// Containers within containers beyond the limit.
+    #[error("the msgpack message nests deeper than {limit} containers")]
+    TooDeep {
+        /// The limit that was met.
+        limit: usize,
+    },
+    /// More values than the limit.
+    #[error("the msgpack message holds more than {limit} values")]
+    TooManyNodes {
+        /// The limit that was met.
+        limit: usize,
+    },
+}
+
+/// Reads the value that `bytes` begin with; gives it and its length in bytes. Of `limits` the
+/// nesting and the number of nodes count.
+pub fn decode<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize), MsgpackError> {
+    let limits = Limits { nesting: limits.nesting.min(NESTING_MAX), ..*limits };
+    let mut decoder = Decoder { bytes, position: 0, nodes: 0, limits };
+    let value = decoder.value(0)?;
+    Ok((value, decoder.position))
+}
+
+/// Appends a value.
+pub fn encode(value: &Value<'_>, out: &mut impl BufMut) -> Result<(), CodecError> {
+    match value {
+        Value::None => out.put_u8(0xc0),
+        Value::Bool(false) => out.put_u8(0xc2),
+        Value::Bool(true) => out.put_u8(0xc3),
+        Value::Int(number) => encode_int(*number, out)?,
+        Value::Float(number) => {
+            out.put_u8(0xcb);
+            out.put_f64(*number);
+        }
+        Value::Bytes(bytes) => {
+            encode_bytes_header(length_of(bytes.len())?, out);
+            out.put_slice(bytes);
+        }
+        Value::Str(text) => encode_str(text, out)?,
+        Value::List(items) | Value::Tuple(items) => {
+            encode_array_header(length_of(items.len())?, out);
+            for item in items {
+                encode(item, out)?;
+            }
+        }
+        Value::Dict(entries) => encode_map(entries, out)?,
+        Value::BigInt(_) | Value::Global(_) | Value::Object(_) | Value::Persistent(_) => {
+            return Err(CodecError::NotEncodable { kind: value.kind() });
+        }
+    }
+    Ok(())
+}
+
+/// Appends an integer from -2^63 to 2^64 - 1.
+pub(super) fn encode_int(number: i128, out: &mut impl BufMut) -> Result<(), CodecError> {
+    match number {
+        0..=0x7f => out.put_u8(number as u8),
+        0x80..=0xff => out.put_slice(&[0xcc, number as u8]),
+        0x100..=0xffff => {
+            out.put_u8(0xcd);
+            out.put_u16(number as u16);
+        }
+        0x1_0000..=0xffff_ffff => {
+            out.put_u8(0xce);
+            out.put_u32(number as u32);
+        }
+        0x1_0000_0000..=0xffff_ffff_ffff_ffff => {
+            out.put_u8(0xcf);
+            out.put_u64(number as u64);
+        }
+        -0x20..=-1 => out.put_i8(number as i8),
+        -0x80..=-0x21 => {
+            out.put_u8(0xd0);
+            out.put_i8(number as i8);
+        }
+        -0x8000..=-0x81 => {
+            out.put_u8(0xd1);
+            out.put_i16(number as i16);
+        }
+        -0x8000_0000..=-0x8001 => {
+            out.put_u8(0xd2);
+            out.put_i32(number as i32);
+        }
+        -0x8000_0000_0000_0000..=-0x8000_0001 => {
+            out.put_u8(0xd3);
+            out.put_i64(number as i64);
+        }
+        _ => return Err(CodecError::NotEncodable { kind: "int beyond 64 bits" }),
+    }
+    Ok(())
+}
+
+/// Appends a text value.
+pub(super) fn encode_str(text: &str, out: &mut impl BufMut) -> Result<(), CodecError> {
+    let length = length_of(text.len())?;
+    match length {
+        0..=0x1f => out.put_u8(0xa0 | length as u8),
+        0x20..=0xff => out.put_slice(&[0xd9, length as u8]),
+        0x100..=0xffff => {
+            out.put_u8(0xda);
+            out.put_u16(length as u16);
+        }
+        _ => {
+            out.put_u8(0xdb);
+            out.put_u32(length);
+        }
+    }
+    out.put_slice(text.as_bytes());
+    Ok(())
+}
+
+/// Appends what comes before the bytes of a bytes value of this length.
+pub(super) fn encode_bytes_header(length: u32, out: &mut impl BufMut) {
+    match length {
+        0..=0xff => out.put_slice(&[0xc4, length as u8]),
+        0x100..=0xffff => {
+            out.put_u8(0xc5);
+            out.put_u16(length as u16);
+        }
+        _ => {
+            out.put_u8(0xc6);
+            out.put_u32(length);
+        }
+    }
+}
+
+/// Appends what comes before the items of an array of this length.
+pub(super) fn encode_array_header(length: u32, out: &mut impl BufMut) {
+    match length {
+        0..=0xf => out.put_u8(0x90 | length as u8),
+        0x10..=0xffff => {
+            out.put_u8(0xdc);
+            out.put_u16(length as u16);
+        }
+        _ => {
+            out.put_u8(0xdd);
+            out.put_u32(length);
+        }
+    }
+}
+
+/// A length as msgpack has it.
+pub(super) fn length_of(length: usize) -> Result<u32, CodecError> {
+    u32::try_from(length).map_err(|_| CodecError::MessageTooLong { length })
+}
+
+fn encode_map(entries: &[(Value<'_>, Value<'_>)], out: &mut impl BufMut) -> Result<(), CodecError> {
+    let length = length_of(entries.len())?;
+    match length {
+        0..=0xf => out.put_u8(0x80 | length as u8),
+        0x10..=0xffff => {
+            out.put_u8(0xde);
+            out.put_u16(length as u16);
+        }
+        _ => {
+            out.put_u8(0xdf);
+            out.put_u32(length);
+        }
+    }
+    for (key, value) in entries {
+        // The peer would refuse the whole message, and its connection with it.
+        if !matches!(key, Value::Str(_) | Value::Bytes(_)) {
+            return Err(CodecError::NotEncodable { kind: "dict with keys neither str nor bytes" });
+        }
+        encode(key, out)?;
+        encode(value, out)?;
+    }
+    Ok(())
+}
+
+struct Decoder<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    nodes: usize,
+    limits: Limits,
+}
+
+impl<'a> Decoder<'a> {
+    fn value(&mut self, depth: usize) -> Result<Value<'a>, MsgpackError> {
+        self.nodes += 1;
+        if self.nodes > self.limits.nodes {
+            return Err(MsgpackError::TooManyNodes { limit: self.limits.nodes });
+        }
+        let offset = self.position;
+        let [marker] = self.array(offset)?;
+        Ok(match marker {
+            0x00..=0x7f => Value::from(marker),
+            0x80..=0x8f => self.map((marker & 0xf).into(), depth)?,
+            0x90..=0x9f => self.items((marker & 0xf).into(), depth)?,
+            0xa0..=0xbf => self.text((marker & 0x1f).into(), offset)?,
+            0xc0 => Value::None,
+            0xc2 => Value::Bool(false),
+            0xc3 => Value::Bool(true),
+            0xc4..=0xc6 => {
+                let length = self.length(marker - 0xc4, offset)?;
+                Value::Bytes(Cow::Borrowed(self.take(length, offset)?))
+            }
+            0xca => Value::Float(f32::from_be_bytes(self.array(offset)?).into()),
+            0xcb => Value::Float(f64::from_be_bytes(self.array(offset)?)),
+            0xcc => Value::from(u8::from_be_bytes(self.array(offset)?)),
+            0xcd => Value::from(u16::from_be_bytes(self.array(offset)?)),
+            0xce => Value::from(u32::from_be_bytes(self.array(offset)?)),
+            0xcf => Value::from(u64::from_be_bytes(self.array(offset)?)),
+            0xd0 => Value::Int(i8::from_be_bytes(self.array(offset)?).into()),
+            0xd1 => Value::Int(i16::from_be_bytes(self.array(offset)?).into()),
+            0xd2 => Value::from(i32::from_be_bytes(self.array(offset)?)),
+            0xd3 => Value::from(i64::from_be_bytes(self.array(offset)?)),
+            0xd9..=0xdb => {
+                let length = self.length(marker - 0xd9, offset)?;
+                self.text(length, offset)?
+            }
+            0xdc | 0xdd => {
+                let length = self.length(marker - 0xdb, offset)?;
+                self.items(length, depth)?
+            }
+            0xde | 0xdf => {
+                let length = self.length(marker - 0xdd, offset)?;
+                self.map(length, depth)?
+            }
+            0xe0..=0xff => Value::Int(i8::from_be_bytes([marker]).into()),
+            0xc1 | 0xc7..=0xc9 | 0xd4..=0xd8 => {
+                return Err(MsgpackError::UnsupportedType { marker, offset });
+            }
+        })
+    }
+
+    fn items(&mut self, length: usize, depth: usize) -> Result<Value<'a>, MsgpackError> {
+        let mut items = Vec::with_capacity(self.capacity(length, depth)?);
+        for _ in 0..length {
+            items.push(self.value(depth + 1)?);
+        }
+        Ok(Value::Tuple(items))
+    }
+
+    fn map(&mut self, length: usize, depth: usize) -> Result<Value<'a>, MsgpackError> {
+        let mut entries = Vec::with_capacity(self.capacity(length, depth)?);
+        for _ in 0..length {
+            let offset = self.position;
+            let key = self.value(depth + 1)?;
+            if !matches!(key, Value::Str(_) | Value::Bytes(_)) {
+                return Err(MsgpackError::InvalidKey { offset });
+            }
+            entries.push((key, self.value(depth + 1)?));
+        }
+        Ok(Value::Dict(entries))
+    }
+
+    /// How much room to make for a container that claims this many items, each of which takes
+    /// a byte at least.
+    fn capacity(&self, length: usize, depth: usize) -> Result<usize, MsgpackError> {
+        if depth >= self.limits.nesting {
+            return Err(MsgpackError::TooDeep { limit: self.limits.nesting });
+        }
+        if length > self.bytes.len() - self.position {
+            return Err(MsgpackError::Truncated { offset: self.position });
+        }
+        if length > self.limits.nodes - self.nodes {
+            return Err(MsgpackError::TooManyNodes { limit: self.limits.nodes });
+        }
+        Ok(length.min(CAPACITY_MAX))
+    }
+
+    fn text(&mut self, length: usize, offset: usize) -> Result<Value<'a>, MsgpackError> {
+        match std::str::from_utf8(self.take(length, offset)?) {
+            Ok(text) => Ok(Value::Str(Cow::Borrowed(text))),
+            Err(_) => Err(MsgpackError::NotUtf8 { offset }),
+        }
+    }
+
+    /// A length field of 1, 2 or 4 bytes: 2 to the power of `width`.
+    fn length(&mut self, width: u8, offset: usize) -> Result<usize, MsgpackError> {
+        Ok(match width {
+            0 => u8::from_be_bytes(self.array(offset)?).into(),
+            1 => u16::from_be_bytes(self.array(offset)?).into(),
+            _ => u32::from_be_bytes(self.array(offset)?) as usize,
+        })
+    }
+
+    fn take(&mut self, length: usize, offset: usize) -> Result<&'a [u8], MsgpackError> {
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let taken = rest.get(..length).ok_or(MsgpackError::Truncated { offset })?;
+        self.position += length;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self, offset: usize) -> Result<[u8; N], MsgpackError> {
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let chunk = rest.first_chunk().ok_or(MsgpackError::Truncated { offset })?;
+        self.position += N;
+        Ok(*chunk)
+    }
+}
