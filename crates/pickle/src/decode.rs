@@ -84,7 +84,7 @@ enum Node<'a> {
 struct ObjectNode {
     construction: Construction,
     callable: NodeId,
-    args: NodeId,
+    arguments: NodeId,
     items: Vec<NodeId>,
     /// Keys and values in turn.
     entries: Vec<NodeId>,
@@ -184,16 +184,16 @@ impl<'a> Machine<'a> {
             Operation::Instance { module, name } => {
                 self.push_global(module, name)?;
                 let callable = self.pop()?;
-                let args = self.pop_to_mark()?;
-                self.push_instance(callable, args)
+                let arguments = self.pop_to_mark()?;
+                self.push_instance(callable, arguments)
             }
             Operation::InstanceFromMark => {
-                let mut args = self.pop_to_mark()?;
-                if args.is_empty() {
+                let mut arguments = self.pop_to_mark()?;
+                if arguments.is_empty() {
                     return Err(self.reader.malformed("an instance needs a class"));
                 }
-                let callable = args.remove(0);
-                self.push_instance(callable, args)
+                let callable = arguments.remove(0);
+                self.push_instance(callable, arguments)
             }
             Operation::EmptySet => self.push_set("set", None),
             Operation::FrozenSetFromMark => {
@@ -397,27 +397,27 @@ impl<'a> Machine<'a> {
     }
 
     fn construct(&mut self, construction: Construction) -> Result<(), PickleError> {
-        let args = self.pop()?;
+        let arguments = self.pop()?;
         let callable = self.pop()?;
-        self.push_object(construction, callable, args)
+        self.push_object(construction, callable, arguments)
     }
 
-    fn push_instance(&mut self, class: NodeId, args: Vec<NodeId>) -> Result<(), PickleError> {
-        self.push(Node::Tuple(args))?;
-        let args = self.pop()?;
-        self.push_object(Construction::Call, class, args)
+    fn push_instance(&mut self, class: NodeId, arguments: Vec<NodeId>) -> Result<(), PickleError> {
+        self.push(Node::Tuple(arguments))?;
+        let arguments = self.pop()?;
+        self.push_object(Construction::Call, class, arguments)
     }
 
     fn push_object(
         &mut self,
         construction: Construction,
         callable: NodeId,
-        args: NodeId,
+        arguments: NodeId,
     ) -> Result<(), PickleError> {
         self.push(Node::Object(Box::new(ObjectNode {
             construction,
             callable,
-            args,
+            arguments,
             items: Vec::new(),
             entries: Vec::new(),
             state: None,
@@ -433,12 +433,12 @@ impl<'a> Machine<'a> {
     ) -> Result<(), PickleError> {
         self.push_global(b"builtins", name.as_bytes())?;
         let class = self.pop()?;
-        let mut args = Vec::new();
+        let mut arguments = Vec::new();
         if let Some(items) = items {
             self.push(Node::List(items))?;
-            args.push(self.pop()?);
+            arguments.push(self.pop()?);
         }
-        self.push_instance(class, args)
+        self.push_instance(class, arguments)
     }
 
     fn build(&mut self) -> Result<(), PickleError> {
@@ -537,7 +537,7 @@ impl<'a> Tree<'_, 'a> {
         Ok(Object {
             construction: object.construction,
             callable: self.value(object.callable, depth + 1)?,
-            args: self.value(object.args, depth + 1)?,
+            arguments: self.value(object.arguments, depth + 1)?,
             items: self.values(&object.items, depth)?,
             entries: self.entries(&object.entries, depth)?,
             state: match object.state {
@@ -830,7 +830,7 @@ mod tests {
         let date = object(pickle);
         assert_eq!(date.class().map(ToString::to_string).as_deref(), Some("datetime.date"));
         assert_eq!(date.construction, Construction::Call);
-        assert_eq!(date.args, Value::tuple([b"\x07\xe8\x01\x02".into()]));
+        assert_eq!(date.arguments, Value::tuple([b"\x07\xe8\x01\x02".into()]));
 
         let deque = object(b"\x80\x03ccollections\ndeque\nq\0)Rq\x01(K\x01K\x02e.");
         assert_eq!(deque.items, [1.into(), 2.into()]);

@@ -170,7 +170,7 @@ fn encode_entries(entries: &[(Value<'_>, Value<'_>)], out: &mut impl BufMut) {
 
 fn encode_object(object: &Object<'_>, out: &mut impl BufMut) {
     encode_body(&object.callable, out);
-    encode_body(&object.args, out);
+    encode_body(&object.arguments, out);
     out.put_u8(match object.construction {
         Construction::Call => opcode::REDUCE,
         Construction::New => opcode::NEWOBJ,
@@ -312,7 +312,7 @@ mod tests {
         let prefix = Value::Object(Box::new(Object {
             construction: Construction::New,
             callable: Value::Global(Global::new("ZopeUndo.Prefix", "Prefix").unwrap()),
-            args: Value::tuple([]),
+            arguments: Value::tuple([]),
             items: Vec::new(),
             entries: Vec::new(),
             state: Some(Value::dict([("length", int(3)), ("path", path)])),

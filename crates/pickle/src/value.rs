@@ -54,7 +54,8 @@ struct Names<'a> {
     name: Cow<'a, str>,
 }
 
-/// How an instance is made: `callable(*args)`, or `callable.__new__(callable, *args)`, then its
+/// How an instance is made: `callable(*arguments)`, or `callable.__new__(callable,
+/// *arguments)`, then its
 /// items appended, its entries set, and its state given to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object<'a> {
@@ -63,7 +64,7 @@ pub struct Object<'a> {
     /// The class or function; usually a [`Value::Global`].
     pub callable: Value<'a>,
     /// The arguments; usually a [`Value::Tuple`].
-    pub args: Value<'a>,
+    pub arguments: Value<'a>,
     /// What a list-like object gets appended.
     pub items: Vec<Value<'a>>,
     /// What a dict-like object gets set.
@@ -310,7 +311,7 @@ impl Object<'_> {
         Object {
             construction: self.construction,
             callable: self.callable.into_owned(),
-            args: self.args.into_owned(),
+            arguments: self.arguments.into_owned(),
             items: own_all(self.items),
             entries: own_entries(self.entries),
             state: self.state.map(Value::into_owned),

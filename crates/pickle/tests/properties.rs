@@ -34,9 +34,17 @@ fn value() -> impl Strategy<Value = Value<'static>> {
             pairs(),
             proptest::option::of(inner.clone()),
         );
-        let object = object.prop_map(|(construction, callable, args, items, entries, state)| {
-            Value::Object(Box::new(Object { construction, callable, args, items, entries, state }))
-        });
+        let object =
+            object.prop_map(|(construction, callable, arguments, items, entries, state)| {
+                Value::Object(Box::new(Object {
+                    construction,
+                    callable,
+                    arguments,
+                    items,
+                    entries,
+                    state,
+                }))
+            });
         prop_oneof![
             vec(inner.clone(), 0..8).prop_map(Value::List),
             vec(inner.clone(), 0..8).prop_map(Value::Tuple),
