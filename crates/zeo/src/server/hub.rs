@@ -15,7 +15,7 @@ use zodium_types::Tid;
 
 use super::session::SessionHandle;
 use super::statistics::Statistics;
-use crate::codec::{Encoding, encode_invalidation};
+use crate::codec::{CodecError, Encoding, encode_invalidation};
 
 /// Notices handled before other tasks of the worker get their turn.
 const NOTICES_PER_TURN: usize = 256;
@@ -137,8 +137,8 @@ impl Hub {
 /// An invalidation message, encoded once for all sessions of an encoding.
 pub(crate) struct EncodedInvalidation<'a> {
     commit: &'a Commit,
-    pickle: Option<Bytes>,
-    msgpack: Option<Bytes>,
+    pickle: Option<Result<Bytes, CodecError>>,
+    msgpack: Option<Result<Bytes, CodecError>>,
 }
 
 impl<'a> EncodedInvalidation<'a> {
@@ -146,7 +146,7 @@ impl<'a> EncodedInvalidation<'a> {
         EncodedInvalidation { commit, pickle: None, msgpack: None }
     }
 
-    pub(crate) fn bytes(&mut self, encoding: Encoding) -> &Bytes {
+    pub(crate) fn bytes(&mut self, encoding: Encoding) -> &Result<Bytes, CodecError> {
         let slot = match encoding {
             Encoding::Pickle => &mut self.pickle,
             Encoding::Msgpack => &mut self.msgpack,

@@ -78,13 +78,17 @@ impl Session {
         let Revision { data, serial, end, .. } = revision;
         let encoding = self.encoding();
         let mut output = self.link.output();
-        if data.len() < GATHER_BYTES_MIN {
-            encode_load_reply(encoding, output.buffer(), id, data, *serial, *end);
+        let encoded = if data.len() < GATHER_BYTES_MIN {
+            encode_load_reply(encoding, output.buffer(), id, data, *serial, *end)
         } else {
-            load_reply_head(encoding, output.buffer(), id, data.len(), *end);
-            output.push(data.clone());
-            load_reply_tail(encoding, output.buffer(), *serial, *end);
-        }
+            let head = load_reply_head(encoding, output.buffer(), id, data.len(), *end);
+            head.map(|()| {
+                output.push(data.clone());
+                load_reply_tail(encoding, output.buffer(), *serial, *end);
+            })
+        };
+        drop(output);
+        self.check_sent(encoded);
     }
 
     pub(crate) fn load_serial(

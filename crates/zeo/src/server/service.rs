@@ -57,16 +57,21 @@ impl Server {
     }
 }
 
-/// One worker's part of a server.
+/// The service that a worker runs.
 pub struct ZeoService {
+    local: Rc<LocalServer>,
+}
+
+/// One worker's part of a server.
+pub(crate) struct LocalServer {
     pub(crate) server: Arc<Server>,
-    pub(crate) hubs: BTreeMap<String, Rc<Hub>>,
+    hubs: BTreeMap<String, Rc<Hub>>,
     next_session: Cell<u64>,
 }
 
 impl ZeoService {
     /// Subscribes to all storages. Within a worker's runtime.
-    pub fn new(server: Arc<Server>) -> Rc<ZeoService> {
+    pub fn new(server: Arc<Server>) -> ZeoService {
         let mut hubs = BTreeMap::new();
         for (name, served) in &server.storages {
             let (sender, receiver) = mpsc::unbounded_channel();
@@ -74,26 +79,27 @@ impl ZeoService {
             let statistics = Arc::new(Statistics::default());
             served.statistics.lock().push(Arc::clone(&statistics));
             let told = served.storage.subscribe(Arc::clone(&mailbox));
-            let hub =
-                Rc::new(Hub::new(Arc::clone(&served.storage), mailbox, statistics, told));
+            let hub = Rc::new(Hub::new(Arc::clone(&served.storage), mailbox, statistics, told));
             tokio::task::spawn_local(Rc::clone(&hub).run(receiver));
             hubs.insert(name.clone(), hub);
         }
-        Rc::new(ZeoService { server, hubs, next_session: Cell::new(1) })
+        ZeoService { local: Rc::new(LocalServer { server, hubs, next_session: Cell::new(1) }) }
     }
+}
 
+impl LocalServer {
     pub(crate) fn hub(&self, name: &str) -> Option<&Rc<Hub>> {
         self.hubs.get(name)
     }
 }
 
-impl Service for Rc<ZeoService> {
+impl Service for ZeoService {
     type Session = SessionHandle;
 
     fn open(&self, link: Link) -> SessionHandle {
-        let number = self.next_session.get();
-        self.next_session.set(number + 1);
-        SessionHandle::open(Rc::clone(self), link, number)
+        let number = self.local.next_session.get();
+        self.local.next_session.set(number + 1);
+        SessionHandle::open(Rc::clone(&self.local), link, number)
     }
 }
 

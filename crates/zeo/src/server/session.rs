@@ -17,12 +17,15 @@ use super::exception::Exception;
 use super::hub::{EncodedInvalidation, Hub};
 use super::iterators::Iterators;
 use super::jobs::JOBS_MAX;
-use super::service::ZeoService;
+use super::service::LocalServer;
 use super::transaction::{OpenTransaction, TransactionState};
+use crate::codec::frame::{HEADER_LENGTH, Peek, encode_frame, peek_frame};
 use crate::codec::{
-    ClientHello, Encoding, FrameError, FramePart, MessageId, decode_load_before, decode_message,
-    next_frame,
+    Encoding, Greeting, Message, MessageId, decode_load_before, decode_message,
 };
+
+/// A frame longer than this gets a buffer of its own, from which its data need not be copied.
+const LARGE_FRAME_BYTES: usize = 64 << 10;
 
 /// Invalidations from this size on are sent from where they lie.
 const SHARED_BYTES_MIN: usize = 4096;
@@ -35,7 +38,7 @@ pub struct SessionHandle {
 }
 
 pub(crate) struct Session {
-    pub(crate) service: Rc<ZeoService>,
+    pub(crate) local: Rc<LocalServer>,
     pub(crate) link: Link,
     pub(crate) number: u64,
     /// Known once the client has answered the greeting.
@@ -76,16 +79,10 @@ pub(crate) struct Context<'a> {
 }
 
 impl SessionHandle {
-    pub(crate) fn open(service: Rc<ZeoService>, link: Link, number: u64) -> SessionHandle {
-        let greeting = service.server.config.encoding.announcement();
-        {
-            let mut output = link.output();
-            let buffer = output.buffer();
-            buffer.extend_from_slice(&(greeting.len() as u32).to_be_bytes());
-            buffer.extend_from_slice(greeting);
-        }
+    pub(crate) fn open(local: Rc<LocalServer>, link: Link, number: u64) -> SessionHandle {
+        put_frame(&link, local.server.config.encoding.announcement());
         let session = Session {
-            service,
+            local,
             link: link.clone(),
             number,
             encoding: None,
@@ -107,7 +104,10 @@ impl SessionHandle {
     pub(crate) fn invalidate(&self, message: &mut EncodedInvalidation<'_>) {
         let session = self.session.borrow();
         let Some(encoding) = session.encoding else { return };
-        let bytes = message.bytes(encoding);
+        let bytes = match message.bytes(encoding) {
+            Ok(bytes) => bytes,
+            Err(error) => return session.check_sent(Err(error.clone())),
+        };
         if bytes.len() < SHARED_BYTES_MIN {
             self.link.output().buffer().extend_from_slice(bytes);
         } else {
@@ -150,26 +150,27 @@ impl SessionHandle {
 impl zodium_net::Session for SessionHandle {
     fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
         let mut session = self.session.borrow_mut();
-        let limit = session.service.server.config.frame_bytes_max;
+        let limit = session.local.server.config.frame_bytes_max;
         let mut consumed = 0;
         while session.is_ready() && !self.link.is_congested() {
-            match next_frame(&bytes[consumed..], limit) {
-                Ok(FramePart::Whole { payload, frame_bytes }) => {
+            let rest = &bytes[consumed..];
+            match peek_frame(rest, limit) {
+                Ok(Peek::Complete(payload)) => {
                     session.handle_frame(self, payload, None)?;
-                    consumed += frame_bytes;
+                    consumed += HEADER_LENGTH + payload.len();
                 }
-                Ok(FramePart::Partial) => break,
-                Ok(FramePart::Large { frame_bytes }) => {
-                    return Ok(Consumed::Large { consumed, frame: frame_bytes });
+                Ok(Peek::Missing(missing)) if rest.len() + missing > LARGE_FRAME_BYTES => {
+                    return Ok(Consumed::Large { consumed, frame: rest.len() + missing });
                 }
-                Err(error) => return Err(session.refuse_frame(&error)),
+                Ok(Peek::Missing(_)) => break,
+                Err(error) => return Err(session.refuse(&error.to_string())),
             }
         }
         Ok(Consumed::Bytes(consumed))
     }
 
     fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict> {
-        let payload = frame.slice(4..);
+        let payload = frame.slice(HEADER_LENGTH..);
         self.session.borrow_mut().handle_frame(self, &payload, Some(&payload))
     }
 
@@ -219,7 +220,7 @@ impl Session {
     }
 
     pub(crate) fn encoding(&self) -> Encoding {
-        self.encoding.unwrap_or(self.service.server.config.encoding)
+        self.encoding.unwrap_or(self.local.server.config.encoding)
     }
 
     fn handle_frame(
@@ -236,24 +237,22 @@ impl Session {
             return Ok(());
         }
         let message = match decode_message(encoding, payload) {
+            Ok(message) if message.is_heartbeat() => return Ok(()),
             Ok(message) => message,
             Err(error) => return Err(self.refuse(&error.to_string())),
         };
-        if message.is_heartbeat() {
-            return Ok(());
-        }
-        let Some(method) = Method::parse(&message.name) else {
-            return Err(self.refuse(&format!("unknown method {:.100}", message.name)));
+        let Message { id, oneway, name, arguments } = message;
+        let Some(method) = Method::parse(&name) else {
+            return Err(self.refuse(&format!("unknown method {name:.100}")));
         };
         if (method == Method::Register) == self.registration.is_some() {
-            return Err(self.refuse(&format!("{} at the wrong time", message.name)));
+            return Err(self.refuse(&format!("{name} at the wrong time")));
         }
-        let reply_to = ReplyTo((!message.oneway).then(|| message.id.clone()));
-        let name = message.name.into_owned();
+        let reply_to = ReplyTo((!oneway).then_some(id));
         let context = Context { handle, reply_to: reply_to.clone(), frame };
-        let result = match message.arguments {
+        let result = match arguments {
             Some(arguments) => self.call(&context, method, &name, arguments),
-            None => Err(Exception::type_error(format!("{name}(): arguments must be a sequence"))),
+            None => Err(Exception::type_error(format!("{name}(): arguments are a sequence"))),
         };
         match result {
             Ok(Reply::Value(value)) => self.reply(&reply_to, &value),
@@ -324,20 +323,16 @@ impl Session {
     }
 
     fn handle_hello(&mut self, payload: &[u8]) -> Result<(), Verdict> {
-        match ClientHello::parse(payload) {
-            Some(ClientHello::Speak(encoding)) => {
+        match Greeting::from_payload(payload) {
+            Ok(Greeting::Session(encoding)) => {
                 self.encoding = Some(encoding);
                 Ok(())
             }
-            Some(ClientHello::AreYouOk) => {
-                let text = self.service.server.status_json();
-                let mut output = self.link.output();
-                let buffer = output.buffer();
-                buffer.extend_from_slice(&(text.len() as u32).to_be_bytes());
-                buffer.extend_from_slice(text.as_bytes());
+            Ok(Greeting::Monitor) => {
+                put_frame(&self.link, self.local.server.status_json().as_bytes());
                 Err(Verdict::Done)
             }
-            None => Err(self.refuse("bad handshake")),
+            Err(error) => Err(self.refuse(&error.to_string())),
         }
     }
 
@@ -354,10 +349,10 @@ impl Session {
             }
             other => other.as_str().unwrap_or_default().to_owned(),
         };
-        let Some(hub) = self.service.hub(&name).cloned() else {
+        let Some(hub) = self.local.hub(&name).cloned() else {
             return Err(Exception::value_error(format!("unknown storage: {name}")));
         };
-        let writable = !self.service.server.config.read_only && !hub.storage.file().is_read_only();
+        let writable = !self.local.server.config.read_only && !hub.storage.file().is_read_only();
         if !read_only && !writable {
             return Err(Exception::read_only());
         }
@@ -375,10 +370,6 @@ impl Session {
         Ok(Reply::Value(Value::None))
     }
 
-    fn refuse_frame(&self, error: &FrameError) -> Verdict {
-        self.refuse(&error.to_string())
-    }
-
     fn refuse(&self, reason: &str) -> Verdict {
         tracing::warn!(peer = self.link.peer(), label = self.label, reason, "disconnecting");
         Verdict::Refused
@@ -386,5 +377,12 @@ impl Session {
 
     pub(crate) fn missing_key(&self, id: &MessageId, oid: Oid) {
         self.reply_error(&ReplyTo(Some(id.clone())), &Exception::missing_key(oid));
+    }
+}
+
+/// Frames of the handshake, whose payloads are short.
+fn put_frame(link: &Link, payload: &[u8]) {
+    if let Err(error) = encode_frame(link.output().buffer(), payload) {
+        tracing::error!(%error, "cannot answer a handshake");
     }
 }

@@ -32,7 +32,7 @@ struct Status {
 impl Session {
     pub(crate) fn server_status(&mut self) -> Result<Reply, Exception> {
         let name = self.registration.as_ref().map(|registration| registration.name.as_str());
-        let server = &self.service.server;
+        let server = &self.local.server;
         let served = name.and_then(|name| server.storages.get(name));
         let Some(served) = served else { return Ok(Reply::Later) };
         let status = Status::of(server, served);

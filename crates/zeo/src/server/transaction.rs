@@ -5,12 +5,13 @@ use std::sync::Arc;
 use zodium_engine::commit::{ConflictKind, TransactionNumber};
 use zodium_engine::{Check, Transaction, VoteError, VoteStart, Voted};
 use zodium_filestorage::{Access, StorageError};
-use zodium_pickle::{Limits, Value, class_of_record, decode, encode};
+use zodium_pickle::{Value, class_of_record, decode, encode};
 use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
 
 use super::call::Arguments;
 use super::exception::{Exception, conflict_to_resolve, oid_value, tid_value};
 use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+use super::undo_log::EXTENSION_LIMITS;
 
 /// A transaction that the client has begun.
 pub(crate) struct OpenTransaction {
@@ -400,11 +401,13 @@ impl Session {
     }
 
     fn own_transaction(&mut self, id: &Value<'static>) -> Result<&mut OpenTransaction, Exception> {
-        match &mut self.transaction {
-            Some(open) if open.id == *id => Ok(open),
-            Some(open) => Err(Exception::wrong_transaction(open.id.clone(), id.clone())),
-            None => Err(Exception::wrong_transaction(Value::None, id.clone())),
+        let Some(open) = &mut self.transaction else {
+            return Err(Exception::wrong_transaction(Value::None, id.clone()));
+        };
+        if open.id != *id {
+            return Err(Exception::wrong_transaction(open.id.clone(), id.clone()));
         }
+        Ok(open)
     }
 
     fn is_finding(&self, attempt: u64) -> bool {
@@ -480,7 +483,7 @@ fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
         Value::None => Ok(Vec::new()),
         Value::Bytes(pickled) if pickled.is_empty() => Ok(Vec::new()),
         // Already pickled; kept as it is, once it has shown to be what it should.
-        Value::Bytes(pickled) => match decode(&pickled, &Limits::default()) {
+        Value::Bytes(pickled) => match decode(&pickled, &EXTENSION_LIMITS) {
             Ok((Value::Dict(_), _)) => Ok(pickled.into_owned()),
             _ => Err(Exception::value_error("the extension is no pickled dict")),
         },

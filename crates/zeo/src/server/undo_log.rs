@@ -4,12 +4,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zodium_engine::Storage;
 use zodium_filestorage::Transaction;
-use zodium_pickle::{Limits, Value, decode};
+use zodium_pickle::{Limits, Objects, Value, decode};
 use zodium_types::Tid;
 
 use super::call::Arguments;
 use super::exception::{Exception, text_value};
 use super::session::{Context, Reply, Session};
+
+/// An extension has at most 65,535 bytes; a memo could still make much of them.
+pub(crate) const EXTENSION_LIMITS: Limits =
+    Limits { nesting: 100, nodes: 1 << 16, objects: Objects::Allowed };
 
 type Entries = Vec<(Value<'static>, Value<'static>)>;
 
@@ -148,7 +152,7 @@ pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Ex
         let tid = transaction.tid;
         Exception::value_error(format!("the extension of transaction {tid} cannot be sent: {why}"))
     };
-    match decode(pickled, &Limits::default()) {
+    match decode(pickled, &EXTENSION_LIMITS) {
         Ok((value, _)) => match value.into_owned() {
             Value::Dict(entries) => Ok(entries),
             other => Err(unreadable(format!("it is no dict but {}", other.kind()))),

@@ -1,29 +1,29 @@
 //! Putting replies and messages into a session's output.
 
+use zodium_net::Verdict;
 use zodium_pickle::Value;
 
 use super::exception::Exception;
 use super::session::{ReplyTo, Session};
-use crate::codec::{encode_error, encode_oneway, encode_reply};
+use crate::codec::{CodecError, encode_error, encode_oneway, encode_reply};
 
 impl Session {
     pub(crate) fn reply(&self, to: &ReplyTo, value: &Value<'_>) {
-        if let Some(id) = &to.0 {
-            encode_reply(self.encoding(), self.link.output().buffer(), id, value);
+        let Some(id) = &to.0 else { return };
+        let encoded = encode_reply(self.encoding(), self.link.output().buffer(), id, value);
+        if let Err(error) = encoded {
+            // What cannot be said in this encoding (an extension with a date in it, say).
+            self.reply_error(to, &Exception::value_error(error.to_string()));
         }
     }
 
     pub(crate) fn reply_error(&self, to: &ReplyTo, exception: &Exception) {
-        if let Some(id) = &to.0 {
-            let mut output = self.link.output();
-            encode_error(
-                self.encoding(),
-                output.buffer(),
-                id,
-                exception.name,
-                &exception.payload,
-            );
-        }
+        let Some(id) = &to.0 else { return };
+        let Exception { name, payload } = exception;
+        let mut output = self.link.output();
+        let encoded = encode_error(self.encoding(), output.buffer(), id, name, payload);
+        drop(output);
+        self.check_sent(encoded);
     }
 
     /// Replies with what a job has found.
@@ -43,6 +43,17 @@ impl Session {
             ("size", Value::Int(file.size().into())),
         ]);
         let mut output = self.link.output();
-        encode_oneway(self.encoding(), output.buffer(), "info", &Value::tuple([info]));
+        let arguments = Value::tuple([info]);
+        let encoded = encode_oneway(self.encoding(), output.buffer(), "info", &arguments);
+        drop(output);
+        self.check_sent(encoded);
+    }
+
+    /// A client that was not told what it must know is better off without us: it reconnects.
+    pub(crate) fn check_sent(&self, encoded: Result<(), CodecError>) {
+        if let Err(error) = encoded {
+            tracing::error!(peer = self.link.peer(), %error, "cannot answer, disconnecting");
+            self.link.close(Verdict::Refused);
+        }
     }
 }
