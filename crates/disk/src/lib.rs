@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod faulty;
 mod memory;
 mod real;
 
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use faulty::{CrashImage, FaultyDisk, Operation};
 pub use memory::MemoryDisk;
 pub use real::RealDisk;
 
@@ -45,6 +47,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Renames a file over another and makes the change durable in its folder.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives a file a second name, which must be free. `ErrorKind::Unsupported` or
+    /// `PermissionDenied` where the file system has no hard links.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Lets the same users read and write `to` as `from`.
+    fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file; a missing one is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -13,8 +13,7 @@ use crate::{Disk, DiskFile, FileLock, LockError, OpenMode};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
     files: Arc<Mutex<BTreeMap<PathBuf, Arc<MemoryFile>>>>,
-    /// Most bytes that all files together may hold, if limited.
-    capacity: Option<u64>,
+    space: Arc<Mutex<Space>>,
 }
 
 impl MemoryDisk {
@@ -23,20 +22,34 @@ impl MemoryDisk {
         MemoryDisk::default()
     }
 
-    /// A disk on which reserving or writing past `bytes` fails as a full one does.
+    /// A disk on which reserving or writing more than `bytes` in all files together fails as a
+    /// full one does.
     pub fn with_capacity(bytes: u64) -> MemoryDisk {
-        MemoryDisk { capacity: Some(bytes), ..MemoryDisk::default() }
+        let disk = MemoryDisk::new();
+        disk.set_capacity(bytes);
+        disk
+    }
+
+    /// Makes the disk larger or smaller. What is there already stays.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.space.lock().capacity = Some(bytes);
+    }
+
+    /// Bytes in use by all files, with what is reserved behind their ends.
+    pub fn used_bytes(&self) -> u64 {
+        self.space.lock().used
     }
 
     /// What is left after a power cut now: every file as it was when last synced.
     ///
     /// Renames and removals count as durable at once, as [`Disk::rename`] promises.
     pub fn after_power_cut(&self) -> MemoryDisk {
-        let image = MemoryDisk { files: Arc::default(), capacity: self.capacity };
-        for (path, file) in self.files.lock().iter() {
-            image.put(path, file.contents.lock().synced.clone());
-        }
-        image
+        self.image(|contents| contents.synced.clone())
+    }
+
+    /// What is left when the process is killed now: every byte written, synced or not.
+    pub fn after_kill(&self) -> MemoryDisk {
+        self.image(|contents| contents.live.clone())
     }
 
     /// The present bytes of a file.
@@ -44,11 +57,27 @@ impl MemoryDisk {
         self.files.lock().get(path).map(|file| file.contents.lock().live.clone())
     }
 
+    /// The names of all files, in order.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.files.lock().keys().cloned().collect()
+    }
+
     /// Puts a file there as if it had been written and synced.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
-        let contents = Contents { live: bytes.clone(), synced: bytes };
-        let file = MemoryFile { contents: Mutex::new(contents), capacity: self.capacity };
+        let allocated = bytes.len() as u64;
+        self.space.lock().used += allocated;
+        let contents = Contents { live: bytes.clone(), synced: bytes, allocated };
+        let file = MemoryFile { contents: Mutex::new(contents), space: Arc::clone(&self.space) };
         self.files.lock().insert(path.to_owned(), Arc::new(file));
+    }
+
+    fn image(&self, bytes: impl Fn(&Contents) -> Vec<u8>) -> MemoryDisk {
+        let image = MemoryDisk::new();
+        image.space.lock().capacity = self.space.lock().capacity;
+        for (path, file) in self.files.lock().iter() {
+            image.put(path, bytes(&file.contents.lock()));
+        }
+        image
     }
 }
 
@@ -60,13 +89,13 @@ impl Disk for MemoryDisk {
             (Some(_), OpenMode::CreateNew) => Err(io::ErrorKind::AlreadyExists.into()),
             (None, OpenMode::Read | OpenMode::Write) => Err(io::ErrorKind::NotFound.into()),
             (Some(file), OpenMode::Truncate) => {
-                file.contents.lock().live.clear();
+                file.set_length(0)?;
                 Ok(file)
             }
             (Some(file), _) => Ok(file),
             (None, _) => {
-                let file =
-                    Arc::new(MemoryFile { contents: Mutex::default(), capacity: self.capacity });
+                let (contents, space) = (Mutex::default(), Arc::clone(&self.space));
+                let file = Arc::new(MemoryFile { contents, space });
                 files.insert(path.to_owned(), Arc::clone(&file));
                 Ok(file)
             }
@@ -81,6 +110,20 @@ impl Disk for MemoryDisk {
         let mut files = self.files.lock();
         let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
         files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut files = self.files.lock();
+        if files.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = Arc::clone(files.get(from).ok_or(io::ErrorKind::NotFound)?);
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn copy_permissions(&self, _from: &Path, _to: &Path) -> io::Result<()> {
         Ok(())
     }
 
@@ -99,24 +142,45 @@ impl Disk for MemoryDisk {
     }
 }
 
+/// Taken after the contents of a file where both are.
+#[derive(Debug, Default)]
+struct Space {
+    /// Most bytes that all files together may hold, if limited.
+    capacity: Option<u64>,
+    used: u64,
+}
+
 #[derive(Debug)]
 struct MemoryFile {
     contents: Mutex<Contents>,
-    capacity: Option<u64>,
+    space: Arc<Mutex<Space>>,
 }
 
 #[derive(Debug, Default)]
 struct Contents {
     live: Vec<u8>,
     synced: Vec<u8>,
+    /// Bytes of the disk that the file takes: its length, or more after a reservation.
+    allocated: u64,
 }
 
 impl MemoryFile {
-    fn check_room(&self, end: u64) -> io::Result<()> {
-        match self.capacity {
-            Some(capacity) if end > capacity => Err(io::ErrorKind::StorageFull.into()),
-            _ => Ok(()),
+    /// Takes the space up to `end` from the disk, or none of it.
+    fn allocate(&self, contents: &mut Contents, end: u64) -> io::Result<()> {
+        let wanted = end.saturating_sub(contents.allocated);
+        let mut space = self.space.lock();
+        if wanted > 0 && space.capacity.is_some_and(|capacity| space.used + wanted > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
+        space.used += wanted;
+        contents.allocated += wanted;
+        Ok(())
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.space.lock().used -= self.contents.get_mut().allocated;
     }
 }
 
@@ -139,9 +203,9 @@ impl DiskFile for MemoryFile {
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         let end = position + bytes.len() as u64;
-        self.check_room(end)?;
-        let (start, end) = (as_index(position)?, as_index(end)?);
         let mut contents = self.contents.lock();
+        self.allocate(&mut contents, end)?;
+        let (start, end) = (as_index(position)?, as_index(end)?);
         if contents.live.len() < end {
             contents.live.resize(end, 0);
         }
@@ -150,19 +214,22 @@ impl DiskFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut contents = self.contents.lock();
-        contents.synced = contents.live.clone();
+        let Contents { live, synced, .. } = &mut *self.contents.lock();
+        synced.clone_from(live);
         Ok(())
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
-        self.check_room(length)?;
-        self.contents.lock().live.resize(as_index(length)?, 0);
+        let mut contents = self.contents.lock();
+        self.allocate(&mut contents, length)?;
+        self.space.lock().used -= contents.allocated - length;
+        contents.allocated = length;
+        contents.live.resize(as_index(length)?, 0);
         Ok(())
     }
 
     fn reserve(&self, _start: u64, end: u64) -> io::Result<()> {
-        self.check_room(end)
+        self.allocate(&mut self.contents.lock(), end)
     }
 }
 
@@ -175,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsynced_bytes_are_gone_after_a_power_cut() {
+    fn unsynced_bytes_are_gone_after_a_power_cut_but_not_after_a_kill() {
         let disk = MemoryDisk::new();
         let path = Path::new("Data.fs");
         let file = disk.open(path, OpenMode::Create).unwrap();
@@ -184,6 +251,7 @@ mod tests {
         file.write_all_at(b"lost", 4).unwrap();
         assert_eq!(disk.bytes(path).unwrap(), b"keptlost");
         assert_eq!(disk.after_power_cut().bytes(path).unwrap(), b"kept");
+        assert_eq!(disk.after_kill().bytes(path).unwrap(), b"keptlost");
     }
 
     #[test]
@@ -192,5 +260,25 @@ mod tests {
         let file = disk.open(Path::new("f"), OpenMode::Create).unwrap();
         assert_eq!(file.reserve(0, 11).unwrap_err().kind(), io::ErrorKind::StorageFull);
         file.reserve(0, 10).unwrap();
+        disk.set_capacity(11);
+        file.reserve(0, 11).unwrap();
+    }
+
+    #[test]
+    fn files_share_the_space_and_give_it_back() {
+        let disk = MemoryDisk::with_capacity(10);
+        let first = disk.open(Path::new("first"), OpenMode::Create).unwrap();
+        let second = disk.open(Path::new("second"), OpenMode::Create).unwrap();
+        first.write_all_at(b"abc", 0).unwrap();
+        first.reserve(3, 8).unwrap();
+        assert_eq!(disk.used_bytes(), 8);
+        let refused = second.write_all_at(b"abc", 0).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        first.set_length(3).unwrap();
+        second.write_all_at(b"abc", 0).unwrap();
+        assert_eq!(disk.used_bytes(), 6);
+        drop(first);
+        disk.remove(Path::new("first")).unwrap();
+        assert_eq!(disk.used_bytes(), 3);
     }
 }

@@ -38,6 +38,14 @@ impl Disk for RealDisk {
         self.sync_folder_of(to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
+    fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::set_permissions(to, std::fs::metadata(from)?.permissions())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

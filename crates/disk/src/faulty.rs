@@ -1,0 +1,271 @@
+//! A disk that fails when told, and that can keep what a crash after each step would leave.
+//!
+//! A fault is named by a kind of operation and a number: "the third sync". A test that repeats
+//! its script with the first, the second, the third... failing, until the script runs through
+//! without meeting the fault, has seen the failure at every place there is.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Disk, DiskFile, FileLock, LockError, MemoryDisk, OpenMode};
+
+/// What can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening a file in any mode.
+    Open,
+    /// Reading a file, or asking for its length.
+    Read,
+    /// Writing: the first half of the bytes arrives before the error.
+    Write,
+    /// Syncing a file: nothing becomes durable.
+    Sync,
+    /// Cutting or extending a file.
+    SetLength,
+    /// Reserving space.
+    Reserve,
+    /// Renaming, linking or removing a file, changing its permissions, or syncing a folder.
+    Folder,
+}
+
+/// A [`MemoryDisk`] with faults. Clones share files and faults.
+#[derive(Clone, Debug)]
+pub struct FaultyDisk {
+    disk: MemoryDisk,
+    state: Arc<Mutex<State>>,
+}
+
+/// What a crash at one moment would have left.
+#[derive(Clone, Debug)]
+pub struct CrashImage {
+    /// The last step before the crash.
+    pub after: Operation,
+    /// When the power fails: only what was synced.
+    pub power_cut: MemoryDisk,
+    /// When the process is killed: all that was written.
+    pub kill: MemoryDisk,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: [u64; OPERATIONS],
+    fault: Option<Fault>,
+    met: bool,
+    images: Option<Vec<CrashImage>>,
+}
+
+#[derive(Debug)]
+struct Fault {
+    operation: Operation,
+    /// Count of the operation that fails.
+    at: u64,
+    error: io::ErrorKind,
+}
+
+const OPERATIONS: usize = Operation::Folder as usize + 1;
+
+impl FaultyDisk {
+    /// A disk that works, until told otherwise.
+    pub fn new(disk: MemoryDisk) -> FaultyDisk {
+        FaultyDisk { disk, state: Arc::default() }
+    }
+
+    /// Lets the `nth` operation of that kind from now on (1: the next) fail, once.
+    pub fn fail(&self, operation: Operation, nth: u64, error: io::ErrorKind) {
+        let mut state = self.state.lock();
+        let at = state.counts[operation as usize] + nth;
+        state.fault = Some(Fault { operation, at, error });
+        state.met = false;
+    }
+
+    /// Whether the fault has occurred.
+    pub fn has_failed(&self) -> bool {
+        self.state.lock().met
+    }
+
+    /// How many operations of that kind there were, failed ones included.
+    pub fn count(&self, operation: Operation) -> u64 {
+        self.state.lock().counts[operation as usize]
+    }
+
+    /// Keeps an image of the disk after each further operation that changes it.
+    pub fn keep_images(&self) {
+        self.state.lock().images = Some(Vec::new());
+    }
+
+    /// The images kept so far, oldest first.
+    pub fn images(&self) -> Vec<CrashImage> {
+        self.state.lock().images.clone().unwrap_or_default()
+    }
+
+    /// The files themselves, without faults.
+    pub fn files(&self) -> &MemoryDisk {
+        &self.disk
+    }
+
+    /// Counts an operation; the error if this is the one that fails.
+    fn enter(&self, operation: Operation) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.counts[operation as usize] += 1;
+        let count = state.counts[operation as usize];
+        match &state.fault {
+            Some(fault) if fault.operation == operation && fault.at == count => {
+                let error = fault.error.into();
+                state.met = true;
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn leave(&self, after: Operation) {
+        if let Some(images) = &mut self.state.lock().images {
+            let (power_cut, kill) = (self.disk.after_power_cut(), self.disk.after_kill());
+            images.push(CrashImage { after, power_cut, kill });
+        }
+    }
+
+    /// An operation that changes the disk wholly or not at all.
+    fn change<T>(
+        &self,
+        operation: Operation,
+        change: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let result = self.enter(operation).and_then(|()| change());
+        self.leave(operation);
+        result
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.change(Operation::Open, || self.disk.open(path, mode))?;
+        Ok(Arc::new(FaultyFile { file, disk: self.clone() }))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(Operation::Folder, || self.disk.rename(from, to))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(Operation::Folder, || self.disk.link(from, to))
+    }
+
+    fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(Operation::Folder, || self.disk.copy_permissions(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.change(Operation::Folder, || self.disk.remove(path))
+    }
+
+    fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
+        self.change(Operation::Folder, || self.disk.sync_folder_of(path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<FileLock, LockError> {
+        self.disk.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    file: Arc<dyn DiskFile>,
+    disk: FaultyDisk,
+}
+
+impl DiskFile for FaultyFile {
+    fn length(&self) -> io::Result<u64> {
+        self.disk.enter(Operation::Read)?;
+        self.file.length()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.disk.enter(Operation::Read)?;
+        self.file.read_at(buffer, position)
+    }
+
+    fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+        self.disk.enter(Operation::Read)?;
+        self.file.read_resident_at(buffer, position)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let result = match self.disk.enter(Operation::Write) {
+            Ok(()) => self.file.write_all_at(bytes, position),
+            Err(error) => {
+                self.file.write_all_at(&bytes[..bytes.len() / 2], position).and(Err(error))
+            }
+        };
+        self.disk.leave(Operation::Write);
+        result
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.change(Operation::Sync, || self.file.sync())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.disk.change(Operation::SetLength, || self.file.set_length(length))
+    }
+
+    fn reserve(&self, start: u64, end: u64) -> io::Result<()> {
+        self.disk.change(Operation::Reserve, || self.file.reserve(start, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operation_named_fails_and_no_other() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let path = Path::new("f");
+        let file = disk.open(path, OpenMode::Create).unwrap();
+        disk.fail(Operation::Write, 2, io::ErrorKind::StorageFull);
+        file.write_all_at(b"ab", 0).unwrap();
+        file.sync().unwrap();
+        assert!(!disk.has_failed());
+        let error = file.write_all_at(b"cdef", 2).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(disk.has_failed());
+        assert_eq!(disk.files().bytes(path).unwrap(), b"abcd");
+        file.write_all_at(b"ef", 4).unwrap();
+        assert_eq!(disk.count(Operation::Write), 3);
+    }
+
+    #[test]
+    fn a_failed_sync_makes_nothing_durable() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let path = Path::new("f");
+        let file = disk.open(path, OpenMode::Create).unwrap();
+        file.write_all_at(b"ab", 0).unwrap();
+        disk.fail(Operation::Sync, 1, io::ErrorKind::Other);
+        file.sync().unwrap_err();
+        assert_eq!(disk.files().after_power_cut().bytes(path).unwrap(), b"");
+    }
+
+    #[test]
+    fn images_show_the_disk_after_each_step() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let path = Path::new("f");
+        let file = disk.open(path, OpenMode::Create).unwrap();
+        disk.keep_images();
+        file.write_all_at(b"ab", 0).unwrap();
+        file.sync().unwrap();
+        let images = disk.images();
+        let steps: Vec<_> = images.iter().map(|image| image.after).collect();
+        assert_eq!(steps, [Operation::Write, Operation::Sync]);
+        assert_eq!(images[0].power_cut.bytes(path).unwrap(), b"");
+        assert_eq!(images[0].kill.bytes(path).unwrap(), b"ab");
+        assert_eq!(images[1].power_cut.bytes(path).unwrap(), b"ab");
+    }
+}
