@@ -17,7 +17,7 @@ use zodium_types::Oid;
 /// data file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum IndexFileError {
+pub(crate) enum IndexFileError {
     /// Reading failed.
     #[error("cannot read the index file: {0}")]
     Io(#[from] io::Error),
@@ -40,7 +40,7 @@ pub enum IndexFileError {
 /// # Errors
 /// Those of `out`; `InvalidInput` when the entries are not in order, or a position is 0 or needs
 /// more than 6 bytes. What has been written by then must be thrown away.
-pub fn write(
+pub(crate) fn write(
     out: impl Write,
     end_position: u64,
     entries: impl IntoIterator<Item = (Oid, u64)>,
@@ -68,7 +68,10 @@ pub fn write(
 ///
 /// Accepts what ZODB writes under Python 3 and under Python 2. The entries given before an error
 /// are worth nothing without the rest.
-pub fn read(input: impl Read, mut entry: impl FnMut(Oid, u64)) -> Result<u64, IndexFileError> {
+pub(crate) fn read(
+    input: impl Read,
+    mut entry: impl FnMut(Oid, u64),
+) -> Result<u64, IndexFileError> {
     let mut reader = PickleReader::new(input);
     let end_position = reader.end_position()?;
     let mut bytes = Vec::new();
@@ -503,6 +506,7 @@ mod tests {
             b"I1844674407370955161555555555555555555\n.N.",
             b"J\xff\xff\xff\xff.N.",
             b"\x8a\x01\xff.N.",
+            b"\x8a\x02\0\x80.N.",
             b"\x8a\x09\0\0\0\0\0\0\0\0\x01.N.",
             b"N.",
             b"\x80\x04K\x05.N.",
