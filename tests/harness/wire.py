@@ -69,7 +69,8 @@ class Wire:
         self.seconds = seconds
         self.socket = socket.create_connection(address, seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buffer = b""
+        self.buffer = bytearray()
+        self.taken = 0  # bytes of the buffer that are received already
         self.notices = []
         self.last_id = 0
         self.announced = None
@@ -117,13 +118,12 @@ class Wire:
     def receive_frame(self, seconds=None):
         """The body of the next frame; raises Closed or Silent."""
         deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
-        while True:
-            if len(self.buffer) >= 4:
-                size = struct.unpack(">I", self.buffer[:4])[0]
-                if len(self.buffer) >= 4 + size:
-                    body, self.buffer = self.buffer[4 : 4 + size], self.buffer[4 + size :]
-                    return body
-            self._read_some(deadline)
+        self._fill(4, deadline)
+        (size,) = struct.unpack_from(">I", self.buffer, self.taken)
+        self._fill(4 + size, deadline)
+        start = self.taken + 4
+        self.taken = start + size
+        return bytes(memoryview(self.buffer)[start : self.taken])
 
     def receive(self, seconds=None):
         """The next message, decoded."""
@@ -153,17 +153,23 @@ class Wire:
         self.call("vote", txn)
         return self.call("tpc_finish", txn)
 
-    def _read_some(self, deadline):
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise Silent
-        self.socket.settimeout(left)
-        try:
-            data = self.socket.recv(1 << 20)
-        except socket.timeout:
-            raise Silent from None
-        except ConnectionError:
-            raise Closed from None
-        if not data:
-            raise Closed
-        self.buffer += data
+    def _fill(self, size, deadline):
+        """Have `size` bytes in the buffer that are not taken yet."""
+        if len(self.buffer) - self.taken >= size:
+            return
+        del self.buffer[: self.taken]
+        self.taken = 0
+        while len(self.buffer) < size:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Silent
+            self.socket.settimeout(left)
+            try:
+                data = self.socket.recv(1 << 20)
+            except socket.timeout:
+                raise Silent from None
+            except ConnectionError:
+                raise Closed from None
+            if not data:
+                raise Closed
+            self.buffer += data

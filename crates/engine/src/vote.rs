@@ -197,12 +197,18 @@ impl Storage {
     ) -> Result<(), VoteError> {
         let mut undoing = Undoing::default();
         let mut refused = Vec::new();
-        for undo in &transaction.undos {
-            for record in undo.records.iter().flatten() {
-                match self.file.undo_record(*record, &mut undoing)? {
-                    Some(body) => records.push(NewRecord { oid: record.oid, body }),
-                    None => refused.push(record.oid),
-                }
+        // Of an object that several of the undos concern, only what the last one makes is written.
+        let mut places = rustc_hash::FxHashMap::default();
+        for record in transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten()) {
+            let oid = record.oid;
+            let Some(body) = self.file.undo_record(*record, &mut undoing)? else {
+                refused.push(oid);
+                continue;
+            };
+            let place = *places.entry(oid).or_insert(records.len());
+            match records.get_mut(place) {
+                Some(earlier) => earlier.body = body,
+                None => records.push(NewRecord { oid, body }),
             }
         }
         if refused.is_empty() { Ok(()) } else { Err(VoteError::UndoConflict { oids: refused }) }

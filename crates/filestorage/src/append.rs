@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::format::{
@@ -98,7 +99,19 @@ pub(crate) struct AppendState {
     /// Up to here the file system has set space aside.
     reserved_end: u64,
     failed: bool,
+    /// No space is promised for the moment.
+    suspended: bool,
     buffer: Vec<u8>,
+}
+
+/// While it exists no more space is promised, so that what a new log has to hold is known. See
+/// [`FileStorage::suspend_reserving`].
+pub(crate) struct Suspension<'a> {
+    storage: &'a FileStorage,
+    /// End of the last transaction written.
+    pub(crate) end: u64,
+    /// Bytes promised; voters may give some back meanwhile.
+    pub(crate) promised: u64,
 }
 
 impl AppendState {
@@ -109,6 +122,7 @@ impl AppendState {
             promised: 0,
             reserved_end: end,
             failed: false,
+            suspended: false,
             buffer: Vec::new(),
         }
     }
@@ -123,18 +137,24 @@ impl FileStorage {
     /// a finish. `None`: the file system has to be asked, and access is resident only.
     pub fn reserve(&self, bytes: u64, access: Access) -> Result<Option<Reservation>, StorageError> {
         let mut state = self.append.lock();
+        while state.suspended {
+            if access == Access::Resident {
+                return Ok(None);
+            }
+            self.reserving_resumed.wait(&mut state);
+        }
         self.check_writable(&state)?;
         let wanted = state.end + state.promised + bytes;
         if wanted > state.reserved_end {
             if access == Access::Resident {
                 return Ok(None);
             }
-            let ahead = (state.end / 8).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+            let ahead = bytes_ahead(state.end);
             let log = self.log();
             let reserve = |end: u64| log.file.reserve(state.reserved_end, end).map(|()| end);
             state.reserved_end = reserve(wanted + ahead)
                 .or_else(|_| reserve(wanted))
-                .map_err(|error| self.reserve_error(error, bytes))?;
+                .map_err(|error| reserve_error(&self.path, error, bytes))?;
         }
         state.promised += bytes;
         Ok(Some(Reservation { bytes }))
@@ -228,13 +248,62 @@ impl FileStorage {
         }
     }
 
-    fn reserve_error(&self, error: std::io::Error, bytes: u64) -> StorageError {
-        match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                StorageError::Full { path: self.path.clone(), bytes }
-            }
-            _ => StorageError::io(&self.path, "reserve space", error),
+    /// Promises no more space until the suspension is over. Neither may anything be appended
+    /// until then, which is up to the caller.
+    pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, StorageError> {
+        let mut state = self.append.lock();
+        self.check_writable(&state)?;
+        state.suspended = true;
+        Ok(Suspension { storage: self, end: state.end, promised: state.promised })
+    }
+}
+
+impl Suspension<'_> {
+    /// Sets space aside behind `end` of another file for what was promised.
+    pub(crate) fn reserve(
+        &self,
+        file: &dyn DiskFile,
+        path: &Path,
+        end: u64,
+    ) -> Result<u64, StorageError> {
+        let reserve = |bytes: u64| file.reserve(end, end + bytes).map(|()| end + bytes);
+        reserve(self.promised + bytes_ahead(end))
+            .or_else(|_| reserve(self.promised))
+            .map_err(|error| reserve_error(path, error, self.promised))
+    }
+
+    /// Appends to `log` from now on.
+    pub(crate) fn replace_log(self, log: LogFile, reserved_end: u64) {
+        let mut state = self.storage.append.lock();
+        assert_eq!(state.end, self.end, "nothing is appended while reserving is suspended");
+        state.end = log.end();
+        state.reserved_end = reserved_end;
+        self.storage.replace_log(log);
+    }
+
+    /// Refuses commits from now on: what the device holds is not known.
+    pub(crate) fn fail(self) {
+        self.storage.append.lock().failed = true;
+    }
+}
+
+impl Drop for Suspension<'_> {
+    fn drop(&mut self) {
+        self.storage.append.lock().suspended = false;
+        self.storage.reserving_resumed.notify_all();
+    }
+}
+
+fn bytes_ahead(end: u64) -> u64 {
+    (end / 8).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
+}
+
+fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> StorageError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            StorageError::Full { path: path.to_owned(), bytes }
         }
+        _ => StorageError::io(path, "reserve space", error),
     }
 }
 

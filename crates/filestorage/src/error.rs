@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use zodium_types::{MetadataTooLong, Tid};
+use zodium_pickle::PickleError;
+use zodium_types::{MetadataTooLong, Oid, Tid};
 
 /// Why an operation on a FileStorage failed.
 #[derive(Debug, Error)]
@@ -83,6 +84,44 @@ pub enum StorageError {
         tid: Tid,
         /// Why.
         reason: &'static str,
+    },
+    /// Another pack of the file is under way.
+    #[error("{path}: already packing", path = path.display())]
+    AlreadyPacking {
+        /// The data file.
+        path: PathBuf,
+    },
+    /// The pack was given up as asked; the file is as it was.
+    #[error("{path}: the pack was cancelled", path = path.display())]
+    PackCancelled {
+        /// The data file.
+        path: PathBuf,
+    },
+    /// A transaction committed during a pack refers to an object that was garbage at the pack
+    /// time, and so was left out. The file is as it was: pack again.
+    #[error("object {oid}, which was garbage, came into use during the pack; pack again")]
+    PackOvertaken {
+        /// The object.
+        oid: Oid,
+    },
+    /// There are objects but no root, so that all of them would be garbage.
+    #[error(
+        "{path}: no root object (oid 0) at the pack time, so everything would be garbage;          only packing without garbage collection is possible",
+        path = path.display()
+    )]
+    RootMissing {
+        /// The data file.
+        path: PathBuf,
+    },
+    /// A record whose references a pack cannot find out.
+    #[error(
+        "the references of object {oid} cannot be read: {source}.          Mend the object, or pack without garbage collection"
+    )]
+    References {
+        /// The object.
+        oid: Oid,
+        /// What is wrong with its pickles.
+        source: PickleError,
     },
 }
 

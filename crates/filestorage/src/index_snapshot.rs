@@ -65,15 +65,26 @@ pub(crate) fn load(
     Ok(Some(Loaded { positions, end, last_tid }))
 }
 
-/// Writes the index and its checksum, each under a temporary name first.
+/// Writes the index and its checksum, each under a temporary name first. Commits may go on: the
+/// index covers the file up to where it ends now.
 pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), StorageError> {
     let index_path = with_suffix(&log.path, ".index");
     let temporary = with_suffix(&log.path, ".index.index_tmp");
     let failed = |error| StorageError::io(&index_path, "write", error);
     let file = disk.open(&temporary, OpenMode::Truncate).map_err(failed)?;
     let mut output = Summed::new(FileStream { file: file.as_ref(), position: 0 });
-    index_file::write(&mut output, log.end(), log.positions.iter()).map_err(failed)?;
+    let end = log.end();
+    let mut damage = None;
+    let entries = log.positions.iter().filter_map(|(oid, position)| {
+        let position = log.position_before(oid, position, end);
+        let position = position.map_err(|error| damage = Some(error)).unwrap_or(0);
+        (position != 0).then_some((oid, position))
+    });
+    index_file::write(&mut output, end, entries).map_err(failed)?;
     let sum = output.sum;
+    if let Some(error) = damage {
+        return Err(error);
+    }
     file.sync().map_err(failed)?;
     disk.rename(&temporary, &index_path).map_err(failed)?;
     // Last: without a sum, or with an old one, the index is merely checked harder when loaded.

@@ -40,10 +40,12 @@ pub struct TransactionRecord {
     pub data_tid: Option<Tid>,
 }
 
-/// A place in the log; survives commits, and a pack ends it.
+/// A place in the log as it was; neither commits nor packs disturb it.
 pub struct TransactionIterator {
     log: Arc<LogFile>,
     next: u64,
+    /// Where the log ended when the iterator was made: it does not see later commits.
+    end: u64,
     stop: Tid,
 }
 
@@ -66,7 +68,8 @@ impl FileStorage {
             Some(start) => first_at_or_after(&log, start)?,
             None => MAGIC_BYTES,
         };
-        Ok(TransactionIterator { log, next, stop: stop.unwrap_or(Tid::MAX) })
+        let end = log.end();
+        Ok(TransactionIterator { log, next, end, stop: stop.unwrap_or(Tid::MAX) })
     }
 
     /// The newest `count` transactions with the objects they wrote, oldest first.
@@ -74,7 +77,7 @@ impl FileStorage {
         let log = self.log();
         let mut scan = step_scan(&log);
         let mut recent = Vec::new();
-        let mut end = log.end();
+        let mut end = scan.end();
         while recent.len() < count {
             let Some(entry) = scan.transaction_before(end)? else { break };
             let mut oids = Vec::new();
@@ -86,23 +89,14 @@ impl FileStorage {
         Ok(recent)
     }
 
-    /// The transaction that begins at a position, as [`crate::HistoryEntry`] names it.
-    pub fn transaction_at(&self, position: u64) -> Result<Transaction, StorageError> {
-        let log = self.log();
-        let mut scan = step_scan(&log);
-        match scan.transaction(position)? {
-            Step::Transaction(entry) => transaction(&mut scan, entry),
-            Step::End | Step::Unfinished => {
-                Err(StorageError::corrupt(&log.path, position, "no transaction begins here"))
-            }
-        }
-    }
 }
 
 impl TransactionIterator {
-    /// The next transaction; `None` at the end (of now: later commits can still follow).
+    /// The next transaction; `None` at the end.
     pub fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
-        let mut scan = step_scan(&self.log);
+        let log = &self.log;
+        let mut scan =
+            Scan::with_window(&log.path, Arc::clone(&log.file), self.end, STEP_WINDOW_BYTES);
         loop {
             let Step::Transaction(entry) = scan.transaction(self.next)? else { return Ok(None) };
             if entry.tid() > self.stop {
@@ -150,19 +144,19 @@ impl RecordIterator {
 }
 
 /// Walks from whichever end is nearer in time to the first transaction not before `start`.
-fn first_at_or_after(log: &LogFile, start: Tid) -> Result<u64, StorageError> {
+pub(crate) fn first_at_or_after(log: &LogFile, start: Tid) -> Result<u64, StorageError> {
     let mut scan = step_scan(log);
     let Step::Transaction(first) = scan.transaction(MAGIC_BYTES)? else {
         return Ok(MAGIC_BYTES);
     };
-    let Some(last) = scan.transaction_before(log.end())? else { return Ok(MAGIC_BYTES) };
+    let Some(last) = scan.transaction_before(scan.end())? else { return Ok(MAGIC_BYTES) };
     if start <= first.tid() {
         return Ok(MAGIC_BYTES);
     }
     let from_start = start.to_unix_nanos().abs_diff(first.tid().to_unix_nanos());
     let from_end = last.tid().to_unix_nanos().saturating_sub(start.to_unix_nanos());
     if from_end <= from_start {
-        let mut position = log.end();
+        let mut position = scan.end();
         while let Some(entry) = scan.transaction_before(position)? {
             if entry.tid() < start {
                 break;
@@ -183,6 +177,20 @@ fn first_at_or_after(log: &LogFile, start: Tid) -> Result<u64, StorageError> {
 
 pub(crate) fn step_scan(log: &LogFile) -> Scan<'_> {
     Scan::with_window(&log.path, Arc::clone(&log.file), log.end(), STEP_WINDOW_BYTES)
+}
+
+/// The transaction that a record says it stands in.
+pub(crate) fn transaction_at(
+    scan: &mut Scan<'_>,
+    log: &LogFile,
+    position: u64,
+) -> Result<Transaction, StorageError> {
+    match scan.transaction(position)? {
+        Step::Transaction(entry) => transaction(scan, entry),
+        Step::End | Step::Unfinished => {
+            Err(StorageError::corrupt(&log.path, position, "no transaction begins here"))
+        }
+    }
 }
 
 pub(crate) fn transaction(

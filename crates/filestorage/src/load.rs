@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zodium_types::{Oid, Tid};
 
+use crate::iterate::{Transaction, step_scan, transaction_at};
 use crate::log::{Access, Link, LogFile, Record};
 use crate::{FileStorage, StorageError};
 
@@ -43,14 +44,12 @@ pub struct Basis {
 }
 
 /// One line of an object's history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HistoryEntry {
-    /// The transaction.
-    pub tid: Tid,
     /// Bytes of data in the record itself; 0 for a back pointer.
     pub size: u64,
-    /// Position of the transaction, for [`FileStorage::transaction_at`].
-    pub transaction: u64,
+    /// The transaction that wrote it.
+    pub transaction: Transaction,
 }
 
 impl FileStorage {
@@ -128,13 +127,14 @@ impl FileStorage {
         let log = self.log();
         let mut entries = Vec::new();
         let mut position = log.positions.position(oid).unwrap_or(0);
+        // After the look at the index: the walk must reach as far as what was found there.
+        let mut scan = step_scan(&log);
         while position != 0 && entries.len() < count {
             let Some(stored) = log.read_stored(position, oid, Access::Blocking)? else { break };
             let header = stored.header;
             entries.push(HistoryEntry {
-                tid: header.tid,
                 size: header.data_length,
-                transaction: header.transaction,
+                transaction: transaction_at(&mut scan, &log, header.transaction)?,
             });
             let link = Link { position, tid: header.tid, previous: header.previous };
             position = log.older(link)?;
@@ -174,12 +174,27 @@ pub struct ObjectStep {
 impl LogFile {
     /// The next older position in a history; an error if the chain does not go back in time,
     /// which a damaged file could use to keep us in a circle.
-    fn older(&self, link: Link) -> Result<u64, StorageError> {
+    pub(crate) fn older(&self, link: Link) -> Result<u64, StorageError> {
         if link.previous < link.position {
             Ok(link.previous)
         } else {
             Err(StorageError::corrupt(&self.path, link.position, "a history that runs in a circle"))
         }
+    }
+
+    /// The newest record of `oid` before `end`, looked for from the one at `position` backwards;
+    /// 0 when there is none.
+    pub(crate) fn position_before(
+        &self,
+        oid: Oid,
+        mut position: u64,
+        end: u64,
+    ) -> Result<u64, StorageError> {
+        while position >= end {
+            let Some(link) = self.link_at(position, oid)? else { break };
+            position = self.older(link)?;
+        }
+        Ok(position)
     }
 
     fn link_at(&self, position: u64, oid: Oid) -> Result<Option<Link>, StorageError> {

@@ -88,6 +88,11 @@ impl<'a> Scan<'a> {
         Scan { path, file, end, window: Vec::new(), window_start: 0, window_bytes }
     }
 
+    /// Where the walk ends. What is committed later lies behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
     /// The transaction at `position`, framing checked.
     pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, StorageError> {
         if position == self.end {
@@ -180,6 +185,53 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    /// As [`Scan::each_record`], for visits that look at more and can fail.
+    pub(crate) fn try_each_record(
+        &mut self,
+        transaction: &TransactionEntry,
+        mut visit: impl FnMut(&mut Self, &DataEntry) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let mut position = transaction.records_start();
+        while position < transaction.records_end() {
+            let record = self.record(position, transaction)?;
+            visit(self, &record)?;
+            position += record.header.record_bytes();
+        }
+        Ok(())
+    }
+
+    /// `length` bytes of the data of a record from `offset` on.
+    pub(crate) fn data(
+        &mut self,
+        record: &DataEntry,
+        offset: u64,
+        length: usize,
+    ) -> Result<&[u8], StorageError> {
+        let within = offset.saturating_add(length as u64) <= record.header.data_length;
+        assert!(within, "bytes of the record itself");
+        self.expect_bytes(record.position + DATA_HEADER_BYTES as u64 + offset, length)
+    }
+
+    /// Where a record without data points back to, 0 for a deletion.
+    pub(crate) fn back_pointer(&mut self, record: &DataEntry) -> Result<u64, StorageError> {
+        assert_eq!(record.header.data_length, 0, "a record without data");
+        let position = record.position + DATA_HEADER_BYTES as u64;
+        let back = u64_at(self.expect_bytes(position, POINTER_BYTES as usize)?, 0);
+        if back >= record.position {
+            return Err(self.damaged(record.position, format!("back pointer to {back}")));
+        }
+        Ok(back)
+    }
+
+    /// User, description and extension of a transaction as they stand in the file.
+    pub(crate) fn metadata_bytes(
+        &mut self,
+        entry: &TransactionEntry,
+    ) -> Result<&[u8], StorageError> {
+        let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
+        self.expect_bytes(start, entry.header.metadata_bytes() as usize)
+    }
+
     /// User, description and extension of a transaction.
     pub(crate) fn metadata(
         &mut self,
@@ -190,6 +242,14 @@ impl<'a> Scan<'a> {
         let header = entry.header;
         let metadata = self.bytes(start, length)?.and_then(|bytes| header.metadata(bytes));
         metadata.ok_or_else(|| self.damaged(start, "the file ends inside a transaction header"))
+    }
+
+    /// Bytes at a position where a header says that there are some.
+    fn expect_bytes(&mut self, position: u64, length: usize) -> Result<&[u8], StorageError> {
+        if position.checked_add(length as u64).is_none_or(|end| end > self.end) {
+            return Err(self.damaged(position, "the file ends inside a record"));
+        }
+        Ok(self.bytes(position, length)?.unwrap_or_default())
     }
 
     fn chunk<const N: usize>(&mut self, position: u64) -> Result<Option<[u8; N]>, StorageError> {

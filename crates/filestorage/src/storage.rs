@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use zodium_disk::{Disk, FileLock, LockError};
 use zodium_types::{Oid, Tid};
 
@@ -39,6 +39,10 @@ pub struct FileStorage {
     pub(crate) cache_bytes: usize,
     log: ArcSwap<LogFile>,
     pub(crate) append: Mutex<AppendState>,
+    /// Goes with `append`: space is promised again.
+    pub(crate) reserving_resumed: Condvar,
+    /// Whether a pack is under way.
+    pub(crate) packing: Arc<AtomicBool>,
     /// The newest oid handed out or stored.
     last_oid: AtomicU64,
     _lock: Option<FileLock>,
@@ -65,6 +69,8 @@ impl FileStorage {
             cache_bytes: options.cache_bytes,
             log: ArcSwap::from_pointee(log),
             append: Mutex::new(AppendState::new(end, last_tid)),
+            reserving_resumed: Condvar::new(),
+            packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
             _lock: lock,
         })

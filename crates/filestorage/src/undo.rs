@@ -10,9 +10,9 @@ use bytes::Bytes;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::append::NewBody;
-use crate::format::MAGIC_BYTES;
-use crate::iterate::{self, Transaction, step_scan};
-use crate::log::{Access, LogFile};
+use crate::format::{DataHeader, MAGIC_BYTES};
+use crate::iterate::{self, Transaction, step_scan, transaction_at};
+use crate::log::{Access, Link, LogFile};
 use crate::{FileStorage, StorageError};
 
 /// A record to be undone.
@@ -20,8 +20,11 @@ use crate::{FileStorage, StorageError};
 pub struct UndoRecord {
     /// The object.
     pub oid: Oid,
+    tid: Tid,
     position: u64,
     previous: u64,
+    /// That of the log which the positions are of.
+    generation: u64,
 }
 
 /// What several undos within one transaction have made of each object so far.
@@ -35,7 +38,7 @@ impl FileStorage {
     pub fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoRecord>, StorageError> {
         let log = self.log();
         let mut scan = step_scan(&log);
-        let mut end = log.end();
+        let mut end = scan.end();
         while let Some(entry) = scan.transaction_before(end)? {
             if entry.status() == Some(TransactionStatus::Packed) {
                 return Err(StorageError::NotUndoable { tid, reason: "it was packed" });
@@ -45,11 +48,13 @@ impl FileStorage {
                 scan.each_record(&entry, |record| {
                     records.push(UndoRecord {
                         oid: record.header.oid,
+                        tid,
                         position: record.position,
                         previous: record.header.previous,
+                        generation: log.generation,
                     });
                 })?;
-                return Ok(records);
+                return Ok(last_of_each_object(records));
             }
             end = entry.position;
         }
@@ -58,13 +63,14 @@ impl FileStorage {
 
     /// The record that undoes `record`; `None` when a later transaction changed the data.
     ///
-    /// The object must be locked, or the answer may be old when it is used.
+    /// The object and the positions must be locked, or the answer may be old when it is used.
     pub fn undo_record(
         &self,
         record: UndoRecord,
         undoing: &mut Undoing,
     ) -> Result<Option<NewBody>, StorageError> {
         let log = self.log();
+        let record = find_again(&log, record)?;
         let oid = record.oid;
         let current = match undoing.done.get(&oid) {
             Some(position) => *position,
@@ -90,7 +96,7 @@ impl FileStorage {
     ) -> Result<(), StorageError> {
         let log = self.log();
         let mut scan = step_scan(&log);
-        let mut end = log.end();
+        let mut end = scan.end();
         while let Some(entry) = scan.transaction_before(end)? {
             match entry.status() {
                 Some(TransactionStatus::Normal) => {
@@ -130,6 +136,39 @@ impl FileStorage {
         }
         Ok(NewBody::Data(data))
     }
+}
+
+/// Of several records of one object in a transaction only the last one counts.
+fn last_of_each_object(mut records: Vec<UndoRecord>) -> Vec<UndoRecord> {
+    let mut seen = rustc_hash::FxHashSet::default();
+    records.reverse();
+    records.retain(|record| seen.insert(record.oid));
+    records.reverse();
+    records
+}
+
+/// A record where it stands now: since it was looked up a pack may have moved it, or put it out
+/// of reach of an undo.
+fn find_again(log: &LogFile, record: UndoRecord) -> Result<UndoRecord, StorageError> {
+    if record.generation == log.generation {
+        return Ok(record);
+    }
+    let UndoRecord { oid, tid, .. } = record;
+    let packed = StorageError::NotUndoable { tid, reason: "it was packed" };
+    let mut position = log.positions.position(oid).unwrap_or(0);
+    while position != 0 {
+        let Some(stored) = log.read_stored(position, oid, Access::Blocking)? else { break };
+        let DataHeader { tid: found, previous, transaction, .. } = stored.header;
+        if found == tid {
+            let transaction = transaction_at(&mut step_scan(log), log, transaction)?;
+            if transaction.status == TransactionStatus::Packed {
+                return Err(packed);
+            }
+            return Ok(UndoRecord { oid, tid, position, previous, generation: log.generation });
+        }
+        position = log.older(Link { position, tid: found, previous })?;
+    }
+    Err(packed)
 }
 
 /// Position of the record that holds the data of the record at `position`; 0 for a deletion.

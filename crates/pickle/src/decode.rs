@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use crate::memo::Memo;
 use crate::operation::{Operation, Reader};
+use crate::plain::decode_plain;
 use crate::text::{parse_decimal, parse_float, unescape_unicode, unquote};
 use crate::{Construction, Global, Object, PickleError, Value};
 
@@ -50,6 +51,14 @@ impl Limits {
 /// Time and memory are bounded by the length of `bytes` and by `limits`, whatever lengths the
 /// pickle declares.
 pub fn decode<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize), PickleError> {
+    if let Some(decoded) = decode_plain(bytes, limits) {
+        return Ok(decoded);
+    }
+    decode_fully(bytes, limits)
+}
+
+/// Reads any pickle.
+fn decode_fully<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize), PickleError> {
     let mut machine = Machine::new(bytes, limits);
     let value = machine.value()?;
     Ok((value, machine.reader.position()))
@@ -624,6 +633,25 @@ mod tests {
         for golden in goldens {
             let pickle = test_bytes(golden);
             assert_eq!(decode(&pickle, &Limits::PLAIN), Ok((sample(), pickle.len())));
+        }
+    }
+
+    proptest::proptest! {
+        // The codes are those that the short cut takes, so that whole pickles come up often.
+        #[test]
+        fn the_short_cut_gives_what_the_full_machine_gives(
+            codes in proptest::collection::vec(
+                proptest::sample::select(&b"((((NNNN]]}))ttttaessu\x85\x86\x87K\x01C\0\x88"[..]),
+                0..25,
+            ),
+            nesting in 1..8_usize,
+            nodes in 1..12_usize,
+        ) {
+            let pickle = [&codes[..], b"."].concat();
+            let limits = Limits { nesting, nodes, ..Limits::PLAIN };
+            if let Some(decoded) = decode_plain(&pickle, &limits) {
+                proptest::prop_assert_eq!(decode_fully(&pickle, &limits), Ok(decoded));
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod error;
 mod memo;
 pub mod opcode;
 mod operation;
+mod plain;
 mod record;
 mod text;
 mod value;

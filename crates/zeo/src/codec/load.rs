@@ -171,3 +171,116 @@ fn write_head(
     writer.open_tuple(3);
     writer.bytes_header(data_length)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{decode_message, decode_server_message, test_frame};
+    use super::*;
+
+    const OID: Oid = Oid(0x0102_0304_0506_0708);
+    const START: Tid = Tid(0x040d_2966_6566_0688);
+    const END: Tid = Tid(0x040d_2966_6bae_9faa);
+    const ENCODINGS: [Encoding; 2] = [Encoding::Msgpack, Encoding::Pickle];
+
+    // `ZEO.asyncio.marshal` 6.2.
+    const REQUESTS: [&str; 2] = [
+        "9492c4080102030405060708c4087fffffffffffffffc2aa6c6f61644265666f726592c40801020304050607\
+         08c4087fffffffffffffff",
+        "8003284308010203040506070843087fffffffffffffff8689580a0000006c6f61644265666f726543080102\
+         03040506070843087fffffffffffffff86742e",
+    ];
+    const REPLIES: [&str; 2] = [
+        "9492c4080102030405060708c4087fffffffffffffff00a62e7265706c7993c40464617461c408040d296665\
+         660688c0",
+        "8003284308010203040506070843087fffffffffffffff864b0058060000002e7265706c7943046461746143\
+         08040d2966656606884e87742e",
+    ];
+
+    fn id() -> MessageId {
+        MessageId::Load { oid: OID, before: Tid::MAX }
+    }
+
+    #[test]
+    fn the_request_of_a_stock_client_is_recognised_and_written() {
+        for (encoding, golden) in ENCODINGS.into_iter().zip(REQUESTS) {
+            let golden = test_frame(golden);
+            let load = LoadBefore { id: id(), oid: OID, before: Tid::MAX };
+            assert_eq!(decode_load_before(encoding, &golden[4..]), Some(load));
+            let mut out = BytesMut::new();
+            encode_load_before_request(encoding, &mut out, OID, Tid::MAX);
+            assert_eq!(out, golden);
+        }
+    }
+
+    #[test]
+    fn a_request_that_differs_in_any_byte_is_recognised_only_as_what_it_says() {
+        for (encoding, golden) in ENCODINGS.into_iter().zip(REQUESTS) {
+            let golden = test_frame(golden);
+            let golden = &golden[4..];
+            for index in 0..golden.len() {
+                let mut other = golden.to_vec();
+                other[index] ^= 1;
+                // The id and the arguments now differ, or the template does.
+                assert_eq!(decode_load_before(encoding, &other), None, "byte {index}");
+                assert_eq!(decode_load_before(encoding, &golden[..index]), None);
+            }
+            assert_eq!(decode_load_before(encoding, &[golden, b"."].concat()), None);
+        }
+        let other = test_frame(REQUESTS[0]);
+        assert_eq!(decode_load_before(Encoding::Pickle, &other[4..]), None);
+    }
+
+    #[test]
+    fn the_short_cut_and_the_decoder_agree() {
+        for (encoding, golden) in ENCODINGS.into_iter().zip(REQUESTS) {
+            let golden = test_frame(golden);
+            let message = decode_message(encoding, &golden[4..]).unwrap();
+            assert_eq!((message.id, &*message.name, message.oneway), (id(), "loadBefore", false));
+            let arguments = message.arguments.unwrap();
+            assert_eq!(arguments[0].as_oid(), Some(OID));
+            assert_eq!(arguments[1].as_tid(), Some(Tid::MAX));
+        }
+    }
+
+    #[test]
+    fn a_reply_is_byte_identical_to_that_of_the_stock_server() {
+        for (encoding, golden) in ENCODINGS.into_iter().zip(REPLIES) {
+            let mut out = BytesMut::new();
+            encode_load_reply(encoding, &mut out, &id(), b"data", START, None).unwrap();
+            assert_eq!(out, test_frame(golden));
+        }
+    }
+
+    #[test]
+    fn a_reply_in_halves_is_the_message_that_encode_reply_writes() {
+        for encoding in ENCODINGS {
+            for length in [0, 1, 255, 256, 65_535, 65_536, 100_000] {
+                for (id, end) in [(id(), None), (MessageId::Number(9), Some(END))] {
+                    let data = vec![7; length];
+                    let result = zodium_pickle::Value::tuple([
+                        data.clone().into(),
+                        START.into(),
+                        end.into(),
+                    ]);
+                    let mut expected = BytesMut::new();
+                    super::super::encode_reply(encoding, &mut expected, &id, &result).unwrap();
+                    let mut out = BytesMut::from(&b"before"[..]);
+                    encode_load_reply(encoding, &mut out, &id, &data, START, end).unwrap();
+                    assert_eq!(out[6..], expected, "{encoding:?} {length} {end:?}");
+                    assert!(decode_server_message(encoding, &expected[4..]).is_ok());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn data_that_fit_no_frame_leave_the_buffer_as_it_was() {
+        let length = u32::MAX as usize - 10;
+        for encoding in ENCODINGS {
+            let mut out = BytesMut::from(&b"before"[..]);
+            let result = load_reply_head(encoding, &mut out, &id(), length, None);
+            assert!(matches!(result, Err(CodecError::MessageTooLong { .. })));
+            assert_eq!(&out[..], b"before");
+        }
+    }
+}

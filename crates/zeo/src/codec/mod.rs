@@ -16,6 +16,8 @@ pub mod load;
 mod message;
 mod message_id;
 pub mod msgpack;
+#[cfg(test)]
+mod properties;
 mod writer;
 
 pub use encoding::{Encoding, Greeting};
@@ -32,3 +34,13 @@ pub use message::{
     encode_request,
 };
 pub use message_id::MessageId;
+
+/// The frame whose payload these hexadecimal digits stand for.
+#[cfg(test)]
+fn test_frame(digits: &str) -> bytes::BytesMut {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let payload: Vec<u8> = digits.as_bytes().chunks(2).map(byte).collect();
+    let mut out = bytes::BytesMut::new();
+    frame::encode_frame(&mut out, &payload).unwrap();
+    out
+}

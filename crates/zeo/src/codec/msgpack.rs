@@ -342,3 +342,139 @@ impl<'a> Decoder<'a> {
         Ok(*chunk)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(value: &Value<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(value, &mut out).unwrap();
+        out
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<Value<'_>, MsgpackError> {
+        decode(bytes, &Limits::PLAIN).map(|(value, _)| value)
+    }
+
+    // `msgpack.packb(value, use_bin_type=True)` of msgpack 1.2.
+    #[test]
+    fn integers_take_the_form_that_python_gives_them() {
+        let goldens: [(i128, &[u8]); 22] = [
+            (0, b"\0"),
+            (127, b"\x7f"),
+            (128, b"\xcc\x80"),
+            (255, b"\xcc\xff"),
+            (256, b"\xcd\x01\0"),
+            (65_535, b"\xcd\xff\xff"),
+            (65_536, b"\xce\0\x01\0\0"),
+            (0xffff_ffff, b"\xce\xff\xff\xff\xff"),
+            (1 << 32, b"\xcf\0\0\0\x01\0\0\0\0"),
+            (1 << 63, b"\xcf\x80\0\0\0\0\0\0\0"),
+            (u64::MAX as i128, b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"),
+            (-1, b"\xff"),
+            (-32, b"\xe0"),
+            (-33, b"\xd0\xdf"),
+            (-128, b"\xd0\x80"),
+            (-129, b"\xd1\xff\x7f"),
+            (-32_768, b"\xd1\x80\0"),
+            (-32_769, b"\xd2\xff\xff\x7f\xff"),
+            (-(1 << 31), b"\xd2\x80\0\0\0"),
+            (-(1 << 31) - 1, b"\xd3\xff\xff\xff\xff\x7f\xff\xff\xff"),
+            (-(1 << 40), b"\xd3\xff\xff\xff\0\0\0\0\0"),
+            (-(1 << 63), b"\xd3\x80\0\0\0\0\0\0\0"),
+        ];
+        for (number, golden) in goldens {
+            assert_eq!(encoded(&Value::Int(number)), golden, "{number}");
+            assert_eq!(decoded(golden), Ok(Value::Int(number)));
+        }
+        for number in [1 << 64, -(1 << 63) - 1] {
+            assert!(encode(&Value::Int(number), &mut Vec::new()).is_err());
+        }
+    }
+
+    #[test]
+    fn lengths_take_the_form_that_python_gives_them() {
+        let bytes = vec![b'x'; 70_000];
+        let text = std::str::from_utf8(&bytes).unwrap();
+        let none = vec![Value::None; 70_000];
+        let entry = (Value::from("k"), Value::None);
+        let entries = vec![entry; 70_000];
+        let heads: [(usize, [&[u8]; 4]); 8] = [
+            (0, [b"\xc4\0", b"\xa0", b"\x90", b"\x80"]),
+            (15, [b"\xc4\x0f", b"\xaf", b"\x9f", b"\x8f"]),
+            (16, [b"\xc4\x10", b"\xb0", b"\xdc\0\x10", b"\xde\0\x10"]),
+            (31, [b"\xc4\x1f", b"\xbf", b"\xdc\0\x1f", b"\xde\0\x1f"]),
+            (32, [b"\xc4\x20", b"\xd9\x20", b"\xdc\0\x20", b"\xde\0\x20"]),
+            (255, [b"\xc4\xff", b"\xd9\xff", b"\xdc\0\xff", b"\xde\0\xff"]),
+            (256, [b"\xc5\x01\0", b"\xda\x01\0", b"\xdc\x01\0", b"\xde\x01\0"]),
+            (65_536, b"\xc6\0\x01\0\0", b"\xdb\0\x01\0\0", b"\xdd\0\x01\0\0", b"\xdf\0\x01\0\0"),
+        ];
+        for (length, [bin, str, array, map]) in heads {
+            for (value, head) in [
+                (Value::from(&bytes[..length]), bin),
+                (Value::from(&text[..length]), str),
+                (Value::Tuple(none[..length].to_vec()), array),
+                (Value::Dict(entries[..length].to_vec()), map),
+            ] {
+                let message = encoded(&value);
+                assert_eq!(message[..head.len()], *head, "{length}");
+                assert_eq!(decode(&message, &Limits::PLAIN), Ok((value, message.len())));
+            }
+        }
+    }
+
+    #[test]
+    fn other_values_take_the_form_that_python_gives_them() {
+        for (value, golden) in [
+            (Value::None, &b"\xc0"[..]),
+            (false.into(), b"\xc2"),
+            (true.into(), b"\xc3"),
+            (1.5.into(), b"\xcb\x3f\xf8\0\0\0\0\0\0"),
+        ] {
+            assert_eq!(encoded(&value), golden);
+            assert_eq!(decoded(golden), Ok(value));
+        }
+        assert_eq!(decoded(b"\xca\x3f\xc0\0\0"), Ok(1.5.into()));
+        assert_eq!(encoded(&Value::list([1.into()])), encoded(&Value::tuple([1.into()])));
+    }
+
+    #[test]
+    fn what_does_not_occur_on_this_wire_is_refused() {
+        let unsupported = |marker| Err(MsgpackError::UnsupportedType { marker, offset: 0 });
+        for marker in [0xc1, 0xc7, 0xc8, 0xc9, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8] {
+            assert_eq!(decoded(&[marker, 0, 0, 0, 0, 0, 0]), unsupported(marker));
+        }
+        assert_eq!(decoded(b"\x81\x01\x02"), Err(MsgpackError::InvalidKey { offset: 1 }));
+        assert_eq!(decoded(b"\x91\xa1\xff"), Err(MsgpackError::NotUtf8 { offset: 1 }));
+    }
+
+    #[test]
+    fn huge_declared_lengths_are_truncation() {
+        for head in [
+            &b"\xc6\xff\xff\xff\xff"[..],
+            b"\xdb\xff\xff\xff\xff",
+            b"\xdd\xff\xff\xff\xff",
+            b"\xdf\xff\xff\xff\xff",
+            b"\xdc\xff\xff",
+            b"\x9f",
+        ] {
+            let result = decoded(head);
+            assert!(matches!(result, Err(MsgpackError::Truncated { .. })), "{result:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_kept() {
+        let deep = |depth| [b"\x91".repeat(depth), b"\xc0".to_vec()].concat();
+        assert!(decoded(&deep(100)).is_ok());
+        assert_eq!(decoded(&deep(101)), Err(MsgpackError::TooDeep { limit: 100 }));
+        let limits = Limits { nesting: usize::MAX, ..Limits::PLAIN };
+        let result = decode(&b"\x91".repeat(100_000), &limits).map(drop);
+        assert_eq!(result, Err(MsgpackError::TooDeep { limit: 1000 }));
+        let limits = Limits { nodes: 4, ..Limits::PLAIN };
+        assert!(decode(b"\x93\xc0\xc0\xc0", &limits).is_ok());
+        let result = decode(b"\x94\xc0\xc0\xc0\xc0", &limits).map(drop);
+        assert_eq!(result, Err(MsgpackError::TooManyNodes { limit: 4 }));
+    }
+}

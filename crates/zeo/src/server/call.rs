@@ -136,6 +136,11 @@ impl<'a> Arguments<'a> {
         value.as_tid().ok_or_else(|| self.expected("a tid of 8 bytes", &value))
     }
 
+    /// The revision that a store replaces; clients say `None`, too, for a new object.
+    pub(crate) fn serial(&mut self) -> Result<Tid, Exception> {
+        Ok(self.optional_tid()?.unwrap_or(Tid::ZERO))
+    }
+
     pub(crate) fn optional_tid(&mut self) -> Result<Option<Tid>, Exception> {
         match self.value() {
             Value::None => Ok(None),

@@ -129,7 +129,7 @@ impl Session {
             if entries.is_empty() {
                 return Err(Exception::missing_key(oid));
             }
-            let entries = entries.iter().take(count).map(|entry| history_value(storage, entry));
+            let entries = entries.iter().take(count).map(history_value);
             Ok(Value::List(entries.collect::<Result<_, Exception>>()?))
         })
     }
@@ -225,11 +225,11 @@ impl Session {
     }
 }
 
-fn history_value(storage: &Storage, entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
-    let transaction = storage.file().transaction_at(entry.transaction)?;
-    let mut entries = metadata_entries(&transaction);
-    entries.push((text_value("tid"), tid_value(entry.tid)));
+fn history_value(entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
+    let transaction = &entry.transaction;
+    let mut entries = metadata_entries(transaction);
+    entries.push((text_value("tid"), tid_value(transaction.tid)));
     entries.push((text_value("size"), Value::Int(entry.size.into())));
-    entries.extend(extension_entries(&transaction)?);
+    entries.extend(extension_entries(transaction)?);
     Ok(Value::Dict(entries))
 }

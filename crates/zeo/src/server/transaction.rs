@@ -71,7 +71,7 @@ impl Session {
         context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.tid()?);
+        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
         let data = arguments.data(context.frame)?;
         let open = self.collecting(arguments)?;
         if let Some(transaction) = open {
@@ -84,7 +84,7 @@ impl Session {
     }
 
     pub(crate) fn delete(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.tid()?);
+        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
         if let Some(transaction) = self.collecting(arguments)? {
             transaction.delete(oid, serial);
         }
@@ -95,7 +95,7 @@ impl Session {
         &mut self,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.tid()?);
+        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
         if let Some(transaction) = self.collecting(arguments)? {
             transaction.read_current(oid, serial);
         }
@@ -107,7 +107,7 @@ impl Session {
         context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.tid()?);
+        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
         let data = arguments.optional_data(context.frame)?;
         let source = arguments.optional_tid()?;
         if let Some(transaction) = self.collecting(arguments)? {
@@ -494,6 +494,13 @@ fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
             Ok(bytes)
         }
         Value::List(pairs) | Value::Tuple(pairs) => extension_of_pairs(pairs),
+        // A subclass of dict may pickle as a call of `dict`, the one global besides `Prefix` that
+        // requests may hold.
+        Value::Object(object) if object.class().is_some_and(|class| class.name() == "dict") => {
+            let arguments = object.arguments.into_sequence().unwrap_or_default();
+            let pairs = arguments.into_iter().next().and_then(Value::into_sequence);
+            extension_of_pairs(pairs.unwrap_or_default())
+        }
         other => {
             Err(Exception::type_error(format!("the extension is a dict, got {}", other.kind())))
         }
