@@ -16,12 +16,14 @@
 mod decode;
 mod encode;
 mod error;
+mod machine;
 mod memo;
 pub mod opcode;
 mod operation;
 mod plain;
 mod record;
 mod text;
+mod tree;
 mod value;
 
 pub use decode::{Limits, Objects, decode, decode_record};

@@ -54,9 +54,8 @@ struct Names<'a> {
     name: Cow<'a, str>,
 }
 
-/// How an instance is made: `callable(*arguments)`, or `callable.__new__(callable,
-/// *arguments)`, then its
-/// items appended, its entries set, and its state given to it.
+/// How an instance is made: the callable is called with the arguments, or its `__new__` is; then
+/// items are appended, entries set, and the state is given to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object<'a> {
     /// Which of the two ways.

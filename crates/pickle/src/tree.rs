@@ -1,0 +1,104 @@
+//! Turns the pickle machine's nodes into a tree of values.
+//!
+//! A node that is mentioned twice becomes two values, so this is where the number of values is
+//! counted. It recurses, no deeper than the limit allows.
+
+use std::borrow::Cow;
+
+use crate::machine::{Node, NodeId, ObjectNode};
+use crate::{Limits, Object, PickleError, Value};
+
+/// Makes values of nodes.
+pub(crate) struct Tree<'n, 'a> {
+    nodes: &'n [Node<'a>],
+    /// How many values may still be made.
+    left: usize,
+    limits: Limits,
+}
+
+impl<'n, 'a> Tree<'n, 'a> {
+    pub(crate) fn new(nodes: &'n [Node<'a>], limits: Limits) -> Tree<'n, 'a> {
+        Tree { nodes, left: limits.nodes, limits }
+    }
+
+    /// The value of a node within `depth` containers.
+    pub(crate) fn value(&mut self, id: NodeId, depth: usize) -> Result<Value<'a>, PickleError> {
+        self.spend(1)?;
+        let nodes = self.nodes;
+        // Ids are made by `Machine::push` only, so that the node is always there.
+        let Some(node) = nodes.get(id.0 as usize) else { return Ok(Value::None) };
+        if depth > self.limits.nesting {
+            return Err(PickleError::TooDeep { limit: self.limits.nesting });
+        }
+        match node {
+            Node::Leaf(leaf) => self.leaf(leaf),
+            Node::List(ids) => self.values(ids, depth).map(Value::List),
+            Node::Tuple(ids) => self.values(ids, depth).map(Value::Tuple),
+            Node::Dict(ids) => self.entries(ids, depth).map(Value::Dict),
+            Node::Object(object) => {
+                self.object(object, depth).map(|object| Value::Object(Box::new(object)))
+            }
+            Node::Persistent(id) => {
+                self.value(*id, depth + 1).map(|id| Value::Persistent(Box::new(id)))
+            }
+        }
+    }
+
+    fn leaf(&mut self, leaf: &Value<'a>) -> Result<Value<'a>, PickleError> {
+        // A leaf that owns its bytes is copied with each mention of it.
+        match leaf {
+            Value::Bytes(Cow::Owned(bytes)) | Value::BigInt(Cow::Owned(bytes)) => {
+                self.spend(bytes.len() / size_of::<Value<'_>>())?;
+            }
+            Value::Str(Cow::Owned(text)) => self.spend(text.len() / size_of::<Value<'_>>())?,
+            _ => {}
+        }
+        Ok(leaf.clone())
+    }
+
+    fn spend(&mut self, count: usize) -> Result<(), PickleError> {
+        match self.left.checked_sub(count) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(PickleError::TooManyNodes { limit: self.limits.nodes }),
+        }
+    }
+
+    fn values(&mut self, ids: &[NodeId], depth: usize) -> Result<Vec<Value<'a>>, PickleError> {
+        let mut values = Vec::with_capacity(ids.len().min(self.left));
+        for id in ids {
+            values.push(self.value(*id, depth + 1)?);
+        }
+        Ok(values)
+    }
+
+    fn entries(
+        &mut self,
+        ids: &[NodeId],
+        depth: usize,
+    ) -> Result<Vec<(Value<'a>, Value<'a>)>, PickleError> {
+        let mut entries = Vec::with_capacity((ids.len() / 2).min(self.left));
+        for entry in ids.chunks_exact(2) {
+            if let [key, value] = entry {
+                entries.push((self.value(*key, depth + 1)?, self.value(*value, depth + 1)?));
+            }
+        }
+        Ok(entries)
+    }
+
+    fn object(&mut self, object: &ObjectNode, depth: usize) -> Result<Object<'a>, PickleError> {
+        Ok(Object {
+            construction: object.construction,
+            callable: self.value(object.callable, depth + 1)?,
+            arguments: self.value(object.arguments, depth + 1)?,
+            items: self.values(&object.items, depth)?,
+            entries: self.entries(&object.entries, depth)?,
+            state: match object.state {
+                Some(state) => Some(self.value(state, depth + 1)?),
+                None => None,
+            },
+        })
+    }
+}
