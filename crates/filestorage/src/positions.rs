@@ -67,8 +67,8 @@ const BLOCK_BYTES: u64 = size_of::<Block>() as u64;
 
 /// A page is paid for when it is a sixteenth full.
 const CREDIT_BYTES_PER_OBJECT: u64 = PAGE_BYTES / (PAGE_OIDS / 16);
-/// What an old dense database may have spared up: without this limit the first sparse oids
-/// could spend the credit of all its objects at once.
+/// The most that can be saved up: otherwise the first sparse oids in a large dense database could
+/// spend the credit of all its objects at once.
 const CREDIT_BYTES_MAX: u64 = 2 << 20;
 
 /// No data record is at the start of the file: the magic is there.

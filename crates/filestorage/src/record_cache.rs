@@ -223,8 +223,8 @@ impl<T: Weighted> RecordCache<T> {
         None
     }
 
-    /// The set of a position. Positions of neighbours differ by any even or odd number, so all
-    /// their bits are mixed (Fibonacci hashing), then scaled to the number of sets.
+    /// The set of a position. Records of one size lie at regular distances: Fibonacci hashing
+    /// spreads them, and its high bits scale to any number of sets.
     #[inline]
     fn set_number(&self, position: u64) -> usize {
         let mixed = position.wrapping_mul(0x9e37_79b9_7f4a_7c15);
