@@ -408,7 +408,7 @@ mod tests {
             (32, [b"\xc4\x20", b"\xd9\x20", b"\xdc\0\x20", b"\xde\0\x20"]),
             (255, [b"\xc4\xff", b"\xd9\xff", b"\xdc\0\xff", b"\xde\0\xff"]),
             (256, [b"\xc5\x01\0", b"\xda\x01\0", b"\xdc\x01\0", b"\xde\x01\0"]),
-            (65_536, b"\xc6\0\x01\0\0", b"\xdb\0\x01\0\0", b"\xdd\0\x01\0\0", b"\xdf\0\x01\0\0"),
+            (65_536, [b"\xc6\0\x01\0\0", b"\xdb\0\x01\0\0", b"\xdd\0\x01\0\0", b"\xdf\0\x01\0\0"]),
         ];
         for (length, [bin, str, array, map]) in heads {
             for (value, head) in [
