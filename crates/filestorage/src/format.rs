@@ -66,6 +66,9 @@ pub(crate) struct TransactionHeader {
 }
 
 impl TransactionHeader {
+    /// Where the length stands within a transaction.
+    pub(crate) const LENGTH_OFFSET: u64 = 8;
+
     pub(crate) fn parse(bytes: &[u8; TRANSACTION_HEADER_BYTES]) -> TransactionHeader {
         TransactionHeader {
             tid: Tid(u64_at(bytes, 0)),

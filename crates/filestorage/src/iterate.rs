@@ -88,7 +88,6 @@ impl FileStorage {
         recent.reverse();
         Ok(recent)
     }
-
 }
 
 impl TransactionIterator {

@@ -161,6 +161,13 @@ impl LogFile {
         Err(StorageError::corrupt(&self.path, position, "back pointers without end"))
     }
 
+    /// The data of the record of `oid` at `position`, back pointers followed; `None` for a
+    /// deletion. May wait for the device.
+    pub(crate) fn data_at(&self, position: u64, oid: Oid) -> Result<Option<Bytes>, StorageError> {
+        let found = self.data_behind(position, oid, Access::Blocking)?;
+        Ok(found.and_then(|(_, data)| data))
+    }
+
     /// The record as it stands in the file.
     pub(crate) fn read_stored(
         &self,

@@ -1,0 +1,258 @@
+//! Packing: a new file without what nobody can see any more, made beside running commits.
+//!
+//! A pack goes in steps, so that commits wait for the last one only:
+//!
+//! 1. [`FileStorage::begin_pack`] finds what is in use ([`reachable`]) and copies it
+//!    ([`packed_log`]) to `Data.fs.pack`, then what was committed meanwhile;
+//! 2. [`FileStorage::catch_up`] does the latter again, until little is left;
+//! 3. [`FileStorage::finish_pack`], while nothing is appended, copies the rest, renames the copy
+//!    over `Data.fs` and lets new readers use it. Who reads the old file already goes on with it.
+//!
+//! Invariants:
+//! - until the rename the old file is the database and untouched; after it the new one is, and
+//!   it is on stable storage before; there is no moment without a whole `Data.fs`;
+//! - no object that a committed transaction refers to is dropped: when one that was garbage comes
+//!   into use during the pack, the pack fails with [`StorageError::PackOvertaken`].
+
+mod output;
+mod packed_log;
+mod reachable;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing::warn;
+use zodium_disk::Disk;
+use zodium_types::{Tid, TransactionStatus};
+
+use self::output::Output;
+use self::packed_log::{PackedLog, frees_anything};
+use self::reachable::Reachable;
+use self::watch::Watch;
+pub use self::watch::{PackOptions, PackStep};
+use crate::append::Suspension;
+use crate::format::MAGIC_BYTES;
+use crate::iterate::{first_at_or_after, step_scan};
+use crate::log::LogFile;
+use crate::scan::Step;
+use crate::storage::with_suffix;
+use crate::{FileStorage, StorageError};
+
+/// What may be left to copy when commits are made to wait: some milliseconds' worth.
+const BEHIND_BYTES_MAX: u64 = 1 << 20;
+/// Rounds of catching up after which commits are made to wait all the same.
+const ROUNDS_MAX: usize = 50;
+
+/// A pack under way. Dropped, it leaves the storage as it was.
+pub struct Pack {
+    log: PackedLog,
+    keep_old: bool,
+    size_before: u64,
+    objects_before: u64,
+    // Last: removes the file after it was closed.
+    place: Place,
+}
+
+/// What a pack has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// Bytes of the file when the pack began.
+    pub size_before: u64,
+    /// Bytes of the packed file.
+    pub size_after: u64,
+    /// Objects when the pack began, deleted ones included.
+    pub objects_before: u64,
+    /// Objects in the packed file.
+    pub objects_after: u64,
+}
+
+impl FileStorage {
+    /// Copies what is in use at `pack_tid` and everything later to `Data.fs.pack`. `None`:
+    /// nothing can be freed, or it was packed to a later time already. Commits go on.
+    ///
+    /// # Errors
+    /// `AlreadyPacking`, `PackCancelled`, `ReadOnly`; `RootMissing` and `References` when garbage
+    /// cannot be told; `PackOvertaken` when it is to be tried again; those of the files.
+    pub fn begin_pack(
+        &self,
+        pack_tid: Tid,
+        options: &PackOptions<'_>,
+    ) -> Result<Option<Pack>, StorageError> {
+        if self.read_only {
+            return Err(StorageError::ReadOnly { path: self.path.clone() });
+        }
+        let place = self.take_place()?;
+        let watch = Watch { path: self.path.clone(), options: *options };
+        let source = Arc::clone(&self.log());
+        let (size_before, objects_before) = (source.end(), source.positions.len());
+        let pack_end = first_at_or_after(&source, pack_tid.next())?;
+        if pack_end == MAGIC_BYTES || is_packed(&source, pack_end)? {
+            return Ok(None);
+        }
+        let reachable = Reachable::find(&source, pack_end, options.gc, &watch)?;
+        if !frees_anything(&source, &reachable, &watch)? {
+            return Ok(None);
+        }
+        // Now, and not when it is replaced: its space may be needed for the copy.
+        self.remove(".old")?;
+        let disk = self.disk.as_ref();
+        let output = Output::create(disk, &place.path, &self.path, self.magic)?;
+        let mut log = PackedLog::new(source, reachable, output, options.cancelled);
+        log.copy_kept(&watch)?;
+        if log.output().position() >= pack_end {
+            return Ok(None);
+        }
+        let keep_old = options.keep_old;
+        let mut pack = Pack { log, keep_old, size_before, objects_before, place };
+        self.catch_up(&mut pack)?;
+        self.remove_index()?;
+        Ok(Some(pack))
+    }
+
+    /// Copies what was committed meanwhile, until little is left.
+    pub fn catch_up(&self, pack: &mut Pack) -> Result<(), StorageError> {
+        for _ in 0..ROUNDS_MAX {
+            pack.log.copy_later()?;
+            pack.log.sync()?;
+            if pack.log.behind() <= BEHIND_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the copy in the place of the file. The index is not saved; that takes longer than
+    /// commits should wait, so [`FileStorage::save_index`] is for afterwards.
+    ///
+    /// The caller makes sure that nothing is [appended](FileStorage::append) or published
+    /// meanwhile, and that no transaction that is not written yet has records that are
+    /// [`SameAs`](crate::NewBody::SameAs) others: positions mean other records from now on.
+    ///
+    /// # Errors
+    /// As [`FileStorage::begin_pack`], and then the file is as it was. Only when it is not known
+    /// whether the renaming will last are commits refused from then on.
+    pub fn finish_pack(&self, mut pack: Pack) -> Result<Packed, StorageError> {
+        let suspension = self.suspend_reserving()?;
+        pack.log.copy_later()?;
+        assert_eq!(pack.log.source().end(), suspension.end, "nothing appended is unpublished");
+        pack.log.sync()?;
+        let output = pack.log.output();
+        let end = output.position();
+        let reserved_end = suspension.reserve(output.file().as_ref(), output.path(), end)?;
+        let suspension = self.replace_file(&mut pack, suspension)?;
+
+        let Pack { log, size_before, objects_before, .. } = pack;
+        let old = (Arc::clone(&log.source().file), log.source().end());
+        let log = log.into_log(self.cache_bytes);
+        let objects_after = log.positions.len();
+        suspension.replace_log(log, reserved_end);
+        // Frees what was reserved behind the end of the old file, if anybody keeps that.
+        if let Err(error) = old.0.set_length(old.1) {
+            warn!(file = %self.path.display(), %error, "cannot cut the old file");
+        }
+        Ok(Packed { size_before, size_after: end, objects_before, objects_after })
+    }
+
+    /// Renames the copy to the name of the file.
+    fn replace_file<'a>(
+        &self,
+        pack: &mut Pack,
+        suspension: Suspension<'a>,
+    ) -> Result<Suspension<'a>, StorageError> {
+        if pack.keep_old {
+            self.link_old()?;
+        }
+        let Err(error) = self.disk.rename(&pack.place.path, &self.path) else {
+            pack.place.holds_copy = false;
+            return Ok(suspension);
+        };
+        match self.disk.exists(&pack.place.path) {
+            Ok(true) => self.remove(".old")?,
+            _ => suspension.fail(),
+        }
+        Err(StorageError::io(&pack.place.path, "rename", error))
+    }
+
+    /// Gives the file its second name `Data.fs.old`. It keeps the first until the copy takes it.
+    fn link_old(&self) -> Result<(), StorageError> {
+        let old = with_suffix(&self.path, ".old");
+        let Err(error) = self.disk.link(&self.path, &old) else { return Ok(()) };
+        match error.kind() {
+            std::io::ErrorKind::Unsupported | std::io::ErrorKind::PermissionDenied => {
+                warn!(file = %old.display(), %error, "no hard links here, the old file is not kept");
+                Ok(())
+            }
+            _ => Err(StorageError::io(&old, "link", error)),
+        }
+    }
+
+    /// The saved index would be that of another file. It is removed early enough for its removal
+    /// to last longer than the renaming.
+    fn remove_index(&self) -> Result<(), StorageError> {
+        self.remove(".index")?;
+        self.remove(".index.crc32c")?;
+        let synced = self.disk.sync_folder_of(&self.path);
+        synced.map_err(|error| StorageError::io(&self.path, "sync the folder", error))
+    }
+
+    fn remove(&self, suffix: &str) -> Result<(), StorageError> {
+        let path = with_suffix(&self.path, suffix);
+        self.disk.remove(&path).map_err(|error| StorageError::io(&path, "remove", error))
+    }
+
+    fn take_place(&self) -> Result<Place, StorageError> {
+        // Acquire and Release: the next pack sees the file of the one before removed.
+        if self.packing.swap(true, Ordering::Acquire) {
+            return Err(StorageError::AlreadyPacking { path: self.path.clone() });
+        }
+        Ok(Place {
+            disk: Arc::clone(&self.disk),
+            path: with_suffix(&self.path, ".pack"),
+            packing: Arc::clone(&self.packing),
+            holds_copy: true,
+        })
+    }
+}
+
+/// The right to pack, and the name of the copy; whatever has that name is removed in the end.
+struct Place {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    packing: Arc<AtomicBool>,
+    holds_copy: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.holds_copy
+            && let Err(error) = self.disk.remove(&self.path)
+        {
+            warn!(file = %self.path.display(), %error, "cannot remove the copy of a failed pack");
+        }
+        self.packing.store(false, Ordering::Release);
+    }
+}
+
+/// Whether a pack to a later time was done before, which has removed what one to this time would
+/// have to keep.
+fn is_packed(log: &LogFile, pack_end: u64) -> Result<bool, StorageError> {
+    let mut scan = step_scan(log);
+    let mut is_packed = |position| -> Result<Option<u64>, StorageError> {
+        let Step::Transaction(entry) = scan.transaction(position)? else { return Ok(None) };
+        let packed = entry.status() == Some(TransactionStatus::Packed);
+        Ok(packed.then_some(entry.next_position()))
+    };
+    if is_packed(pack_end)?.is_none() {
+        return Ok(false);
+    }
+    let mut position = MAGIC_BYTES;
+    while position < pack_end {
+        match is_packed(position)? {
+            Some(next) => position = next,
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
+}

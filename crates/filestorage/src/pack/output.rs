@@ -1,0 +1,101 @@
+//! The file that a pack writes: from its start to its end, lengths put in afterwards.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zodium_disk::{Disk, DiskFile, OpenMode};
+
+use crate::StorageError;
+use crate::format::Magic;
+
+/// The buffer is written out when it has grown to this.
+const WRITE_BYTES: usize = 1 << 20;
+/// Synced at least this often: a large heap of unwritten pages would slow down the syncs of
+/// commits, and make the last one of the pack, for which they wait, a long one.
+const SYNC_BYTES: u64 = 64 << 20;
+
+pub(super) struct Output {
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    buffer: Vec<u8>,
+    /// Up to here the bytes are in the file; the rest is in the buffer.
+    written: u64,
+    /// Up to here they are on stable storage.
+    synced: u64,
+}
+
+impl Output {
+    /// An emptied file at `path` that begins with `magic`, for the eyes of those who may read
+    /// the file at `model`.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        model: &Path,
+        magic: Magic,
+    ) -> Result<Output, StorageError> {
+        let created = disk.open(path, OpenMode::Truncate);
+        let file = created.map_err(|error| StorageError::io(path, "create", error))?;
+        disk.copy_permissions(model, path)
+            .map_err(|error| StorageError::io(path, "set the permissions", error))?;
+        let buffer = magic.bytes().to_vec();
+        Ok(Output { path: path.to_owned(), file, buffer, written: 0, synced: 0 })
+    }
+
+    pub(super) fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the next byte goes.
+    pub(super) fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Appends what `write` puts behind the bytes it is given.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), StorageError> {
+        write(&mut self.buffer);
+        if self.buffer.len() >= WRITE_BYTES {
+            self.flush()?;
+            if self.written - self.synced >= SYNC_BYTES {
+                self.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces eight bytes that were appended before.
+    pub(super) fn replace(&mut self, position: u64, bytes: [u8; 8]) -> Result<(), StorageError> {
+        assert!(position + 8 <= self.position(), "bytes that were appended");
+        if position < self.written {
+            // All eight in the file, or else some still in the buffer.
+            self.flush()?;
+            return self.write_at(&bytes, position);
+        }
+        let start = (position - self.written) as usize;
+        self.buffer[start..start + 8].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Returns when all bytes appended are on stable storage.
+    pub(super) fn sync(&mut self) -> Result<(), StorageError> {
+        self.flush()?;
+        self.file.sync().map_err(|error| StorageError::io(&self.path, "sync", error))?;
+        self.synced = self.written;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        self.write_at(&self.buffer, self.written)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> Result<(), StorageError> {
+        let written = self.file.write_all_at(bytes, position);
+        written.map_err(|error| StorageError::io(&self.path, "write", error))
+    }
+}

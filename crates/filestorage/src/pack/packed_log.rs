@@ -1,0 +1,383 @@
+//! The copy of the log that a pack makes.
+//!
+//! Before the pack time only what is kept is copied, each record with its own data and no
+//! history. Everything after it is copied as it is but for the positions it mentions. There the
+//! distance between a record and its copy only changes where a back pointer was replaced by data,
+//! so a short list of distances translates any position.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use tracing::warn;
+use zodium_types::{Oid, TransactionStatus};
+
+use super::output::Output;
+use super::reachable::{Reachable, Reason, strong_references};
+use super::watch::{PackStep, Watch};
+use crate::StorageError;
+use crate::format::{DataHeader, MAGIC_BYTES, TransactionHeader};
+use crate::log::LogFile;
+use crate::positions::Positions;
+use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
+
+/// Data are copied in pieces of this size.
+const COPY_BYTES: u64 = 1 << 20;
+/// Bytes copied between two reports of progress.
+const PROGRESS_BYTES: u64 = 8 << 20;
+
+pub(super) struct PackedLog {
+    source: Arc<LogFile>,
+    reachable: Reachable,
+    output: Output,
+    positions: Positions,
+    /// Where the copy of each of the [targets](Reachable::targets) stands.
+    target_positions: Vec<u64>,
+    /// Everything before this position of the source has been copied, as far as it is kept.
+    copied: u64,
+    /// Where copies begin to lie at another distance, ascending.
+    shifts: Vec<Shift>,
+    /// Garbage that a transaction being copied refers to, and that may come back with it.
+    missed: Vec<Oid>,
+    cancelled: Arc<AtomicBool>,
+}
+
+/// From `source` on, the copies of records begin at `copy`.
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    source: u64,
+    copy: u64,
+}
+
+/// What a copied record holds.
+enum Body {
+    /// The data of the record that is copied.
+    Same,
+    /// The data of another record.
+    Data(Bytes),
+    /// A back pointer, 0 for a deletion.
+    Back(u64),
+}
+
+/// Whether anything before the pack time is not kept. Returns at the first such record.
+pub(super) fn frees_anything(
+    source: &LogFile,
+    reachable: &Reachable,
+    watch: &Watch<'_>,
+) -> Result<bool, StorageError> {
+    let end = reachable.pack_end();
+    let mut scan = Scan::new(&source.path, Arc::clone(&source.file), end);
+    let (mut position, mut report_at, mut frees) = (MAGIC_BYTES, PROGRESS_BYTES, false);
+    while let Step::Transaction(entry) = scan.transaction(position)? {
+        position = entry.next_position();
+        frees |= entry.records_start() == entry.records_end();
+        scan.try_each_record(&entry, |scan, record| {
+            frees |= kept_body(source, reachable, false, scan, record)?.is_none();
+            Ok(())
+        })?;
+        if frees {
+            return Ok(true);
+        }
+        if position >= report_at {
+            watch.report(PackStep::Copying, position, end)?;
+            report_at = position + PROGRESS_BYTES;
+        }
+    }
+    Ok(false)
+}
+
+impl PackedLog {
+    pub(super) fn new(
+        source: Arc<LogFile>,
+        reachable: Reachable,
+        output: Output,
+        cancelled: &Arc<AtomicBool>,
+    ) -> PackedLog {
+        PackedLog {
+            target_positions: vec![0; reachable.targets().len()],
+            source,
+            reachable,
+            output,
+            positions: Positions::new(),
+            copied: MAGIC_BYTES,
+            shifts: Vec::new(),
+            missed: Vec::new(),
+            cancelled: Arc::clone(cancelled),
+        }
+    }
+
+    /// Copies what is kept of the transactions up to the pack time.
+    pub(super) fn copy_kept(&mut self, watch: &Watch<'_>) -> Result<(), StorageError> {
+        let source = Arc::clone(&self.source);
+        let end = self.reachable.pack_end();
+        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), end);
+        let mut report_at = PROGRESS_BYTES;
+        while let Step::Transaction(entry) = scan.transaction(self.copied)? {
+            self.copy_kept_of(&mut scan, &entry)?;
+            self.copied = entry.next_position();
+            if self.copied >= report_at {
+                watch.report(PackStep::Copying, self.copied, source.end())?;
+                report_at = self.copied + PROGRESS_BYTES;
+            }
+        }
+        assert_eq!(self.copied, end, "the pack time lies between two transactions");
+        self.shifts.push(Shift { source: end, copy: self.output.position() });
+        Ok(())
+    }
+
+    /// Copies all later transactions up to what is committed now.
+    pub(super) fn copy_later(&mut self) -> Result<(), StorageError> {
+        let source = Arc::clone(&self.source);
+        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), source.end());
+        while let Step::Transaction(entry) = scan.transaction(self.copied)? {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(StorageError::PackCancelled { path: source.path.clone() });
+            }
+            self.copy_whole(&mut scan, &entry)?;
+            self.copied = entry.next_position();
+        }
+        assert_eq!(self.copied, scan.end(), "the log ends with a whole transaction");
+        Ok(())
+    }
+
+    /// Makes what was copied so far durable.
+    pub(super) fn sync(&mut self) -> Result<(), StorageError> {
+        self.output.sync()
+    }
+
+    /// Bytes committed that are not copied yet.
+    pub(super) fn behind(&self) -> u64 {
+        self.source.end() - self.copied
+    }
+
+    pub(super) fn source(&self) -> &LogFile {
+        &self.source
+    }
+
+    pub(super) fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// The copy as a log of its own, to be read under the name of the old one.
+    pub(super) fn into_log(self, cache_bytes: usize) -> LogFile {
+        let PackedLog { source, output, positions, .. } = self;
+        let (file, end) = (Arc::clone(output.file()), output.position());
+        LogFile::new(&source.path, file, positions, cache_bytes, end, source.generation + 1)
+    }
+
+    fn copy_kept_of(
+        &mut self,
+        scan: &mut Scan<'_>,
+        entry: &TransactionEntry,
+    ) -> Result<(), StorageError> {
+        let source = Arc::clone(&self.source);
+        let mut start = None;
+        scan.try_each_record(entry, |scan, record| {
+            let has_older = self.positions.position(record.header.oid).is_some();
+            let kept = kept_body(&source, &self.reachable, has_older, scan, record)?;
+            let Some((reason, body)) = kept else { return Ok(()) };
+            let start = match start {
+                Some(start) => start,
+                None => *start.insert(self.begin(scan, entry, TransactionStatus::Packed)?),
+            };
+            let position = self.write_record(scan, record, start, 0, &body)?;
+            self.positions.publish(record.header.oid, position);
+            if let Reason::Target(index) = reason {
+                self.target_positions[index] = position;
+            }
+            Ok(())
+        })?;
+        start.map_or(Ok(()), |start| self.end(start))
+    }
+
+    fn copy_whole(
+        &mut self,
+        scan: &mut Scan<'_>,
+        entry: &TransactionEntry,
+    ) -> Result<(), StorageError> {
+        let status = entry.status().unwrap_or_default();
+        let is_unseen = self.reachable.is_unseen(entry);
+        let start = self.begin(scan, entry, status)?;
+        let mut written = Vec::new();
+        scan.try_each_record(entry, |scan, record| {
+            if is_unseen {
+                self.note_missed(scan, record)?;
+            }
+            let DataHeader { oid, data_length, .. } = record.header;
+            let body = match data_length {
+                0 => self.translated_body(oid, scan.back_pointer(record)?)?,
+                _ => Body::Same,
+            };
+            let previous = self.positions.position(oid).unwrap_or(0);
+            written.push((oid, self.write_record(scan, record, start, previous, &body)?));
+            let shift = Shift {
+                source: record.position + record.header.record_bytes(),
+                copy: self.output.position(),
+            };
+            if self.translate_later(shift.source) != Some(shift.copy) {
+                self.shifts.push(shift);
+            }
+            Ok(())
+        })?;
+        self.end(start)?;
+        // The records of one transaction have the same past: published when all are written.
+        if status != TransactionStatus::Undone {
+            for (oid, position) in written {
+                self.positions.publish(oid, position);
+            }
+        }
+        self.check_missed()
+    }
+
+    /// Writes the header of a transaction's copy, and where it stands.
+    fn begin(
+        &mut self,
+        scan: &mut Scan<'_>,
+        entry: &TransactionEntry,
+        status: TransactionStatus,
+    ) -> Result<u64, StorageError> {
+        let start = self.output.position();
+        let header = TransactionHeader { status: status.to_byte(), ..entry.header };
+        let metadata = scan.metadata_bytes(entry)?;
+        self.output.append(|bytes| {
+            header.write(bytes);
+            bytes.extend_from_slice(metadata);
+        })?;
+        Ok(start)
+    }
+
+    /// Writes the end of the transaction that begins at `start`, and its length.
+    fn end(&mut self, start: u64) -> Result<(), StorageError> {
+        let length = (self.output.position() - start).to_be_bytes();
+        self.output.replace(start + TransactionHeader::LENGTH_OFFSET, length)?;
+        self.output.append(|bytes| bytes.extend_from_slice(&length))
+    }
+
+    /// Writes a record within the transaction at `transaction` and says where.
+    fn write_record(
+        &mut self,
+        scan: &mut Scan<'_>,
+        record: &DataEntry,
+        transaction: u64,
+        previous: u64,
+        body: &Body,
+    ) -> Result<u64, StorageError> {
+        let position = self.output.position();
+        let data_length = match body {
+            Body::Same => record.header.data_length,
+            Body::Data(data) => data.len() as u64,
+            Body::Back(_) => 0,
+        };
+        let header = DataHeader { previous, transaction, data_length, ..record.header };
+        self.output.append(|bytes| header.write(bytes))?;
+        match body {
+            Body::Same => self.copy_data(scan, record)?,
+            Body::Data(data) => self.output.append(|bytes| bytes.extend_from_slice(data))?,
+            Body::Back(back) => {
+                self.output.append(|bytes| bytes.extend_from_slice(&back.to_be_bytes()))?;
+            }
+        }
+        Ok(position)
+    }
+
+    fn copy_data(&mut self, scan: &mut Scan<'_>, record: &DataEntry) -> Result<(), StorageError> {
+        let mut offset = 0;
+        while offset < record.header.data_length {
+            let length = (record.header.data_length - offset).min(COPY_BYTES);
+            let data = scan.data(record, offset, length as usize)?;
+            self.output.append(|bytes| bytes.extend_from_slice(data))?;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// What the copy of a back pointer is: one to the copy of its target, or else the data.
+    fn translated_body(&self, oid: Oid, back: u64) -> Result<Body, StorageError> {
+        let copy = match back {
+            0 => Some(0),
+            _ if back < self.reachable.pack_end() => self.translate_target(back),
+            _ => self.translate_later(back),
+        };
+        if let Some(copy) = copy {
+            return Ok(Body::Back(copy));
+        }
+        let data = self.source.data_at(back, oid)?;
+        Ok(data.map_or(Body::Back(0), Body::Data))
+    }
+
+    /// Where the copy of a target stands.
+    fn translate_target(&self, position: u64) -> Option<u64> {
+        let index = self.reachable.targets().binary_search(&position).ok()?;
+        self.target_positions.get(index).copied().filter(|copy| *copy != 0)
+    }
+
+    /// Where the copy of a record after the pack time stands.
+    fn translate_later(&self, position: u64) -> Option<u64> {
+        let after = self.shifts.partition_point(|shift| shift.source <= position);
+        let shift = self.shifts.get(after.checked_sub(1)?)?;
+        Some(shift.copy + (position - shift.source))
+    }
+
+    /// Notes what a record refers to that was garbage when the pack began.
+    fn note_missed(&mut self, scan: &mut Scan<'_>, record: &DataEntry) -> Result<(), StorageError> {
+        let oid = record.header.oid;
+        let found = if record.header.data_length > 0 {
+            // Fits: the scan has shown that the record lies within the file.
+            let data = scan.data(record, 0, record.header.data_length as usize)?;
+            strong_references(data, |oid| self.note_if_garbage(oid))
+        } else {
+            let back = scan.back_pointer(record)?;
+            let data = self.source.data_at(back, oid)?.unwrap_or_default();
+            if data.is_empty() {
+                return Ok(());
+            }
+            strong_references(&data, |oid| self.note_if_garbage(oid))
+        };
+        if let Err(error) = found {
+            warn!(%oid, tid = %record.header.tid, %error, "references that cannot be read; \
+                objects that only they refer to are not kept");
+        }
+        Ok(())
+    }
+
+    fn note_if_garbage(&mut self, oid: Oid) {
+        if self.reachable.garbage(oid).is_some() {
+            self.missed.push(oid);
+        }
+    }
+
+    /// What was missed must have been written again, or been nothing but a deletion.
+    fn check_missed(&mut self) -> Result<(), StorageError> {
+        for oid in std::mem::take(&mut self.missed) {
+            let Some(position) = self.reachable.garbage(oid) else { continue };
+            if self.positions.position(oid).is_none()
+                && self.source.data_at(position, oid)?.is_some()
+            {
+                return Err(StorageError::PackOvertaken { oid });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is kept of a record before the pack time. `has_older`: an older record of its object is.
+fn kept_body(
+    source: &LogFile,
+    reachable: &Reachable,
+    has_older: bool,
+    scan: &mut Scan<'_>,
+    record: &DataEntry,
+) -> Result<Option<(Reason, Body)>, StorageError> {
+    let Some(reason) = reachable.reason(record) else { return Ok(None) };
+    if record.header.data_length > 0 {
+        return Ok(Some((reason, Body::Same)));
+    }
+    let back = scan.back_pointer(record)?;
+    let data = source.data_at(back, record.header.oid)?;
+    Ok(match data {
+        Some(data) => Some((reason, Body::Data(data))),
+        // Without its deletion the older record would seem to be current.
+        None if has_older || reason != Reason::Current => Some((reason, Body::Back(0))),
+        None => None,
+    })
+}

@@ -1,0 +1,280 @@
+//! Which records before the pack time are kept.
+//!
+//! Kept is the record that was current at the pack time of each object that can be reached from
+//! the root at that time or that anything later refers to, and each record that a later one
+//! points back to. What any transaction after the pack time leads to is thus still there.
+//!
+//! Key decision: nothing is scanned before the pack time. The live index tells where each object
+//! stands; those that changed since are traced back by what was written after the pack time. One
+//! index of 8 bytes an object is all the memory needed: its top bit is the mark.
+
+use tracing::warn;
+use zodium_pickle::{PickleError, Reference, references_of_record};
+use zodium_types::{Oid, TransactionStatus};
+
+use super::watch::{PackStep, Watch};
+use crate::StorageError;
+use crate::log::LogFile;
+use crate::positions::Positions;
+use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
+
+/// In a position: the object is to be kept.
+const MARK: u64 = 1 << 63;
+/// Objects read in one go, in the order of the file and not in that of their discovery.
+const BATCH_OBJECTS: usize = 4096;
+/// Dangling references that are logged one by one; the rest are only counted.
+const DANGLING_LOGGED_MAX: u64 = 100;
+
+pub(super) struct Reachable {
+    /// Position of each object's current record at the pack time, with [`MARK`].
+    current: Positions,
+    /// Records before the pack time which later ones point back to, ascending.
+    targets: Vec<u64>,
+    /// The first transaction after the pack time.
+    pack_end: u64,
+    /// Transactions up to here have been taken into account.
+    seen_end: u64,
+    gc: bool,
+}
+
+/// Why a record is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It was current at the pack time; a deletion need not be kept.
+    Current,
+    /// A later record points back to it, by this place among the targets.
+    Target(usize),
+}
+
+impl Reachable {
+    /// Looks at everything that is committed at the moment of the call.
+    pub(super) fn find(
+        log: &LogFile,
+        pack_end: u64,
+        gc: bool,
+        watch: &Watch<'_>,
+    ) -> Result<Reachable, StorageError> {
+        let current = Positions::new();
+        for (oid, position) in log.positions.iter() {
+            if position < pack_end {
+                current.publish(oid, position);
+            }
+        }
+        // Only now: whatever the index showed beyond the pack time lies before this end.
+        let seen_end = log.end();
+        let mut reachable = Reachable { current, targets: Vec::new(), pack_end, seen_end, gc };
+        reachable.trace_back(log)?;
+        if gc && !reachable.current.is_empty() {
+            Marker::new(log, &mut reachable, watch).mark()?;
+        }
+        Ok(reachable)
+    }
+
+    /// The first transaction after the pack time.
+    pub(super) fn pack_end(&self) -> u64 {
+        self.pack_end
+    }
+
+    /// Whether a transaction came later than this was found out, so that it may refer to objects
+    /// that are not kept.
+    pub(super) fn is_unseen(&self, transaction: &TransactionEntry) -> bool {
+        self.gc && transaction.position >= self.seen_end
+    }
+
+    /// Records before the pack time that later ones point back to, ascending.
+    pub(super) fn targets(&self) -> &[u64] {
+        &self.targets
+    }
+
+    /// Whether and why a record before the pack time is kept.
+    pub(super) fn reason(&self, record: &DataEntry) -> Option<Reason> {
+        if let Ok(index) = self.targets.binary_search(&record.position) {
+            return Some(Reason::Target(index));
+        }
+        let marked = if self.gc { MARK } else { 0 };
+        let current = self.current.position(record.header.oid) == Some(record.position | marked);
+        current.then_some(Reason::Current)
+    }
+
+    /// The current record at the pack time of an object that was garbage then.
+    pub(super) fn garbage(&self, oid: Oid) -> Option<u64> {
+        self.current.position(oid).filter(|position| self.gc && position & MARK == 0)
+    }
+
+    /// Completes the index by what the later transactions point back to.
+    fn trace_back(&mut self, log: &LogFile) -> Result<(), StorageError> {
+        let before = 1..self.pack_end;
+        each_later_record(log, self.pack_end, self.seen_end, |scan, record| {
+            if before.contains(&record.header.previous) {
+                self.current.publish(record.header.oid, record.header.previous);
+            }
+            if record.header.data_length == 0 {
+                let back = scan.back_pointer(record)?;
+                if before.contains(&back) {
+                    self.targets.push(back);
+                }
+            }
+            Ok(())
+        })?;
+        self.targets.sort_unstable();
+        self.targets.dedup();
+        Ok(())
+    }
+}
+
+/// Marks what can be reached.
+struct Marker<'a> {
+    log: &'a LogFile,
+    reachable: &'a mut Reachable,
+    watch: &'a Watch<'a>,
+    /// Marked, but not read yet.
+    pending: Vec<Mention>,
+    read: u64,
+    dangling: u64,
+    unreadable: u64,
+}
+
+/// A reference that led to an object first.
+struct Mention {
+    oid: Oid,
+    referrer: Oid,
+}
+
+impl<'a> Marker<'a> {
+    fn new(log: &'a LogFile, reachable: &'a mut Reachable, watch: &'a Watch<'a>) -> Marker<'a> {
+        Marker { log, reachable, watch, pending: Vec::new(), read: 0, dangling: 0, unreadable: 0 }
+    }
+
+    fn mark(&mut self) -> Result<(), StorageError> {
+        if self.reachable.current.position(Oid::ROOT).is_none() {
+            return Err(StorageError::RootMissing { path: self.log.path.clone() });
+        }
+        self.mention(Oid::ROOT, Oid::ROOT);
+        self.follow()?;
+        self.mark_from_later()?;
+        if self.dangling > 0 {
+            warn!(file = %self.log.path.display(), references = self.dangling,
+                "references to objects that do not exist");
+        }
+        if self.unreadable > 0 {
+            warn!(file = %self.log.path.display(), records = self.unreadable,
+                "records after the pack time whose references cannot be read; \
+                 objects that only they refer to are not kept");
+        }
+        Ok(())
+    }
+
+    /// Reads what is pending until nothing is.
+    fn follow(&mut self) -> Result<(), StorageError> {
+        while !self.pending.is_empty() {
+            let start = self.pending.len().saturating_sub(BATCH_OBJECTS);
+            let current = &self.reachable.current;
+            let position = |oid| current.position(oid).unwrap_or(0) & !MARK;
+            let batch = self.pending.drain(start..);
+            let mut batch: Vec<_> = batch.map(|m| (position(m.oid), m.oid, m.referrer)).collect();
+            batch.sort_unstable();
+            self.read += batch.len() as u64;
+            let total = self.reachable.current.len();
+            self.watch.report(PackStep::Marking, self.read, total)?;
+            for (position, oid, referrer) in batch {
+                match self.log.data_at(position, oid)? {
+                    Some(data) => self.mention_all(oid, &data)?,
+                    None if oid == Oid::ROOT => {
+                        return Err(StorageError::RootMissing { path: self.log.path.clone() });
+                    }
+                    None if oid == referrer => {}
+                    None => self.note_dangling(oid, referrer, "is deleted"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks what the transactions after the pack time refer to.
+    fn mark_from_later(&mut self) -> Result<(), StorageError> {
+        let (log, pack_end) = (self.log, self.reachable.pack_end);
+        each_later_record(log, pack_end, self.reachable.seen_end, |scan, record| {
+            let oid = record.header.oid;
+            let length = record.header.data_length;
+            let result = if length > 0 {
+                // Fits: the scan has shown that the record lies within the file.
+                let data = scan.data(record, 0, length as usize)?;
+                self.mention_all(oid, data)
+            } else {
+                // Records after the pack time come by themselves.
+                let back = scan.back_pointer(record)?;
+                let data = if back < pack_end { log.data_at(back, oid)? } else { None };
+                match data {
+                    Some(data) => {
+                        // Or else the old record would seem to be current at the pack time.
+                        self.mention(oid, oid);
+                        self.mention_all(oid, &data)
+                    }
+                    None => Ok(()),
+                }
+            };
+            match result {
+                // It stays what it is; a later pack will have to be told more.
+                Err(StorageError::References { .. }) => self.unreadable += 1,
+                result => result?,
+            }
+            self.follow()
+        })
+    }
+
+    fn mention_all(&mut self, referrer: Oid, data: &[u8]) -> Result<(), StorageError> {
+        strong_references(data, |oid| self.mention(oid, referrer))
+            .map_err(|source| StorageError::References { oid: referrer, source })
+    }
+
+    fn mention(&mut self, oid: Oid, referrer: Oid) {
+        match self.reachable.current.position(oid) {
+            Some(position) if position & MARK != 0 => {}
+            Some(position) => {
+                self.reachable.current.publish(oid, position | MARK);
+                self.pending.push(Mention { oid, referrer });
+            }
+            // New since the pack time, or never there.
+            None if self.log.positions.position(oid).is_some() => {}
+            None => self.note_dangling(oid, referrer, "does not exist"),
+        }
+    }
+
+    fn note_dangling(&mut self, oid: Oid, referrer: Oid, what: &'static str) {
+        self.dangling += 1;
+        if self.dangling <= DANGLING_LOGGED_MAX {
+            warn!(file = %self.log.path.display(), %referrer, %oid, "object {referrer} refers to \
+                object {oid}, which {what}");
+        }
+    }
+}
+
+/// The objects that a record keeps alive.
+pub(super) fn strong_references(
+    data: &[u8],
+    mut found: impl FnMut(Oid),
+) -> Result<(), PickleError> {
+    references_of_record(data, &mut |reference| {
+        if let Reference::Strong(oid) = reference {
+            found(oid);
+        }
+    })
+}
+
+/// Visits the records of transactions in `[start, end)`, those of undone ones excepted.
+fn each_later_record(
+    log: &LogFile,
+    start: u64,
+    end: u64,
+    mut visit: impl FnMut(&mut Scan<'_>, &DataEntry) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    let mut scan = Scan::new(&log.path, log.file.clone(), end);
+    let mut position = start;
+    while let Step::Transaction(entry) = scan.transaction(position)? {
+        position = entry.next_position();
+        if entry.status() != Some(TransactionStatus::Undone) {
+            scan.try_each_record(&entry, &mut visit)?;
+        }
+    }
+    Ok(())
+}
