@@ -74,6 +74,7 @@ def start_server(tmp_path):
         servers.append(server)
         return server
 
+    start.servers = servers
     yield start
     for server in servers:
         if server.is_running():

@@ -1,0 +1,288 @@
+"""The command line: what it explains, what it refuses, and how it ends.
+
+A refusal is one clear line on stderr and exit status 1; never a stack trace, and
+never a file touched.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import time
+
+import pytest
+from harness.process import free_port
+from harness.wire import Wire, Z64
+
+pytestmark = pytest.mark.zodium
+
+SECONDS = 20  # a refusal that takes longer is none
+
+
+@pytest.fixture
+def zodium(binary):
+    """zodium(*words): run the command to its end."""
+
+    def run(*words, **options):
+        return subprocess.run(
+            [binary, *map(str, words)], capture_output=True, text=True, timeout=SECONDS, **options
+        )
+
+    return run
+
+
+@pytest.fixture
+def refusal(zodium):
+    """refusal(path, *options): the one line with which serving `path` is refused."""
+
+    def refused(path, *options, **how):
+        if "-a" not in options:
+            options = ("-a", f"127.0.0.1:{free_port()}", *options)
+        return one_line(zodium("serve", path, *options, **how))
+
+    return refused
+
+
+def one_line(done):
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 1, done.stderr
+    assert len(lines) == 1, done.stderr
+    assert "panicked" not in lines[0]
+    return lines[0]
+
+
+def committed(path, start_server, count=5):
+    """A file with `count` transactions of one object each, closed; its size after each."""
+    server = start_server(path)
+    sizes = [path.stat().st_size]
+    with Wire(server.address) as wire:
+        wire.register()
+        for number in range(count):
+            wire.commit(number, [(number.to_bytes(8, "big"), Z64, b"data %d" % number)])
+            sizes.append(path.stat().st_size)
+    assert server.stop() == 0
+    return sizes
+
+
+# --------------------------------------------------------------------- explaining
+
+
+def test_help_names_the_commands(zodium):
+    for words in ((), ("--help",), ("-h",)):
+        done = zodium(*words)
+        said = done.stdout + done.stderr
+        assert "serve" in said and "Usage:" in said
+    assert zodium("--help").returncode == 0
+
+
+def test_help_of_serve_names_every_option(zodium):
+    done = zodium("serve", "--help")
+    assert done.returncode == 0
+    for option in (
+        "--address",
+        "--msgpack",
+        "--read-only",
+        "--workers",
+        "--invalidation-queue-size",
+        "--invalidation-age",
+        "--transaction-timeout",
+        "--client-conflict-resolution",
+        "--message-size-max",
+        "--log-format",
+    ):
+        assert option in done.stdout
+    assert "127.0.0.1:8100" in done.stdout
+    # Short help is short: one line an option, not a manual.
+    assert len(zodium("serve", "-h").stdout) < len(done.stdout)
+
+
+def test_version(zodium):
+    done = zodium("--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "zodium")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("srve",),
+        ("serve",),
+        ("serve", "Data.fs", "--no-such-option"),
+        ("serve", "Data.fs", "--workers", "none"),
+        ("serve", "Data.fs", "-a", "not an address"),
+        ("serve", "Data.fs", "-a", "127.0.0.1:99999"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_explained(zodium, tmp_path, words):
+    done = zodium(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "error:" in done.stderr and "--help" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_serve_says_where_what_and_how_to_connect(tmp_path, start_server):
+    path = tmp_path / "Data.fs"
+    committed(path, start_server)
+    server = start_server(path)
+    with Wire(server.address) as wire:
+        last = wire.register()
+    said = server.log()
+    assert str(path) in said and f"127.0.0.1:{server.port}" in said
+    assert "5 objects" in said and last.hex() in said
+    assert "import ZEO" in said and f"ZEO.DB(('127.0.0.1', {server.port}))" in said
+
+
+# --------------------------------------------------------------------- refusing
+
+
+def test_missing_directory(tmp_path, refusal):
+    said = refusal(tmp_path / "nowhere" / "Data.fs")
+    assert str(tmp_path / "nowhere") in said and "director" in said
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_path_is_a_directory(tmp_path, refusal):
+    assert str(tmp_path) in refusal(tmp_path)
+
+
+def test_unreadable_file(tmp_path, start_server, refusal):
+    path = tmp_path / "Data.fs"
+    committed(path, start_server)
+    path.chmod(0)
+    said = refusal(path, **as_nobody(tmp_path, path))
+    assert str(path) in said and "ermission" in said
+
+
+def test_read_only_file(tmp_path, start_server, refusal):
+    path = tmp_path / "Data.fs"
+    committed(path, start_server)
+    path.chmod(0o444)
+    said = refusal(path, **as_nobody(tmp_path))
+    assert str(path) in said and "--read-only" in said
+
+
+def as_nobody(folder, *hidden):
+    """How to run without root's right to open everything."""
+    if os.getuid() != 0:
+        return {}
+    nobody = 65534
+    for parent in folder.parents[:2]:
+        parent.chmod(0o755)
+    for name in [folder, *folder.iterdir()]:
+        if name not in hidden:
+            os.chown(name, nobody, nobody)
+    return {"user": nobody, "group": nobody}
+
+
+def test_port_in_use(tmp_path, refusal):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = refusal(tmp_path / "Data.fs", "-a", address)
+    assert address in said and "in use" in said
+
+
+def test_not_a_filestorage(tmp_path, refusal):
+    path = tmp_path / "Data.fs"
+    path.write_bytes(b"SQLite format 3\0" + bytes(1000))
+    said = refusal(path)
+    assert str(path) in said and "FileStorage" in said
+    assert path.read_bytes() == b"SQLite format 3\0" + bytes(1000)
+
+
+def test_shorter_than_its_magic(tmp_path, refusal):
+    path = tmp_path / "Data.fs"
+    path.write_bytes(b"FS")
+    assert "FileStorage" in refusal(path)
+    assert path.read_bytes() == b"FS"
+
+
+@pytest.mark.parametrize("index", ["index", "no index"])
+def test_damage_in_the_middle_is_named(tmp_path, start_server, refusal, index):
+    """With an index too, a header that is wrong is found before anything is served."""
+    path = tmp_path / "Data.fs"
+    sizes = committed(path, start_server)
+    index_path = path.with_name("Data.fs.index")
+    if index == "no index":
+        index_path.unlink()
+    content = bytearray(path.read_bytes())
+    content[sizes[3] + 8 : sizes[3] + 16] = b"\xff" * 8  # the length of the fourth
+    path.write_bytes(content)
+    said = refusal(path)
+    assert str(path) in said and str(sizes[3]) in said
+    assert any(tool in said for tool in ("zodium ", "fsrecover", "repozo")), "what to run next"
+    assert path.read_bytes() == content
+
+
+# --------------------------------------------------------------------- read-only
+
+
+def test_read_only_serves_and_refuses_to_write(tmp_path, start_server):
+    path = tmp_path / "Data.fs"
+    committed(path, start_server)
+    before = {name: name.read_bytes() for name in tmp_path.glob("Data.fs*")}
+    server = start_server(path, "--read-only")
+    with Wire(server.address) as wire:
+        wire.register(read_only=True)
+        assert wire.call("loadBefore", Z64, b"\x7f" + b"\xff" * 7)[0] == b"data 0"
+    assert server.stop() == 0
+    assert {name: name.read_bytes() for name in tmp_path.glob("Data.fs*")} == before
+
+
+def test_read_only_of_a_missing_file_is_refused(tmp_path, refusal):
+    assert str(tmp_path / "Data.fs") in refusal(tmp_path / "Data.fs", "--read-only")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --------------------------------------------------------------------- sockets, logs
+
+
+def test_unix_socket(tmp_path, binary):
+    address = tmp_path / "zeo.sock"
+    words = [binary, "serve", tmp_path / "Data.fs", "-a", address]
+    for _ in range(2):  # the second start finds what a killed server has left
+        with open(tmp_path / "log", "wb") as log:
+            process = subprocess.Popen(words, stdout=log, stderr=log)
+        try:
+            announced = first_bytes(address, process)
+        finally:
+            process.kill()
+            process.wait()
+        assert announced == b"\0\0\0\2Z5"
+    assert address.exists()
+
+
+def first_bytes(address, process):
+    for _ in range(500):
+        assert process.poll() is None
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(5)
+                client.connect(str(address))
+                return client.recv(6)
+        except (FileNotFoundError, ConnectionRefusedError):
+            time.sleep(0.01)
+    raise AssertionError("the socket never answered")
+
+
+def test_json_logs_are_one_object_a_line(tmp_path, start_server):
+    server = start_server(tmp_path / "Data.fs", "--log-format", "json")
+    with Wire(server.address) as wire:
+        wire.register()
+    assert server.stop() == 0
+    events = [json.loads(line) for line in server.log().splitlines()]
+    assert events
+    for event in events:
+        assert {"timestamp", "level", "message"} <= event.keys()
+    assert any(str(tmp_path / "Data.fs") in str(event.values()) for event in events)
+
+
+def test_a_message_over_the_limit_closes_its_connection(tmp_path, start_server, wire):
+    server = start_server(tmp_path / "Data.fs", "--message-size-max", "64KiB")
+    client, other = wire(server), wire(server)
+    client.notify("set_client_label", "x" * 60_000)
+    assert client.call("ping") is None
+    client.send_raw((1 << 17).to_bytes(4, "big"))
+    assert client.socket.recv(1) == b""
+    assert other.call("ping") is None
