@@ -15,8 +15,8 @@ use super::{CodecError, Encoding, MessageId, msgpack};
 /// The name of replies and heartbeats.
 pub(super) const REPLY: &str = ".reply";
 
-/// What a server accepts. The one class that clients send is `Prefix`, as a value to compare
-/// with in the filter of `undoInfo`.
+/// What a server accepts. Clients send two classes: `Prefix`, as a value to compare with in the
+/// filter of `undoInfo`, and `dict`, called to make an extension that is a dict of its own kind.
 pub const REQUEST_LIMITS: Limits = Limits {
     nesting: 100,
     nodes: 1 << 20,
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_to_compare_with_is_the_one_instance_that_a_client_may_send() {
+    fn a_prefix_to_compare_with_is_let_through_and_a_foreign_class_named() {
         let undo_info = |class: &str| {
             [
                 b"\x80\x03(K\x05\x89X\x08\0\0\0undoInfoK\0K\x01}X\x04\0\0\0pathc",

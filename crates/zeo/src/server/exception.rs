@@ -53,6 +53,13 @@ impl Exception {
         Exception::new("ZODB.FileStorage.FileStorage.FileStorageError", text)
     }
 
+    pub(crate) fn undo(reason: impl Into<String>) -> Exception {
+        Exception {
+            name: "ZODB.POSException.UndoError",
+            payload: Value::dict([("_reason", text_value(reason)), ("_oid", Value::None)]),
+        }
+    }
+
     /// A conflict that the client cannot resolve. `class_name` as `module.Class`, if known.
     pub(crate) fn conflict(conflict: &Conflict, class_name: Option<String>) -> Exception {
         let (name, message) = match conflict.kind {
@@ -109,7 +116,7 @@ impl From<&StorageError> for Exception {
     fn from(error: &StorageError) -> Exception {
         match error {
             StorageError::ReadOnly { .. } => Exception::read_only(),
-            StorageError::NotUndoable { .. } => undo_error(error.to_string()),
+            StorageError::NotUndoable { .. } => Exception::undo(error.to_string()),
             StorageError::Corrupt { .. } => {
                 Exception::new("ZODB.FileStorage.FileStorage.CorruptedDataError", error.to_string())
             }
@@ -138,13 +145,6 @@ impl From<VoteError> for Exception {
             VoteError::EmptyData { .. } => Exception::value_error(error.to_string()),
             _ => Exception::transaction_error(error.to_string()),
         }
-    }
-}
-
-fn undo_error(reason: String) -> Exception {
-    Exception {
-        name: "ZODB.POSException.UndoError",
-        payload: Value::dict([("_reason", text_value(reason)), ("_oid", Value::None)]),
     }
 }
 

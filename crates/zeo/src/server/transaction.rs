@@ -71,35 +71,34 @@ impl Session {
         context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
-        let data = arguments.data(context.frame)?;
-        let open = self.collecting(arguments)?;
-        if let Some(transaction) = open {
-            transaction.store(oid, serial, data);
-        }
+        let (oid, serial) = (arguments.oid(), arguments.serial());
+        let data = arguments.data(context.frame);
         if let Some(hub) = self.hub() {
             hub.statistics.stores.add(1);
         }
-        Ok(Reply::Value(Value::None))
+        self.collect(arguments, |transaction| {
+            transaction.store(oid?, serial?, data?);
+            Ok(())
+        })
     }
 
     pub(crate) fn delete(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
-        if let Some(transaction) = self.collecting(arguments)? {
-            transaction.delete(oid, serial);
-        }
-        Ok(Reply::Value(Value::None))
+        let (oid, serial) = (arguments.oid(), arguments.serial());
+        self.collect(arguments, |transaction| {
+            transaction.delete(oid?, serial?);
+            Ok(())
+        })
     }
 
     pub(crate) fn check_current(
         &mut self,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
-        if let Some(transaction) = self.collecting(arguments)? {
-            transaction.read_current(oid, serial);
-        }
-        Ok(Reply::Value(Value::None))
+        let (oid, serial) = (arguments.oid(), arguments.serial());
+        self.collect(arguments, |transaction| {
+            transaction.read_current(oid?, serial?);
+            Ok(())
+        })
     }
 
     pub(crate) fn restore(
@@ -107,23 +106,22 @@ impl Session {
         context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
-        let data = arguments.optional_data(context.frame)?;
-        let source = arguments.optional_tid()?;
-        if let Some(transaction) = self.collecting(arguments)? {
-            transaction.restore(oid, serial, data, source);
-        }
-        Ok(Reply::Value(Value::None))
+        let (oid, serial) = (arguments.oid(), arguments.tid());
+        let data = arguments.optional_data(context.frame);
+        let source = arguments.optional_tid();
+        self.collect(arguments, |transaction| {
+            transaction.restore(oid?, serial?, data?, source?);
+            Ok(())
+        })
     }
 
     pub(crate) fn undo(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
-        let id = arguments.text_bytes()?;
-        let tid = super::undo_log::tid_of_undo_id(&id)
-            .ok_or_else(|| Exception::value_error("an undo id is a tid in base64"))?;
-        if let Some(transaction) = self.collecting(arguments)? {
-            transaction.undo(tid);
-        }
-        Ok(Reply::Value(Value::None))
+        let id = arguments.text_bytes();
+        self.collect(arguments, |transaction| {
+            let tid = super::undo_log::tid_of_undo_id(&id?);
+            transaction.undo(tid.ok_or_else(|| Exception::undo("Invalid undo transaction id"))?);
+            Ok(())
+        })
     }
 
     pub(crate) fn vote(
@@ -387,17 +385,23 @@ impl Session {
         }
     }
 
-    /// The transaction that stores go into; `None` when it has been voted, and they are ignored
-    /// as the stock server does. The transaction's number is the next argument.
-    fn collecting(
+    /// Adds to the transaction whose number is the next argument.
+    ///
+    /// What cannot be added is said at the vote, and what comes after it is ignored, both as the
+    /// stock server does: these calls have no reply.
+    fn collect(
         &mut self,
         arguments: &mut Arguments<'_>,
-    ) -> Result<Option<&mut Transaction>, Exception> {
+        add: impl FnOnce(&mut Transaction) -> Result<(), Exception>,
+    ) -> Result<Reply, Exception> {
         let id = arguments.owned();
-        match &mut self.own_transaction(&id)?.state {
-            TransactionState::Open(transaction) => Ok(Some(transaction)),
-            _ => Ok(None),
+        let open = self.own_transaction(&id)?;
+        if let TransactionState::Open(transaction) = &mut open.state
+            && let Err(exception) = add(transaction)
+        {
+            open.state = TransactionState::Unfit(exception);
         }
+        Ok(Reply::Value(Value::None))
     }
 
     fn own_transaction(&mut self, id: &Value<'static>) -> Result<&mut OpenTransaction, Exception> {
