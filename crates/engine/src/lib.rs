@@ -12,11 +12,13 @@
 pub mod commit;
 mod log_writer;
 mod notice;
+mod pack;
 mod storage;
 mod transaction;
 mod vote;
 
 pub use notice::{Commit, Mailbox, Notice};
+pub use pack::PackError;
 pub use storage::{Config, Invalidations, Storage};
 pub use transaction::{Transaction, Voted};
 pub use vote::{Check, VoteError, VoteStart};

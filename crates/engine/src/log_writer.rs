@@ -85,6 +85,8 @@ impl Storage {
             let clock_tid = Tid::from_unix_nanos(self.clock.unix_nanos());
             let batch = self.machine.lock().next_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
             if !batch.is_empty() {
+                // From the first byte appended until the last transaction is published.
+                let _appending = self.appending.lock();
                 self.write_batch(&batch);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ pub struct Config {
     pub invalidation_age: Option<Duration>,
     /// How long a transaction may hold its locks before its client is disconnected.
     pub transaction_timeout: Option<Duration>,
+    /// Whether a pack drops objects that cannot be reached from the root.
+    pub pack_gc: bool,
+    /// Whether a pack keeps the old file as `Data.fs.old`.
+    pub pack_keep_old: bool,
 }
 
 /// An open database with its writer thread.
@@ -36,6 +40,14 @@ pub struct Storage {
     /// Whom to tell about transactions between vote and end.
     pub(crate) owners: Mutex<FxHashMap<TransactionNumber, Arc<dyn Mailbox>>>,
     pub(crate) transaction_timeout: Option<Duration>,
+    /// Held by the writer while it writes a batch, by a pack while it replaces the file. Taken
+    /// before all other locks.
+    pub(crate) appending: Mutex<()>,
+    /// Held by a pack from beginning to end.
+    pub(crate) packing: Mutex<()>,
+    pub(crate) pack_cancelled: Arc<AtomicBool>,
+    pub(crate) pack_gc: bool,
+    pub(crate) pack_keep_old: bool,
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
@@ -80,6 +92,11 @@ impl Storage {
             queue: FinishQueue::default(),
             owners: Mutex::default(),
             transaction_timeout: config.transaction_timeout,
+            appending: Mutex::default(),
+            packing: Mutex::default(),
+            pack_cancelled: Arc::default(),
+            pack_gc: config.pack_gc,
+            pack_keep_old: config.pack_keep_old,
             invalidation_queue_size: config.invalidation_queue_size,
             invalidation_age: config.invalidation_age,
             subscribers: Mutex::new(subscribers),
@@ -147,14 +164,16 @@ impl Storage {
         self.clock.unix_nanos() as f64 / 1e9 - ago.as_secs_f64()
     }
 
-    /// Writes what has been asked to finish, ends the writer, saves the index.
+    /// Gives up a pack, writes what has been asked to finish, ends the writer, saves the index.
     pub fn close(&self) -> Result<(), StorageError> {
+        self.cancel_pack();
         self.queue.stop();
         let writer = self.writer.lock().take();
         if let Some(writer) = writer {
             // A writer that panicked has ended the process already.
             let _ = writer.join();
         }
+        let _packing = self.packing.lock();
         self.file.close()
     }
 
@@ -175,6 +194,13 @@ impl Storage {
         }
         for mailbox in &subscribers.mailboxes {
             mailbox.post(Notice::Committed(Arc::clone(&commit)));
+        }
+    }
+
+    /// Posts a notice to everybody, after the commits announced before.
+    pub(crate) fn post_to_all(&self, notice: &Notice) {
+        for mailbox in &self.subscribers.lock().mailboxes {
+            mailbox.post(notice.clone());
         }
     }
 

@@ -94,6 +94,17 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) transaction_timeout: Option<Duration>,
 
+    /// Let a pack remove old revisions only, no objects
+    ///
+    /// By default it also removes what cannot be reached from the root object, which is wrong
+    /// for objects that only other databases refer to.
+    #[arg(long)]
+    pub(crate) no_pack_gc: bool,
+
+    /// Do not keep the file from before a pack as Data.fs.old
+    #[arg(long)]
+    pub(crate) no_pack_keep_old: bool,
+
     /// Let clients resolve conflicts; they always do, the option is for scripts made for runzeo
     #[arg(long)]
     pub(crate) client_conflict_resolution: bool,

@@ -60,6 +60,8 @@ async fn serve(options: &ServeOptions) -> Result<()> {
         // Aborted, and with that its listener is closed.
         let _ = task.await;
     }
+    // Those who wait for it are answered before their connections are closed.
+    storage.cancel_pack();
     if let Some(workers) = Arc::into_inner(workers) {
         workers.stop(STOP_PATIENCE);
     }
@@ -97,6 +99,8 @@ fn open(options: &ServeOptions) -> Result<Arc<Storage>> {
         invalidation_queue_size: options.invalidation_queue_size,
         invalidation_age: options.invalidation_age,
         transaction_timeout: options.transaction_timeout,
+        pack_gc: !options.no_pack_gc,
+        pack_keep_old: !options.no_pack_keep_old,
     };
     Ok(Storage::start(file, Arc::new(SystemClock::new()), &config)?)
 }

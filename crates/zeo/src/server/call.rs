@@ -36,6 +36,7 @@ pub(crate) enum Method {
     Abort,
     UndoLog,
     UndoInfo,
+    Pack,
     IteratorStart,
     IteratorNext,
     IteratorRecordStart,
@@ -59,7 +60,16 @@ impl Method {
         use Method::*;
         matches!(
             self,
-            NewOids | Begin | Store | Delete | CheckCurrent | Restore | Undo | Vote | Finish | Abort
+            NewOids
+                | Begin
+                | Store
+                | Delete
+                | CheckCurrent
+                | Restore
+                | Undo
+                | Vote
+                | Finish
+                | Abort
         )
     }
 }
@@ -91,6 +101,7 @@ const METHODS: &[(&str, Method, usize, usize)] = &[
     ("record_iternext", Method::RecordIternext, 0, 1),
     ("undoLog", Method::UndoLog, 2, 2),
     ("undoInfo", Method::UndoInfo, 0, 3),
+    ("pack", Method::Pack, 1, 2),
     ("iterator_start", Method::IteratorStart, 2, 2),
     ("iterator_next", Method::IteratorNext, 1, 1),
     ("iterator_record_start", Method::IteratorRecordStart, 2, 2),

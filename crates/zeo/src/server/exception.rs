@@ -1,7 +1,7 @@
 //! Errors as ZEO clients know them: the name of a Python exception and its arguments.
 
-use zodium_engine::VoteError;
 use zodium_engine::commit::{CommitError, Conflict, ConflictKind};
+use zodium_engine::{PackError, VoteError};
 use zodium_filestorage::StorageError;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
@@ -132,6 +132,16 @@ impl From<CommitError> for Exception {
                 Exception::new("ZODB.POSException.StorageSystemError", error.to_string())
             }
             _ => Exception::transaction_error(error.to_string()),
+        }
+    }
+}
+
+impl From<PackError> for Exception {
+    fn from(error: PackError) -> Exception {
+        match error {
+            PackError::Commit(error) => error.into(),
+            PackError::Storage(error) => error.into(),
+            _ => Exception::file_storage_error(error.to_string()),
         }
     }
 }

@@ -10,6 +10,7 @@ mod exception;
 mod hub;
 mod iterators;
 mod jobs;
+mod pack;
 mod reads;
 mod service;
 mod session;

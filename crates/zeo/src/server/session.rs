@@ -20,9 +20,7 @@ use super::jobs::JOBS_MAX;
 use super::service::LocalServer;
 use super::transaction::{OpenTransaction, TransactionState};
 use crate::codec::frame::{HEADER_LENGTH, Peek, encode_frame, peek_frame};
-use crate::codec::{
-    Encoding, Greeting, Message, MessageId, decode_load_before, decode_message,
-};
+use crate::codec::{Encoding, Greeting, Message, MessageId, decode_load_before, decode_message};
 
 /// A frame longer than this gets a buffer of its own, from which its data need not be copied.
 const LARGE_FRAME_BYTES: usize = 64 << 10;
@@ -134,8 +132,12 @@ impl SessionHandle {
 
     pub(crate) fn expired(&self, number: TransactionNumber) {
         let session = self.session.borrow();
-        tracing::warn!(peer = self.link.peer(), label = session.label, transaction = number.0,
-            "transaction timeout, disconnecting");
+        tracing::warn!(
+            peer = self.link.peer(),
+            label = session.label,
+            transaction = number.0,
+            "transaction timeout, disconnecting"
+        );
         if let Some(registration) = &session.registration {
             registration.hub.disconnect(self);
         }
@@ -314,6 +316,7 @@ impl Session {
             Method::Abort => self.abort(arguments),
             Method::UndoLog => self.undo_log(context, arguments),
             Method::UndoInfo => self.undo_info(context, arguments),
+            Method::Pack => self.pack(context, arguments),
             Method::IteratorStart => self.iterator_start(context, arguments),
             Method::IteratorNext => self.iterator_next(context, arguments),
             Method::IteratorRecordStart => self.iterator_record_start(arguments),

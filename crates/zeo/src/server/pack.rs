@@ -1,0 +1,77 @@
+//! Packing on a client's demand.
+
+use std::sync::Arc;
+
+use zodium_engine::{PackError, Storage};
+use zodium_pickle::Value;
+use zodium_types::Tid;
+
+use super::call::Arguments;
+use super::exception::Exception;
+use super::session::{Context, Reply, Session};
+
+impl Session {
+    /// Protocol note, section 5: answered when the pack has ended, or at once if the client does
+    /// not want to wait. A read-only session may ask for it too.
+    pub(crate) fn pack(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let pack_tid = tid_of_time(&arguments.value())?;
+        let waits = arguments.integer_or(1)? != 0;
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        let peer = self.link.peer().to_owned();
+        let job = move || pack(&storage, pack_tid, &peer);
+        if !waits {
+            // Nobody waits for it, so it does not count as a request under way either.
+            tokio::task::spawn_blocking(job);
+            return Ok(Reply::Value(Value::None));
+        }
+        let reply_to = context.reply_to.clone();
+        context.handle.spawn(self, job, move |_, session, packed| {
+            session.reply_result(&reply_to, packed.map(|()| Value::None).map_err(Exception::from));
+        });
+        Ok(Reply::Later)
+    }
+}
+
+fn pack(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), PackError> {
+    let packed = storage.pack(pack_tid);
+    if let Err(error) = &packed {
+        tracing::error!(peer, file = %storage.file().path().display(), %error, "not packed");
+    }
+    packed.map(|_| ())
+}
+
+/// The tid of a moment in seconds since the Unix epoch.
+fn tid_of_time(time: &Value<'_>) -> Result<Tid, Exception> {
+    let seconds = match time {
+        Value::Float(seconds) => Some(*seconds),
+        value => value.as_int().map(|seconds| seconds as f64),
+    };
+    let Some(seconds) = seconds.filter(|seconds| seconds.is_finite()) else {
+        let kind = time.kind();
+        return Err(Exception::type_error(format!("pack(): expected a time, got {kind}")));
+    };
+    // Apart, or the product would lose the last digits that the seconds still have.
+    let seconds = seconds.max(0.0);
+    let nanos = (seconds.trunc() as u64).saturating_mul(1_000_000_000);
+    Ok(Tid::from_unix_nanos(nanos.saturating_add((seconds.fract() * 1e9) as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pack_times_become_tids_as_zodb_computes_them() {
+        // TimeStamp(*time.gmtime(t)[:5] + (t % 60,)) of ZODB.
+        let tid = |time| tid_of_time(&time).unwrap();
+        assert_eq!(tid(Value::Float(1_704_164_645.5)), Tid(0x03f5_9458_1777_7777));
+        assert_eq!(tid(Value::Int(1_704_164_645.into())), Tid(0x03f5_9458_1555_5555));
+        assert_eq!(tid(Value::Float(-1.0)), Tid::from_unix_nanos(0));
+        assert!(tid_of_time(&Value::Float(f64::NAN)).is_err());
+        assert!(tid_of_time(&Value::None).is_err());
+    }
+}
