@@ -185,6 +185,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    #[inline(always)]
     fn step(&mut self, operation: Operation<'a>) -> Result<(), PickleError> {
         match operation {
             Operation::Mark => self.mark(),
@@ -228,6 +229,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Operations of which only the effect on the stack's height matters.
+    #[inline(always)]
     fn step_opaque(&mut self, operation: Operation<'a>) -> Result<(), PickleError> {
         match operation {
             Operation::Nothing => Ok(()),
