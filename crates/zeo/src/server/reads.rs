@@ -197,8 +197,8 @@ impl Session {
         let read_only = file.is_read_only();
         let served = INTERFACES.iter().map(|name| ("ZODB.interfaces", *name));
         let interfaces = served.chain([("zope.interface", "Interface")]);
-        let interfaces = interfaces
-            .map(|(module, name)| Value::tuple([text_value(module), text_value(name)]));
+        let interfaces =
+            interfaces.map(|(module, name)| Value::tuple([text_value(module), text_value(name)]));
         Ok(Reply::Value(Value::dict([
             ("length", Value::Int(file.object_count().into())),
             ("size", Value::Int(file.size().into())),

@@ -46,9 +46,8 @@ impl Server {
     /// A server of storages by name (`1` is what clients ask for by default).
     pub fn new(config: Config, storages: BTreeMap<String, Arc<Storage>>) -> Server {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let serve = |(name, storage)| {
-            (name, ServedStorage { storage, statistics: Mutex::default() })
-        };
+        let serve =
+            |(name, storage)| (name, ServedStorage { storage, statistics: Mutex::default() });
         Server {
             config,
             storages: storages.into_iter().map(serve).collect(),

@@ -169,10 +169,7 @@ impl Session {
         let (number, reply_to) = match &open.state {
             TransactionState::Voted { number, .. } => (*number, context.reply_to.clone()),
             _ => {
-                return Err(Exception::new(
-                    "builtins.AssertionError",
-                    "finished called wo lock",
-                ));
+                return Err(Exception::new("builtins.AssertionError", "finished called wo lock"));
             }
         };
         let state = TransactionState::Finishing { number, reply_to };

@@ -118,9 +118,10 @@ fn value_matches(value: &Value<'_>, wanted: &Value<'_>) -> bool {
 /// The path of a `ZopeUndo.Prefix.Prefix`, which pickles as an object with one text.
 fn path_prefix<'v>(value: &'v Value<'_>) -> Option<&'v str> {
     let object = value.as_object()?;
-    let state = object.state.as_ref().and_then(|state| {
-        state.as_dict()?.iter().find_map(|(_, value)| text_of(value))
-    });
+    let state = object
+        .state
+        .as_ref()
+        .and_then(|state| state.as_dict()?.iter().find_map(|(_, value)| text_of(value)));
     state.or_else(|| object.arguments.as_sequence()?.iter().find_map(text_of))
 }
 
