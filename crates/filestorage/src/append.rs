@@ -354,6 +354,10 @@ impl Writer<'_> {
         assert_eq!(self.position - start, header.length, "a transaction as long as announced");
         self.buffer.extend_from_slice(&header.length.to_be_bytes());
         self.position += POINTER_BYTES;
+        if new.status == TransactionStatus::Undone {
+            // Its records do not count, now as little as after the next opening.
+            records.clear();
+        }
         Ok(Appended { end: self.position, records, previous, tid: new.tid })
     }
 

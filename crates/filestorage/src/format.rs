@@ -24,8 +24,10 @@ pub(crate) const DATA_HEADER_BYTES: usize = 42;
 pub(crate) const POINTER_BYTES: u64 = 8;
 /// Status of a transaction that was voted and not finished; ends the valid part of a file.
 pub(crate) const STATUS_CHECKPOINT: u8 = b'c';
+/// Where the length stands within a transaction.
+pub(crate) const LENGTH_OFFSET: usize = 8;
 /// Where the status byte stands within a transaction.
-const STATUS_OFFSET: usize = 16;
+pub(crate) const STATUS_OFFSET: usize = 16;
 
 /// Which Python's pickles a file holds; the records are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl TransactionHeader {
     pub(crate) fn parse(bytes: &[u8; TRANSACTION_HEADER_BYTES]) -> TransactionHeader {
         TransactionHeader {
             tid: Tid(u64_at(bytes, 0)),
-            length: u64_at(bytes, 8),
+            length: u64_at(bytes, LENGTH_OFFSET),
             status: bytes[STATUS_OFFSET],
             user_length: u16_at(bytes, 17),
             description_length: u16_at(bytes, 19),

@@ -24,6 +24,7 @@ mod record_cache;
 mod recovery;
 mod scan;
 mod storage;
+mod tail;
 mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
@@ -33,5 +34,6 @@ pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionR
 pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};
 pub use log::Access;
 pub use pack::{Pack, PackOptions, PackStep, Packed};
+pub use record_cache::RecordCacheStatistics;
 pub use storage::{FileStorage, OpenOptions};
 pub use undo::{UndoRecord, Undoing};

@@ -40,22 +40,22 @@ pub(crate) struct RecordCache<T> {
     lookups: LookupCounters,
 }
 
-/// What a cache has done and holds. Taken while others use it, so the figures are of about the
-/// same moment, not of exactly the same.
+/// What the cache of records has done and holds. Taken while others use it, so the figures are of
+/// about the same moment, not of exactly the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordCacheStatistics {
+pub struct RecordCacheStatistics {
     /// Lookups that found their record.
-    pub(crate) hits: u64,
+    pub hits: u64,
     /// Lookups that did not.
-    pub(crate) misses: u64,
+    pub misses: u64,
     /// Records evicted to make room.
-    pub(crate) evictions: u64,
+    pub evictions: u64,
     /// Records held.
-    pub(crate) entries: usize,
+    pub entries: usize,
     /// Bytes held: the records, what it takes to keep them, and the table. At most the budget.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// The most it may hold.
-    pub(crate) budget_bytes: usize,
+    pub budget_bytes: usize,
 }
 
 /// Sets which come into being together.

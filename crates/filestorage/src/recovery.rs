@@ -2,7 +2,7 @@
 //!
 //! An index file saves reading everything, but is only believed after it was held against the
 //! data; otherwise the whole file is scanned. What a crash left unfinished at the end is kept in
-//! a `.trN` file and cut. A file that is damaged before its end is refused, never cut.
+//! a `.trN` file and cut. A file that is damaged is refused, never cut.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use zodium_types::{Tid, TransactionStatus};
 
 use crate::format::{MAGIC_BYTES, Magic};
 use crate::positions::Positions;
-use crate::scan::{Scan, Step, TransactionEntry};
+use crate::scan::{Scan, Step};
 use crate::storage::{OpenOptions, with_suffix};
+use crate::tail::Tail;
 use crate::{StorageError, index_snapshot};
 
 /// Bytes scanned between two reports of progress.
@@ -108,13 +109,19 @@ fn build(
     let mut position = start;
     let mut report_at = start + PROGRESS_STEP_BYTES;
     loop {
-        let entry = match scan.transaction(position)? {
-            Step::Transaction(entry) => entry,
-            Step::End => break,
-            Step::Unfinished => {
-                check_tail(path, file, position, length)?;
+        let tail = || Tail { path, file, start: position, end: length, last_tid };
+        let entry = match scan.transaction(position) {
+            Ok(Step::Transaction(entry)) => entry,
+            Ok(Step::End) => break,
+            Ok(Step::Unfinished) => {
+                tail().check_unfinished()?;
                 break;
             }
+            Err(damage @ StorageError::Corrupt { .. }) => {
+                tail().check_zeroed(damage)?;
+                break;
+            }
+            Err(error) => return Err(error),
         };
         if entry.tid() <= last_tid {
             warn!(file = %path.display(), position, tid = %entry.tid(), before = %last_tid,
@@ -134,36 +141,6 @@ fn build(
     }
     progress(position - start, length - start);
     Ok(Built { end: position, last_tid })
-}
-
-/// Tells an unfinished tail from damage further up.
-///
-/// A crash leaves one transaction incomplete at the end. When the file nevertheless ends with a
-/// complete one, the length field at `position` is what is wrong, and cutting there would throw
-/// away every transaction after it.
-fn check_tail(
-    path: &Path,
-    file: &Arc<dyn DiskFile>,
-    position: u64,
-    length: u64,
-) -> Result<(), StorageError> {
-    let mut scan = Scan::with_window(path, Arc::clone(file), length, 4096);
-    let last: Option<TransactionEntry> = scan.transaction_before(length).ok().flatten();
-    match last {
-        Some(last) if last.position > position && records_are_sound(&mut scan, &last) => {
-            Err(StorageError::corrupt(
-                path,
-                position,
-                "a transaction that reaches past the end of the file, \
-                 though whole transactions follow",
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn records_are_sound(scan: &mut Scan<'_>, entry: &TransactionEntry) -> bool {
-    scan.each_record(entry, |_| ()).is_ok()
 }
 
 /// Keeps `[start, end)` in the first free `.trN` and cuts it off.

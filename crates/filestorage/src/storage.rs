@@ -12,6 +12,7 @@ use zodium_types::{Oid, Tid};
 use crate::append::AppendState;
 use crate::format::Magic;
 use crate::log::LogFile;
+use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
 use crate::{StorageError, index_snapshot};
 
@@ -99,6 +100,12 @@ impl FileStorage {
     /// Number of objects in the index, deleted ones included until a pack.
     pub fn object_count(&self) -> u64 {
         self.log().positions.len()
+    }
+
+    /// How the cache of records does. Counted since the file was opened, or replaced by a pack,
+    /// which begins with an empty cache.
+    pub fn cache_statistics(&self) -> RecordCacheStatistics {
+        self.log().cache.statistics()
     }
 
     /// The last transaction in the file; [`Tid::ZERO`] when there is none.

@@ -2,9 +2,7 @@
 //!
 //! Undoing transaction T means: for each object it changed, a new record that points back to the
 //! record before T's. That is only right while T's data are still the current data, be it in T's
-//! own record or in a later one that points back to it.
-
-use std::sync::Arc;
+//! own record or in a later one that points back to it or was stored with the same bytes.
 
 use bytes::Bytes;
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -43,6 +41,9 @@ impl FileStorage {
             if entry.status() == Some(TransactionStatus::Packed) {
                 return Err(StorageError::NotUndoable { tid, reason: "it was packed" });
             }
+            if entry.tid() == tid && entry.status() == Some(TransactionStatus::Undone) {
+                return Err(StorageError::NotUndoable { tid, reason: "it was undone" });
+            }
             if entry.tid() == tid {
                 let mut records = Vec::new();
                 scan.each_record(&entry, |record| {
@@ -76,11 +77,8 @@ impl FileStorage {
             Some(position) => *position,
             None => log.positions.position(oid).unwrap_or(0),
         };
-        if current != record.position {
-            let undone = data_position(&log, record.position, oid)?;
-            if data_position(&log, current, oid)? != undone {
-                return Ok(None);
-            }
+        if current != record.position && !same_data(&log, current, record.position, oid)? {
+            return Ok(None);
         }
         undoing.done.insert(oid, record.previous);
         Ok(Some(match record.previous {
@@ -171,9 +169,17 @@ fn find_again(log: &LogFile, record: UndoRecord) -> Result<UndoRecord, StorageEr
     Err(packed)
 }
 
-/// Position of the record that holds the data of the record at `position`; 0 for a deletion.
-fn data_position(log: &Arc<LogFile>, position: u64, oid: Oid) -> Result<u64, StorageError> {
-    Ok(log.data_behind(position, oid, Access::Blocking)?.map_or(0, |(position, _)| position))
+/// Whether two records of an object have the same data, be it one pointing to the other or by
+/// having been stored twice.
+fn same_data(log: &LogFile, one: u64, other: u64, oid: Oid) -> Result<bool, StorageError> {
+    let one = log.data_behind(one, oid, Access::Blocking)?;
+    let other = log.data_behind(other, oid, Access::Blocking)?;
+    Ok(match (one, other) {
+        (Some((one, one_data)), Some((other, other_data))) => {
+            one == other || one_data == other_data
+        }
+        _ => false,
+    })
 }
 
 fn holds(log: &LogFile, position: u64, oid: Oid, data: &Bytes) -> Result<bool, StorageError> {

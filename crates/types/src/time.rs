@@ -60,10 +60,12 @@ impl CalendarTime {
         Tid((minutes << 32) | nanos_to_fraction(self.minute_nanos))
     }
 
-    /// Nanoseconds since the Unix epoch; moments before it count as the epoch.
+    /// Nanoseconds since the Unix epoch; moments before it count as the epoch, those after 2554,
+    /// which a foreign tid may name, as the largest number.
     pub fn to_unix_nanos(self) -> u64 {
         let days = days_from_civil(self.year, self.month, self.day);
-        ((days * 24 + self.hour) * 60 + self.minute) * NANOS_PER_MINUTE + self.minute_nanos
+        let minutes = (days * 24 + self.hour) * 60 + self.minute;
+        minutes.saturating_mul(NANOS_PER_MINUTE).saturating_add(self.minute_nanos)
     }
 }
 
@@ -136,6 +138,15 @@ mod tests {
             let back = tid.to_unix_nanos();
             assert!(nanos - back < 20, "{nanos} became {back}");
         }
+    }
+
+    #[test]
+    fn no_tid_is_too_far_from_now_for_a_time() {
+        for tid in [Tid::ZERO, Tid(1), Tid::MAX, Tid(u64::MAX)] {
+            let nanos = tid.to_unix_nanos();
+            assert!(nanos == 0 || nanos == u64::MAX || Tid::from_unix_nanos(nanos) == tid);
+        }
+        assert_eq!(Tid::MAX.to_unix_nanos(), u64::MAX);
     }
 
     #[test]
