@@ -98,7 +98,8 @@ def test_metadata_at_its_limits(tmp_path, start_server, connect):
     for found in (files.snapshot(client), files.read(path)):
         assert [(t.user.decode(), t.description.decode(), t.extension) for t in found] == cases
     longest = files.read(path)[2]
-    assert len(txn_extension(path, longest.tid)) == LIMIT
+    # Python writes six bytes of memo into such a pickle, another server need not.
+    assert LIMIT - 6 <= len(txn_extension(path, longest.tid)) <= LIMIT
 
 
 def txn_extension(path, tid):

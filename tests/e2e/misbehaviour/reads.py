@@ -17,7 +17,10 @@ missing("loadBefore", Z64)
 missing("loadSerial", MAXTID)
 missing("getTid")
 missing("history", 1)
-missing("record_iternext")
+
+@scenario("unknown oid: record_iternext")
+def iterate_from_nowhere(stage):
+    return kind(answer(stage.client(), "record_iternext", stage.oid()))
 
 
 @scenario("existing oid: loads at every edge")

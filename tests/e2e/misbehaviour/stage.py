@@ -32,7 +32,7 @@ def refuses(found, stock=None):
     """Somewhere in `found` there is an error, or the connection is closed."""
     if not isinstance(found, tuple):
         return found == "closed"
-    return found[:1] == ("error",) or any(refuses(part) for part in found)
+    return "error" in (found[:1] + found[2:3]) or any(refuses(part) for part in found)
 
 
 def equals_or_refuses(found, stock):

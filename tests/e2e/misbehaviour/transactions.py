@@ -1,5 +1,7 @@
 """The two-phase commit, in the wrong order or by the wrong client."""
 
+import time
+
 from harness.wire import MAXTID, Z64
 
 from .calls import ARGUMENTS, kind
@@ -147,13 +149,39 @@ committed_with("extension is a list of pairs", b"", b"", [("a", 1)], None, " ", 
 committed_with("extension with bytes as key", b"", b"", {b"a": 1}, None, " ", judge=equals_or_refuses, because=OUTSIDE)
 committed_with("extension with an int as key", b"", b"", {1: 1}, None, " ", encodings="Z", judge=equals_or_refuses, because=OUTSIDE)
 committed_with("status p", b"", b"", {}, None, "p")
-committed_with("status x", b"", b"", {}, None, "x", judge=refuses, because=STATUS)
-committed_with("status c", b"", b"", {}, None, "c", judge=refuses, because=STATUS)
-committed_with("status of two letters", b"", b"", {}, None, "pp", judge=refuses, because=STATUS)
-committed_with("status is empty", b"", b"", {}, None, "", judge=refuses, because=STATUS)
-committed_with("status is bytes", b"", b"", {}, None, b"p", judge=equals_or_refuses, because=OUTSIDE)
 committed_with("tid of 5 bytes", b"", b"", {}, b"12345", " ", judge=equals_or_refuses, because=OUTSIDE)
 committed_with("tid is an int", b"", b"", {}, 12345, " ", judge=equals_or_refuses, because=OUTSIDE)
+
+
+def status_of(name, status):
+    @scenario(f"begin: status {name}", judge=refuses_or_keeps_sane, because=STATUS)
+    def play(stage):
+        wire = stage.client()
+        end = after_notice(wire, "tpc_begin", 7, b"", b"", {}, None, status)
+        if end[-1] != "open":
+            return end
+        vote = answer(wire, "vote", 7)
+        if vote[0] != "ok":
+            return vote
+        tid = wire.call("tpc_finish", 7)
+        number = wire.call("iterator_start", tid, tid)
+        found = wire.call("iterator_next", number)
+        return "written as", found and found[1]
+
+
+def refuses_or_keeps_sane(found, stock):
+    return refuses(found) or found in (("written as", " "), ("written as", "p"))
+
+
+for _name, _status in [
+    ("x", "x"),
+    ("c", "c"),
+    ("of two letters", "pp"),
+    ("empty", ""),
+    ("bytes", b"p"),
+    ("not ASCII", "é"),
+]:
+    status_of(_name, _status)
 
 
 @scenario(
@@ -255,7 +283,11 @@ def restore_over(stage):
     return answer(wire, "vote", 7), kind(answer(wire, "tpc_finish", 7)), loaded(wire, stage.oid())
 
 
-@scenario("restore: from a transaction that is not there")
+@scenario(
+    "restore: from a transaction that is not there",
+    judge=lambda found, stock: found == stock or found[-1] == b"restored",
+    because="the source is a hint; FileStorage says so too, and fails by an oversight",
+)
 def restore_from_nowhere(stage):
     wire = begun(stage)
     wire.notify("restorea", stage.oid(), UNKNOWN_TID, b"restored", UNKNOWN_TID, 7)
@@ -427,7 +459,13 @@ def finish_notice(stage):
     wire = begun(stage)
     wire.notify("storea", stage.oid(), Z64, b"data", 7)
     wire.call("vote", 7)
-    return after_notice(wire, "tpc_finish", 7), loaded(stage.client(), stage.oid())
+    end, other = after_notice(wire, "tpc_finish", 7), stage.client()
+    # A server may go on to the ping before the disk is done with the commit.
+    for _ in range(100):
+        if loaded(other, stage.oid()) == b"data":
+            break
+        time.sleep(0.02)
+    return end, loaded(other, stage.oid())
 
 
 @scenario("finish: of another number than voted; the lock is kept")
