@@ -19,6 +19,6 @@ mod vote;
 
 pub use notice::{Commit, Mailbox, Notice};
 pub use pack::PackError;
-pub use storage::{Config, Invalidations, Storage};
+pub use storage::{Config, Storage};
 pub use transaction::{Transaction, Voted};
 pub use vote::{Check, VoteError, VoteStart};

@@ -51,6 +51,9 @@ pub struct Storage {
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
+    /// The tid of the last commit that may have been posted to somebody. Release before the
+    /// first post, Acquire by workers: who heard of a commit, from whomever, sees it here.
+    announced: AtomicU64,
     numbers: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -61,15 +64,6 @@ struct Subscribers {
     mailboxes: Vec<Arc<dyn Mailbox>>,
     /// The newest commits, oldest first.
     recent: VecDeque<Arc<Commit>>,
-}
-
-/// The answer to [`Storage::invalidations_since`].
-#[derive(Debug, PartialEq, Eq)]
-pub enum Invalidations {
-    /// These objects were written after the tid asked for, up to this transaction.
-    Changed(Tid, Vec<Oid>),
-    /// Too long ago to tell.
-    Unknown,
 }
 
 impl Storage {
@@ -83,7 +77,11 @@ impl Storage {
         let recent = file.recent(config.invalidation_queue_size)?;
         let number = TransactionNumber(0); // Nobody waits for these.
         let recent = recent.into_iter().map(|(tid, oids)| Arc::new(Commit { tid, oids, number }));
-        let recent = recent.collect();
+        let mut recent: VecDeque<_> = recent.collect();
+        if recent.is_empty() {
+            // Who knows the last transaction of an empty file can be told of all that follow.
+            recent.push_back(Arc::new(Commit { tid: last_tid, oids: Vec::new(), number }));
+        }
         let subscribers = Subscribers { last_tid, mailboxes: Vec::new(), recent };
         let storage = Arc::new(Storage {
             file,
@@ -100,6 +98,7 @@ impl Storage {
             invalidation_queue_size: config.invalidation_queue_size,
             invalidation_age: config.invalidation_age,
             subscribers: Mutex::new(subscribers),
+            announced: AtomicU64::new(last_tid.0),
             numbers: AtomicU64::new(1),
             writer: Mutex::new(None),
         });
@@ -128,29 +127,53 @@ impl Storage {
         subscribers.last_tid
     }
 
-    /// The last transaction that was announced.
+    /// The last transaction that anybody can have heard of; not all mailboxes need have it yet.
+    pub fn announced_tid(&self) -> Tid {
+        Tid(self.announced.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that was posted to all mailboxes. Waits for an announcement that is
+    /// under way.
     pub fn last_tid(&self) -> Tid {
         self.subscribers.lock().last_tid
     }
 
-    /// Which objects were written after `since`, up to `told`: what the asking client has been
-    /// told already, so that later commits come to it as notices and only so.
-    pub fn invalidations_since(
-        &self,
-        since: Tid,
-        told: Tid,
-    ) -> Result<Invalidations, StorageError> {
+    /// Which objects were written after `since` and not after `told`, as far as the recent
+    /// transactions tell; `None` when they do not go back that far.
+    ///
+    /// `told` is what the asking client has been told already: later commits come to it as
+    /// notices, and only so.
+    pub fn recently_changed(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
         if since >= told {
-            return Ok(Invalidations::Changed(told, Vec::new()));
+            return Some(Vec::new());
         }
-        if let Some(changed) = self.recently_changed(since, told) {
-            return Ok(changed);
+        let subscribers = self.subscribers.lock();
+        if subscribers.recent.front()?.tid > since {
+            return None;
         }
+        let newer = subscribers.recent.iter().filter(|r| r.tid > since && r.tid <= told);
+        let mut seen = FxHashSet::default();
+        let oids = newer.flat_map(|commit| commit.oids.iter().copied());
+        Some(oids.filter(|oid| seen.insert(*oid)).collect())
+    }
+
+    /// Whether the log may be read for a client whose last transaction is `since`.
+    pub fn reads_log_since(&self, since: Tid) -> bool {
         let nanos = self.clock.unix_nanos().saturating_sub(since.to_unix_nanos());
-        match self.invalidation_age {
-            Some(age) if Duration::from_nanos(nanos) < age => self.changed_in_log(since, told),
-            _ => Ok(Invalidations::Unknown),
+        self.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
+    }
+
+    /// As [`Storage::recently_changed`], from the log. Blocking.
+    pub fn changed_in_log(&self, since: Tid, told: Tid) -> Result<Vec<Oid>, StorageError> {
+        let mut seen = FxHashSet::default();
+        let mut transactions = self.file.iterate(Some(since.next()), Some(told))?;
+        while let Some(transaction) = transactions.step()? {
+            let mut records = transactions.records(&transaction);
+            while let Some(record) = records.step()? {
+                seen.insert(record.oid);
+            }
         }
+        Ok(seen.into_iter().collect())
     }
 
     /// What the commit machine is doing.
@@ -183,6 +206,7 @@ impl Storage {
 
     /// Posts a commit to everybody. Called by the writer only, in tid order.
     pub(crate) fn announce(&self, commit: Arc<Commit>) {
+        self.announced.store(commit.tid.0, Ordering::Release);
         let mut subscribers = self.subscribers.lock();
         assert!(commit.tid > subscribers.last_tid, "commits are announced in tid order");
         subscribers.last_tid = commit.tid;
@@ -214,30 +238,5 @@ impl Storage {
                 owner.post(Notice::Granted(number));
             }
         }
-    }
-
-    fn recently_changed(&self, since: Tid, told: Tid) -> Option<Invalidations> {
-        let subscribers = self.subscribers.lock();
-        let oldest = subscribers.recent.front()?;
-        if oldest.tid > since {
-            return None;
-        }
-        let mut seen = FxHashSet::default();
-        let newer = subscribers.recent.iter().filter(|r| r.tid > since && r.tid <= told);
-        let oids = newer.flat_map(|recent| recent.oids.iter().copied());
-        let oids = oids.filter(|oid| seen.insert(*oid)).collect();
-        Some(Invalidations::Changed(told, oids))
-    }
-
-    fn changed_in_log(&self, since: Tid, told: Tid) -> Result<Invalidations, StorageError> {
-        let mut seen = FxHashSet::default();
-        let mut transactions = self.file.iterate(Some(since.next()), Some(told))?;
-        while let Some(transaction) = transactions.step()? {
-            let mut records = transactions.records(&transaction);
-            while let Some(record) = records.step()? {
-                seen.insert(record.oid);
-            }
-        }
-        Ok(Invalidations::Changed(told, seen.into_iter().collect()))
     }
 }

@@ -17,12 +17,10 @@ use super::session::SessionHandle;
 use super::statistics::Statistics;
 use crate::codec::{CodecError, Encoding, encode_invalidation};
 
-/// Notices handled before other tasks of the worker get their turn.
-const NOTICES_PER_TURN: usize = 256;
-
 pub(crate) struct Hub {
     pub(crate) storage: Arc<Storage>,
     pub(crate) mailbox: Arc<dyn Mailbox>,
+    inbox: RefCell<mpsc::UnboundedReceiver<Notice>>,
     pub(crate) statistics: Arc<Statistics>,
     /// The last transaction that the sessions here have been told of. What they are answered
     /// about "the last transaction" is this, never what the storage has got to since.
@@ -36,12 +34,14 @@ impl Hub {
     pub(crate) fn new(
         storage: Arc<Storage>,
         mailbox: Arc<dyn Mailbox>,
+        inbox: mpsc::UnboundedReceiver<Notice>,
         statistics: Arc<Statistics>,
         told: Tid,
     ) -> Hub {
         Hub {
             storage,
             mailbox,
+            inbox: RefCell::new(inbox),
             statistics,
             told: Cell::new(told),
             sessions: RefCell::default(),
@@ -50,11 +50,29 @@ impl Hub {
     }
 
     /// Handles notices for ever.
-    pub(crate) async fn run(self: Rc<Self>, mut inbox: mpsc::UnboundedReceiver<Notice>) {
-        let mut notices = Vec::with_capacity(NOTICES_PER_TURN);
-        while inbox.recv_many(&mut notices, NOTICES_PER_TURN).await > 0 {
-            for notice in notices.drain(..) {
-                self.handle(notice);
+    pub(crate) async fn run(self: Rc<Self>) {
+        while let Some(notice) =
+            std::future::poll_fn(|context| self.inbox.borrow_mut().poll_recv(context)).await
+        {
+            self.handle(notice);
+        }
+    }
+
+    /// Handles at once whatever any client can know of already.
+    ///
+    /// Called before requests are answered: a client that was told of a commit by another
+    /// worker may have told the one who asks now, whose answer must not lag behind. No session
+    /// may be borrowed by the caller.
+    pub(crate) fn catch_up(&self) {
+        if self.storage.announced_tid() <= self.told.get() {
+            return;
+        }
+        let last = self.storage.last_tid();
+        while self.told.get() < last {
+            let notice = self.inbox.borrow_mut().try_recv();
+            match notice {
+                Ok(notice) => self.handle(notice),
+                Err(_) => return,
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zodium_engine::{Invalidations, Storage};
+use zodium_engine::Storage;
 use zodium_filestorage::{Access, HistoryEntry, Load, Revision, StorageError};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
@@ -182,13 +182,30 @@ impl Session {
         let value = arguments.value();
         // What is no tid is from no transaction we know.
         let Some(since) = value.as_tid() else { return Ok(Reply::Value(Value::None)) };
-        let told = self.hub().map_or(Tid::ZERO, |hub| hub.told());
-        self.ask(context, move |storage| match storage.invalidations_since(since, told)? {
-            Invalidations::Unknown => Ok(Value::None),
-            Invalidations::Changed(tid, oids) => {
-                Ok(Value::tuple([tid_value(tid), Value::list(oids.into_iter().map(oid_value))]))
-            }
-        })
+        let Some(hub) = self.hub().cloned() else { return Ok(Reply::Later) };
+        let (storage, told) = (Arc::clone(&hub.storage), hub.told());
+        if let Some(oids) = storage.recently_changed(since, told) {
+            return Ok(Reply::Value(invalidations_value(told, oids)));
+        }
+        if !storage.reads_log_since(since) {
+            return Ok(Reply::Value(Value::None));
+        }
+        let reply_to = context.reply_to.clone();
+        let job = move || storage.changed_in_log(since, told);
+        context.handle.spawn(self, job, move |_, session, changed| {
+            // The client may have been told of more while the log was read.
+            let now = hub.told();
+            let later = hub.storage.recently_changed(told, now);
+            let reply = match (changed, later) {
+                (Ok(oids), Some(later)) => {
+                    Ok(invalidations_value(now, oids.into_iter().chain(later).collect()))
+                }
+                (Ok(_), None) => Ok(Value::None),
+                (Err(error), _) => Err(error.into()),
+            };
+            session.reply_result(&reply_to, reply);
+        });
+        Ok(Reply::Later)
     }
 
     pub(crate) fn info(&mut self) -> Result<Reply, Exception> {
@@ -223,6 +240,10 @@ impl Session {
         });
         Ok(Reply::Later)
     }
+}
+
+fn invalidations_value(tid: Tid, oids: Vec<Oid>) -> Value<'static> {
+    Value::tuple([tid_value(tid), Value::list(oids.into_iter().map(oid_value))])
 }
 
 fn history_value(entry: &HistoryEntry) -> Result<Value<'static>, Exception> {

@@ -78,8 +78,9 @@ impl ZeoService {
             let statistics = Arc::new(Statistics::default());
             served.statistics.lock().push(Arc::clone(&statistics));
             let told = served.storage.subscribe(Arc::clone(&mailbox));
-            let hub = Rc::new(Hub::new(Arc::clone(&served.storage), mailbox, statistics, told));
-            tokio::task::spawn_local(Rc::clone(&hub).run(receiver));
+            let storage = Arc::clone(&served.storage);
+            let hub = Rc::new(Hub::new(storage, mailbox, receiver, statistics, told));
+            tokio::task::spawn_local(Rc::clone(&hub).run());
             hubs.insert(name.clone(), hub);
         }
         ZeoService { local: Rc::new(LocalServer { server, hubs, next_session: Cell::new(1) }) }

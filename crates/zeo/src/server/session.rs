@@ -25,6 +25,9 @@ use crate::codec::{Encoding, Greeting, Message, MessageId, decode_load_before, d
 /// A frame longer than this gets a buffer of its own, from which its data need not be copied.
 const LARGE_FRAME_BYTES: usize = 64 << 10;
 
+/// A greeting has 2 or 4 bytes; whoever sends more speaks something else.
+const HELLO_BYTES_MAX: u32 = 16;
+
 /// Invalidations from this size on are sent from where they lie.
 const SHARED_BYTES_MIN: usize = 4096;
 
@@ -99,6 +102,13 @@ impl SessionHandle {
         &self.link
     }
 
+    fn catch_up(&self) {
+        let hub = self.session.borrow().hub().cloned();
+        if let Some(hub) = hub {
+            hub.catch_up();
+        }
+    }
+
     pub(crate) fn invalidate(&self, message: &mut EncodedInvalidation<'_>) {
         let session = self.session.borrow();
         let Some(encoding) = session.encoding else { return };
@@ -151,12 +161,12 @@ impl SessionHandle {
 
 impl zodium_net::Session for SessionHandle {
     fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+        self.catch_up();
         let mut session = self.session.borrow_mut();
-        let limit = session.local.server.config.frame_bytes_max;
         let mut consumed = 0;
         while session.is_ready() && !self.link.is_congested() {
             let rest = &bytes[consumed..];
-            match peek_frame(rest, limit) {
+            match peek_frame(rest, session.frame_bytes_max()) {
                 Ok(Peek::Complete(payload)) => {
                     session.handle_frame(self, payload, None)?;
                     consumed += HEADER_LENGTH + payload.len();
@@ -172,6 +182,7 @@ impl zodium_net::Session for SessionHandle {
     }
 
     fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict> {
+        self.catch_up();
         let payload = frame.slice(HEADER_LENGTH..);
         self.session.borrow_mut().handle_frame(self, &payload, Some(&payload))
     }
@@ -223,6 +234,14 @@ impl Session {
 
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding.unwrap_or(self.local.server.config.encoding)
+    }
+
+    /// Who has not even said hello gets no room for more than that.
+    fn frame_bytes_max(&self) -> u32 {
+        match self.encoding {
+            Some(_) => self.local.server.config.frame_bytes_max,
+            None => HELLO_BYTES_MAX,
+        }
     }
 
     fn handle_frame(
@@ -360,6 +379,7 @@ impl Session {
             return Err(Exception::read_only());
         }
         let told = hub.told();
+        // From here on it gets every later commit.
         hub.add(self.number, context.handle.clone());
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
         self.registration = Some(Registration { hub, name, read_only });

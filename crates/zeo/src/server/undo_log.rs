@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zodium_engine::Storage;
 use zodium_filestorage::Transaction;
-use zodium_pickle::{Limits, Objects, Value, decode};
+use zodium_pickle::{Limits, Object, Objects, Value, decode};
 use zodium_types::Tid;
 
 use super::call::Arguments;
@@ -106,23 +106,24 @@ fn matches(entries: &Entries, specification: &[(Value<'static>, Value<'static>)]
 }
 
 fn value_matches(value: &Value<'_>, wanted: &Value<'_>) -> bool {
-    match (path_prefix(wanted), text_of(value)) {
-        (Some(prefix), Some(text)) => {
-            let rest = text.strip_prefix(prefix.trim_end_matches('/'));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        }
+    match (wanted.as_object(), text_of(value)) {
+        (Some(prefix), Some(text)) => has_prefix(text, prefix),
         _ => value == wanted || text_of(value).is_some_and(|t| text_of(wanted) == Some(t)),
     }
 }
 
-/// The path of a `ZopeUndo.Prefix.Prefix`, which pickles as an object with one text.
-fn path_prefix<'v>(value: &'v Value<'_>) -> Option<&'v str> {
-    let object = value.as_object()?;
-    let state = object
-        .state
-        .as_ref()
-        .and_then(|state| state.as_dict()?.iter().find_map(|(_, value)| text_of(value)));
-    state.or_else(|| object.arguments.as_sequence()?.iter().find_map(text_of))
+/// Whether a user ("path name", for Zope) is below the path of a `ZopeUndo.Prefix.Prefix`, which
+/// keeps the parts of its path in its state.
+fn has_prefix(text: &str, prefix: &Object<'_>) -> bool {
+    let state = prefix.state.as_ref();
+    let Some(path) = state.and_then(|state| state.entry("path")?.as_sequence()) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = text.split('/').collect();
+    if let Some(last) = parts.last_mut() {
+        *last = last.rsplit_once(' ').map_or(*last, |(path, _name)| path);
+    }
+    parts.len() >= path.len() && path.iter().zip(&parts).all(|(a, b)| text_of(a) == Some(*b))
 }
 
 fn text_of<'v>(value: &'v Value<'_>) -> Option<&'v str> {
@@ -165,4 +166,37 @@ pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Ex
 /// The tid in an undo id: base64 of its 8 bytes, with or without a newline.
 pub(crate) fn tid_of_undo_id(id: &[u8]) -> Option<Tid> {
     Tid::from_slice(&STANDARD.decode(id.trim_ascii()).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_matches_whole_parts_of_a_path_before_the_name() {
+        // pickle.dumps(Prefix('/a/b'), 3)
+        let pickled = b"\x80\x03cZopeUndo.Prefix\nPrefix\nq\x00)\x81q\x01}q\x02(X\x06\x00\x00\x00\
+            lengthq\x03K\x03X\x04\x00\x00\x00pathq\x04]q\x05(X\x00\x00\x00\x00q\x06X\x01\x00\x00\
+            \x00aq\x07X\x01\x00\x00\x00bq\x08eub.";
+        let (prefix, _) = decode(pickled, &EXTENSION_LIMITS).unwrap();
+        let matches = |text: &str| value_matches(&Value::from(text.as_bytes()), &prefix);
+        assert!(matches("/a/b"));
+        assert!(matches("/a/b joe"));
+        assert!(matches("/a/b/c joe"));
+        assert!(!matches("/a joe"));
+        assert!(!matches("/a/bc joe"));
+    }
+
+    #[test]
+    fn undo_ids_are_base64_of_the_tid() {
+        assert_eq!(tid_of_undo_id(b"AAAAAAAAAQI=\n"), Some(Tid(258)));
+        assert_eq!(tid_of_undo_id(b"AAAA"), None);
+        assert_eq!(tid_of_undo_id(b"?"), None);
+    }
+
+    #[test]
+    fn a_negative_last_is_a_count() {
+        let window = Window::new(5, -20);
+        assert_eq!((window.first, window.last), (5, 25));
+    }
 }
