@@ -147,9 +147,16 @@ impl<'a> Arguments<'a> {
         value.as_tid().ok_or_else(|| self.expected("a tid of 8 bytes", &value))
     }
 
-    /// The revision that a store replaces; clients say `None`, too, for a new object.
+    /// The revision that a store replaces. Clients also say `None` for a new object, and there
+    /// are programs that have kept writing serials as text since Python 2.
     pub(crate) fn serial(&mut self) -> Result<Tid, Exception> {
-        Ok(self.optional_tid()?.unwrap_or(Tid::ZERO))
+        match self.value() {
+            Value::None => Ok(Tid::ZERO),
+            value => {
+                let tid = value.as_tid().or_else(|| tid_of_text(value.as_str()?));
+                tid.ok_or_else(|| self.expected("a tid of 8 bytes or None", &value))
+            }
+        }
     }
 
     pub(crate) fn optional_tid(&mut self) -> Result<Option<Tid>, Exception> {
@@ -216,6 +223,12 @@ impl<'a> Arguments<'a> {
     fn expected(&self, what: &str, found: &Value<'_>) -> Exception {
         Exception::type_error(format!("{}(): expected {what}, got {}", self.name, found.kind()))
     }
+}
+
+/// A tid whose bytes were sent as the characters of that code.
+fn tid_of_text(text: &str) -> Option<Tid> {
+    let bytes: Result<Vec<u8>, _> = text.chars().map(|c| u8::try_from(u32::from(c))).collect();
+    Tid::from_slice(&bytes.ok()?)
 }
 
 /// Keeps bytes beyond the frame they came in. A large frame has a buffer of its own that can be
