@@ -24,8 +24,6 @@ pub(crate) const DATA_HEADER_BYTES: usize = 42;
 pub(crate) const POINTER_BYTES: u64 = 8;
 /// Status of a transaction that was voted and not finished; ends the valid part of a file.
 pub(crate) const STATUS_CHECKPOINT: u8 = b'c';
-/// Where the length stands within a transaction.
-pub(crate) const LENGTH_OFFSET: usize = 8;
 /// Where the status byte stands within a transaction.
 pub(crate) const STATUS_OFFSET: usize = 16;
 
@@ -74,7 +72,7 @@ impl TransactionHeader {
     pub(crate) fn parse(bytes: &[u8; TRANSACTION_HEADER_BYTES]) -> TransactionHeader {
         TransactionHeader {
             tid: Tid(u64_at(bytes, 0)),
-            length: u64_at(bytes, LENGTH_OFFSET),
+            length: u64_at(bytes, 8),
             status: bytes[STATUS_OFFSET],
             user_length: u16_at(bytes, 17),
             description_length: u16_at(bytes, 19),
@@ -133,12 +131,15 @@ pub(crate) struct DataHeader {
 }
 
 impl DataHeader {
+    pub(crate) const TID_OFFSET: usize = 8;
+    pub(crate) const TRANSACTION_OFFSET: usize = 24;
+
     pub(crate) fn parse(bytes: &[u8; DATA_HEADER_BYTES]) -> DataHeader {
         DataHeader {
             oid: Oid(u64_at(bytes, 0)),
-            tid: Tid(u64_at(bytes, 8)),
+            tid: Tid(u64_at(bytes, Self::TID_OFFSET)),
             previous: u64_at(bytes, 16),
-            transaction: u64_at(bytes, 24),
+            transaction: u64_at(bytes, Self::TRANSACTION_OFFSET),
             version_length: u16_at(bytes, 32),
             data_length: u64_at(bytes, 34),
         }

@@ -19,6 +19,9 @@ use crate::record_cache::{RecordCache, Weighted};
 /// Bytes fetched at first for a record whose length is not known yet: most records fit.
 const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
 
+/// Bytes looked at behind a record: those of the next one up to its transaction.
+const FOLLOWING_BYTES: usize = DataHeader::TRANSACTION_OFFSET + POINTER_BYTES as usize;
+
 /// Longest chain of back pointers that is followed; longer ones only occur in damaged files.
 const BACK_POINTERS_MAX: usize = 10_000;
 
@@ -181,29 +184,66 @@ impl LogFile {
             return self.short_read(position, access);
         };
         let header = self.check_header(DataHeader::parse(header), position, oid)?;
-        if header.data_length == 0 {
-            if rest.len() < POINTER_BYTES as usize {
-                return self.short_read(position, access);
-            }
-            let back = u64_at(rest, 0);
-            if back >= position {
-                return Err(self.damaged(position, format!("back pointer to {back}")));
-            }
-            return Ok(Some(Stored { header, body: Body::Back(back) }));
+        // check_header has shown that the record fits into the file.
+        let body_bytes = (header.record_bytes() - DATA_HEADER_BYTES as u64) as usize;
+        let end = position + header.record_bytes();
+        let following_bytes = (self.end() - end).min(FOLLOWING_BYTES as u64) as usize;
+        if let Some(bytes) = rest.get(..body_bytes + following_bytes) {
+            let (body, following) = bytes.split_at(body_bytes);
+            self.check_end(&header, position, following)?;
+            return self.stored(header, position, Bytes::copy_from_slice(body)).map(Some);
         }
-        // check_header has shown that the length fits into the file.
-        let length = header.data_length as usize;
-        if let Some(data) = rest.get(..length) {
-            let body = Body::Data(Bytes::copy_from_slice(data));
-            return Ok(Some(Stored { header, body }));
-        }
-        let mut data = vec![0; length];
-        data[..rest.len()].copy_from_slice(rest);
-        let rest_position = position + count as u64;
-        if !self.read(&mut data[rest.len()..], rest_position, access)? {
+        // Checked first: a wrong length must not make us allocate half the file.
+        let mut following = [0; FOLLOWING_BYTES];
+        let following = &mut following[..following_bytes];
+        if !self.read(following, end, access)? {
             return Ok(None);
         }
-        Ok(Some(Stored { header, body: Body::Data(data.into()) }))
+        self.check_end(&header, position, following)?;
+        let mut body = vec![0; body_bytes];
+        let (read, unread) = body.split_at_mut(rest.len().min(body_bytes));
+        read.copy_from_slice(&rest[..read.len()]);
+        if !self.read(unread, end - unread.len() as u64, access)? {
+            return Ok(None);
+        }
+        self.stored(header, position, body.into()).map(Some)
+    }
+
+    fn stored(
+        &self,
+        header: DataHeader,
+        position: u64,
+        body: Bytes,
+    ) -> Result<Stored, StorageError> {
+        if header.data_length > 0 {
+            return Ok(Stored { header, body: Body::Data(body) });
+        }
+        let back = u64_at(&body, 0);
+        if back >= position {
+            return Err(self.damaged(position, format!("back pointer to {back}")));
+        }
+        Ok(Stored { header, body: Body::Back(back) })
+    }
+
+    /// A record is followed by the next one of its transaction, or by the length of the
+    /// transaction: else its own length, its tid or its position in the transaction is wrong.
+    fn check_end(
+        &self,
+        header: &DataHeader,
+        position: u64,
+        following: &[u8],
+    ) -> Result<(), StorageError> {
+        let end = position + header.record_bytes();
+        let is_last = following.len() >= POINTER_BYTES as usize
+            && u64_at(following, 0) == end - header.transaction;
+        if is_last
+            || following.len() == FOLLOWING_BYTES
+                && u64_at(following, DataHeader::TID_OFFSET) == header.tid.0
+                && u64_at(following, DataHeader::TRANSACTION_OFFSET) == header.transaction
+        {
+            return Ok(());
+        }
+        Err(self.damaged(position, "a record that does not end where another or none begins"))
     }
 
     /// Fills the buffer; `false` when that would wait and access is resident only.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 use zodium_disk::{Disk, DiskFile, OpenMode};
-use zodium_types::{Tid, TransactionStatus};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
-use crate::format::{MAGIC_BYTES, Magic};
+use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, Magic};
 use crate::positions::Positions;
-use crate::scan::{Scan, Step};
+use crate::scan::{Scan, Step, TransactionEntry};
 use crate::storage::{OpenOptions, with_suffix};
 use crate::tail::Tail;
 use crate::{StorageError, index_snapshot};
@@ -129,9 +129,7 @@ fn build(
         }
         last_tid = last_tid.max(entry.tid());
         if entry.status() != Some(TransactionStatus::Undone) {
-            scan.each_record(&entry, |record| {
-                positions.publish(record.header.oid, record.position);
-            })?;
+            enter_records(path, file.as_ref(), &mut scan, &entry, positions)?;
         }
         position = entry.next_position();
         if position >= report_at {
@@ -141,6 +139,39 @@ fn build(
     }
     progress(position - start, length - start);
     Ok(Built { end: position, last_tid })
+}
+
+/// Makes the records of a transaction the current ones of their objects.
+///
+/// A record names the one before it, which only a pack leaves out. Where that is not one of the
+/// same object the oid is wrong, and two objects would be mixed up.
+fn enter_records(
+    path: &Path,
+    file: &dyn DiskFile,
+    scan: &mut Scan<'_>,
+    transaction: &TransactionEntry,
+    positions: &Positions,
+) -> Result<(), StorageError> {
+    let packed = transaction.status() == Some(TransactionStatus::Packed);
+    scan.try_each_record(transaction, |_, record| {
+        let DataHeader { oid, previous, .. } = record.header;
+        let current = positions.publish(oid, record.position);
+        let continues = match previous {
+            0 => packed || current.is_none_or(|current| current > transaction.position),
+            _ => current == Some(previous) || is_of(file, previous, oid),
+        };
+        if continues {
+            return Ok(());
+        }
+        let what = format!("a record of object {oid} that does not continue its history");
+        Err(StorageError::corrupt(path, record.position, what))
+    })
+}
+
+/// Whether the record at a position is one of this object.
+fn is_of(file: &dyn DiskFile, position: u64, oid: Oid) -> bool {
+    let mut header = [0; DATA_HEADER_BYTES];
+    file.read_exact_at(&mut header, position).is_ok() && DataHeader::parse(&header).oid == oid
 }
 
 /// Keeps `[start, end)` in the first free `.trN` and cuts it off.

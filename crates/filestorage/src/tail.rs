@@ -16,8 +16,8 @@ use zodium_types::Tid;
 
 use crate::StorageError;
 use crate::format::{
-    DATA_HEADER_BYTES, LENGTH_OFFSET, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,
-    TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
+    DATA_HEADER_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET, TRANSACTION_HEADER_BYTES,
+    TransactionHeader, u64_at,
 };
 use crate::scan::{Scan, Step, TransactionEntry};
 
@@ -90,7 +90,7 @@ impl Tail<'_> {
             return Ok(zeros < self.end);
         }
         let mut length = [0; POINTER_BYTES as usize];
-        self.read(&mut length, self.start + LENGTH_OFFSET as u64)?;
+        self.read(&mut length, self.start + TransactionHeader::LENGTH_OFFSET)?;
         let records_end = self.start.saturating_add(u64::from_be_bytes(length));
         if zeros < records_end {
             return Ok(true);
@@ -142,7 +142,7 @@ impl Tail<'_> {
 
     /// Whether these bytes can be the header of a transaction at `position`.
     fn may_begin(&self, position: u64, bytes: &[u8]) -> bool {
-        let length = u64_at(bytes, LENGTH_OFFSET);
+        let length = u64_at(bytes, TransactionHeader::LENGTH_OFFSET as usize);
         let room = self.end - position;
         (TRANSACTION_BYTES_MIN - POINTER_BYTES..=room - POINTER_BYTES).contains(&length)
             && u64_at(bytes, 0) > self.last_tid.0

@@ -224,6 +224,19 @@ pub(crate) fn check_everything(storage: &FileStorage, model: &Model, rng: &mut S
     check_undo_log(storage, model);
 }
 
+/// Whether any load of a stored revision gives other bytes, be it those of another revision.
+pub(crate) fn loads_other_bytes(storage: &FileStorage, model: &Model) -> bool {
+    let objects = model.objects();
+    let mut revisions = objects.iter().flat_map(|(oid, all)| all.iter().map(move |r| (oid, r)));
+    revisions.any(|(oid, revision)| {
+        let before = load(storage, *oid, revision.tid.next());
+        let serial = storage.load_serial(*oid, revision.tid);
+        let other = |found: &Bytes| Some(found) != revision.data.as_ref();
+        before.is_ok_and(|found| found.is_some_and(|(found, _)| other(&found)))
+            || serial.is_ok_and(|found| found.is_some_and(|found| other(&found)))
+    })
+}
+
 /// As [`check_everything`], for an error instead of a panic: all that can be read is read.
 /// `Ok(true)`: and all of it was right.
 pub(crate) fn same_answers(storage: &FileStorage, model: &Model) -> Result<bool, StorageError> {

@@ -18,7 +18,7 @@ use zodium_filestorage::{
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-pub(crate) use history::{History, check_everything, same_answers};
+pub(crate) use history::{History, check_everything, loads_other_bytes, same_answers};
 pub(crate) use model::{Model, ModelRecord, ModelTransaction, Revision};
 
 /// The data file of every test.
