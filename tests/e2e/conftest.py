@@ -2,7 +2,7 @@
 
 ZODIUM_SERVER_COMMAND   the server under test, with {path}, {port} and {options};
                         default: the release binary.  For the stock server:
-                        '.venv/bin/runzeo -C {config}'
+                        "$PWD/.venv/bin/runzeo -C {config}"
 ZODIUM_TEST_SEED        replays a failed run
 ZODIUM_TEST_SCALE       multiplies rounds, items and seconds; default 1
 """
@@ -69,8 +69,9 @@ def start_server(tmp_path):
     """start_server(path, *options, encoding="Z5"): a server that serves `path`."""
     servers = []
 
-    def start(path=None, *options, encoding="Z5", wait=True):
-        server = spawn(COMMAND, path or tmp_path / "Data.fs", options, encoding, wait)
+    def start(path=None, *options, encoding="Z5", wait=True, prefix=()):
+        path = path or tmp_path / "Data.fs"
+        server = spawn(COMMAND, path, options, encoding, wait, prefix)
         servers.append(server)
         return server
 
@@ -83,14 +84,15 @@ def start_server(tmp_path):
         print(f"--- {server.log_path.name}\n{server.log_tail()}")
 
 
-def spawn(command, path, options=(), encoding="Z5", wait=True):
-    """A server started by `command` on the file at `path`."""
+def spawn(command, path, options=(), encoding="Z5", wait=True, prefix=()):
+    """A server started by `command`, after the words of `prefix`, on the file at `path`."""
     path, port = Path(path), free_port()
     options = [*options, *(["--msgpack"] if encoding == "M5" else [])]
-    config = path.parent / f"server-{port}.conf"
+    # Not beside the file: a test may mount another file system there.
+    config = path.parents[1] / f"server-{port}.conf"
     config.write_text(zconfig(path, port, options))
     words = command_words(command, options, path=path, port=port, config=config)
-    return ServerProcess(words, port, path.parent, wait=wait)
+    return ServerProcess([*prefix, *words], port, path.parent, wait=wait)
 
 
 def zconfig(path, port, options):
