@@ -8,6 +8,7 @@ what it says goes to a file that a failing test can show.
 
 import contextlib
 import os
+import random
 import shlex
 import signal
 import socket
@@ -26,10 +27,17 @@ DEFAULT_COMMAND = (
 
 
 def free_port():
-    """A loopback TCP port nobody listens on at the moment of the call."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
+    """A loopback TCP port nobody listens on at the moment of the call.
+
+    Below the ports that systems hand to outgoing connections: one of those could
+    be taken by anybody's client before the server gets to bind it.
+    """
+    choose = random.SystemRandom()
+    while True:
+        port = choose.randrange(12_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def command_words(template, options=(), **names):
