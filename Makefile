@@ -73,8 +73,8 @@ conformance: build $(VENV)/ready ## Run ZODB's and ZEO's own storage tests, over
 	$(SAY) 'conformance'
 	$(VENV)/bin/python tests/conformance/run.py --gate --jobs 2
 
-bench: build ## Measure loads: one and sixteen clients, one and 64 requests in flight
-	$(BINARY) bench load
+bench: build $(VENV)/ready ## Measure loads beside ZEO/py and the floor; BENCH='...' adds options
+	$(BINARY) bench load --format table --zeo-python $(VENV)/bin/python $(BENCH)
 
 clean: ## Remove what was built; var/ stays
 	cargo clean

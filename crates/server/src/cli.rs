@@ -39,6 +39,8 @@ pub(crate) enum Command {
     /// saved on the way out.
     #[command(after_help = EXAMPLES)]
     Serve(ServeOptions),
+    /// Measure Zodium beside its peers, on this machine
+    Bench(zodium_bench::BenchOptions),
 }
 
 /// Options of `zodium serve`.

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
+        cli::Command::Bench(options) => zodium_bench::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

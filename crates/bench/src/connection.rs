@@ -1,0 +1,161 @@
+//! One client: what it has asked for, when, and what has come of the answers.
+//!
+//! The socket blocks. A write cannot wait for the server to take it, because the requests in
+//! flight fit the socket buffers (see `IN_FLIGHT_MAX`); and of many connections only those are
+//! read that have something.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use bytes::BytesMut;
+use zodium_types::Oid;
+
+use crate::dataset::Dataset;
+use crate::reply::WrongReply;
+use crate::wire::{Speech, Taken, Wire};
+
+/// A server that says nothing for so long while requests wait has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connected client.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    wire: Wire,
+    dataset: Arc<Dataset>,
+    in_flight: VecDeque<Asked>,
+    output: BytesMut,
+    /// The objects that the requests in `output` ask for.
+    unsent: Vec<Oid>,
+    /// The beginning of a message.
+    rest: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    oid: Oid,
+    sent: Instant,
+}
+
+/// A read buffer for all connections of a thread: what stays in the processor's cache.
+#[derive(Debug)]
+pub(crate) struct Scratch(Vec<u8>);
+
+impl Connection {
+    /// Connects and shakes hands.
+    pub(crate) fn open(
+        address: SocketAddr,
+        speech: Speech,
+        dataset: &Arc<Dataset>,
+    ) -> Result<Connection> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut rest = Vec::new();
+        let wire = Wire::open(speech, &stream, &mut rest)?;
+        Ok(Connection {
+            stream,
+            wire,
+            dataset: Arc::clone(dataset),
+            in_flight: VecDeque::new(),
+            output: BytesMut::new(),
+            unsent: Vec::new(),
+            rest,
+        })
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// `M5`, `Z5` or `raw`.
+    pub(crate) fn wire_name(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    /// Whether nothing is waited for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Prepares a request; [`Connection::send`] sends it.
+    pub(crate) fn ask(&mut self, oid: Oid) {
+        self.wire.put_request(&mut self.output, oid);
+        self.unsent.push(oid);
+    }
+
+    /// Sends what was prepared, with one write.
+    pub(crate) fn send(&mut self) -> Result<()> {
+        let sent = Instant::now();
+        self.in_flight.extend(self.unsent.drain(..).map(|oid| Asked { oid, sent }));
+        self.stream.write_all(&self.output).context("cannot send")?;
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Reads once, checks what has arrived, and gives the latency of each reply to `note`.
+    /// Returns the number of replies.
+    pub(crate) fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        mut note: impl FnMut(Duration),
+    ) -> Result<usize> {
+        let length = self.read(scratch)?;
+        let now = Instant::now();
+        let mut bytes = scratch.0.get(..length).unwrap_or_default();
+        let mut replies = 0;
+        loop {
+            let oldest = self.in_flight.front().map(|asked| asked.oid);
+            match self.wire.take(bytes, &self.dataset, oldest)? {
+                Taken::Reply { oid, bytes: taken } => {
+                    note(now.saturating_duration_since(self.answered(oid)?.sent));
+                    replies += 1;
+                    bytes = &bytes[taken..];
+                }
+                Taken::Notice { bytes: taken } => bytes = &bytes[taken..],
+                Taken::Part => break,
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        self.rest.extend_from_slice(bytes);
+        Ok(replies)
+    }
+
+    /// Fills `scratch` with what is left from before and what one read gives.
+    fn read(&mut self, scratch: &mut Scratch) -> Result<usize> {
+        let start = self.rest.len();
+        if scratch.0.len() < 2 * start {
+            scratch.0.resize(2 * start, 0);
+        }
+        let (old, new) = scratch.0.split_at_mut(start);
+        old.copy_from_slice(&self.rest);
+        self.rest.clear();
+        match self.stream.read(new) {
+            Ok(0) => bail!("the server closed the connection"),
+            Ok(count) => Ok(start + count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                bail!("the server has not answered for {} s", PATIENCE.as_secs())
+            }
+            Err(error) => Err(error).context("cannot receive"),
+        }
+    }
+
+    fn answered(&mut self, oid: Oid) -> Result<Asked> {
+        let index = self.in_flight.iter().position(|asked| asked.oid == oid);
+        let asked = index.and_then(|index| self.in_flight.remove(index));
+        asked.ok_or_else(|| WrongReply::NotAsked(oid).into())
+    }
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        Scratch(vec![0; 256 << 10])
+    }
+}

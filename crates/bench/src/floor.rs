@@ -1,0 +1,160 @@
+//! The floor: a server that only answers as many bytes, from memory.
+//!
+//! One thread, epoll, all that a read has brought answered with gather-writes straight from where
+//! the objects lie. It has no protocol, no index and no cache, but the same sizes and the same
+//! bytes: what it costs, the hardware and the kernel cost.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use slab::Slab;
+use zodium_types::Oid;
+
+use crate::options::FloorOptions;
+use crate::wire::RAW_REQUEST_BYTES;
+
+const EVENTS_MAX: usize = 64;
+const READ_BYTES: usize = 64 << 10;
+/// Most pieces of one gather-write; the system takes as many.
+const PIECES_MAX: usize = 1024;
+const LISTENER: u64 = u64::MAX;
+
+/// Serves until it is killed.
+pub(crate) fn serve(options: &FloorOptions) -> Result<()> {
+    let dataset = options.dataset.dataset();
+    let objects: Vec<Vec<u8>> = (0..dataset.len()).map(|oid| dataset.data(Oid(oid))).collect();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))
+        .with_context(|| format!("cannot listen on port {}", options.port))?;
+    listener.set_nonblocking(true)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let data = epoll::EventData::new_u64(LISTENER);
+    epoll::add(&epoll, &listener, data, epoll::EventFlags::IN)?;
+    let mut floor = Floor { epoll, listener, objects, links: Slab::new() };
+    floor.run().context("the floor server failed")
+}
+
+struct Floor {
+    epoll: OwnedFd,
+    listener: TcpListener,
+    objects: Vec<Vec<u8>>,
+    links: Slab<Link>,
+}
+
+struct Link {
+    stream: TcpStream,
+    /// The beginning of a request.
+    rest: Vec<u8>,
+    /// Objects still to be sent.
+    pending: VecDeque<usize>,
+    /// How much of the first is sent already.
+    sent: usize,
+}
+
+impl Floor {
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut scratch = vec![0; READ_BYTES];
+        loop {
+            epoll::wait(&self.epoll, spare_capacity(&mut events), None)?;
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    LISTENER => self.accept()?,
+                    key => self.take_turn(key, &mut scratch)?,
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        let (stream, _) = match self.listener.accept() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            accepted => accepted?,
+        };
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let link = Link { stream, rest: Vec::new(), pending: VecDeque::new(), sent: 0 };
+        let entry = self.links.vacant_entry();
+        let data = epoll::EventData::new_u64(entry.key() as u64);
+        let link = entry.insert(link);
+        Ok(epoll::add(&self.epoll, &link.stream, data, epoll::EventFlags::IN)?)
+    }
+
+    /// Reads and answers. While the client does not take its answers nothing is read.
+    fn take_turn(&mut self, key: u64, scratch: &mut [u8]) -> io::Result<()> {
+        let Some(link) = self.links.get_mut(key as usize) else { return Ok(()) };
+        let was_waiting = !link.pending.is_empty();
+        let open = if was_waiting { Ok(true) } else { link.receive(scratch, self.objects.len()) };
+        let open = open.and_then(|open| link.send(&self.objects).map(|()| open));
+        let waits = !link.pending.is_empty();
+        match open {
+            Ok(true) if waits == was_waiting => Ok(()),
+            Ok(true) => {
+                let data = epoll::EventData::new_u64(key);
+                let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+                Ok(epoll::modify(&self.epoll, &link.stream, data, flags)?)
+            }
+            // Ended, or broken: either way its socket closes, and epoll forgets it.
+            Ok(false) | Err(_) => {
+                self.links.remove(key as usize);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Link {
+    /// Reads once; false at the end of the stream.
+    fn receive(&mut self, scratch: &mut [u8], objects: usize) -> io::Result<bool> {
+        let start = self.rest.len();
+        let (old, new) = scratch.split_at_mut(start);
+        old.copy_from_slice(&self.rest);
+        self.rest.clear();
+        let count = self.stream.read(new)?;
+        let (requests, rest) = scratch[..start + count].as_chunks::<RAW_REQUEST_BYTES>();
+        for request in requests {
+            let oid = request.first_chunk().map_or(0, |oid| u64::from_be_bytes(*oid));
+            let object = usize::try_from(oid).ok().filter(|object| *object < objects);
+            self.pending.push_back(object.ok_or(ErrorKind::InvalidData)?);
+        }
+        self.rest.extend_from_slice(rest);
+        Ok(count > 0)
+    }
+
+    /// Sends what is pending, as far as the socket takes it.
+    fn send(&mut self, objects: &[Vec<u8>]) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let mut offset = self.sent;
+            let mut count = 0;
+            for (piece, object) in pieces.iter_mut().zip(&self.pending) {
+                *piece = IoSlice::new(&objects[*object][offset..]);
+                offset = 0;
+                count += 1;
+            }
+            match self.stream.write_vectored(&pieces[..count]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => self.advance(sent, objects),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, sent: usize, objects: &[Vec<u8>]) {
+        self.sent += sent;
+        while let Some(object) = self.pending.front() {
+            let length = objects[*object].len();
+            if self.sent < length {
+                return;
+            }
+            self.sent -= length;
+            self.pending.pop_front();
+        }
+    }
+}

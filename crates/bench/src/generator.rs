@@ -1,0 +1,188 @@
+//! The load generator: threads that keep a number of requests in flight on their connections.
+//!
+//! A thread with one connection just reads and writes; with more it waits for any of them with
+//! epoll. Either way one turn answers all that a read has brought with one write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use hdrhistogram::Histogram;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use zodium_types::Oid;
+
+use crate::connection::{Connection, PATIENCE, Scratch};
+
+const EVENTS_MAX: usize = 64;
+/// No request takes longer: the generator loses patience before.
+const LATENCY_NANOS_MAX: u64 = 2 * PATIENCE.as_secs() * 1_000_000_000;
+/// Digits of a latency that are right.
+const LATENCY_DIGITS: u8 = 3;
+
+/// A load under way.
+pub(crate) struct Generator {
+    threads: Vec<JoinHandle<Result<Histogram<u64>>>>,
+    shared: Arc<Shared>,
+}
+
+/// What to ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Oids are picked at random from 0 to one below this.
+    pub(crate) objects: u64,
+    /// Requests kept in flight on each connection.
+    pub(crate) in_flight: usize,
+    /// Where the random oids begin; the same for every server.
+    pub(crate) seed: u64,
+}
+
+/// All relaxed: these are signs and sums, nothing else is read by them.
+#[derive(Debug, Default)]
+struct Shared {
+    counting: AtomicBool,
+    stopping: AtomicBool,
+    replies: AtomicU64,
+}
+
+struct Thread {
+    connections: Vec<Connection>,
+    load: Load,
+    random: SmallRng,
+    scratch: Scratch,
+    latency: Histogram<u64>,
+    shared: Arc<Shared>,
+}
+
+impl Generator {
+    /// Starts at most `threads` threads that share the connections.
+    pub(crate) fn start(
+        connections: Vec<Connection>,
+        threads: usize,
+        load: Load,
+    ) -> Result<Generator> {
+        let shared = Arc::new(Shared::default());
+        let mut shares: Vec<Vec<Connection>> = Vec::new();
+        shares.resize_with(threads.min(connections.len()), Vec::new);
+        let turns = (0..shares.len()).cycle();
+        for (connection, turn) in connections.into_iter().zip(turns) {
+            shares[turn].push(connection);
+        }
+        let mut started = Vec::new();
+        for (number, connections) in shares.into_iter().enumerate() {
+            let thread = Thread {
+                connections,
+                load,
+                random: SmallRng::seed_from_u64(load.seed + number as u64),
+                scratch: Scratch::new(),
+                latency: new_histogram()?,
+                shared: Arc::clone(&shared),
+            };
+            let builder = std::thread::Builder::new().name(format!("load-{number}"));
+            started.push(builder.spawn(move || thread.run())?);
+        }
+        Ok(Generator { threads: started, shared })
+    }
+
+    /// Replies so far.
+    pub(crate) fn replies(&self) -> u64 {
+        self.shared.replies.load(Ordering::Relaxed)
+    }
+
+    /// Notes latencies from now on, or no more.
+    pub(crate) fn count_latencies(&self, counting: bool) {
+        self.shared.counting.store(counting, Ordering::Relaxed);
+    }
+
+    /// Waits for what is in flight, and gives the latencies in nanoseconds, or what went wrong.
+    pub(crate) fn finish(self) -> Result<Histogram<u64>> {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        let mut all = new_histogram()?;
+        for thread in self.threads {
+            let latency = thread.join().map_err(|_| anyhow!("a load thread panicked"))??;
+            all.add(latency)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Thread {
+    fn run(mut self) -> Result<Histogram<u64>> {
+        for index in 0..self.connections.len() {
+            self.ask(index, self.load.in_flight)?;
+        }
+        match self.connections.len() {
+            1 => self.run_one()?,
+            _ => self.run_many()?,
+        }
+        Ok(self.latency)
+    }
+
+    fn run_one(&mut self) -> Result<()> {
+        while self.is_wanted() {
+            self.take_turn(0)?;
+        }
+        Ok(())
+    }
+
+    fn run_many(&mut self) -> Result<()> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (index, connection) in self.connections.iter().enumerate() {
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::add(&epoll, connection.stream(), data, epoll::EventFlags::IN)?;
+        }
+        let patience = Timespec::try_from(PATIENCE)?;
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while self.is_wanted() {
+            let count = epoll::wait(&epoll, spare_capacity(&mut events), Some(&patience))?;
+            ensure!(count > 0, "the server has not answered for {} s", PATIENCE.as_secs());
+            for event in events.drain(..) {
+                self.take_turn(event.data.u64() as usize)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Until stopped, and then until everything is answered.
+    fn is_wanted(&self) -> bool {
+        !self.is_stopping() || self.connections.iter().any(|connection| !connection.is_idle())
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Takes what has arrived on a connection, and asks for as much again.
+    fn take_turn(&mut self, index: usize) -> Result<()> {
+        let counting = self.shared.counting.load(Ordering::Relaxed);
+        let connection = self.connections.get_mut(index).context("an event of no connection")?;
+        let latency = &mut self.latency;
+        let replies = connection.receive(&mut self.scratch, |waited| {
+            if counting {
+                latency.saturating_record(nanos(waited));
+            }
+        })?;
+        self.shared.replies.fetch_add(replies as u64, Ordering::Relaxed);
+        if self.is_stopping() { Ok(()) } else { self.ask(index, replies) }
+    }
+
+    fn ask(&mut self, index: usize, count: usize) -> Result<()> {
+        let connection = self.connections.get_mut(index).context("no such connection")?;
+        for _ in 0..count {
+            connection.ask(Oid(self.random.random_range(0..self.load.objects)));
+        }
+        if count > 0 { connection.send() } else { Ok(()) }
+    }
+}
+
+fn new_histogram() -> Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, LATENCY_DIGITS)?)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

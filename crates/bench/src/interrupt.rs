@@ -1,0 +1,45 @@
+//! SIGINT and SIGTERM while measuring: the servers must be ended and the files removed, so that
+//! a signal becomes an error like any other.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Tells when the user wants an end.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    received: Receiver<()>,
+}
+
+impl Interrupt {
+    /// From now on the signals no longer end the process.
+    pub(crate) fn listen() -> Result<Interrupt> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (sender, received) = channel();
+        let (mut interrupt, mut terminate) = {
+            let _within = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupt.recv() => (),
+                    _ = terminate.recv() => (),
+                }
+            });
+            // Nobody listens only when all is over anyway.
+            let _ = sender.send(());
+        })?;
+        Ok(Interrupt { received })
+    }
+
+    /// Waits so long, or fails at once when a signal comes.
+    pub(crate) fn sleep(&self, duration: Duration) -> Result<()> {
+        match self.received.recv_timeout(duration) {
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => bail!("interrupted"),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How a load is asked for and answered: by ZEO, or raw by the floor.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::{BufMut, BytesMut};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, encode_frame, peek_frame, split_frame};
+use zodium_zeo::codec::{
+    Encoding, MessageId, ServerMessage, decode_server_message, encode_load_before_request,
+    encode_request,
+};
+
+use crate::dataset::{Dataset, OBJECT_BYTES_MAX};
+use crate::reply::{ReplyTemplate, WrongReply, decode_reply};
+
+/// A raw request: the oid, and zeros up to the size that ZEO's protocol would need at least.
+pub(crate) const RAW_REQUEST_BYTES: usize = 36;
+
+/// No reply is longer, whatever the encoding puts around the data.
+const FRAME_BYTES_MAX: u32 = OBJECT_BYTES_MAX + 1024;
+const HANDSHAKE_READ_BYTES: usize = 4096;
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speech {
+    /// ZEO, in the encoding that the server announces; its storage is called `1`.
+    Zeo,
+    /// Oids in, data out.
+    Raw,
+}
+
+/// The client's side of a connection, after the handshake.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    Zeo { encoding: Encoding, template: ReplyTemplate },
+    Raw,
+}
+
+/// What bytes from the server begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A whole reply, checked.
+    Reply { oid: Oid, bytes: usize },
+    /// A message that wants nothing.
+    Notice { bytes: usize },
+    /// Not a whole message yet.
+    Part,
+}
+
+impl Wire {
+    /// Shakes hands. What the server has sent beyond that is left in `rest`.
+    pub(crate) fn open(speech: Speech, stream: &TcpStream, rest: &mut Vec<u8>) -> Result<Wire> {
+        match speech {
+            Speech::Raw => Ok(Wire::Raw),
+            Speech::Zeo => {
+                let mut input = BytesMut::new();
+                let encoding = register(stream, &mut input).context("the handshake failed")?;
+                rest.extend_from_slice(&input);
+                Ok(Wire::Zeo { encoding, template: ReplyTemplate::new(encoding)? })
+            }
+        }
+    }
+
+    /// `M5`, `Z5` or `raw`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Wire::Zeo { encoding: Encoding::Msgpack, .. } => "M5",
+            Wire::Zeo { encoding: Encoding::Pickle, .. } => "Z5",
+            Wire::Raw => "raw",
+        }
+    }
+
+    /// Appends the request for the current revision of an object.
+    pub(crate) fn put_request(&self, out: &mut BytesMut, oid: Oid) {
+        match self {
+            Wire::Zeo { encoding, .. } => {
+                encode_load_before_request(*encoding, out, oid, Tid::MAX);
+            }
+            Wire::Raw => {
+                out.put_u64(oid.0);
+                out.put_bytes(0, RAW_REQUEST_BYTES - size_of::<u64>());
+            }
+        }
+    }
+
+    /// Takes the first message off `bytes`, and checks it. `oldest` is the object asked for first
+    /// of those not yet answered; raw replies come in order, others may not.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        dataset: &Dataset,
+        oldest: Option<Oid>,
+    ) -> Result<Taken> {
+        match self {
+            Wire::Zeo { encoding, template } => {
+                let Peek::Complete(payload) = peek_frame(bytes, FRAME_BYTES_MAX)? else {
+                    return Ok(Taken::Part);
+                };
+                let taken = HEADER_LENGTH + payload.len();
+                if let Some(oid) = oldest
+                    && let Some(data) = template.data(payload, dataset, oid)?
+                {
+                    dataset.check(oid, data)?;
+                    return Ok(Taken::Reply { oid, bytes: taken });
+                }
+                Ok(match decode_reply(*encoding, payload, dataset)? {
+                    Some(oid) => Taken::Reply { oid, bytes: taken },
+                    None => Taken::Notice { bytes: taken },
+                })
+            }
+            Wire::Raw => {
+                let Some(oid) = oldest else { bail!(WrongReply::NotAsked(Oid(u64::MAX))) };
+                let Some(data) = bytes.get(..dataset.length(oid)) else { return Ok(Taken::Part) };
+                dataset.check(oid, data)?;
+                Ok(Taken::Reply { oid, bytes: data.len() })
+            }
+        }
+    }
+}
+
+/// Goes along with the server's encoding and registers with storage `1`, for reading.
+fn register(mut stream: &TcpStream, input: &mut BytesMut) -> Result<Encoding> {
+    let announced = read_frame(stream, input)?;
+    let encoding = Encoding::from_announcement(&announced)?;
+    let mut output = BytesMut::new();
+    encode_frame(&mut output, &announced)?;
+    encode_request(encoding, &mut output, 1, "register", &Value::tuple(["1".into(), true.into()]))?;
+    stream.write_all(&output)?;
+    loop {
+        let payload = read_frame(stream, input)?;
+        let ServerMessage::Reply(reply) = decode_server_message(encoding, &payload)? else {
+            continue;
+        };
+        ensure!(reply.id == MessageId::Number(1), WrongReply::Id(reply.id));
+        if let Err(error) = reply.result {
+            bail!("the server does not register storage \"1\": {} {:?}", error.name, error.payload);
+        }
+        return Ok(encoding);
+    }
+}
+
+fn read_frame(mut stream: &TcpStream, input: &mut BytesMut) -> Result<bytes::Bytes> {
+    loop {
+        if let Some(payload) = split_frame(input, FRAME_BYTES_MAX)? {
+            return Ok(payload);
+        }
+        let mut buffer = [0; HANDSHAKE_READ_BYTES];
+        let count = stream.read(&mut buffer)?;
+        ensure!(count > 0, "the server closed the connection");
+        input.extend_from_slice(&buffer[..count]);
+    }
+}
