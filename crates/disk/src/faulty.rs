@@ -146,12 +146,19 @@ impl Disk for FaultyDisk {
         Ok(Arc::new(FaultyFile { file, disk: self.clone() }))
     }
 
+    fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.change(Operation::Open, || self.disk.temporary(near))?;
+        Ok(Arc::new(FaultyFile { file, disk: self.clone() }))
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.disk.exists(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.change(Operation::Folder, || self.disk.rename(from, to))
+        // In two steps, as on a real disk: it can be done and yet not be durable.
+        self.change(Operation::Folder, || self.disk.rename(from, to))?;
+        self.change(Operation::Folder, || self.disk.sync_folder_of(to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -42,6 +42,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
 
+    /// An empty file without a name in the folder of `near`; gone when dropped.
+    fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
     /// Whether a file of that name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 

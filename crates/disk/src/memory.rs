@@ -102,6 +102,10 @@ impl Disk for MemoryDisk {
         }
     }
 
+    fn temporary(&self, _near: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(MemoryFile { contents: Mutex::default(), space: Arc::clone(&self.space) }))
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         Ok(self.files.lock().contains_key(path))
     }

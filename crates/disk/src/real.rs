@@ -29,6 +29,10 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile { file: options.open(path)? }))
     }
 
+    fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(RealFile { file: tempfile::tempfile_in(folder_of(near))? }))
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
     }

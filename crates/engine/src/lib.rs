@@ -13,12 +13,14 @@ pub mod commit;
 mod log_writer;
 mod notice;
 mod pack;
+mod spill;
 mod storage;
 mod transaction;
 mod vote;
 
 pub use notice::{Commit, Mailbox, Notice};
 pub use pack::PackError;
+pub use spill::{Spill, Spilled};
 pub use storage::{Config, Storage};
 pub use transaction::{Transaction, Voted};
-pub use vote::{Check, VoteError, VoteStart};
+pub use vote::{Check, FoundConflict, VoteError, VoteStart};

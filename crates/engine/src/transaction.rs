@@ -3,10 +3,11 @@
 //! Nothing here is shared: the session that owns the transaction fills it without a lock.
 
 use bytes::Bytes;
-use zodium_filestorage::{NewRecord, Reservation, UndoRecord};
+use zodium_filestorage::{Access, NewBody, NewRecord, Reservation, StorageError, UndoRecord};
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
+use crate::spill::{Data, Kept};
 
 /// What a client wants committed.
 #[derive(Debug, Default)]
@@ -18,6 +19,7 @@ pub struct Transaction {
     pub(crate) writes: Vec<Write>,
     pub(crate) reads: Vec<ObjectRead>,
     pub(crate) undos: Vec<Undo>,
+    pub(crate) kept: Kept,
 }
 
 #[derive(Debug)]
@@ -29,11 +31,11 @@ pub(crate) struct Write {
 
 #[derive(Clone, Debug)]
 pub(crate) enum WriteBody {
-    Store(Bytes),
+    Store(Data),
     Delete,
     /// Data of a copied record (`None`: a deletion), and the transaction that may hold the same.
     Restore {
-        data: Option<Bytes>,
+        data: Option<Data>,
         source: Option<Tid>,
     },
 }
@@ -59,6 +61,7 @@ impl Transaction {
 
     /// Stores new data over revision `serial` ([`Tid::ZERO`] for a new object).
     pub fn store(&mut self, oid: Oid, serial: Tid, data: Bytes) {
+        let data = self.kept.hold(data);
         self.writes.push(Write { oid, serial, body: WriteBody::Store(data) });
     }
 
@@ -69,6 +72,7 @@ impl Transaction {
 
     /// Writes a copied record, unchecked. `source` hints at a transaction with the same data.
     pub fn restore(&mut self, oid: Oid, serial: Tid, data: Option<Bytes>, source: Option<Tid>) {
+        let data = data.map(|data| self.kept.hold(data));
         self.writes.push(Write { oid, serial, body: WriteBody::Restore { data, source } });
     }
 
@@ -88,12 +92,18 @@ impl Transaction {
         !self.undos.is_empty()
     }
 
-    /// The data last stored for an object, for a conflict answer.
-    pub fn stored_data(&self, oid: Oid) -> Option<&Bytes> {
-        self.writes.iter().rev().find_map(|write| match &write.body {
+    /// The data last stored for an object, for a conflict answer; `None` when they have to be
+    /// read and access is resident only. Empty for an object that was not stored.
+    pub(crate) fn stored_data(
+        &self,
+        oid: Oid,
+        access: Access,
+    ) -> Result<Option<Bytes>, StorageError> {
+        let stored = self.writes.iter().rev().find_map(|write| match &write.body {
             WriteBody::Store(data) if write.oid == oid => Some(data),
             _ => None,
-        })
+        });
+        stored.map_or(Ok(Some(Bytes::new())), |data| data.bytes(access))
     }
 
     /// Number of stores, deletions and restores so far.
@@ -155,6 +165,26 @@ pub struct Voted {
     pub(crate) reservation: Reservation,
     /// Objects whose stored data are not what the client sent (undone ones).
     pub(crate) changed: Vec<Oid>,
+}
+
+impl WriteBody {
+    /// The bodies of a transaction's data, wherever they are kept.
+    pub(crate) fn data_mut(&mut self) -> Option<&mut Data> {
+        match self {
+            WriteBody::Store(data) => Some(data),
+            WriteBody::Restore { data, .. } => data.as_mut(),
+            WriteBody::Delete => None,
+        }
+    }
+}
+
+impl From<&Data> for NewBody {
+    fn from(data: &Data) -> NewBody {
+        match data {
+            Data::Memory(bytes) => NewBody::Data(bytes.clone()),
+            Data::Spooled(spooled) => NewBody::Spooled(spooled.clone()),
+        }
+    }
 }
 
 impl Voted {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use thiserror::Error;
 use zodium_filestorage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undoing};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::{AbortOutcome, CommitError, Conflict, LockAnswer, TransactionNumber, check};
+use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::{Mailbox, Storage};
 
@@ -26,9 +28,18 @@ pub enum Check {
     Voted(Voted),
     /// It does not fit what is committed. The locks are free again; the client may store what it
     /// resolved, and vote again.
-    Conflicts(Vec<Conflict>),
+    Conflicts(Vec<FoundConflict>),
     /// The answer is not in memory: ask again with [`Access::Blocking`] off the worker.
     Cold,
+}
+
+/// A conflict, with what the client sent.
+#[derive(Debug)]
+pub struct FoundConflict {
+    /// What does not fit.
+    pub conflict: Conflict,
+    /// The data that were to be stored; empty when it is not a store.
+    pub data: Bytes,
 }
 
 /// Why a vote failed; the transaction is over.
@@ -133,7 +144,8 @@ impl Storage {
         let conflicts =
             check(&writes, &transaction.reads, |oid| current.get(&oid).copied().flatten());
         if let Err(conflicts) = conflicts {
-            return Ok(Check::Conflicts(conflicts));
+            let found = found_conflicts(transaction, conflicts, access)?;
+            return Ok(found.map_or(Check::Cold, Check::Conflicts));
         }
         let records = self.new_records(transaction)?;
         let changed = transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten());
@@ -175,19 +187,40 @@ impl Storage {
         let mut records = Vec::with_capacity(transaction.writes.len());
         for write in transaction.effective_writes() {
             let body = match &write.body {
-                WriteBody::Store(data) => NewBody::Data(data.clone()),
+                WriteBody::Store(data) | WriteBody::Restore { data: Some(data), .. }
+                    if data.is_empty() =>
+                {
+                    return Err(VoteError::EmptyData { oid: write.oid });
+                }
+                WriteBody::Store(data) => NewBody::from(data),
                 WriteBody::Delete => NewBody::Deleted,
                 WriteBody::Restore { data, source } => {
-                    self.file.copied_body(write.oid, data.clone(), *source)?
+                    self.copied_body(write.oid, data.as_ref(), *source)?
                 }
             };
-            if matches!(&body, NewBody::Data(data) if data.is_empty()) {
-                return Err(VoteError::EmptyData { oid: write.oid });
-            }
             records.push(NewRecord { oid: write.oid, body });
         }
         self.undo_records(transaction, &mut records)?;
         Ok(records)
+    }
+
+    /// What to write for a copied record: a pointer back to the same data where the source says
+    /// so, else the data themselves.
+    fn copied_body(
+        &self,
+        oid: Oid,
+        data: Option<&Data>,
+        source: Option<Tid>,
+    ) -> Result<NewBody, StorageError> {
+        let Some(data) = data else { return Ok(NewBody::Deleted) };
+        if source.is_none() {
+            return Ok(NewBody::from(data));
+        }
+        let bytes = data.bytes(Access::Blocking)?.unwrap_or_default();
+        Ok(match self.file.copied_body(oid, Some(bytes), source)? {
+            NewBody::Data(_) => NewBody::from(data),
+            points_back => points_back,
+        })
     }
 
     fn undo_records(
@@ -221,4 +254,19 @@ impl Storage {
         // An abort may have come first; then there is nothing left to free.
         self.post_granted(granted.unwrap_or_default());
     }
+}
+
+/// Conflicts with the data they concern; `None` when those are in a spool and access is resident
+/// only.
+fn found_conflicts(
+    transaction: &Transaction,
+    conflicts: Vec<Conflict>,
+    access: Access,
+) -> Result<Option<Vec<FoundConflict>>, StorageError> {
+    let mut found = Vec::with_capacity(conflicts.len());
+    for conflict in conflicts {
+        let Some(data) = transaction.stored_data(conflict.oid, access)? else { return Ok(None) };
+        found.push(FoundConflict { conflict, data });
+    }
+    Ok(Some(found))
 }

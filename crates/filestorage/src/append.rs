@@ -11,7 +11,7 @@ use crate::format::{
     DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
 };
 use crate::log::{LogFile, Record};
-use crate::{Access, FileStorage, StorageError};
+use crate::{Access, FileStorage, SpooledData, StorageError};
 
 /// Bodies from this size on are written from where they lie; smaller ones are gathered into one
 /// buffer, which is cheaper than a longer vector of pieces.
@@ -49,6 +49,8 @@ pub struct NewRecord {
 pub enum NewBody {
     /// New data, at least one byte.
     Data(Bytes),
+    /// New data that wait in a spool.
+    Spooled(SpooledData),
     /// The same data as the record at this position of the file.
     SameAs(u64),
     /// The object is gone.
@@ -67,6 +69,7 @@ impl NewRecord {
     fn data_length(&self) -> u64 {
         match &self.body {
             NewBody::Data(data) => data.len() as u64,
+            NewBody::Spooled(data) => data.length(),
             NewBody::SameAs(_) | NewBody::Deleted => 0,
         }
     }
@@ -379,8 +382,8 @@ impl Writer<'_> {
         };
         header.write(&mut self.buffer);
         match &record.body {
-            NewBody::Data(data) if data.len() >= GATHER_BYTES_MAX => self.write_large(data)?,
-            NewBody::Data(data) => self.buffer.extend_from_slice(data),
+            NewBody::Data(data) => self.write_data(data)?,
+            NewBody::Spooled(data) => data.each_chunk(|chunk| self.write_data(chunk))?,
             NewBody::SameAs(back) => self.buffer.extend_from_slice(&back.to_be_bytes()),
             NewBody::Deleted => self.buffer.extend_from_slice(&0_u64.to_be_bytes()),
         }
@@ -391,7 +394,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn write_large(&mut self, data: &[u8]) -> Result<(), StorageError> {
+    fn write_data(&mut self, data: &[u8]) -> Result<(), StorageError> {
+        if data.len() < GATHER_BYTES_MAX {
+            self.buffer.extend_from_slice(data);
+            return Ok(());
+        }
         self.flush()?;
         self.log
             .file

@@ -99,3 +99,36 @@ impl Output {
         written.map_err(|error| StorageError::io(&self.path, "write", error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zodium_disk::MemoryDisk;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_replaced_in_the_file_in_the_buffer_and_on_the_border() {
+        let (disk, path) = (MemoryDisk::new(), Path::new("f"));
+        let mut output = Output::create(&disk, path, path, Magic::Fs30).unwrap();
+        let mut expected = b"FS30".to_vec();
+        let mut append = |output: &mut Output, length| {
+            expected.resize(expected.len() + length, b'.');
+            output.append(|bytes| bytes.resize(bytes.len() + length, b'.')).unwrap();
+        };
+        append(&mut output, WRITE_BYTES);
+        let border = output.position();
+        append(&mut output, 100);
+        for position in (border - 10..border + 3).chain([4, border + 92]) {
+            // Something is in the buffer again, and the border where it was or further on.
+            append(&mut output, 1);
+            let bytes = position.to_be_bytes();
+            output.replace(position, bytes).unwrap();
+        }
+        output.sync().unwrap();
+        for position in (border - 10..border + 3).chain([4, border + 92]) {
+            let start = position as usize;
+            expected[start..start + 8].copy_from_slice(&position.to_be_bytes());
+        }
+        assert_eq!(disk.bytes(path), Some(expected));
+    }
+}

@@ -49,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) iterators: Iterators,
     /// Requests under way off the worker.
     pub(crate) jobs: usize,
+    /// The data of the open transaction are being put aside.
+    pub(crate) spilling: bool,
     /// Votes begun so far; tells the jobs of one from those of another.
     pub(crate) attempts: u64,
     label: String,
@@ -91,6 +93,7 @@ impl SessionHandle {
             transaction: None,
             iterators: Iterators::default(),
             jobs: 0,
+            spilling: false,
             attempts: 0,
             label: String::new(),
             closed: false,
@@ -214,7 +217,7 @@ impl Session {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.jobs < JOBS_MAX
+        self.jobs < JOBS_MAX && !self.spilling
     }
 
     /// A finish that was asked for is answered before the server stops.

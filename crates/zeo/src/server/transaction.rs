@@ -76,10 +76,12 @@ impl Session {
         if let Some(hub) = self.hub() {
             hub.statistics.stores.add(1);
         }
-        self.collect(arguments, |transaction| {
+        let reply = self.collect(arguments, |transaction| {
             transaction.store(oid?, serial?, data?);
             Ok(())
-        })
+        });
+        self.spill(context.handle);
+        reply
     }
 
     pub(crate) fn delete(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
@@ -109,10 +111,12 @@ impl Session {
         let (oid, serial) = (arguments.oid(), arguments.tid());
         let data = arguments.optional_data(context.frame);
         let source = arguments.optional_tid();
-        self.collect(arguments, |transaction| {
+        let reply = self.collect(arguments, |transaction| {
             transaction.restore(oid?, serial?, data?, source?);
             Ok(())
-        })
+        });
+        self.spill(context.handle);
+        reply
     }
 
     pub(crate) fn undo(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
@@ -339,17 +343,15 @@ impl Session {
         if let Some(hub) = self.hub() {
             hub.statistics.conflicts.add(conflicts.len() as u64);
         }
-        let hopeless = conflicts.iter().find(|conflict| conflict.kind != ConflictKind::Store);
-        if let Some(conflict) = hopeless {
-            let data = transaction.stored_data(conflict.oid);
-            let class = data.and_then(|data| class_of_record(data));
+        let hopeless = conflicts.iter().find(|found| found.conflict.kind != ConflictKind::Store);
+        if let Some(found) = hopeless {
+            let class = class_of_record(&found.data);
             self.end_transaction();
-            return Err(Exception::conflict(conflict, class.map(|class| class.to_string())));
+            return Err(Exception::conflict(&found.conflict, class.map(|class| class.to_string())));
         }
-        let to_resolve = conflicts.iter().filter_map(|conflict| {
-            let data = transaction.stored_data(conflict.oid)?;
-            Some(conflict_to_resolve(conflict, data).into_owned())
-        });
+        let to_resolve = conflicts
+            .iter()
+            .map(|found| conflict_to_resolve(&found.conflict, &found.data).into_owned());
         let to_resolve = Value::list(to_resolve);
         self.put_state(TransactionState::Open(transaction));
         Ok(to_resolve)
@@ -399,6 +401,31 @@ impl Session {
             open.state = TransactionState::Unfit(exception);
         }
         Ok(Reply::Value(Value::None))
+    }
+
+    /// Puts the data of a transaction that has grown large aside. Nothing more is read from this
+    /// client until that is done.
+    fn spill(&mut self, handle: &SessionHandle) {
+        let Some(storage) = self.storage() else { return };
+        let Some(TransactionState::Open(transaction)) = self.transaction_state() else { return };
+        let Some(spill) = transaction.spill() else { return };
+        self.spilling = true;
+        let job = move || storage.run_spill(spill);
+        handle.spawn(self, job, |_, session, spilled| {
+            session.spilling = false;
+            // Still the same transaction: no request was read meanwhile.
+            match (spilled, session.transaction_state()) {
+                (Ok(spilled), Some(TransactionState::Open(transaction))) => {
+                    transaction.spilled(spilled);
+                }
+                (Err(error), Some(state)) => *state = TransactionState::Unfit(error.into()),
+                (_, _) => {}
+            }
+        });
+    }
+
+    fn transaction_state(&mut self) -> Option<&mut TransactionState> {
+        self.transaction.as_mut().map(|open| &mut open.state)
     }
 
     fn own_transaction(&mut self, id: &Value<'static>) -> Result<&mut OpenTransaction, Exception> {

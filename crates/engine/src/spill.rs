@@ -1,0 +1,115 @@
+//! Keeping large transactions out of memory: what has grown past a limit goes to a spool file.
+//!
+//! The session that collects a transaction asks for a [`Spill`] after each store, runs it off
+//! the worker, and takes no more stores until it has given back the result.
+
+use bytes::Bytes;
+use zodium_filestorage::{Access, FileStorage, Spool, SpooledData, StorageError};
+
+use crate::{Storage, Transaction};
+
+/// A transaction keeps so many bytes of data in memory before they are put aside.
+const MEMORY_BYTES_MAX: u64 = 16 << 20;
+
+/// Data of one write.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Memory(Bytes),
+    Spooled(SpooledData),
+}
+
+/// What a transaction has in memory and in its spool.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    memory_bytes: u64,
+    spool: Option<Spool>,
+}
+
+/// Data on their way to the spool.
+#[derive(Debug)]
+pub struct Spill {
+    spool: Option<Spool>,
+    /// Place in the transaction's writes, and the data.
+    data: Vec<(usize, Bytes)>,
+}
+
+/// Data that have been put into the spool, for [`Transaction::spilled`].
+#[derive(Debug)]
+pub struct Spilled {
+    spool: Spool,
+    data: Vec<(usize, SpooledData)>,
+}
+
+impl Data {
+    /// The bytes; `None` when they have to be read and access is resident only.
+    pub(crate) fn bytes(&self, access: Access) -> Result<Option<Bytes>, StorageError> {
+        match (self, access) {
+            (Data::Memory(bytes), _) => Ok(Some(bytes.clone())),
+            (Data::Spooled(_), Access::Resident) => Ok(None),
+            (Data::Spooled(spooled), Access::Blocking) => spooled.read().map(Some),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Data::Memory(bytes) => bytes.is_empty(),
+            Data::Spooled(spooled) => spooled.length() == 0,
+        }
+    }
+}
+
+impl Kept {
+    /// Counts data that a transaction takes in.
+    pub(crate) fn hold(&mut self, data: Bytes) -> Data {
+        self.memory_bytes += data.len() as u64;
+        Data::Memory(data)
+    }
+}
+
+impl Transaction {
+    /// What should be put aside before the transaction takes more; `None` while it is small.
+    pub fn spill(&mut self) -> Option<Spill> {
+        if self.kept.memory_bytes <= MEMORY_BYTES_MAX {
+            return None;
+        }
+        let mut data = Vec::new();
+        for (place, write) in self.writes.iter_mut().enumerate() {
+            if let Some(Data::Memory(bytes)) = write.body.data_mut() {
+                data.push((place, bytes.clone()));
+            }
+        }
+        Some(Spill { spool: self.kept.spool.take(), data })
+    }
+
+    /// Takes note of where its data are now. Nothing may have been stored since
+    /// [`Transaction::spill`].
+    pub fn spilled(&mut self, spilled: Spilled) {
+        for (place, spooled) in spilled.data {
+            let data = self.writes.get_mut(place).and_then(|write| write.body.data_mut());
+            if let Some(data) = data {
+                *data = Data::Spooled(spooled);
+            }
+        }
+        self.kept = Kept { memory_bytes: 0, spool: Some(spilled.spool) };
+    }
+}
+
+impl Storage {
+    /// Writes data to the transaction's spool. Blocking.
+    pub fn run_spill(&self, spill: Spill) -> Result<Spilled, StorageError> {
+        run(self.file(), spill)
+    }
+}
+
+fn run(file: &FileStorage, spill: Spill) -> Result<Spilled, StorageError> {
+    let mut spool = match spill.spool {
+        Some(spool) => spool,
+        None => file.new_spool()?,
+    };
+    let mut data = Vec::with_capacity(spill.data.len());
+    for (place, bytes) in spill.data {
+        data.push((place, spool.append(&bytes)?));
+    }
+    spool.flush()?;
+    Ok(Spilled { spool, data })
+}
