@@ -96,8 +96,18 @@ impl History {
 
     /// Stores an object that refers to others.
     pub(crate) fn store_references(&mut self, storage: &FileStorage, oid: Oid, references: &[Oid]) {
-        let data = self.record(references);
-        self.commit_data(storage, vec![(oid, data)]);
+        self.store_all_references(storage, &[(oid, references)]);
+    }
+
+    /// Stores objects that refer to others, in one transaction.
+    pub(crate) fn store_all_references(
+        &mut self,
+        storage: &FileStorage,
+        objects: &[(Oid, &[Oid])],
+    ) {
+        let records = objects.iter().map(|(oid, references)| (*oid, self.record(references)));
+        let records = records.collect();
+        self.commit_data(storage, records);
     }
 
     /// Undoes transaction `tid`; whether that was possible.
@@ -220,7 +230,11 @@ impl History {
         let transaction = self.transactions.choose(&mut self.random).cloned();
         let Some(transaction) = transaction else { return };
         let Some(record) = transaction.records.choose(&mut self.random) else { return };
-        let (oid, tid) = (record.oid, transaction.tid);
+        self.restore_from(storage, record.oid, transaction.tid);
+    }
+
+    /// Writes what transaction `tid` made of an object again.
+    pub(crate) fn restore_from(&mut self, storage: &FileStorage, oid: Oid, tid: Tid) {
         let Some((_, Some(data))) = self.revision(oid, tid) else { return };
         let body = storage.copied_body(oid, Some(data.clone()), Some(tid)).unwrap();
         let source = matches!(body, NewBody::SameAs(_)).then_some(tid);

@@ -1,0 +1,227 @@
+//! Packs of a storage that is in use.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+#[path = "pack/client.rs"]
+mod client;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Client, open, record, transaction};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use zodium_disk::{Clock, MemoryDisk, RealDisk, SystemClock};
+use zodium_engine::{Notice, PackError, VoteError};
+use zodium_filestorage::StorageError;
+use zodium_types::{Oid, Tid};
+
+const WRITERS: u64 = 4;
+const COMMITS: u64 = 400;
+
+#[test]
+fn commits_undos_and_loads_go_on_during_packs() {
+    let disk = MemoryDisk::new();
+    let storage = open(Arc::new(disk.clone()), Path::new("Data.fs"));
+    let oids: Vec<_> = (1..=WRITERS).map(Oid).collect();
+    Client::new(&storage).store(Oid::ROOT, record(0, &oids, 0));
+    let writers: Vec<_> = oids
+        .iter()
+        .map(|&oid| {
+            let client = Client::new(&storage);
+            thread::spawn(move || write_and_undo(&client, oid))
+        })
+        .collect();
+    let mut packs = 0;
+    while writers.iter().any(|writer| !writer.is_finished()) {
+        packs += u64::from(storage.pack(now()).unwrap().is_some());
+    }
+    let values: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    assert!(packs > 3, "{packs} packs");
+    storage.pack(now()).unwrap();
+    storage.close().unwrap();
+    let storage = open(Arc::new(disk.after_power_cut()), Path::new("Data.fs"));
+    let client = Client::new(&storage);
+    for (oid, value) in oids.into_iter().zip(values) {
+        assert_eq!(client.load(oid).unwrap().1, record(value, &[], 100));
+    }
+    // Everything else was garbage: the root and one record for each writer are left.
+    assert_eq!(storage.file().object_count(), 1 + WRITERS);
+    assert!(storage.file().size() < 2000);
+}
+
+/// Changes one object again and again, sometimes by an undo; its last value.
+fn write_and_undo(client: &Client, oid: Oid) -> u64 {
+    let mut random = SmallRng::seed_from_u64(oid.0);
+    // Values and the transactions that wrote them, but for those that were undone.
+    let mut written: Vec<(u64, Tid)> = Vec::new();
+    for number in 1..=COMMITS {
+        match written.as_slice() {
+            [.., (_, tid)] if written.len() > 1 && random.random_range(0..4) == 0 => {
+                match client.undo(*tid) {
+                    Ok(_) => {
+                        written.pop();
+                        // The undone one is the last transaction of its object no longer.
+                        written.iter_mut().for_each(|(_, tid)| *tid = Tid::ZERO);
+                    }
+                    Err(VoteError::Storage(StorageError::NotUndoable { .. })) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            _ => written.push((number, client.store(oid, record(number, &[], 100)))),
+        }
+        let (value, _) = *written.last().unwrap();
+        assert_eq!(client.load(oid).unwrap().1, record(value, &[], 100));
+    }
+    written.last().unwrap().0
+}
+
+#[test]
+fn the_last_step_waits_for_voted_back_pointers_and_for_nothing_else() {
+    let storage = open(Arc::new(MemoryDisk::new()), Path::new("Data.fs"));
+    let client = Client::new(&storage);
+    let oid = Oid(1);
+    client.store(Oid::ROOT, record(0, &[oid], 0));
+    client.store(oid, record(1, &[], 0));
+    client.store(oid, record(2, &[], 0));
+    let pack_time = now();
+    let undone = client.store(oid, record(3, &[], 0));
+
+    let mut undo = transaction();
+    undo.undo(undone);
+    let (undo, voted_undo) = client.vote(undo).unwrap();
+    let mut plain = transaction();
+    plain.store(Oid(2), Tid::ZERO, record(9, &[], 0));
+    let (plain, voted_plain) = client.vote(plain).unwrap();
+    let packer = {
+        let storage = Arc::clone(&storage);
+        thread::spawn(move || storage.pack(pack_time).unwrap())
+    };
+    while storage.commit_status().waiting == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    client.store(Oid(3), record(4, &[], 0));
+    assert!(!packer.is_finished());
+    assert!(matches!(
+        storage.pack(pack_time),
+        Err(PackError::Storage(StorageError::AlreadyPacking { .. }))
+    ));
+
+    client.finish(undo, voted_undo);
+    assert!(packer.join().unwrap().is_some());
+    client.wait(|notice| matches!(notice, Notice::Packed));
+    client.finish(plain, voted_plain);
+    assert_eq!(client.load(oid).unwrap().1, record(2, &[], 0));
+    assert_eq!(client.load(Oid(2)).unwrap().1, record(9, &[], 0));
+    assert_eq!(client.load(Oid(3)).unwrap().1, record(4, &[], 0));
+    assert_eq!(storage.commit_status().locking, 0);
+}
+
+#[test]
+fn closing_gives_up_a_pack_that_waits() {
+    let disk = MemoryDisk::new();
+    let storage = open(Arc::new(disk.clone()), Path::new("Data.fs"));
+    let client = Client::new(&storage);
+    client.store(Oid::ROOT, record(0, &[], 0));
+    let undone = client.store(Oid::ROOT, record(1, &[], 0));
+    let mut undo = transaction();
+    undo.undo(undone);
+    let (number, voted) = client.vote(undo).unwrap();
+    let packer = {
+        let storage = Arc::clone(&storage);
+        thread::spawn(move || storage.pack(now()))
+    };
+    while storage.commit_status().waiting == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let size = storage.file().size();
+    storage.close().unwrap();
+    let refused = packer.join().unwrap();
+    assert!(matches!(refused, Err(PackError::Storage(StorageError::PackCancelled { .. }))));
+    assert_eq!(disk.bytes(Path::new("Data.fs")).unwrap().len() as u64, size);
+    assert_eq!(disk.bytes(Path::new("Data.fs.pack")), None);
+    assert_eq!(storage.commit_status().waiting, 0);
+    storage.abort(number, Some(voted));
+}
+
+/// How long commits wait for the end of a pack. Run alone, optimised:
+/// `cargo test --release -p zodium-engine --test pack -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn measure_the_pack_of_a_large_file_under_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("Data.fs");
+    let storage = open(Arc::new(RealDisk), &path);
+    let client = Client::new(&storage);
+    fill(&client, 50_000, 2000);
+    fill(&client, 50_000, 2000);
+    let size = storage.file().size();
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (client, stop) = (Client::new(&storage), Arc::clone(&stop));
+            thread::spawn(move || measure_commits(&client, Oid(1 + writer), &stop))
+        })
+        .collect();
+    thread::sleep(Duration::from_secs(2));
+    let started = Instant::now();
+    let packed = storage.pack(now()).unwrap().unwrap();
+    let ended = Instant::now();
+    thread::sleep(Duration::from_secs(2));
+    stop.store(true, Ordering::Relaxed);
+    let mut latencies: Vec<_> =
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+    latencies.sort_unstable_by_key(|(_, latency)| *latency);
+    println!("{size} bytes packed to {packed:?} in {:?}", ended - started);
+    for (name, is_wanted) in [
+        ("before and after", &|at: &Instant| *at < started || *at > ended),
+        ("during", &|at: &Instant| (started..ended).contains(at)),
+    ] as [(&str, &dyn Fn(&Instant) -> bool); 2]
+    {
+        let wanted: Vec<_> = latencies.iter().filter(|(at, _)| is_wanted(at)).collect();
+        let at = |part: usize| wanted[(wanted.len() * part / 1000).min(wanted.len() - 1)].1;
+        println!(
+            "commits {name}: {} median {:?}, 99 % {:?}, worst {:?}",
+            wanted.len(),
+            at(500),
+            at(990),
+            at(1000)
+        );
+    }
+}
+
+/// Writes objects below the root, a thousand in each transaction.
+fn fill(client: &Client, objects: u64, bytes: usize) {
+    let oids: Vec<_> = (1..=objects).map(Oid).collect();
+    client.store(Oid::ROOT, record(0, &oids, 0));
+    for oids in oids.chunks(1000) {
+        let mut transaction = transaction();
+        for &oid in oids {
+            let serial = client.load(oid).map_or(Tid::ZERO, |(serial, _)| serial);
+            transaction.store(oid, serial, record(oid.0, &[], bytes));
+        }
+        client.commit(transaction).unwrap();
+    }
+}
+
+/// When commits began, and how long they took.
+fn measure_commits(client: &Client, oid: Oid, stop: &AtomicBool) -> Vec<(Instant, Duration)> {
+    let mut latencies = Vec::new();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let started = Instant::now();
+        client.store(oid, record(number, &[], 500));
+        latencies.push((started, started.elapsed()));
+    }
+    latencies
+}
+
+fn now() -> Tid {
+    Tid::from_unix_nanos(SystemClock::new().unix_nanos())
+}

@@ -1,0 +1,142 @@
+//! A client of the engine that does one thing after the other, and a database for it.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use zodium_disk::{Disk, SystemClock};
+use zodium_engine::commit::TransactionNumber;
+use zodium_engine::{
+    Check, Config, Mailbox, Notice, Storage, Transaction, VoteError, VoteStart, Voted,
+};
+use zodium_filestorage::{Access, FileStorage, Load, OpenOptions};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Client {
+    pub(crate) storage: Arc<Storage>,
+    mailbox: Arc<dyn Mailbox>,
+    inbox: mpsc::Receiver<Notice>,
+}
+
+struct Sender(mpsc::Sender<Notice>);
+
+impl Mailbox for Sender {
+    fn post(&self, notice: Notice) {
+        let _ = self.0.send(notice);
+    }
+}
+
+impl Client {
+    pub(crate) fn new(storage: &Arc<Storage>) -> Client {
+        let (sender, inbox) = mpsc::channel();
+        let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
+        storage.subscribe(Arc::clone(&mailbox));
+        Client { storage: Arc::clone(storage), mailbox, inbox }
+    }
+
+    /// Stores an object over its current revision.
+    pub(crate) fn store(&self, oid: Oid, data: Bytes) -> Tid {
+        let mut transaction = transaction();
+        let serial = self.load(oid).map_or(Tid::ZERO, |(serial, _)| serial);
+        transaction.store(oid, serial, data);
+        self.commit(transaction).unwrap()
+    }
+
+    pub(crate) fn undo(&self, tid: Tid) -> Result<Tid, VoteError> {
+        let mut transaction = transaction();
+        transaction.undo(tid);
+        self.commit(transaction)
+    }
+
+    pub(crate) fn commit(&self, transaction: Transaction) -> Result<Tid, VoteError> {
+        let (number, voted) = self.vote(transaction)?;
+        Ok(self.finish(number, voted))
+    }
+
+    pub(crate) fn vote(
+        &self,
+        mut transaction: Transaction,
+    ) -> Result<(TransactionNumber, Voted), VoteError> {
+        self.storage.find_undone(&mut transaction)?;
+        let (number, start) = self.storage.begin_vote(&transaction, &self.mailbox)?;
+        if start == VoteStart::Waiting {
+            self.wait(|notice| matches!(notice, Notice::Granted(granted) if *granted == number));
+        }
+        match self.storage.check(number, &transaction, Access::Blocking)? {
+            Check::Voted(voted) => Ok((number, voted)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn finish(&self, number: TransactionNumber, voted: Voted) -> Tid {
+        self.storage.finish(number, voted).unwrap();
+        let is_mine = |notice: &Notice| {
+            assert!(!matches!(notice, Notice::Failed(..)));
+            matches!(notice, Notice::Committed(commit) if commit.number == number)
+        };
+        match self.wait(is_mine) {
+            Notice::Committed(commit) => commit.tid,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn load(&self, oid: Oid) -> Option<(Tid, Bytes)> {
+        match self.storage.file().load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
+            Load::Revision(revision) => Some((revision.serial, revision.data)),
+            _ => None,
+        }
+    }
+
+    /// Drops notices up to the wanted one.
+    pub(crate) fn wait(&self, is_wanted: impl Fn(&Notice) -> bool) -> Notice {
+        loop {
+            let notice = self.inbox.recv_timeout(PATIENCE).expect("a notice in time");
+            if is_wanted(&notice) {
+                return notice;
+            }
+        }
+    }
+}
+
+pub(crate) fn transaction() -> Transaction {
+    let metadata = TransactionMetadata::default();
+    Transaction::new(metadata, None, TransactionStatus::Normal).unwrap()
+}
+
+/// A data record with a number in it, and perhaps more, that refers to objects.
+pub(crate) fn record(number: u64, references: &[Oid], filler: usize) -> Bytes {
+    let mut data = b"\x80\x03cpersistent.list\nPersistentList\nq\0.\x80\x03](".to_vec();
+    data.extend_from_slice(b"C\x08");
+    data.extend_from_slice(&number.to_be_bytes());
+    for oid in references {
+        data.extend_from_slice(b"C\x08");
+        data.extend_from_slice(&oid.to_bytes());
+        data.extend_from_slice(b"h\0\x86Q");
+    }
+    data.extend_from_slice(b"B");
+    data.extend_from_slice(&(filler as u32).to_le_bytes());
+    data.resize(data.len() + filler, b'.');
+    data.extend_from_slice(b"e.");
+    data.into()
+}
+
+pub(crate) fn open(disk: Arc<dyn Disk>, path: &std::path::Path) -> Arc<Storage> {
+    let options = OpenOptions {
+        path: path.to_owned(),
+        read_only: false,
+        create: true,
+        cache_bytes: 1 << 20,
+        progress: &|_, _| (),
+    };
+    let config = Config {
+        invalidation_queue_size: 100,
+        invalidation_age: None,
+        transaction_timeout: None,
+        pack_gc: true,
+        pack_keep_old: true,
+    };
+    let file = FileStorage::open(disk, &options).unwrap();
+    Storage::start(file, Arc::new(SystemClock::new()), &config).unwrap()
+}
