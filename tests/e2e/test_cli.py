@@ -6,6 +6,7 @@ never a file touched.
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -23,9 +24,9 @@ SECONDS = 20  # a refusal that takes longer is none
 def zodium(binary):
     """zodium(*words): run the command to its end."""
 
-    def run(*words, **options):
+    def run(*words, program=binary, **options):
         return subprocess.run(
-            [binary, *map(str, words)], capture_output=True, text=True, timeout=SECONDS, **options
+            [program, *map(str, words)], capture_output=True, text=True, timeout=SECONDS, **options
         )
 
     return run
@@ -145,33 +146,39 @@ def test_path_is_a_directory(tmp_path, refusal):
     assert str(tmp_path) in refusal(tmp_path)
 
 
-def test_unreadable_file(tmp_path, start_server, refusal):
+def test_unreadable_file(tmp_path, start_server, refusal, nobody):
     path = tmp_path / "Data.fs"
     committed(path, start_server)
     path.chmod(0)
-    said = refusal(path, **as_nobody(tmp_path, path))
+    said = refusal(path, **nobody())
     assert str(path) in said and "ermission" in said
 
 
-def test_read_only_file(tmp_path, start_server, refusal):
+def test_read_only_file(tmp_path, start_server, refusal, nobody):
     path = tmp_path / "Data.fs"
     committed(path, start_server)
     path.chmod(0o444)
-    said = refusal(path, **as_nobody(tmp_path))
+    said = refusal(path, **nobody())
     assert str(path) in said and "--read-only" in said
 
 
-def as_nobody(folder, *hidden):
-    """How to run without root's right to open everything."""
-    if os.getuid() != 0:
-        return {}
-    nobody = 65534
-    for parent in folder.parents[:2]:
-        parent.chmod(0o755)
-    for name in [folder, *folder.iterdir()]:
-        if name not in hidden:
-            os.chown(name, nobody, nobody)
-    return {"user": nobody, "group": nobody}
+@pytest.fixture
+def nobody(tmp_path, binary):
+    """nobody(): how to run without root's right to open everything, on what is here now."""
+    user = 65534
+
+    def become():
+        if os.getuid() != 0:
+            return {}
+        # The program itself may lie where only root can go.
+        program = shutil.copy(binary, tmp_path / "zodium")
+        for parent in list(tmp_path.parents)[:2]:
+            parent.chmod(0o755)
+        for name in [tmp_path, *tmp_path.iterdir()]:
+            os.chown(name, user, user)
+        return {"user": user, "group": user, "program": program}
+
+    return become
 
 
 def test_port_in_use(tmp_path, refusal):
