@@ -159,3 +159,86 @@ impl Scratch {
         Scratch(vec![0; 256 << 10])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread::spawn;
+
+    use super::*;
+    use crate::dataset::Sizes;
+    use crate::wire::RAW_REQUEST_BYTES;
+
+    /// A raw server that serves one client: `answer` makes what it sends for an object, and it
+    /// sends that in pieces of `piece` bytes.
+    fn serve(
+        dataset: &Arc<Dataset>,
+        piece: usize,
+        answer: fn(&Dataset, Oid) -> Vec<u8>,
+    ) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let dataset = Arc::clone(dataset);
+        spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
+            let mut request = [0; RAW_REQUEST_BYTES];
+            while stream.read_exact(&mut request).is_ok() {
+                let oid = Oid::from_slice(&request[..8]).unwrap();
+                for part in answer(&dataset, oid).chunks(piece) {
+                    // The client may have seen enough.
+                    let _ = stream.write_all(part);
+                }
+            }
+        });
+        address
+    }
+
+    fn load_all(
+        dataset: &Arc<Dataset>,
+        piece: usize,
+        answer: fn(&Dataset, Oid) -> Vec<u8>,
+    ) -> Result<usize> {
+        let address = serve(dataset, piece, answer);
+        let mut connection = Connection::open(address, Speech::Raw, dataset)?;
+        (0..dataset.len()).for_each(|oid| connection.ask(Oid(oid)));
+        connection.send()?;
+        let mut scratch = Scratch(vec![0; 100]);
+        let mut replies = 0;
+        while !connection.is_idle() {
+            replies += connection.receive(&mut scratch, |waited| assert!(waited < PATIENCE))?;
+        }
+        Ok(replies)
+    }
+
+    #[test]
+    fn replies_in_pieces_of_any_size_are_put_together() {
+        let dataset = Arc::new(Dataset::new(30, Sizes::Fixed(150), 1));
+        for piece in [1, 49, 150, 1000] {
+            assert_eq!(load_all(&dataset, piece, Dataset::data).unwrap(), 30);
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_ends_the_load() {
+        let dataset = Arc::new(Dataset::new(30, Sizes::Fixed(150), 1));
+        let error = load_all(&dataset, 150, |dataset, oid| {
+            let mut data = dataset.data(oid);
+            data[70] ^= u8::from(oid == Oid(20));
+            data
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("object 0000000000000014") && error.contains("CRC-32C"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_goes_away_is_noticed() {
+        let dataset = Arc::new(Dataset::new(2, Sizes::Fixed(150), 1));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut connection = Connection::open(address, Speech::Raw, &dataset).unwrap();
+        drop(listener.accept().unwrap());
+        let error = connection.receive(&mut Scratch::new(), |_| {}).unwrap_err().to_string();
+        assert!(error.contains("closed the connection"), "{error}");
+    }
+}

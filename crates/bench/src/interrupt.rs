@@ -35,6 +35,11 @@ impl Interrupt {
         Ok(Interrupt { received })
     }
 
+    /// Fails when a signal has come.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.sleep(Duration::ZERO)
+    }
+
     /// Waits so long, or fails at once when a signal comes.
     pub(crate) fn sleep(&self, duration: Duration) -> Result<()> {
         match self.received.recv_timeout(duration) {

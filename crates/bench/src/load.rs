@@ -98,6 +98,7 @@ impl Bench<'_> {
         for batch in oids.chunks(SWEEP_IN_FLIGHT) {
             batch.iter().for_each(|oid| connection.ask(Oid(*oid)));
             connection.send()?;
+            self.interrupt.check()?;
             while !connection.is_idle() {
                 connection.receive(&mut scratch, |_| {})?;
             }

@@ -19,6 +19,8 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+const PORTS_TRIED: usize = 100;
 /// How much of a failed server's log is shown.
 const LOG_LINES_SHOWN: usize = 15;
 
@@ -191,11 +193,16 @@ impl Drop for Server {
     }
 }
 
-/// An address that nobody listens on now. Someone else may take it before the server does, which
-/// then says so and ends.
+/// An address that nobody listens on now. Its port is none that the system gives to outgoing
+/// connections: knocking at one of those may find nobody but oneself.
 fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?)
+    for _ in 0..PORTS_TRIED {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(PORTS)));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    bail!("no free port found from {} to {}", PORTS.start, PORTS.end)
 }
 
 fn words(words: &[&str]) -> Vec<String> {
