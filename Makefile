@@ -15,9 +15,11 @@ export ZODIUM_SERVER_COMMAND
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+RUFF_CACHE_DIR := target/ruff
+export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build test tools format lint tidy unit e2e conformance bench clean
+.PHONY: help serve build test tools format tidy python lint unit e2e conformance bench clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +32,7 @@ build: ## Build the release binary
 	cargo build --release -p zodium
 
 # Quick failures first: a second of formatting before minutes of tests.
-test: tools format tidy lint unit build e2e conformance ## Everything that must pass before a commit
+test: tools format tidy python lint unit build e2e conformance ## Everything that must pass before a commit
 	$(SAY) 'all tests passed'
 
 tools:
@@ -49,6 +51,11 @@ tidy: ## Check the repository's own rules
 	$(SAY) 'tidy'
 	cargo run -q -p xtask -- tidy
 
+python: $(VENV)/ready ## Check the Python sources of the tests
+	$(SAY) 'Python sources'
+	$(VENV)/bin/ruff format -q --check tests || { echo 'mend it: $(VENV)/bin/ruff format tests'; exit 1; }
+	$(VENV)/bin/ruff check -q tests
+
 lint: ## Check for lints; none is let through
 	$(SAY) 'lints'
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -57,7 +64,7 @@ unit: ## Run the Rust tests
 	$(SAY) 'Rust tests'
 	cargo test --workspace -q
 
-# Rebuilt when the requirements change, or Python itself.
+# Set up anew whenever the requirements change.
 $(VENV)/ready: tests/requirements.txt
 	$(SAY) 'Python environment in $(VENV)'
 	@$(PYTHON) -m venv --clear $(VENV) \
@@ -69,7 +76,7 @@ e2e: build $(VENV)/ready ## Run the end-to-end tests against the release binary
 	$(SAY) 'end-to-end tests'
 	$(VENV)/bin/python -m pytest -c tests/pytest.ini tests/e2e $(PYTEST)
 
-conformance: build $(VENV)/ready ## Run ZODB's and ZEO's own storage tests, over Z5 and M5
+conformance: build $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over Z5 and M5
 	$(SAY) 'conformance'
 	$(VENV)/bin/python tests/conformance/run.py --gate --jobs 2
 

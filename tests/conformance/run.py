@@ -95,7 +95,9 @@ def parse_arguments():
     )
     default = os.environ.get("ZODIUM_SERVER_COMMAND") or DEFAULT_COMMAND
     add = parser.add_argument
-    add("--server-cmd", default=default, help="default: ZODIUM_SERVER_COMMAND or the release binary")
+    add(
+        "--server-cmd", default=default, help="default: ZODIUM_SERVER_COMMAND or the release binary"
+    )
     add("--gate", action="store_true", help="the suites that must pass, over both encodings")
     add("--encoding", choices=gate.ENCODINGS, default="Z5", help="what the server announces")
     add("--group", choices=("mixin", "zeo", "all"), default="mixin")

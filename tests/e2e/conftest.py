@@ -15,9 +15,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from ZEO.ClientStorage import ClientStorage
+
 from harness.process import DEFAULT_COMMAND, ServerProcess, command_words, free_port
 from harness.wire import Wire
-from ZEO.ClientStorage import ClientStorage
 
 COMMAND = os.environ.get("ZODIUM_SERVER_COMMAND") or DEFAULT_COMMAND
 BINARY = shlex.split(COMMAND)[0]

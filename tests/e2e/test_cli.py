@@ -12,8 +12,9 @@ import subprocess
 import time
 
 import pytest
+
 from harness.process import free_port
-from harness.wire import Wire, Z64
+from harness.wire import Z64, Wire
 
 pytestmark = pytest.mark.zodium
 

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import ZODB.FileStorage
+
 from harness import files
 from harness.history import History
 from harness.wire import MAXTID

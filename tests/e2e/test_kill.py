@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ZODB.FileStorage
+
 from harness import files
 from harness.committer import digest, promises_of
 from harness.wire import MAXTID
@@ -64,9 +65,7 @@ def assert_promises_kept(path, journals):
     return kept
 
 
-def test_acknowledged_commits_survive_kill(
-    tmp_path, start_server, wire, seeded, journals, scale
-):
+def test_acknowledged_commits_survive_kill(tmp_path, start_server, wire, seeded, journals, scale):
     path = tmp_path / "Data.fs"
     for _ in range(int(KILLS * scale)):
         server = start_server(path)

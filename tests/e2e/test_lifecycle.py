@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import zc.lockfile
 import ZODB.FileStorage
+
 from harness import files
 from harness.process import ServerFailed
-from harness.wire import MAXTID, Closed, ErrorReply, Wire, Z64
+from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 
 STOP_SECONDS = 5
 TRANSACTION_HEADER = 23  # bytes

@@ -9,10 +9,11 @@ import sys
 
 import pytest
 import ZODB.FileStorage
+from ZODB.utils import z64
+
 from harness import files
 from harness.history import History
 from harness.wire import MAXTID
-from ZODB.utils import z64
 
 
 def write_through_server(server, connect, history, count):
@@ -35,9 +36,7 @@ def assert_serves(server, history, wire):
     return client
 
 
-def test_server_writes_stock_reads(
-    tmp_path, start_server, connect, wire, seeded, encoding, scale
-):
+def test_server_writes_stock_reads(tmp_path, start_server, connect, wire, seeded, encoding, scale):
     path = tmp_path / "Data.fs"
     server = start_server(path, encoding=encoding)
     history = History(seeded)
@@ -49,9 +48,7 @@ def test_server_writes_stock_reads(
     files.assert_same(files.read(path), history.transactions)
 
 
-def test_stock_writes_server_reads(
-    tmp_path, start_server, connect, wire, seeded, encoding, scale
-):
+def test_stock_writes_server_reads(tmp_path, start_server, connect, wire, seeded, encoding, scale):
     path = tmp_path / "Data.fs"
     history = History(seeded)
     write_through_stock(path, history, int(200 * scale))
@@ -80,9 +77,7 @@ def test_every_revision_is_loaded(tmp_path, start_server, wire, seeded, encoding
         assert client.call("loadBefore", oid, z64) is None
 
 
-def test_hundred_rounds_on_one_file(
-    tmp_path, start_server, connect, wire, seeded, encoding, scale
-):
+def test_hundred_rounds_on_one_file(tmp_path, start_server, connect, wire, seeded, encoding, scale):
     path = tmp_path / "Data.fs"
     history = History(seeded)
     for number in range(int(100 * scale)):

@@ -11,7 +11,7 @@ import hashlib
 import random
 import sys
 
-from harness.wire import MAXTID, Closed, ErrorReply, Wire, Z64
+from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 
 OWN_OIDS = 40  # objects of one client
 LARGE = 200_000  # bytes; some transactions are larger than any buffer

@@ -181,7 +181,9 @@ def heartbeat_with_name(stage):
     return after_message(stage, -1, False, "lastTransaction", ())
 
 
-@scenario("message: id -1 and an unknown name is a heartbeat", judge=equals_or_refuses, because=LOOSE)
+@scenario(
+    "message: id -1 and an unknown name is a heartbeat", judge=equals_or_refuses, because=LOOSE
+)
 def heartbeat_with_nonsense(stage):
     return after_message(stage, -1, 7, {}, 5)
 
@@ -419,9 +421,7 @@ def deep_msgpack(stage):
 
 @scenario("msgpack: 40 arrays in each other as an argument", encodings="M")
 def somewhat_deep_msgpack(stage):
-    return names_only(
-        after_frame(stage, b"\x94\x05\xc2\xa4ping\x91" + b"\x91" * 40 + b"\xc0")
-    )
+    return names_only(after_frame(stage, b"\x94\x05\xc2\xa4ping\x91" + b"\x91" * 40 + b"\xc0"))
 
 
 @scenario("msgpack: an array of 2^32-1 items in 5 bytes", encodings="M")

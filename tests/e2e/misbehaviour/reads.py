@@ -18,6 +18,7 @@ missing("loadSerial", MAXTID)
 missing("getTid")
 missing("history", 1)
 
+
 @scenario("unknown oid: record_iternext")
 def iterate_from_nowhere(stage):
     return kind(answer(stage.client(), "record_iternext", stage.oid()))

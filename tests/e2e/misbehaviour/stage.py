@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from harness.wire import ERROR, Closed, ErrorReply, Silent, Wire, Z64
+from harness.wire import ERROR, Z64, Closed, ErrorReply, Silent, Wire
 
 QUIET_SECONDS = 0.3  # silence this long, where no ping is possible, is an answer
 OIDS_EACH = 100  # oids a scenario has to itself

@@ -89,8 +89,11 @@ def begin_again(stage):
     wire = begun(stage)
     wire.notify("storea", stage.oid(), Z64, b"kept", 7)
     end = after_notice(wire, "tpc_begin", *BEGIN)
-    return end, kind(answer(wire, "vote", 7)), kind(answer(wire, "tpc_finish", 7)), loaded(
-        wire, stage.oid()
+    return (
+        end,
+        kind(answer(wire, "vote", 7)),
+        kind(answer(wire, "tpc_finish", 7)),
+        loaded(wire, stage.oid()),
     )
 
 
@@ -120,8 +123,18 @@ def transaction_numbers(stage):
     return seen
 
 
-def committed_with(name, *begin, encodings="ZM", **options):
+def committed_with(
+    name,
+    user=b"",
+    description=b"",
+    extension=(),
+    tid=None,
+    status=" ",
+    encodings="ZM",
+    **options,
+):
     """What becomes of a transaction begun so: begin, vote, finish."""
+    begin = user, description, {} if extension == () else extension, tid, status
 
     @scenario(f"begin: {name}", encodings=encodings, **options)
     def play(stage):
@@ -133,24 +146,28 @@ def committed_with(name, *begin, encodings="ZM", **options):
         return end, answer(wire, "vote", 7), kind(answer(wire, "tpc_finish", 7))
 
 
-committed_with("description of 65,535 bytes", b"", b"d" * 65535, {}, None, " ")
-committed_with("description of 65,536 bytes", b"", b"d" * 65536, {}, None, " ")
-committed_with("user of 65,536 bytes", b"u" * 65536, b"", {}, None, " ")
-committed_with("extension of over 65,535 bytes", b"", b"", {"x": "y" * 65536}, None, " ")
-committed_with("user is text", "user", b"", {}, None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("user is not UTF-8", b"\xff", b"", {}, None, " ")
-committed_with("description is None", b"", None, {}, None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("extension is None", b"", b"", None, None, " ")
-committed_with("extension is a pickle", b"", b"", b"\x80\x03}X\x01\0\0\0aK\x01s.", None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("extension is empty bytes", b"", b"", b"", None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("extension is garbage bytes", b"", b"", b"garbage", None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("extension is a list", b"", b"", [], None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("extension is a list of pairs", b"", b"", [("a", 1)], None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("extension with bytes as key", b"", b"", {b"a": 1}, None, " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("extension with an int as key", b"", b"", {1: 1}, None, " ", encodings="Z", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("status p", b"", b"", {}, None, "p")
-committed_with("tid of 5 bytes", b"", b"", {}, b"12345", " ", judge=equals_or_refuses, because=OUTSIDE)
-committed_with("tid is an int", b"", b"", {}, 12345, " ", judge=equals_or_refuses, because=OUTSIDE)
+committed_with("description of 65,535 bytes", description=b"d" * 65535)
+committed_with("description of 65,536 bytes", description=b"d" * 65536)
+committed_with("user of 65,536 bytes", user=b"u" * 65536)
+committed_with("extension of over 65,535 bytes", extension={"x": "y" * 65536})
+committed_with("user is not UTF-8", user=b"\xff")
+committed_with("extension is None", extension=None)
+committed_with("status p", status="p")
+
+for _name, _begin in {
+    "user is text": {"user": "user"},
+    "description is None": {"description": None},
+    "extension is a pickle": {"extension": b"\x80\x03}X\x01\x00\x00\x00aK\x01s."},
+    "extension is empty bytes": {"extension": b""},
+    "extension is garbage bytes": {"extension": b"garbage"},
+    "extension is a list": {"extension": []},
+    "extension is a list of pairs": {"extension": [("a", 1)]},
+    "extension with bytes as key": {"extension": {b"a": 1}},
+    "extension with an int as key": {"extension": {1: 1}, "encodings": "Z"},
+    "tid of 5 bytes": {"tid": b"12345"},
+    "tid is an int": {"tid": 12345},
+}.items():
+    committed_with(_name, **_begin, judge=equals_or_refuses, because=OUTSIDE)
 
 
 def status_of(name, status):
@@ -325,8 +342,11 @@ def resolved(stage):
     begun(stage, 7, wire).notify("storea", stage.oid(), UNKNOWN_TID, b"second", 7)
     first = kind(answer(wire, "vote", 7))
     wire.notify("storea", stage.oid(), tid, b"resolved", 7)
-    return first, answer(wire, "vote", 7), kind(answer(wire, "tpc_finish", 7)), loaded(
-        wire, stage.oid()
+    return (
+        first,
+        answer(wire, "vote", 7),
+        kind(answer(wire, "tpc_finish", 7)),
+        loaded(wire, stage.oid()),
     )
 
 
