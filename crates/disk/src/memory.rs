@@ -66,7 +66,8 @@ impl MemoryDisk {
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
         let allocated = bytes.len() as u64;
         self.space.lock().used += allocated;
-        let contents = Contents { live: bytes.clone(), synced: bytes, allocated };
+        let clean = bytes.len();
+        let contents = Contents { live: bytes.clone(), synced: bytes, clean, allocated };
         let file = MemoryFile { contents: Mutex::new(contents), space: Arc::clone(&self.space) };
         self.files.lock().insert(path.to_owned(), Arc::new(file));
     }
@@ -164,6 +165,8 @@ struct MemoryFile {
 struct Contents {
     live: Vec<u8>,
     synced: Vec<u8>,
+    /// Up to here both are the same.
+    clean: usize,
     /// Bytes of the disk that the file takes: its length, or more after a reservation.
     allocated: u64,
 }
@@ -214,12 +217,15 @@ impl DiskFile for MemoryFile {
             contents.live.resize(end, 0);
         }
         contents.live[start..end].copy_from_slice(bytes);
+        contents.clean = contents.clean.min(start);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        let Contents { live, synced, .. } = &mut *self.contents.lock();
-        synced.clone_from(live);
+        let Contents { live, synced, clean, .. } = &mut *self.contents.lock();
+        synced.truncate(*clean);
+        synced.extend_from_slice(&live[*clean..]);
+        *clean = live.len();
         Ok(())
     }
 
@@ -228,7 +234,9 @@ impl DiskFile for MemoryFile {
         self.allocate(&mut contents, length)?;
         self.space.lock().used -= contents.allocated - length;
         contents.allocated = length;
-        contents.live.resize(as_index(length)?, 0);
+        let length = as_index(length)?;
+        contents.clean = contents.clean.min(contents.live.len()).min(length);
+        contents.live.resize(length, 0);
         Ok(())
     }
 

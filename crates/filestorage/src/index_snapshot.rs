@@ -1,15 +1,23 @@
 //! Saving the index beside the data file, and deciding whether a saved one can be believed.
 //!
-//! `Data.fs.index` is ZODB's own and has no checksum, so a small file of ours, `.index.crc32c`,
-//! holds that of the index we wrote. An index that it does not vouch for (stock ZODB wrote it,
-//! or it is damaged) must instead show the right object at the positions it names.
+//! `Data.fs.index` is ZODB's own format, without a checksum and without a word about which file it
+//! is of. So a small file of ours, `.index.crc32c`, vouches for the index that we wrote: by a
+//! checksum, and by the tid of the last transaction covered, which no other history has at that
+//! position. An index so vouched for gives the same answers as none.
+//!
+//! An index that nothing vouches for (stock ZODB wrote it) is not used for a file of up to
+//! [`REBUILT_BYTES_MAX`], which is read in a moment. For a larger one it must agree with the last
+//! transactions and show the right objects at the positions it names. What then still can be wrong
+//! is an entry that names an older record of the same object, if all newer ones are further back
+//! than those transactions. Stock ZODB, who looks at five of them, takes that risk at every start;
+//! here it is over with the first index that we save.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::{Disk, DiskFile, OpenMode};
-use zodium_types::{Oid, Tid};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::log::LogFile;
@@ -18,13 +26,16 @@ use crate::scan::Scan;
 use crate::storage::with_suffix;
 use crate::{StorageError, index_file};
 
-/// Entries of an index without checksum that are looked up in the data.
+/// Longest file that is rather read than its index believed, if nothing vouches for that.
+const REBUILT_BYTES_MAX: u64 = 64 << 20;
+/// Entries of an index that nothing vouches for that are looked up in the data.
 const CHECKED_ENTRIES_MAX: u64 = 100_000;
-/// Entries of an index with a good checksum that are looked up all the same, since it may be that
-/// of another file.
+/// Transactions that such an index must agree with.
+const CHECKED_TRANSACTIONS: usize = 1_000;
+/// Entries of a good index that are looked up all the same.
 const SAMPLED_ENTRIES: u64 = 64;
-/// Window for a look at the last transaction.
-const LOOK_BYTES: usize = 64 << 10;
+/// Window for a look at one of the last transactions.
+const LOOK_BYTES: usize = 4 << 10;
 
 /// An index that agrees with the data.
 pub(crate) struct Loaded {
@@ -35,8 +46,8 @@ pub(crate) struct Loaded {
     pub(crate) last_tid: Tid,
 }
 
-/// Loads the index of a data file of `length` bytes; `None` when there is none, and the reason
-/// when it cannot be used.
+/// Loads the index of a data file of `length` bytes; `None` when there is none, or the file is
+/// better read, and the reason when it cannot be used.
 pub(crate) fn load(
     disk: &dyn Disk,
     path: &Path,
@@ -49,6 +60,10 @@ pub(crate) fn load(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("{}: {error}", index_path.display())),
     };
+    let voucher = read_voucher(disk, path);
+    if voucher.is_none() && length <= REBUILT_BYTES_MAX {
+        return Ok(None);
+    }
     let mut input = Summed::new(FileStream { file: file.as_ref(), position: 0 });
     let positions = Positions::new();
     let end = index_file::read(&mut input, |oid, position| {
@@ -58,22 +73,34 @@ pub(crate) fn load(
     if end < MAGIC_BYTES || end > length {
         return Err(format!("it covers {end} bytes of a file of {length}"));
     }
-    let vouched = read_sum(disk, path).is_some_and(|sum| sum == input.sum);
-    let last_tid = check_last_transaction(path, data, end, &positions)?;
-    let limit = if vouched { SAMPLED_ENTRIES } else { CHECKED_ENTRIES_MAX };
-    check_entries(data.as_ref(), end, &positions, limit)?;
+    let vouched = voucher.is_some_and(|voucher| voucher.sum == input.sum);
+    if !vouched && length <= REBUILT_BYTES_MAX {
+        return Err("it is not the one that its checksum is of".to_owned());
+    }
+    let (transactions, entries) = match vouched {
+        true => (1, SAMPLED_ENTRIES),
+        false => (CHECKED_TRANSACTIONS, CHECKED_ENTRIES_MAX),
+    };
+    let last_tid = check_last_transactions(path, data, end, &positions, transactions)?;
+    if vouched && voucher.is_some_and(|voucher| voucher.last_tid != last_tid) {
+        return Err("it is that of another file".to_owned());
+    }
+    check_entries(data.as_ref(), end, &positions, entries)?;
     Ok(Some(Loaded { positions, end, last_tid }))
 }
 
-/// Writes the index and its checksum, each under a temporary name first. Commits may go on: the
+/// Writes the index, under a temporary name first, and what vouches for it. Commits may go on: the
 /// index covers the file up to where it ends now.
 pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), StorageError> {
     let index_path = with_suffix(&log.path, ".index");
     let temporary = with_suffix(&log.path, ".index.index_tmp");
     let failed = |error| StorageError::io(&index_path, "write", error);
+    let end = log.end();
+    let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), end, LOOK_BYTES);
+    let last_tid = scan.transaction_before(end)?.map_or(Tid::ZERO, |last| last.tid());
+
     let file = disk.open(&temporary, OpenMode::Truncate).map_err(failed)?;
     let mut output = Summed::new(FileStream { file: file.as_ref(), position: 0 });
-    let end = log.end();
     let mut damage = None;
     let entries = log.positions.iter().filter_map(|(oid, position)| {
         let position = log.position_before(oid, position, end);
@@ -87,38 +114,47 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), StorageError> {
     }
     file.sync().map_err(failed)?;
     disk.rename(&temporary, &index_path).map_err(failed)?;
-    // Last: without a sum, or with an old one, the index is merely checked harder when loaded.
-    write_sum(disk, &log.path, sum).map_err(failed)
+    // Last: without a voucher, or with an old one, the index is merely not believed.
+    write_voucher(disk, &log.path, Voucher { sum, last_tid }).map_err(failed)
 }
 
-/// The last transaction that the index covers must end where it says, and the index must name
-/// its records.
-fn check_last_transaction(
+/// The last transactions that the index covers must end where it says, and the index must name
+/// the records that were current after them. Gives the tid of the last.
+fn check_last_transactions(
     path: &Path,
     data: &Arc<dyn DiskFile>,
     end: u64,
     positions: &Positions,
+    count: usize,
 ) -> Result<Tid, String> {
     let mut scan = Scan::with_window(path, Arc::clone(data), end, LOOK_BYTES);
-    let last = scan.transaction_before(end).map_err(|error| error.to_string())?;
-    let Some(last) = last else {
-        return if positions.is_empty() {
-            Ok(Tid::ZERO)
-        } else {
-            Err("it names objects of an empty file".to_owned())
-        };
-    };
+    let mut last_tid = None;
     let mut latest = rustc_hash::FxHashMap::default();
-    scan.each_record(&last, |record| {
-        latest.insert(record.header.oid, record.position);
-    })
-    .map_err(|error| error.to_string())?;
-    let undone = last.status() == Some(zodium_types::TransactionStatus::Undone);
-    let wrong = latest.iter().find(|(oid, at)| positions.position(**oid) != Some(**at));
-    match wrong {
-        Some((oid, _)) if !undone => Err(format!("it does not know the last record of {oid}")),
-        _ => Ok(last.tid()),
+    let mut before = end;
+    for _ in 0..count {
+        let found = scan.transaction_before(before).map_err(|error| error.to_string())?;
+        let Some(transaction) = found else { break };
+        last_tid.get_or_insert(transaction.tid());
+        let mut written = rustc_hash::FxHashMap::default();
+        scan.each_record(&transaction, |record| {
+            written.insert(record.header.oid, record.position);
+        })
+        .map_err(|error| error.to_string())?;
+        if transaction.status() != Some(TransactionStatus::Undone) {
+            for (oid, position) in written {
+                latest.entry(oid).or_insert(position);
+            }
+        }
+        before = transaction.position;
     }
+    if let Some((oid, _)) = latest.iter().find(|(oid, at)| positions.position(**oid) != Some(**at))
+    {
+        return Err(format!("it does not know the last record of {oid}"));
+    }
+    if before <= MAGIC_BYTES && latest.len() as u64 != positions.len() {
+        return Err("it names objects that are not in the file".to_owned());
+    }
+    Ok(last_tid.unwrap_or(Tid::ZERO))
 }
 
 /// Looks at the records that evenly spaced entries point to.
@@ -147,6 +183,14 @@ fn record_is_there(data: &dyn DiskFile, end: u64, oid: Oid, position: u64) -> bo
     header.oid == oid && fits && header.previous < position && header.transaction < position
 }
 
+/// What vouches for an index.
+#[derive(Clone, Copy, Debug)]
+struct Voucher {
+    sum: Sum,
+    /// The last transaction that the index covers; [`Tid::ZERO`] for an empty file.
+    last_tid: Tid,
+}
+
 /// Checksum and length of an index file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
@@ -154,17 +198,23 @@ struct Sum {
     length: u64,
 }
 
-fn read_sum(disk: &dyn Disk, path: &Path) -> Option<Sum> {
+fn read_voucher(disk: &dyn Disk, path: &Path) -> Option<Voucher> {
     let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Read).ok()?;
     let mut text = String::new();
     FileStream { file: file.as_ref(), position: 0 }.take(64).read_to_string(&mut text).ok()?;
-    let (crc32c, length) = text.trim_end().split_once(' ')?;
-    Some(Sum { crc32c: u32::from_str_radix(crc32c, 16).ok()?, length: length.parse().ok()? })
+    let mut words = text.strip_suffix('\n')?.split(' ');
+    let crc32c = u32::from_str_radix(words.next()?, 16).ok()?;
+    let length = words.next()?.parse().ok()?;
+    let last_tid = Tid(u64::from_str_radix(words.next()?, 16).ok()?);
+    words.next().is_none().then_some(Voucher { sum: Sum { crc32c, length }, last_tid })
 }
 
-fn write_sum(disk: &dyn Disk, path: &Path, sum: Sum) -> io::Result<()> {
+/// One line: the checksum in hex, the length of the index file, the tid in hex.
+fn write_voucher(disk: &dyn Disk, path: &Path, voucher: Voucher) -> io::Result<()> {
+    let Voucher { sum: Sum { crc32c, length }, last_tid } = voucher;
     let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Truncate)?;
-    file.write_all_at(format!("{:08x} {}\n", sum.crc32c, sum.length).as_bytes(), 0)
+    file.write_all_at(format!("{crc32c:08x} {length} {last_tid}\n").as_bytes(), 0)?;
+    file.sync()
 }
 
 /// A stream that sums what goes through it.

@@ -44,6 +44,11 @@ impl ModelRecord {
             Some(_) => 0,
         }
     }
+
+    /// Bytes in the file (format section 2.2).
+    fn bytes(&self) -> u64 {
+        42 + if self.size() == 0 { 8 } else { self.size() }
+    }
 }
 
 impl ModelTransaction {
@@ -51,7 +56,7 @@ impl ModelTransaction {
     pub(crate) fn length(&self) -> u64 {
         let TransactionMetadata { user, description, extension } = &self.metadata;
         let metadata = user.len() + description.len() + extension.len();
-        let records: u64 = self.records.iter().map(|record| 42 + body_bytes(record.size())).sum();
+        let records: u64 = self.records.iter().map(ModelRecord::bytes).sum();
         23 + metadata as u64 + records
     }
 
@@ -108,6 +113,22 @@ impl Model {
         positions
     }
 
+    /// Position of each data record that counts, in the order of the file.
+    pub(crate) fn record_positions(&self) -> Vec<(Oid, u64)> {
+        let mut positions = Vec::new();
+        for (transaction, start) in self.transactions.iter().zip(self.positions()) {
+            let records: u64 = transaction.records.iter().map(ModelRecord::bytes).sum();
+            let mut position = start + transaction.length() - records;
+            for record in &transaction.records {
+                if transaction.counts() {
+                    positions.push((record.oid, position));
+                }
+                position += record.bytes();
+            }
+        }
+        positions
+    }
+
     /// Transactions that can be undone, newest first.
     pub(crate) fn undoable(&self) -> impl Iterator<Item = &ModelTransaction> {
         let newest_first = self.transactions.iter().rev();
@@ -119,8 +140,4 @@ impl Model {
     pub(crate) fn first(&self, count: usize) -> Model {
         Model { transactions: self.transactions[..count].to_vec() }
     }
-}
-
-fn body_bytes(size: u64) -> u64 {
-    if size == 0 { 8 } else { size }
 }
