@@ -1,0 +1,126 @@
+//! `dependencies`: crates depend on each other one way only, and only where it is said here.
+//!
+//! A list of every arrow, not only an order: a new arrow is a decision, and should be seen.
+
+use crate::repository::{Crate, Dependency};
+use crate::violation::Violation;
+
+const RULE: &str = "dependencies";
+
+/// Each crate with those it may use, which all stand above it. Its tests may use any above it.
+const MAY_USE: [(&str, &[&str]); 10] = [
+    ("zodium-types", &[]),
+    ("zodium-pickle", &["zodium-types"]),
+    // The disk knows bytes, not objects.
+    ("zodium-disk", &[]),
+    ("zodium-filestorage", &["zodium-types", "zodium-pickle", "zodium-disk"]),
+    // The engine knows no protocol.
+    ("zodium-engine", &["zodium-types", "zodium-disk", "zodium-filestorage"]),
+    // Nor does the net: links carry bytes.
+    ("zodium-net", &[]),
+    // The protocol knows no disk.
+    (
+        "zodium-zeo",
+        &["zodium-types", "zodium-pickle", "zodium-filestorage", "zodium-engine", "zodium-net"],
+    ),
+    // Benchmarks speak to servers over sockets, whoever's they are.
+    (
+        "zodium-bench",
+        &["zodium-types", "zodium-pickle", "zodium-disk", "zodium-filestorage", "zodium-zeo"],
+    ),
+    (
+        "zodium",
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-disk",
+            "zodium-filestorage",
+            "zodium-engine",
+            "zodium-net",
+            "zodium-zeo",
+            "zodium-bench",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// The arrows that are not in the list, and the crates that are not.
+pub(crate) fn check(crates: &[Crate]) -> Vec<Violation> {
+    crates.iter().flat_map(check_crate).collect()
+}
+
+fn check_crate(member: &Crate) -> Vec<Violation> {
+    let violation =
+        |advice| Violation { path: member.manifest.clone(), line: 1, rule: RULE, advice };
+    let Some(place) = MAY_USE.iter().position(|(name, _)| *name == member.name) else {
+        let advice = "a new crate: say in xtask/src/rules/dependencies.rs what it may use";
+        return vec![violation(advice.to_owned())];
+    };
+    let refused = member.dependencies.iter().filter(|dependency| !may_use(place, dependency));
+    refused
+        .map(|Dependency { name, .. }| {
+            violation(format!(
+                "{} must not use {name}: move what it needs to a crate that both may use, or \
+                 change the design in ARCHITECTURE.md and xtask/src/rules/dependencies.rs",
+                member.name
+            ))
+        })
+        .collect()
+}
+
+fn may_use(place: usize, dependency: &Dependency) -> bool {
+    let is_above = MAY_USE[..place].iter().any(|(name, _)| *name == dependency.name);
+    is_above && (dependency.is_for_tests || MAY_USE[place].1.contains(&&dependency.name[..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(name: &str, dependencies: &[(&str, bool)]) -> usize {
+        check(&[Crate::of(name, "somewhere", dependencies)]).len()
+    }
+
+    #[test]
+    fn the_list_has_no_arrow_up() {
+        for (place, (name, used)) in MAY_USE.iter().enumerate() {
+            for used in *used {
+                assert!(MAY_USE[..place].iter().any(|(above, _)| above == used), "{name} {used}");
+            }
+        }
+    }
+
+    #[test]
+    fn arrows_of_the_list_are_allowed() {
+        for (name, used) in MAY_USE {
+            let used: Vec<_> = used.iter().map(|used| (*used, false)).collect();
+            assert_eq!(refused(name, &used), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn arrows_up_and_sideways_are_refused() {
+        for (name, used) in [
+            ("zodium-types", "zodium-pickle"),
+            ("zodium-engine", "zodium-zeo"),
+            ("zodium-engine", "zodium-net"),
+            ("zodium-zeo", "zodium-disk"),
+            ("zodium-net", "zodium-types"),
+            ("zodium-bench", "zodium-engine"),
+        ] {
+            assert_eq!(refused(name, &[(used, false)]), 1, "{name} {used}");
+        }
+    }
+
+    #[test]
+    fn tests_may_use_what_stands_above_only() {
+        assert_eq!(refused("zodium-zeo", &[("zodium-disk", true)]), 0);
+        assert_eq!(refused("zodium-engine", &[("zodium-zeo", true)]), 1);
+    }
+
+    #[test]
+    fn a_crate_that_is_not_listed_is_refused() {
+        let violations = check(&[Crate::of("zodium-sql", "sql", &[])]);
+        assert_eq!(violations[0].path, "crates/sql/Cargo.toml");
+    }
+}
