@@ -106,7 +106,8 @@ pub enum StorageError {
     },
     /// There are objects but no root, so that all of them would be garbage.
     #[error(
-        "{path}: no root object (oid 0) at the pack time, so everything would be garbage;          only packing without garbage collection is possible",
+        "{path}: no root object (oid 0) at the pack time, so everything would be garbage; \
+         only packing without garbage collection is possible",
         path = path.display()
     )]
     RootMissing {
@@ -115,7 +116,8 @@ pub enum StorageError {
     },
     /// A record whose references a pack cannot find out.
     #[error(
-        "the references of object {oid} cannot be read: {source}.          Mend the object, or pack without garbage collection"
+        "the references of object {oid} cannot be read: {source}. \
+         Mend the object, or pack without garbage collection"
     )]
     References {
         /// The object.

@@ -125,7 +125,10 @@ fn explain(error: StorageError) -> anyhow::Error {
         _ => false,
     };
     let error = anyhow::Error::from(error);
-    if denied { error.context("cannot open for writing (--read-only serves it as it is)") } else { error }
+    match denied {
+        true => error.context("cannot open for writing (--read-only serves it as it is)"),
+        false => error,
+    }
 }
 
 fn start_workers(options: &ServeOptions, storage: &Arc<Storage>) -> Result<Arc<Workers>> {
@@ -138,9 +141,8 @@ fn start_workers(options: &ServeOptions, storage: &Arc<Storage>) -> Result<Arc<W
     let server = Arc::new(Server::new(config, storages));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = options.workers.map_or(cores, usize::from);
-    let workers = Workers::start(count, Limits::default(), move |_| {
-        ZeoService::new(Arc::clone(&server))
-    })?;
+    let workers =
+        Workers::start(count, Limits::default(), move |_| ZeoService::new(Arc::clone(&server)))?;
     Ok(Arc::new(workers))
 }
 
@@ -161,11 +163,7 @@ fn announce(options: &ServeOptions, storage: &Storage, listeners: &[Listener]) {
     if options.logging.log_format == LogFormat::Json {
         return;
     }
-    println!(
-        "Zodium {} serves {}",
-        env!("CARGO_PKG_VERSION"),
-        file.path().display(),
-    );
+    println!("Zodium {} serves {}", env!("CARGO_PKG_VERSION"), file.path().display(),);
     println!(
         "  size {}, {} objects, last transaction {}{}",
         ByteSize(file.size()),

@@ -181,7 +181,8 @@ impl FileStorage {
         let Err(error) = self.disk.link(&self.path, &old) else { return Ok(()) };
         match error.kind() {
             std::io::ErrorKind::Unsupported | std::io::ErrorKind::PermissionDenied => {
-                warn!(file = %old.display(), %error, "no hard links here, the old file is not kept");
+                let file = old.display();
+                warn!(%file, %error, "no hard links here, the old file is not kept");
                 Ok(())
             }
             _ => Err(StorageError::io(&old, "link", error)),
