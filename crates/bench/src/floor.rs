@@ -1,12 +1,13 @@
 //! The floor: a server that only answers as many bytes, from memory.
 //!
-//! One thread, epoll, all that a read has brought answered with gather-writes straight from where
-//! the objects lie. It has no protocol, no index and no cache, but the same sizes and the same
-//! bytes: what it costs, the hardware and the kernel cost.
+//! One thread, epoll, all that a read has brought answered with one gather-write: of objects from
+//! where they lie, or of copies where that is cheaper. It has no protocol, no index and no cache,
+//! but the same sizes and the same bytes: what it costs, the hardware and the kernel cost.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
@@ -22,6 +23,9 @@ const EVENTS_MAX: usize = 64;
 const READ_BYTES: usize = 64 << 10;
 /// Most pieces of one gather-write; the system takes as many.
 const PIECES_MAX: usize = 1024;
+/// Objects from this size on are sent from where they lie; another piece costs more than a copy
+/// of smaller ones.
+const IN_PLACE_BYTES_MIN: usize = 2048;
 const LISTENER: u64 = u64::MAX;
 
 /// Serves until it is killed.
@@ -49,10 +53,19 @@ struct Link {
     stream: TcpStream,
     /// The beginning of a request.
     rest: Vec<u8>,
-    /// Objects still to be sent.
-    pending: VecDeque<usize>,
-    /// How much of the first is sent already.
+    /// What is still to be sent.
+    pending: VecDeque<Piece>,
+    /// How much of the first piece is sent already.
     sent: usize,
+    /// Copies of the small objects of a batch.
+    copies: Vec<u8>,
+}
+
+enum Piece {
+    /// The object of this number, from where it lies.
+    Object(usize),
+    /// Part of the copies.
+    Copies(Range<usize>),
 }
 
 impl Floor {
@@ -77,10 +90,9 @@ impl Floor {
         };
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        let link = Link { stream, rest: Vec::new(), pending: VecDeque::new(), sent: 0 };
         let entry = self.links.vacant_entry();
         let data = epoll::EventData::new_u64(entry.key() as u64);
-        let link = entry.insert(link);
+        let link = entry.insert(Link::new(stream));
         Ok(epoll::add(&self.epoll, &link.stream, data, epoll::EventFlags::IN)?)
     }
 
@@ -88,7 +100,7 @@ impl Floor {
     fn take_turn(&mut self, key: u64, scratch: &mut [u8]) -> io::Result<()> {
         let Some(link) = self.links.get_mut(key as usize) else { return Ok(()) };
         let was_waiting = !link.pending.is_empty();
-        let open = if was_waiting { Ok(true) } else { link.receive(scratch, self.objects.len()) };
+        let open = if was_waiting { Ok(true) } else { link.receive(scratch, &self.objects) };
         let open = open.and_then(|open| link.send(&self.objects).map(|()| open));
         let waits = !link.pending.is_empty();
         match open {
@@ -108,35 +120,60 @@ impl Floor {
 }
 
 impl Link {
-    /// Reads once; false at the end of the stream.
-    fn receive(&mut self, scratch: &mut [u8], objects: usize) -> io::Result<bool> {
+    fn new(stream: TcpStream) -> Link {
+        let (pending, copies) = (VecDeque::new(), Vec::new());
+        Link { stream, rest: Vec::new(), pending, sent: 0, copies }
+    }
+
+    /// Reads once; false at the end of the stream. Nothing may be pending.
+    fn receive(&mut self, scratch: &mut [u8], objects: &[Vec<u8>]) -> io::Result<bool> {
         let start = self.rest.len();
         let (old, new) = scratch.split_at_mut(start);
+        let count = match self.stream.read(new) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+            read => read?,
+        };
         old.copy_from_slice(&self.rest);
         self.rest.clear();
-        let count = self.stream.read(new)?;
+        self.copies.clear();
         let (requests, rest) = scratch[..start + count].as_chunks::<RAW_REQUEST_BYTES>();
         for request in requests {
-            let oid = request.first_chunk().map_or(0, |oid| u64::from_be_bytes(*oid));
-            let object = usize::try_from(oid).ok().filter(|object| *object < objects);
-            self.pending.push_back(object.ok_or(ErrorKind::InvalidData)?);
+            let oid = request.first_chunk().map_or(u64::MAX, |oid| u64::from_be_bytes(*oid));
+            self.answer(oid, objects)?;
         }
         self.rest.extend_from_slice(rest);
         Ok(count > 0)
     }
 
+    fn answer(&mut self, oid: u64, objects: &[Vec<u8>]) -> io::Result<()> {
+        let number = usize::try_from(oid).map_err(|_| ErrorKind::InvalidData)?;
+        let object = objects.get(number).ok_or(ErrorKind::InvalidData)?;
+        if object.len() >= IN_PLACE_BYTES_MIN {
+            self.pending.push_back(Piece::Object(number));
+            return Ok(());
+        }
+        let start = self.copies.len();
+        self.copies.extend_from_slice(object);
+        let end = self.copies.len();
+        match self.pending.back_mut() {
+            Some(Piece::Copies(range)) => range.end = end,
+            _ => self.pending.push_back(Piece::Copies(start..end)),
+        }
+        Ok(())
+    }
+
     /// Sends what is pending, as far as the socket takes it.
     fn send(&mut self, objects: &[Vec<u8>]) -> io::Result<()> {
         while !self.pending.is_empty() {
-            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
             let mut offset = self.sent;
             let mut count = 0;
-            for (piece, object) in pieces.iter_mut().zip(&self.pending) {
-                *piece = IoSlice::new(&objects[*object][offset..]);
+            for (slice, piece) in slices.iter_mut().zip(&self.pending) {
+                *slice = IoSlice::new(&piece.bytes(objects, &self.copies)[offset..]);
                 offset = 0;
                 count += 1;
             }
-            match self.stream.write_vectored(&pieces[..count]) {
+            match self.stream.write_vectored(&slices[..count]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(sent) => self.advance(sent, objects),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -148,13 +185,22 @@ impl Link {
 
     fn advance(&mut self, sent: usize, objects: &[Vec<u8>]) {
         self.sent += sent;
-        while let Some(object) = self.pending.front() {
-            let length = objects[*object].len();
+        while let Some(piece) = self.pending.front() {
+            let length = piece.bytes(objects, &self.copies).len();
             if self.sent < length {
                 return;
             }
             self.sent -= length;
             self.pending.pop_front();
+        }
+    }
+}
+
+impl Piece {
+    fn bytes<'a>(&self, objects: &'a [Vec<u8>], copies: &'a [u8]) -> &'a [u8] {
+        match self {
+            Piece::Object(number) => &objects[*number],
+            Piece::Copies(range) => &copies[range.clone()],
         }
     }
 }

@@ -36,9 +36,9 @@ How to read it:
 Medians over the rounds, with minimum and maximum. Ratios are taken round by round.
 
 Examples:
-  zodium bench load                               Zodium and the floor
-  zodium bench load --zeo-python .venv/bin/python ... beside ZEO/py
-  zodium bench load --cells 1x1 --seconds 10      serial loads only, longer
+  zodium bench load                                 Zodium and the floor
+  zodium bench load --zeo-python .venv/bin/python   ZEO/py too
+  zodium bench load --cells 1x1 --seconds 10        serial loads only, longer
   zodium bench load --object-bytes 400 --objects 100000
   zodium bench load --peer 'other=other-server --port {port} {path}'
   zodium bench load > new.txt && benchstat -col /server new.txt";

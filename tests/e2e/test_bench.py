@@ -1,0 +1,123 @@
+"""The read benchmark: it measures all servers, checks what they send, and leaves nothing behind.
+
+What the figures are is not tested: only that there are some, of every server in
+every cell, and that no figure comes of wrong data.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.zodium
+
+QUICK = ("--seconds=0.2", "--warm-up=0.05", "--rounds=2", "--cells=1x1,3x8", "--objects=300")
+GO_LINE = re.compile(
+    r"BenchmarkLoad/server=\w+/clients=\d+/inflight=\d+\t\d+(\t[\d.]+ [\w/-]+)+",
+)
+SECONDS = 90  # some servers start slowly on a busy machine
+
+
+@pytest.fixture
+def bench(binary, tmp_path):
+    """bench(*options): run `bench load` to its end, its files in a folder of its own."""
+
+    def run(*options):
+        done = subprocess.run(
+            [binary, "bench", "load", *QUICK, *options],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=environment(tmp_path),
+        )
+        assert_nothing_left(tmp_path)
+        return done
+
+    return run
+
+
+def environment(tmp_path):
+    folder = tmp_path / "bench"
+    folder.mkdir(exist_ok=True)
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+def assert_nothing_left(tmp_path):
+    assert list((tmp_path / "bench").iterdir()) == []
+    assert [line for line in command_lines() if str(tmp_path / "bench") in line] == []
+
+
+def command_lines():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # ended meanwhile
+
+
+@pytest.mark.parametrize("options", [(), ("--pickle", "--threads=2", "--workers=1")])
+def test_every_server_is_measured_in_every_cell(bench, tmp_path, options):
+    samples = tmp_path / "samples.json"
+    done = bench("--zeo-python", sys.executable, "--json", samples, *options)
+    assert done.returncode == 0, done.stderr
+
+    wire = "Z5" if options else "M5"
+    wires = {"zodium": wire, "zeo": wire, "floor": "raw"}
+    expected = {
+        (server, clients, in_flight, round_)
+        for server in wires
+        for clients, in_flight in ((1, 1), (3, 8))
+        for round_ in (0, 1)
+    }
+    taken = json.loads(samples.read_text())["samples"]
+    assert len(taken) == len(expected)
+    keys = {(s["server"], s["clients"], s["in_flight"], s["round"]) for s in taken}
+    assert keys == expected
+    for sample in taken:
+        assert sample["wire"] == wires[sample["server"]]
+        assert sample["requests"] > 0 and 0 < sample["p50_us"] <= sample["p99_us"]
+        assert sample["server_cpu_us"] > 0 and sample["client_cpu_us"] > 0
+
+    lines = [line for line in done.stdout.splitlines() if line.startswith("Benchmark")]
+    assert len(lines) == len(expected)
+    assert all(GO_LINE.fullmatch(line) for line in lines), done.stdout
+    assert "CPU: zodium / it" in done.stderr
+
+
+def test_wrong_data_end_the_benchmark(bench, binary, tmp_path):
+    other = tmp_path / "Other.fs"
+    server = f"{binary} serve {other} -a 127.0.0.1:{{port}} --log-level=warn"
+    done = bench("--no-floor", "--peer", f"other={server}")
+    assert done.returncode == 1
+    assert "POSKeyError" in done.stderr
+    assert "other has logged nothing" in done.stderr or "the log of other" in done.stderr
+
+
+def test_a_server_that_does_not_start_is_named(bench):
+    done = bench("--peer", "broken=echo cannot use port {port}; exit 7")
+    assert done.returncode == 1
+    assert "broken did not start" in done.stderr
+    assert "cannot use port" in done.stderr
+
+
+def test_a_signal_ends_the_servers_too(binary, tmp_path):
+    process = subprocess.Popen(
+        [binary, "bench", "load", "--objects=100", "--cells=1x1", "--seconds=60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(tmp_path),
+    )
+    process.stderr.readline()  # "N rounds of ...", or a warning shortly before
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert "interrupted" in said
+    assert_nothing_left(tmp_path)
