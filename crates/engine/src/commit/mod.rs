@@ -8,9 +8,9 @@
 //!
 //! ```text
 //!          vote            (granted)           voted         finish        next_batch
-//! (open) ───────> Waiting ───────────> Checking ────> Voted ───────> Ready ──────────> Writing
-//!    ^                                   │                                               │
-//!    └────────────── refuse ─────────────┘               published, or write_failed: over┘
+//! (open) -------> Waiting -----------> Checking ----> Voted -------> Ready ----------> Writing
+//!    ^                                   |                                               |
+//!    '-------------- refuse -------------'               published, or write_failed: over'
 //! ```
 //!
 //! `abort` ends a transaction in any state up to `Voted`; from `Ready` on it is too late.
