@@ -163,7 +163,7 @@ fn announce(options: &ServeOptions, storage: &Storage, listeners: &[Listener]) {
     if options.logging.log_format == LogFormat::Json {
         return;
     }
-    println!("Zodium {} serves {}", env!("CARGO_PKG_VERSION"), file.path().display(),);
+    println!("Zodium {} serves {}", env!("CARGO_PKG_VERSION"), file.path().display());
     println!(
         "  size {}, {} objects, last transaction {}{}",
         ByteSize(file.size()),
