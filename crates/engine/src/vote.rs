@@ -7,7 +7,9 @@ use thiserror::Error;
 use zodium_filestorage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undoing};
 use zodium_types::{Oid, Tid};
 
-use crate::commit::{AbortOutcome, CommitError, Conflict, LockAnswer, TransactionNumber, check};
+use crate::commit::{
+    AbortOutcome, CommitError, Conflict, ConflictKind, LockAnswer, TransactionNumber, check,
+};
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::{Mailbox, Storage};
@@ -26,8 +28,9 @@ pub enum VoteStart {
 pub enum Check {
     /// It can be finished.
     Voted(Voted),
-    /// It does not fit what is committed. The locks are free again; the client may store what it
-    /// resolved, and vote again.
+    /// It does not fit what is committed. When all of these are stores the locks stay, so that
+    /// the client can resolve against what cannot change again, and [`Storage::vote_again`] (or
+    /// abort). Else the locks are free, and the transaction is over.
     Conflicts(Vec<FoundConflict>),
     /// The answer is not in memory: ask again with [`Access::Blocking`] off the worker.
     Cold,
@@ -40,6 +43,13 @@ pub struct FoundConflict {
     pub conflict: Conflict,
     /// The data that were to be stored; empty when it is not a store.
     pub data: Bytes,
+}
+
+impl FoundConflict {
+    /// Whether the client may resolve it, as far as the protocol of commits goes.
+    pub fn is_resolvable(&self) -> bool {
+        self.conflict.kind == ConflictKind::Store
+    }
 }
 
 /// Why a vote failed; the transaction is over.
@@ -100,7 +110,7 @@ impl Storage {
     }
 
     /// Compares a transaction that holds its locks with what is committed, and reserves its
-    /// space. After anything but `Voted` and `Cold` its locks are free.
+    /// space. After an error its locks are free.
     pub fn check(
         &self,
         number: TransactionNumber,
@@ -108,10 +118,31 @@ impl Storage {
         access: Access,
     ) -> Result<Check, VoteError> {
         let outcome = self.check_locked(number, transaction, access);
-        if matches!(outcome, Ok(Check::Conflicts(_)) | Err(_)) {
-            self.free(number);
+        match &outcome {
+            Ok(Check::Voted(_) | Check::Cold) => {}
+            Ok(Check::Conflicts(found)) if found.iter().all(FoundConflict::is_resolvable) => {
+                let kept = self.machine.lock().resolve(number);
+                // An abort may have come first.
+                kept?;
+            }
+            Ok(Check::Conflicts(_)) | Err(_) => self.free(number),
         }
         outcome
+    }
+
+    /// The client has resolved its conflicts. True: the locks that were kept are all that is
+    /// needed, [`Storage::check`] can follow. False: it needs others, and those that were kept
+    /// have been freed; its vote begins anew with [`Storage::begin_vote`].
+    pub fn vote_again(
+        &self,
+        number: TransactionNumber,
+        transaction: &Transaction,
+    ) -> Result<bool, VoteError> {
+        let again = self.machine.lock().vote_again(number, &transaction.locks())?;
+        if !again {
+            self.abort(number, None);
+        }
+        Ok(again)
     }
 
     /// Gives up a transaction that has not asked for finish. Later than that nothing happens: it

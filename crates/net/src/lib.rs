@@ -16,7 +16,7 @@ mod session;
 mod worker;
 
 pub use address::{Address, AddressError};
-pub use link::{Link, Limits};
+pub use link::{Limits, Link};
 pub use listener::{Incoming, Listener};
 pub use output::Output;
 pub use session::{Consumed, Service, Session, Verdict};

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::output::{Output, PIECES_MAX};
+use crate::output::{Output, SLICES_MAX};
 use crate::session::{Consumed, Session, Verdict};
 
 /// How much a link may hold.
@@ -279,7 +279,7 @@ fn poll_flush<T: AsyncWrite>(
 ) -> io::Result<Poll<()>> {
     loop {
         let mut output = link.output();
-        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = output.slices(&mut slices);
         if count == 0 {
             link.state.unasked_bytes.set(0);

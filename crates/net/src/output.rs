@@ -5,31 +5,43 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Most pieces in one gather-write; the system takes up to 1,024.
-pub(crate) const PIECES_MAX: usize = 64;
+/// Most slices in one gather-write; the system takes up to 1,024.
+pub(crate) const SLICES_MAX: usize = 256;
 /// A buffer that grew past this is not kept for the next batch.
 const BUFFER_BYTES_KEPT: usize = 256 << 10;
 
 /// An output queue. Small replies are encoded into [`Output::buffer`], large ones are put between
 /// with [`Output::push`] and sent from where they lie.
+///
+/// There is one buffer however many pieces stand between its bytes: each piece knows after how
+/// many of them it comes, so that a batch of large replies costs no allocation.
 #[derive(Debug, Default)]
 pub struct Output {
-    pieces: VecDeque<Bytes>,
-    piece_bytes: usize,
     buffer: BytesMut,
+    /// Bytes of the buffer that have been sent since this output was made.
+    buffer_sent: usize,
+    pieces: VecDeque<Piece>,
+    piece_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Piece {
+    /// It comes after so many bytes of the buffer, counted since this output was made.
+    after: usize,
+    bytes: Bytes,
 }
 
 impl Output {
-    /// The buffer to append encoded frames to. Its contents come after all pieces pushed so far.
+    /// The buffer to append encoded frames to. What is appended comes after all pieces pushed so
+    /// far.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
     /// Appends bytes without copying them.
     pub fn push(&mut self, bytes: Bytes) {
-        self.seal();
         self.piece_bytes += bytes.len();
-        self.pieces.push_back(bytes);
+        self.pieces.push_back(Piece { after: self.buffer_sent + self.buffer.len(), bytes });
     }
 
     /// Bytes that wait to be sent.
@@ -47,13 +59,24 @@ impl Output {
         *self = Output::default();
     }
 
-    /// The first pieces, in order.
-    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; PIECES_MAX]) -> usize {
-        let buffer = std::iter::once(&self.buffer[..]);
-        let pieces = self.pieces.iter().map(|piece| &piece[..]).chain(buffer);
+    /// Fills in what is to be sent first, in order; gives the number of slices.
+    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        let mut taken = 0;
+        let parts = self.pieces.iter().flat_map(|piece| {
+            let before = &self.buffer[taken..piece.after - self.buffer_sent];
+            taken += before.len();
+            [before, &piece.bytes]
+        });
+        let mut slots = slices.iter_mut();
         let mut count = 0;
-        for (slot, piece) in slices.iter_mut().zip(pieces.filter(|piece| !piece.is_empty())) {
-            *slot = IoSlice::new(piece);
+        for part in parts.filter(|part| !part.is_empty()) {
+            let Some(slot) = slots.next() else { return count };
+            *slot = IoSlice::new(part);
+            count += 1;
+        }
+        let rest = &self.buffer[taken..];
+        if let (false, Some(slot)) = (rest.is_empty(), slots.next()) {
+            *slot = IoSlice::new(rest);
             count += 1;
         }
         count
@@ -61,30 +84,27 @@ impl Output {
 
     /// Drops bytes that have been sent from the front.
     pub(crate) fn advance(&mut self, mut sent: usize) {
-        while let Some(front) = self.pieces.front_mut() {
-            let taken = sent.min(front.len());
-            front.advance(taken);
-            self.piece_bytes -= taken;
-            sent -= taken;
-            if !front.is_empty() {
+        while let Some(piece) = self.pieces.front_mut() {
+            let before = sent.min(piece.after - self.buffer_sent);
+            self.buffer.advance(before);
+            self.buffer_sent += before;
+            sent -= before;
+            if piece.after > self.buffer_sent {
+                return;
+            }
+            let of_piece = sent.min(piece.bytes.len());
+            piece.bytes.advance(of_piece);
+            self.piece_bytes -= of_piece;
+            sent -= of_piece;
+            if !piece.bytes.is_empty() {
                 return;
             }
             self.pieces.pop_front();
         }
         self.buffer.advance(sent);
-        if self.buffer.is_empty() {
-            if self.buffer.capacity() > BUFFER_BYTES_KEPT {
-                self.buffer = BytesMut::new();
-            }
-            self.buffer.clear();
-        }
-    }
-
-    fn seal(&mut self) {
-        if !self.buffer.is_empty() {
-            let sealed = self.buffer.split().freeze();
-            self.piece_bytes += sealed.len();
-            self.pieces.push_back(sealed);
+        self.buffer_sent += sent;
+        if self.buffer.is_empty() && self.buffer.capacity() > BUFFER_BYTES_KEPT {
+            self.buffer = BytesMut::new();
         }
     }
 }
@@ -96,7 +116,7 @@ mod tests {
     fn drain(output: &mut Output, step: usize) -> Vec<u8> {
         let mut sent = Vec::new();
         while !output.is_empty() {
-            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = output.slices(&mut slices);
             let all: Vec<u8> = slices[..count].iter().flat_map(|s| s.to_vec()).collect();
             let taken = step.min(all.len());
@@ -122,9 +142,9 @@ mod tests {
     #[test]
     fn more_pieces_than_one_write_takes_still_all_leave() {
         let mut output = Output::default();
-        for _ in 0..3 * PIECES_MAX {
+        for _ in 0..3 * SLICES_MAX {
             output.push(Bytes::from_static(b"x"));
         }
-        assert_eq!(drain(&mut output, usize::MAX).len(), 3 * PIECES_MAX);
+        assert_eq!(drain(&mut output, usize::MAX).len(), 3 * SLICES_MAX);
     }
 }

@@ -61,6 +61,14 @@ impl LockSet {
         self.entries.iter().copied()
     }
 
+    /// Whether who holds this set needs nothing more to have `other`.
+    pub fn covers(&self, other: &LockSet) -> bool {
+        other.iter().all(|(key, mode)| {
+            let found = self.entries.binary_search_by_key(&key, |&(key, _)| key);
+            found.ok().and_then(|at| self.entries.get(at)).is_some_and(|&(_, held)| held >= mode)
+        })
+    }
+
     /// How many keys.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -98,6 +106,18 @@ mod tests {
                 .into_iter()
                 .collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), [(one, Exclusive), (two, Shared)]);
+    }
+
+    #[test]
+    fn a_set_covers_what_is_in_it_no_stronger() {
+        let set = |modes: &[(u64, LockMode)]| -> LockSet {
+            modes.iter().map(|&(oid, mode)| (LockKey::Object(Oid(oid)), mode)).collect()
+        };
+        let held = set(&[(1, Exclusive), (2, Shared)]);
+        assert!(held.covers(&set(&[])));
+        assert!(held.covers(&set(&[(1, Shared), (2, Shared)])));
+        assert!(!held.covers(&set(&[(2, Exclusive)])));
+        assert!(!held.covers(&set(&[(1, Exclusive), (3, Shared)])));
     }
 
     #[test]

@@ -92,6 +92,11 @@ impl LockTable {
         LockAnswer::Waiting
     }
 
+    /// Whether `owner` asked for all of `locks` already.
+    pub fn covers(&self, owner: TransactionNumber, locks: &LockSet) -> bool {
+        self.requests.get(&owner).is_some_and(|request| request.locks.covers(locks))
+    }
+
     /// Frees whatever `owner` holds or waits for, nothing if it is unknown. Returns the owners
     /// that are granted by it, in order of arrival.
     #[must_use = "those granted have to be told"]

@@ -29,6 +29,8 @@ pub enum CommitState {
     Waiting,
     /// Holds its locks; the caller compares serials and reserves space.
     Checking,
+    /// Holds its locks while its client resolves conflicts, to vote again.
+    Resolving,
     /// Promised: it can be finished. Holds its locks.
     Voted,
     /// Finish was asked; waits for the log writer. Cannot be aborted any more.
@@ -251,6 +253,37 @@ impl CommitMachine {
         Ok(self.end([number], now))
     }
 
+    /// The check found conflicts that the client may resolve. The locks stay: what it resolves
+    /// against cannot change again, so the next vote succeeds however many others want the same
+    /// objects. (A stock client gives up after nine votes.)
+    ///
+    /// # Errors
+    /// `WrongState` unless it is `Checking`, `UnknownTransaction`.
+    pub fn resolve(&mut self, number: TransactionNumber) -> Result<(), CommitError> {
+        let transaction = self.expect_state(number, CommitState::Checking, "resolve")?;
+        transaction.state = CommitState::Resolving;
+        Ok(())
+    }
+
+    /// The client has resolved. When the transaction needs no other `locks` than it holds it is
+    /// `Checking` again. Else nothing happens, since who waits must not hold: abort it, and vote
+    /// under another number.
+    ///
+    /// # Errors
+    /// `WrongState` unless it is `Resolving`, `UnknownTransaction`.
+    pub fn vote_again(
+        &mut self,
+        number: TransactionNumber,
+        locks: &LockSet,
+    ) -> Result<bool, CommitError> {
+        let covered = self.locks.covers(number, locks);
+        let transaction = self.expect_state(number, CommitState::Resolving, "vote again")?;
+        if covered {
+            transaction.state = CommitState::Checking;
+        }
+        Ok(covered)
+    }
+
     /// The check passed and the space is reserved: `Checking` becomes `Voted`.
     ///
     /// An explicit tid is compared here and not earlier, because from the grant on, and only
@@ -361,7 +394,10 @@ impl CommitMachine {
             .take_while(|(granted_at, _)| now.saturating_sub(*granted_at) > timeout)
             .map(|&(_, number)| number)
             .filter(|&number| {
-                matches!(self.state(number), Some(CommitState::Checking | CommitState::Voted))
+                matches!(
+                    self.state(number),
+                    Some(CommitState::Checking | CommitState::Resolving | CommitState::Voted)
+                )
             })
             .collect()
     }
@@ -540,6 +576,22 @@ mod tests {
 
     fn numbers(found: Vec<TransactionNumber>) -> Vec<u64> {
         found.into_iter().map(|number| number.0).collect()
+    }
+
+    #[test]
+    fn who_resolves_keeps_its_locks_and_needs_no_more_for_the_next_vote() {
+        let mut machine = CommitMachine::new(Tid(10));
+        assert_eq!(vote(&mut machine, 1, &[1, 2]), Granted);
+        machine.resolve(number(1)).unwrap();
+        assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
+        assert_eq!(machine.vote_again(number(1), &writes(&[3])), Ok(false));
+        assert_eq!(machine.state(number(1)), Some(CommitState::Resolving));
+        assert_eq!(machine.expired(NOW + NOW, Duration::from_secs(1)), [number(1)]);
+        assert_eq!(machine.vote_again(number(1), &writes(&[1, 2])), Ok(true));
+        machine.voted(number(1)).unwrap();
+        assert!(machine.resolve(number(1)).is_err());
+        let granted = vec![number(2)];
+        assert_eq!(machine.abort(number(1), NOW), AbortOutcome::Aborted { granted });
     }
 
     #[test]

@@ -97,6 +97,12 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
+    /// Whether these are all that `other` needs, in modes as strong.
+    pub(crate) fn cover(self, other: Locks) -> bool {
+        let any = self.shared | self.exclusive;
+        other.shared & !any == 0 && other.exclusive & !self.exclusive == 0
+    }
+
     pub(crate) fn conflict_with(self, other: Locks) -> bool {
         let all = |locks: Locks| locks.shared | locks.exclusive;
         self.exclusive & all(other) != 0 || other.exclusive & all(self) != 0

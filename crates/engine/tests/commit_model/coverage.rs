@@ -9,6 +9,8 @@ pub(crate) enum Situation {
     GrantedLater,
     StoreConflict,
     OtherConflict,
+    VotedWithKeptLocks,
+    NeededMoreLocks,
     Resolved,
     NoSpace,
     AbortedWaiting,
@@ -27,13 +29,15 @@ pub(crate) enum Situation {
     Published,
 }
 
-const SITUATIONS: [Situation; 20] = {
+const SITUATIONS: [Situation; 22] = {
     use Situation::*;
     [
         Waited,
         GrantedLater,
         StoreConflict,
         OtherConflict,
+        VotedWithKeptLocks,
+        NeededMoreLocks,
         Resolved,
         NoSpace,
         AbortedWaiting,

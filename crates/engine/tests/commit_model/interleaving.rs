@@ -102,6 +102,11 @@ impl<'a> Interleaving<'a> {
             (Some(CommitState::Checking), _) if luck < 97 => self.check(client),
             (Some(CommitState::Voted), _) if luck < 92 => self.finish(client),
             (Some(CommitState::Holding), _) if luck < 50 => self.release(client),
+            (Some(CommitState::Resolving), _) => match luck {
+                0..10 => self.write_or_read(client),
+                10..92 => self.vote_again(client),
+                _ => self.abort(client),
+            },
             (Some(CommitState::Checking | CommitState::Voted), _) => self.abort(client),
             _ if luck < 6 => self.abort(client),
             _ => {}
@@ -168,6 +173,31 @@ impl<'a> Interleaving<'a> {
         }
     }
 
+    /// Votes with the locks it kept; needing more, it gives up its place and asks anew.
+    fn vote_again(&mut self, client: usize) {
+        let number = self.clients[client].number;
+        let (held, needed) = (self.clients[client].locks, self.clients[client].all_locks());
+        let again = self.machine.vote_again(number, &self.clients[client].keys()).unwrap();
+        self.trace(format_args!("{number:?} votes again: {again}"));
+        assert_eq!(again, held.cover(needed), "what was kept and the model disagree");
+        if again {
+            self.coverage.count(Situation::VotedWithKeptLocks);
+            self.clients[client].verdict = None;
+            self.clients[client].state = Some(CommitState::Checking);
+            return;
+        }
+        self.coverage.count(Situation::NeededMoreLocks);
+        let now = self.moment();
+        let AbortOutcome::Aborted { granted } = self.machine.abort(number, now) else {
+            panic!("{number:?} could not be aborted while it resolved");
+        };
+        self.clients[client].state = None;
+        self.granted(&granted, now);
+        self.numbers += 1;
+        self.clients[client].number = TransactionNumber(self.numbers);
+        self.vote(client);
+    }
+
     fn hold(&mut self, client: usize) {
         let now = self.moment();
         let number = self.clients[client].number;
@@ -216,12 +246,20 @@ impl<'a> Interleaving<'a> {
     }
 
     fn refuse_conflict(&mut self, client: usize, conflicts: &[Conflict]) {
-        self.refuse(client);
         if conflicts.iter().any(|conflict| conflict.kind != ConflictKind::Store) {
+            self.refuse(client);
             self.coverage.count(Situation::OtherConflict);
             return self.abort(client);
         }
         self.coverage.count(Situation::StoreConflict);
+        if self.rng.random_bool(0.8) {
+            let number = self.clients[client].number;
+            self.trace(format_args!("{number:?} keeps its locks to resolve"));
+            self.machine.resolve(number).unwrap();
+            self.clients[client].state = Some(CommitState::Resolving);
+        } else {
+            self.refuse(client);
+        }
         if self.rng.random_bool(0.1) {
             return self.abort(client);
         }
@@ -297,6 +335,7 @@ impl<'a> Interleaving<'a> {
                 Some(
                     CommitState::Waiting
                     | CommitState::Checking
+                    | CommitState::Resolving
                     | CommitState::Voted
                     | CommitState::Holding,
                 ),
@@ -321,7 +360,10 @@ impl<'a> Interleaving<'a> {
             .clients
             .iter()
             .filter(|client| {
-                matches!(client.state, Some(CommitState::Checking | CommitState::Voted))
+                matches!(
+                    client.state,
+                    Some(CommitState::Checking | CommitState::Resolving | CommitState::Voted)
+                )
             })
             .filter(|client| self.now - client.granted_at > TIMEOUT)
             .map(|client| (client.granted_at, client.number))
@@ -540,6 +582,7 @@ impl<'a> Interleaving<'a> {
             for client in 0..self.clients.len() {
                 match self.clients[client].state {
                     Some(CommitState::Checking) => self.check(client),
+                    Some(CommitState::Resolving) => self.vote_again(client),
                     Some(CommitState::Voted) => self.finish(client),
                     Some(CommitState::Holding) => self.release(client),
                     _ => {}

@@ -10,6 +10,9 @@ use super::call::Arguments;
 use super::exception::Exception;
 use super::session::{Context, Reply, Session};
 
+/// The low half of a tid counts these.
+const TICKS_PER_MINUTE: f64 = 4_294_967_296.0;
+
 impl Session {
     /// Protocol note, section 5: answered when the pack has ended, or at once if the client does
     /// not want to wait. A read-only session may ask for it too.
@@ -44,7 +47,7 @@ fn pack(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), PackErr
     packed.map(|_| ())
 }
 
-/// The tid of a moment in seconds since the Unix epoch.
+/// The tid of a moment in seconds since the Unix epoch, with the last digit as ZODB has it.
 fn tid_of_time(time: &Value<'_>) -> Result<Tid, Exception> {
     let seconds = match time {
         Value::Float(seconds) => Some(*seconds),
@@ -54,10 +57,12 @@ fn tid_of_time(time: &Value<'_>) -> Result<Tid, Exception> {
         let kind = time.kind();
         return Err(Exception::type_error(format!("pack(): expected a time, got {kind}")));
     };
-    // Apart, or the product would lose the last digits that the seconds still have.
     let seconds = seconds.max(0.0);
-    let nanos = (seconds.trunc() as u64).saturating_mul(1_000_000_000);
-    Ok(Tid::from_unix_nanos(nanos.saturating_add((seconds.fract() * 1e9) as u64)))
+    // Apart: the product of both would lose digits that the seconds still have.
+    let minutes = (seconds / 60.0).floor() as u64;
+    let Tid(minutes) = Tid::from_unix_nanos(minutes.saturating_mul(60_000_000_000));
+    let fraction = (seconds % 60.0 / (60.0 / TICKS_PER_MINUTE)) as u32;
+    Ok(Tid(minutes & !u64::from(u32::MAX) | u64::from(fraction)))
 }
 
 #[cfg(test)]
@@ -68,9 +73,19 @@ mod tests {
     fn pack_times_become_tids_as_zodb_computes_them() {
         // TimeStamp(*time.gmtime(t)[:5] + (t % 60,)) of ZODB.
         let tid = |time| tid_of_time(&time).unwrap();
-        assert_eq!(tid(Value::Float(1_704_164_645.5)), Tid(0x03f5_9458_1777_7777));
-        assert_eq!(tid(Value::Int(1_704_164_645.into())), Tid(0x03f5_9458_1555_5555));
+        for (seconds, expected) in [
+            (1_704_164_645.5, 0x03f5_9458_1777_7777),
+            (1_704_164_645.0, 0x03f5_9458_1555_5555),
+            (1e9 + 0.123_456, 0x033f_2eea_ab31_8377),
+            (1_763_726_574.1, 0x0404_fd92_e6d3_a066),
+            (4_102_444_799.999_999, 0x0662_c3ff_ffff_ffbb),
+            (59.999_999_999_99, 0x023c_2b00_ffff_ffff),
+        ] {
+            assert_eq!(tid(Value::Float(seconds)), Tid(expected));
+        }
+        assert_eq!(tid(Value::Int(1_704_164_645)), Tid(0x03f5_9458_1555_5555));
         assert_eq!(tid(Value::Float(-1.0)), Tid::from_unix_nanos(0));
+        assert!(tid(Value::Float(f64::MAX)) > Tid::from_unix_nanos(1 << 62));
         assert!(tid_of_time(&Value::Float(f64::NAN)).is_err());
         assert!(tid_of_time(&Value::None).is_err());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zodium_engine::commit::{ConflictKind, TransactionNumber};
+use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Check, Transaction, VoteError, VoteStart, Voted};
 use zodium_filestorage::{Access, StorageError};
 use zodium_pickle::{Value, class_of_record, decode, encode};
@@ -21,8 +21,8 @@ pub(crate) struct OpenTransaction {
 }
 
 pub(crate) enum TransactionState {
-    /// Stores are collected.
-    Open(Box<Transaction>),
+    /// Stores are collected. After a vote that found conflicts the locks are held meanwhile.
+    Open { transaction: Box<Transaction>, held: Option<TransactionNumber> },
     /// Begun with something that cannot be committed; said at vote, as the stock server does.
     Unfit(Exception),
     /// Waits for locks.
@@ -56,7 +56,9 @@ impl Session {
         }
         let begun = new_transaction(user, description, extension, &tid, &status);
         let state = match begun {
-            Ok(transaction) => TransactionState::Open(Box::new(transaction)),
+            Ok(transaction) => {
+                TransactionState::Open { transaction: Box::new(transaction), held: None }
+            }
             Err(exception) => TransactionState::Unfit(exception),
         };
         if let Some(hub) = self.hub() {
@@ -143,14 +145,17 @@ impl Session {
             TransactionState::Voted { .. } | TransactionState::Finishing { .. } => {
                 return already("locked");
             }
-            TransactionState::Open(_) | TransactionState::Unfit(_) => {}
+            TransactionState::Open { .. } | TransactionState::Unfit(_) => {}
         }
         self.attempts += 1;
         let finding = TransactionState::Finding { attempt: self.attempts };
         let Some(open) = &mut self.transaction else { return Ok(Reply::Later) };
         match std::mem::replace(&mut open.state, finding) {
-            TransactionState::Open(transaction) => {
+            TransactionState::Open { transaction, held: None } => {
                 self.start_vote(context.handle, transaction, context.reply_to.clone())
+            }
+            TransactionState::Open { transaction, held: Some(number) } => {
+                self.vote_again(context, number, transaction)
             }
             TransactionState::Unfit(exception) => {
                 self.end_transaction();
@@ -213,12 +218,13 @@ impl Session {
         match open.state {
             TransactionState::Waiting { number, .. } => give_up(number, None),
             TransactionState::Voted { number, voted } => give_up(number, Some(voted)),
+            TransactionState::Open { held: Some(number), .. } => give_up(number, None),
             // The job that has it finds the number dead, or aborts what it has voted.
             TransactionState::Checking { number } => give_up(number, None),
             // Too late: it will be committed, with nobody to tell.
             TransactionState::Finishing { number, .. } => hub.remove_vote(number),
             TransactionState::Finding { .. }
-            | TransactionState::Open(_)
+            | TransactionState::Open { held: None, .. }
             | TransactionState::Unfit(_) => {}
         }
     }
@@ -249,6 +255,28 @@ impl Session {
             session.reply_late(&reply_to, reply);
         });
         Ok(Reply::Later)
+    }
+
+    /// A vote after the client has resolved conflicts.
+    fn vote_again(
+        &mut self,
+        context: &Context<'_>,
+        number: TransactionNumber,
+        transaction: Box<Transaction>,
+    ) -> Result<Reply, Exception> {
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        let reply_to = context.reply_to.clone();
+        match storage.vote_again(number, &transaction) {
+            Ok(true) => self.check(context.handle, number, transaction, reply_to),
+            Ok(false) => {
+                self.forget_vote(number);
+                self.start_vote(context.handle, transaction, reply_to)
+            }
+            Err(error) => {
+                self.forget_vote(number);
+                Err(self.fail_vote(error))
+            }
+        }
     }
 
     fn request_locks(
@@ -339,13 +367,13 @@ impl Session {
                 return Err(self.fail_vote(error));
             }
         };
-        self.forget_vote(number);
         if let Some(hub) = self.hub() {
             hub.statistics.conflicts.add(conflicts.len() as u64);
         }
-        let hopeless = conflicts.iter().find(|found| found.conflict.kind != ConflictKind::Store);
+        let hopeless = conflicts.iter().find(|found| !found.is_resolvable());
         if let Some(found) = hopeless {
             let class = class_of_record(&found.data);
+            self.forget_vote(number);
             self.end_transaction();
             return Err(Exception::conflict(&found.conflict, class.map(|class| class.to_string())));
         }
@@ -353,7 +381,7 @@ impl Session {
             .iter()
             .map(|found| conflict_to_resolve(&found.conflict, &found.data).into_owned());
         let to_resolve = Value::list(to_resolve);
-        self.put_state(TransactionState::Open(transaction));
+        self.put_state(TransactionState::Open { transaction, held: Some(number) });
         Ok(to_resolve)
     }
 
@@ -395,10 +423,10 @@ impl Session {
     ) -> Result<Reply, Exception> {
         let id = arguments.owned();
         let open = self.own_transaction(&id)?;
-        if let TransactionState::Open(transaction) = &mut open.state
+        if let TransactionState::Open { transaction, .. } = &mut open.state
             && let Err(exception) = add(transaction)
         {
-            open.state = TransactionState::Unfit(exception);
+            self.make_unfit(exception);
         }
         Ok(Reply::Value(Value::None))
     }
@@ -407,7 +435,9 @@ impl Session {
     /// client until that is done.
     fn spill(&mut self, handle: &SessionHandle) {
         let Some(storage) = self.storage() else { return };
-        let Some(TransactionState::Open(transaction)) = self.transaction_state() else { return };
+        let Some(TransactionState::Open { transaction, .. }) = self.transaction_state() else {
+            return;
+        };
         let Some(spill) = transaction.spill() else { return };
         self.spilling = true;
         let job = move || storage.run_spill(spill);
@@ -415,13 +445,24 @@ impl Session {
             session.spilling = false;
             // Still the same transaction: no request was read meanwhile.
             match (spilled, session.transaction_state()) {
-                (Ok(spilled), Some(TransactionState::Open(transaction))) => {
+                (Ok(spilled), Some(TransactionState::Open { transaction, .. })) => {
                     transaction.spilled(spilled);
                 }
-                (Err(error), Some(state)) => *state = TransactionState::Unfit(error.into()),
+                (Err(error), Some(_)) => session.make_unfit(error.into()),
                 (_, _) => {}
             }
         });
+    }
+
+    /// The open transaction cannot be committed, and what it held is free.
+    fn make_unfit(&mut self, exception: Exception) {
+        let Some(state) = self.transaction_state() else { return };
+        let state = std::mem::replace(state, TransactionState::Unfit(exception));
+        if let (TransactionState::Open { held: Some(number), .. }, Some(hub)) = (state, self.hub())
+        {
+            hub.remove_vote(number);
+            hub.storage.abort(number, None);
+        }
     }
 
     fn transaction_state(&mut self) -> Option<&mut TransactionState> {
