@@ -1,8 +1,6 @@
 """What every end-to-end test is given: a server, an encoding, a seed.
 
-ZODIUM_SERVER_COMMAND   the server under test, with {path}, {port} and {options};
-                        default: the release binary.  For the stock server:
-                        "$PWD/.venv/bin/runzeo -C {config}"
+ZODIUM_SERVER_COMMAND   the server under test (harness/servers.py says more)
 ZODIUM_TEST_SEED        replays a failed run
 ZODIUM_TEST_SCALE       multiplies rounds, items and seconds; default 1
 """
@@ -10,20 +8,12 @@ ZODIUM_TEST_SCALE       multiplies rounds, items and seconds; default 1
 import logging
 import os
 import random
-import shlex
-import sys
-from pathlib import Path
 
 import pytest
 from ZEO.ClientStorage import ClientStorage
 
-from harness.process import DEFAULT_COMMAND, ServerProcess, command_words, free_port
+from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn
 from harness.wire import Wire
-
-COMMAND = os.environ.get("ZODIUM_SERVER_COMMAND") or DEFAULT_COMMAND
-BINARY = shlex.split(COMMAND)[0]
-IS_ZODIUM = Path(BINARY).name == "zodium"
-STOCK_SERVER = str(Path(sys.executable).with_name("runzeo"))
 
 
 def pytest_configure(config):
@@ -83,30 +73,6 @@ def start_server(tmp_path):
             server.kill()
     for server in servers:
         print(f"--- {server.log_path.name}\n{server.log_tail()}")
-
-
-def spawn(command, path, options=(), encoding="Z5", wait=True, prefix=()):
-    """A server started by `command`, after the words of `prefix`, on the file at `path`."""
-    path, port = Path(path), free_port()
-    options = [*options, *(["--msgpack"] if encoding == "M5" else [])]
-    # Not beside the file: a test may mount another file system there.
-    config = path.parents[1] / f"server-{port}.conf"
-    config.write_text(zconfig(path, port, options))
-    words = command_words(command, options, path=path, port=port, config=config)
-    return ServerProcess([*prefix, *words], port, path.parent, wait=wait)
-
-
-def zconfig(path, port, options):
-    """What the stock server reads; it leaves conflicts to clients as Zodium does."""
-    flags = "".join(f"  {option.lstrip('-')} true\n" for option in options)
-    return (
-        f"<zeo>\n  address 127.0.0.1:{port}\n  client-conflict-resolution true\n{flags}</zeo>\n"
-        f"<filestorage 1>\n  path {path}\n</filestorage>\n"
-    )
-
-
-def stock_server(folder, encoding):
-    return spawn(f"{STOCK_SERVER} -C {{config}}", folder / "Data.fs", (), encoding)
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ and the reason) and for the words of Python's own exceptions.
 
 import misbehaviour  # noqa: F401  fills the table
 import pytest
-from conftest import COMMAND, IS_ZODIUM, spawn, stock_server
 from misbehaviour.stage import SCENARIOS, Stage
 
+from harness.servers import COMMAND, IS_ZODIUM, spawn, stock_server
 from harness.wire import Closed, ErrorReply, Silent, Wire
 
 # Exceptions that say "Python could not", with a text that is Python's.

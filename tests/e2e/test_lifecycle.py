@@ -13,6 +13,7 @@ import ZODB.FileStorage
 
 from harness import files
 from harness.process import ServerFailed
+from harness.servers import IS_ZODIUM
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 
 STOP_SECONDS = 5
@@ -39,14 +40,8 @@ def test_a_second_server_is_refused_and_told_the_owner(tmp_path, start_server, w
         second.process.wait(10)
         raise ServerFailed(second.log())
     assert "lock" in str(refused.value).lower()
-    assert str(first.process.pid) in str(refused.value) or not names_owners()
+    assert str(first.process.pid) in str(refused.value) or not IS_ZODIUM
     assert wire(first).call("ping") is None
-
-
-def names_owners():
-    from conftest import IS_ZODIUM
-
-    return IS_ZODIUM
 
 
 def test_the_stock_storage_is_refused_while_the_server_serves(tmp_path, start_server):
@@ -67,7 +62,7 @@ def test_the_server_is_refused_while_the_stock_storage_is_open(tmp_path, start_s
         server = start_server(path, wait=False)
         assert server.process.wait(20) != 0
         assert "lock" in server.log().lower()
-        assert str(os.getpid()) in server.log() or not names_owners()
+        assert str(os.getpid()) in server.log() or not IS_ZODIUM
     finally:
         storage.close()
 
