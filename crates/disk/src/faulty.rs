@@ -4,6 +4,7 @@
 //! its script with the first, the second, the third... failing, until the script runs through
 //! without meeting the fault, has seen the failure at every place there is.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub enum Operation {
 }
 
 /// A [`MemoryDisk`] with faults. Clones share files and faults.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FaultyDisk {
     disk: MemoryDisk,
     state: Arc<Mutex<State>>,
@@ -49,15 +50,17 @@ pub struct CrashImage {
     pub kill: MemoryDisk,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     counts: [u64; OPERATIONS],
     fault: Option<Fault>,
+    call: Option<(Operation, Call)>,
     met: bool,
     images: Option<Vec<CrashImage>>,
 }
 
-#[derive(Debug)]
+type Call = Box<dyn FnOnce() + Send>;
+
 struct Fault {
     operation: Operation,
     /// Count of the operation that fails.
@@ -79,6 +82,17 @@ impl FaultyDisk {
         let at = state.counts[operation as usize] + nth;
         state.fault = Some(Fault { operation, at, error });
         state.met = false;
+    }
+
+    /// Lets nothing fail any more.
+    pub fn mend(&self) {
+        self.state.lock().fault = None;
+    }
+
+    /// Calls `call` before the next operation of that kind takes place, on the thread that does it:
+    /// to look at what others may do meanwhile, or to hold it up.
+    pub fn before_next(&self, operation: Operation, call: impl FnOnce() + Send + 'static) {
+        self.state.lock().call = Some((operation, Box::new(call)));
     }
 
     /// Whether the fault has occurred.
@@ -108,6 +122,10 @@ impl FaultyDisk {
 
     /// Counts an operation; the error if this is the one that fails.
     fn enter(&self, operation: Operation) -> io::Result<()> {
+        let call = self.state.lock().call.take_if(|(awaited, _)| *awaited == operation);
+        if let Some((_, call)) = call {
+            call();
+        }
         let mut state = self.state.lock();
         state.counts[operation as usize] += 1;
         let count = state.counts[operation as usize];
@@ -137,6 +155,12 @@ impl FaultyDisk {
         let result = self.enter(operation).and_then(|()| change());
         self.leave(operation);
         result
+    }
+}
+
+impl fmt::Debug for FaultyDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyDisk").field("disk", &self.disk).finish_non_exhaustive()
     }
 }
 
@@ -258,6 +282,22 @@ mod tests {
         disk.fail(Operation::Sync, 1, io::ErrorKind::Other);
         file.sync().unwrap_err();
         assert_eq!(disk.files().after_power_cut().bytes(path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_call_comes_once_before_the_operation() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let path = Path::new("f");
+        let file = disk.open(path, OpenMode::Create).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (disk_then, seen_then) = (disk.clone(), Arc::clone(&seen));
+        disk.before_next(Operation::Sync, move || {
+            seen_then.lock().push(disk_then.files().bytes(path).unwrap());
+        });
+        file.write_all_at(b"ab", 0).unwrap();
+        file.sync().unwrap();
+        file.sync().unwrap();
+        assert_eq!(*seen.lock(), [b"ab"]);
     }
 
     #[test]

@@ -181,8 +181,6 @@ impl FileStorage {
         reservations: Vec<Reservation>,
     ) -> Result<Vec<Appended>, StorageError> {
         let mut state = self.append.lock();
-        let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
-        state.promised = state.promised.saturating_sub(promised);
         self.check_writable(&state)?;
         let (start, buffer) = (state.end, std::mem::take(&mut state.buffer));
         // The lock guards the numbers, not the device: votes go on while this one waits for it.
@@ -200,6 +198,9 @@ impl FileStorage {
         match written {
             Ok(appended) => {
                 assert!(end >= start, "the log only grows");
+                // Both at once: until now the space was promised, from now on it is in use.
+                let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
+                state.promised = state.promised.saturating_sub(promised);
                 state.end = end;
                 state.last_tid = transactions.iter().fold(state.last_tid, |t, n| t.max(n.tid));
                 Ok(appended)

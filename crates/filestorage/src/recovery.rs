@@ -39,7 +39,7 @@ pub(crate) fn recover(
     let path = options.path.as_path();
     let file = open_file(disk, options)?;
     let length = file.length().map_err(|error| StorageError::io(path, "read", error))?;
-    if length == 0 && !options.read_only {
+    if !options.read_only && is_unbegun(path, file.as_ref(), length)? {
         start_file(disk, path, file.as_ref())?;
         let positions = Positions::new();
         let end = MAGIC_BYTES;
@@ -71,6 +71,18 @@ fn open_file(
         _ => OpenMode::Write,
     };
     disk.open(&options.path, mode).map_err(|error| StorageError::io(&options.path, "open", error))
+}
+
+/// Whether the file is empty, or a crash came before its magic was complete.
+fn is_unbegun(path: &Path, file: &dyn DiskFile, length: u64) -> Result<bool, StorageError> {
+    let magic = Magic::Fs30.bytes();
+    let Some(begun) = magic.get(..length.try_into().unwrap_or(usize::MAX)) else {
+        return Ok(false);
+    };
+    let mut bytes = [0; MAGIC_BYTES as usize];
+    let bytes = &mut bytes[..begun.len()];
+    file.read_exact_at(bytes, 0).map_err(|error| StorageError::io(path, "read", error))?;
+    Ok(bytes == begun && begun != magic)
 }
 
 fn start_file(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<(), StorageError> {

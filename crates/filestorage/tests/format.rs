@@ -87,6 +87,17 @@ fn a_file_of_python_2_keeps_its_magic() {
 }
 
 #[test]
+fn file_whose_magic_was_torn_is_begun_again() {
+    for length in 0..4 {
+        let disk = disk_of(&b"FS30"[..length]);
+        support::open_read_only(disk.clone()).err().expect("a reader cannot begin a file");
+        let storage = open(disk.clone());
+        commit(&storage, support::stores(support::tid(1), &[(1, b"first")])).unwrap();
+        assert_eq!(&data_of(&disk)[..4], b"FS30");
+    }
+}
+
+#[test]
 fn what_is_no_data_file_is_refused_and_left_alone() {
     for bytes in [b"FS2".as_slice(), b"fs2 ", b"FS31", b"\0\0\0\0", b"PK\x03\x04 and so on"] {
         let disk = disk_of(bytes);

@@ -38,6 +38,12 @@ impl History {
 
     /// Commits a batch of one to four transactions, no object in two of them.
     pub(crate) fn commit_batch(&mut self, storage: &FileStorage) {
+        let batch = self.next_batch(storage);
+        commit_all(storage, &batch).expect("the batch is written");
+    }
+
+    /// The batch that comes next. For the model it is committed.
+    pub(crate) fn next_batch(&mut self, storage: &FileStorage) -> Vec<NewTransaction> {
         let before = self.model.clone();
         let mut batch = Vec::new();
         let mut free = self.oids.clone();
@@ -67,7 +73,7 @@ impl History {
             });
             batch.push(NewTransaction { tid, status, metadata, records });
         }
-        commit_all(storage, &batch).expect("the batch is written");
+        batch
     }
 
     /// Commits a transaction that stores data.

@@ -14,7 +14,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use zodium_disk::{Disk, MemoryDisk};
 use zodium_filestorage::{
-    Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions, StorageError,
+    Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions, Reservation, StorageError,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -83,13 +83,28 @@ pub(crate) fn commit_all(
 ) -> Result<(), StorageError> {
     let mut reservations = Vec::new();
     for new in transactions {
-        let bytes = NewTransaction::bytes(&new.metadata, &new.records);
-        reservations.push(storage.reserve(bytes, Access::Blocking)?.expect("blocking answers"));
+        match reserve(storage, new) {
+            Ok(reservation) => reservations.push(reservation),
+            Err(error) => {
+                reservations.into_iter().for_each(|reservation| storage.release(reservation));
+                return Err(error);
+            }
+        }
     }
     for appended in storage.append(transactions, reservations)? {
         storage.publish(appended);
     }
     Ok(())
+}
+
+/// The space of a transaction.
+pub(crate) fn reserve(
+    storage: &FileStorage,
+    new: &NewTransaction,
+) -> Result<Reservation, StorageError> {
+    let bytes = NewTransaction::bytes(&new.metadata, &new.records);
+    let reservation = storage.reserve(bytes, Access::Blocking)?;
+    Ok(reservation.expect("a blocking call has an answer"))
 }
 
 /// Commits one transaction.

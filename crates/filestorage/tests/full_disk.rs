@@ -1,0 +1,352 @@
+//! A disk without room, and a disk that fails.
+//!
+//! Room is asked for at the vote, so a full disk refuses votes: nothing is written, everything
+//! else goes on, and when there is room again so do the commits. A write or sync that fails all
+//! the same ends the commits until the file is opened anew, and never the reads.
+//!
+//! The script of commits is repeated with the first operation of a kind failing, the second, and
+//! so on until it runs through. Afterwards the file is opened as a power cut and as a kill would
+//! leave it: every acknowledged transaction is there, and of the others a first part.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+mod support;
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use support::{
+    History, Model, check_everything, commit, commit_all, data_file, data_of, disk_of,
+    for_each_seed, open, reserve, same_answers, stores, tid, try_open,
+};
+use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
+use zodium_filestorage::{Access, FileStorage, NewTransaction, StorageError};
+
+#[test]
+fn full_disk_refuses_the_vote_and_nothing_else() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let mut history = History::new(SmallRng::seed_from_u64(1));
+    for _ in 0..5 {
+        history.commit_batch(&storage);
+    }
+    storage.close().unwrap();
+    let (before, used) = (data_of(&disk), disk.used_bytes());
+    let new = stores(history.model.last_tid().next(), &[(1, &[1; 1000])]);
+    let bytes = NewTransaction::bytes(&new.metadata, &new.records);
+    for room in [0, 1, bytes - 1] {
+        disk.set_capacity(used + room);
+        match storage.reserve(bytes, Access::Blocking) {
+            Err(StorageError::Full { bytes: refused, .. }) => assert_eq!(refused, bytes),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(data_of(&disk), before);
+        assert!(same_answers(&storage, &history.model).unwrap());
+    }
+    disk.set_capacity(used + bytes);
+    history.commit(&storage, new);
+    check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(1));
+    let refused = commit(&storage, stores(tid(1 << 20), &[(1, b"no room")]));
+    assert!(matches!(refused, Err(StorageError::Full { .. })));
+    disk.set_capacity(u64::MAX);
+    history.commit_batch(&storage);
+    drop(storage);
+    assert!(same_answers(&open(disk), &history.model).unwrap());
+}
+
+#[test]
+fn disk_can_be_filled_to_the_last_byte() {
+    let new = |n| stores(tid(n), &[(1, &[1; 100])]);
+    let bytes = NewTransaction::bytes(&new(1).metadata, &new(1).records);
+    let disk = MemoryDisk::with_capacity(4 + 50 * bytes);
+    let storage = open(disk.clone());
+    for n in 1..=50 {
+        commit(&storage, new(n)).unwrap();
+    }
+    assert_eq!(disk.used_bytes(), 4 + 50 * bytes);
+    assert!(matches!(commit(&storage, new(51)), Err(StorageError::Full { .. })));
+}
+
+#[test]
+fn space_that_was_given_back_can_be_promised_again() {
+    let new = stores(tid(1), &[(1, &[1; 100])]);
+    let bytes = NewTransaction::bytes(&new.metadata, &new.records);
+    let storage = open(MemoryDisk::with_capacity(4 + 2 * bytes));
+    for _ in 0..100 {
+        let one = reserve(&storage, &new).unwrap();
+        let other = reserve(&storage, &new).unwrap();
+        assert!(matches!(reserve(&storage, &new), Err(StorageError::Full { .. })));
+        storage.release(one);
+        let third = reserve(&storage, &new).unwrap();
+        storage.release(other);
+        storage.release(third);
+    }
+    commit(&storage, new).unwrap();
+}
+
+#[test]
+fn promised_space_is_not_promised_again_while_it_is_being_written() {
+    let new = |n| stores(tid(n), &[(n, &[1; 100])]);
+    let bytes = NewTransaction::bytes(&new(1).metadata, &new(1).records);
+    let disk = FaultyDisk::new(MemoryDisk::with_capacity(4 + 2 * bytes));
+    let storage = Arc::new(open(disk.clone()));
+    let promised = [reserve(&storage, &new(1)).unwrap(), reserve(&storage, &new(2)).unwrap()];
+    let [first, second] = promised;
+    let answer = Arc::new(Mutex::new(None));
+    let (storage_then, answer_then) = (Arc::clone(&storage), Arc::clone(&answer));
+    disk.before_next(Operation::Sync, move || {
+        *answer_then.lock().unwrap() = Some(reserve(&storage_then, &new(3)));
+    });
+    storage.append(&[new(1)], vec![first]).unwrap();
+    let answer = answer.lock().unwrap().take().unwrap();
+    assert!(matches!(answer, Err(StorageError::Full { .. })), "{answer:?}");
+    storage.append(&[new(2)], vec![second]).unwrap();
+}
+
+#[test]
+fn space_reserved_ahead_is_given_back_at_the_close() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"a")])).unwrap();
+    assert!(disk.used_bytes() > 1 << 20);
+    storage.close().unwrap();
+    let length = |path| disk.bytes(path).unwrap().len() as u64;
+    assert_eq!(disk.used_bytes(), disk.paths().iter().map(|path| length(path)).sum::<u64>());
+}
+
+#[test]
+fn resident_access_never_asks_the_file_system() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    assert!(storage.reserve(100, Access::Resident).unwrap().is_none());
+    assert_eq!(disk.count(Operation::Reserve), 0);
+    let reservation = storage.reserve(100, Access::Blocking).unwrap().unwrap();
+    // What was reserved ahead is enough for this one.
+    storage.release(storage.reserve(100, Access::Resident).unwrap().unwrap());
+    storage.release(reservation);
+    assert_eq!(disk.count(Operation::Reserve), 1);
+}
+
+#[test]
+fn failing_operation_loses_nothing_wherever_it_is() {
+    for_each_seed(3, "full_disk", |_, rng| {
+        for operation in [
+            Operation::Write,
+            Operation::Sync,
+            Operation::Reserve,
+            Operation::SetLength,
+            Operation::Open,
+            Operation::Folder,
+        ] {
+            for error in [ErrorKind::Other, ErrorKind::StorageFull] {
+                let faults = (1..).take_while(|nth| {
+                    let disk = FaultyDisk::new(MemoryDisk::new());
+                    disk.fail(operation, *nth, error);
+                    let script = Script::run(&disk, rng.clone());
+                    script.check(&disk.files().after_power_cut());
+                    script.check(&disk.files().after_kill());
+                    disk.has_failed()
+                });
+                assert!(faults.count() >= 1, "{operation:?} does not occur in the script");
+            }
+        }
+    });
+}
+
+#[test]
+fn crash_after_any_step_loses_nothing() {
+    for_each_seed(3, "full_disk", |_, rng| {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        disk.keep_images();
+        let script = Script::run(&disk, rng.clone());
+        let images = disk.images();
+        assert!(images.len() > 20);
+        for (number, image) in images.iter().enumerate() {
+            let acknowledged = script.acknowledged_at(number + 1);
+            for crashed in [&image.power_cut, &image.kill] {
+                check_prefix(crashed, acknowledged, &script.attempted);
+            }
+        }
+    });
+}
+
+#[test]
+fn crash_after_any_step_of_an_opening_loses_nothing() {
+    let (torn, model) = torn_file();
+    let disk = FaultyDisk::new(disk_of(&torn));
+    disk.keep_images();
+    open(disk.clone());
+    for image in disk.images() {
+        for crashed in [image.power_cut, image.kill] {
+            check_torn(&crashed, &torn, &model);
+        }
+    }
+}
+
+#[test]
+fn failing_operation_in_an_opening_loses_nothing() {
+    let (torn, model) = torn_file();
+    for operation in [
+        Operation::Open,
+        Operation::Read,
+        Operation::Write,
+        Operation::Sync,
+        Operation::SetLength,
+        Operation::Folder,
+    ] {
+        let faults = (1..).take_while(|nth| {
+            let disk = FaultyDisk::new(disk_of(&torn));
+            disk.fail(operation, *nth, ErrorKind::Other);
+            let opened = try_open(disk.clone(), 0);
+            assert!(opened.is_ok() || disk.has_failed());
+            drop(opened);
+            check_torn(&disk.files().after_power_cut(), &torn, &model);
+            check_torn(&disk.files().after_kill(), &torn, &model);
+            disk.has_failed()
+        });
+        assert!(faults.count() >= 1, "{operation:?} does not occur");
+    }
+}
+
+#[test]
+fn read_error_concerns_that_reading_only() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    let mut history = History::new(SmallRng::seed_from_u64(8));
+    for _ in 0..8 {
+        history.commit_batch(&storage);
+    }
+    let faults = (1..).take_while(|nth| {
+        disk.fail(Operation::Read, *nth, ErrorKind::Other);
+        let answers = same_answers(&storage, &history.model);
+        match disk.has_failed() {
+            true => assert!(matches!(answers, Err(StorageError::Io { operation: "read", .. }))),
+            false => assert!(answers.unwrap()),
+        }
+        disk.has_failed()
+    });
+    assert!(faults.count() > 100);
+    disk.mend();
+    history.commit_batch(&storage);
+    assert!(same_answers(&storage, &history.model).unwrap());
+}
+
+/// An opening, commits, an index saved in between, and a close, on a disk that may fail once.
+struct Script {
+    acknowledged: Model,
+    attempted: Model,
+    /// How many images the disk had kept when so many transactions were acknowledged.
+    moments: Vec<(usize, usize)>,
+}
+
+impl Script {
+    fn run(disk: &FaultyDisk, rng: SmallRng) -> Script {
+        let mut script = Script {
+            acknowledged: Model::default(),
+            attempted: Model::default(),
+            moments: vec![(0, 0)],
+        };
+        let Ok(storage) = try_open(disk.clone(), 0) else { return script };
+        let mut history = History::new(rng);
+        for step in 0..8 {
+            let batch = history.next_batch(&storage);
+            script.attempted = history.model.clone();
+            match commit_all(&storage, &batch) {
+                Ok(()) => script.acknowledge(disk, &history.model),
+                Err(error) => {
+                    history.model = script.acknowledged.clone();
+                    assert!(same_answers(&storage, &history.model).unwrap());
+                    if !goes_on(&storage, disk, &error) {
+                        assert!(same_answers(&storage, &history.model).unwrap());
+                        break;
+                    }
+                    script.attempted = history.model.clone();
+                }
+            }
+            if step == 4 {
+                // The index is a hint: failing to save it disturbs nothing.
+                let _ = storage.save_index();
+                assert!(same_answers(&storage, &history.model).unwrap());
+            }
+        }
+        let _ = storage.close();
+        assert!(same_answers(&storage, &script.acknowledged).unwrap());
+        script
+    }
+
+    fn acknowledge(&mut self, disk: &FaultyDisk, model: &Model) {
+        self.acknowledged = model.clone();
+        self.moments.push((disk.images().len(), model.transactions.len()));
+    }
+
+    /// How many transactions were acknowledged when the disk had kept so many images.
+    fn acknowledged_at(&self, images: usize) -> usize {
+        let past = self.moments.iter().take_while(|(kept, _)| *kept < images);
+        past.last().map_or(0, |(_, acknowledged)| *acknowledged)
+    }
+
+    fn check(&self, crashed: &MemoryDisk) {
+        check_prefix(crashed, self.acknowledged.transactions.len(), &self.attempted);
+    }
+}
+
+/// Whether commits go on after a commit that failed: they do if the space was refused. After a
+/// failed write or sync they do not, and nothing is written or synced any more.
+fn goes_on(storage: &FileStorage, disk: &FaultyDisk, error: &StorageError) -> bool {
+    let refused = match error {
+        StorageError::Full { .. } => true,
+        StorageError::Io { operation, .. } => *operation == "reserve space",
+        other => panic!("{other}"),
+    };
+    if refused {
+        return true;
+    }
+    let counts = || [Operation::Write, Operation::Sync].map(|kind| disk.count(kind));
+    let before = counts();
+    let new = stores(tid(1 << 20), &[(1, b"after the failure")]);
+    assert!(matches!(reserve(storage, &new), Err(StorageError::Failed { .. })));
+    let appended = storage.append(&[new], Vec::new());
+    assert!(matches!(appended, Err(StorageError::Failed { .. })));
+    assert_eq!(counts(), before);
+    false
+}
+
+/// The file opens, has at least so many of the transactions, and nothing else.
+fn check_prefix(crashed: &MemoryDisk, acknowledged: usize, attempted: &Model) {
+    let storage = open(crashed.clone());
+    let tids = || attempted.transactions.iter().map(|transaction| transaction.tid);
+    let count = tids().take_while(|tid| *tid <= storage.last_tid()).count();
+    assert!(count >= acknowledged, "{count} of {acknowledged} acknowledged transactions");
+    let mut history = History::after(&attempted.first(count), SmallRng::seed_from_u64(1));
+    assert!(same_answers(&storage, &history.model).unwrap());
+    history.commit_batch(&storage);
+    drop(storage);
+    assert!(same_answers(&open(crashed.clone()), &history.model).unwrap());
+}
+
+/// A data file whose last transaction is cut, and what is in it.
+fn torn_file() -> (Vec<u8>, Model) {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let mut history = History::new(SmallRng::seed_from_u64(3));
+    for _ in 0..4 {
+        history.commit_batch(&storage);
+    }
+    let model = history.model.clone();
+    history.commit(&storage, stores(model.last_tid().next(), &[(1, &[1; 100])]));
+    let mut torn = data_of(&disk);
+    torn.truncate(torn.len() - 9);
+    (torn, model)
+}
+
+/// The file opens with what is whole, and a copy of the tail exists.
+fn check_torn(crashed: &MemoryDisk, torn: &[u8], model: &Model) {
+    let storage = open(crashed.clone());
+    assert!(same_answers(&storage, model).unwrap());
+    let tail = &torn[model.size() as usize..];
+    let mut others = crashed.paths();
+    others.retain(|path| path != data_file());
+    assert!(others.iter().any(|path| crashed.bytes(path).unwrap() == tail), "{others:?}");
+}
