@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Client, open, record, transaction};
+use client::{Client, open, open_file, record, transaction};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Clock, MemoryDisk, RealDisk, SystemClock};
@@ -80,6 +80,47 @@ fn write_and_undo(client: &Client, oid: Oid) -> u64 {
 }
 
 #[test]
+fn a_pack_sees_all_of_a_commit_or_nothing() {
+    let disk = MemoryDisk::new();
+    let storage = open(Arc::new(disk.clone()), Path::new("Data.fs"));
+    let oids: Vec<_> = (1..=2000).map(Oid).collect();
+    let client = Client::new(&storage);
+    client.store(Oid::ROOT, record(0, &oids, 0));
+    let committer = {
+        let oids = oids.clone();
+        thread::spawn(move || {
+            for number in 1..=120 {
+                store_all(&client, &oids, number);
+                for &oid in &oids {
+                    assert_eq!(client.load(oid).unwrap().1, record(number, &[], 0));
+                }
+            }
+        })
+    };
+    while !committer.is_finished() {
+        storage.pack(now()).unwrap();
+        // The index that was saved, at a moment like any other, must be right too.
+        let image = disk.after_power_cut();
+        if image.bytes(Path::new("Data.fs.index")).is_some() {
+            let file = open_file(Arc::new(image), Path::new("Data.fs"));
+            let first = file.serial_of_living(Oid(1)).unwrap();
+            assert!(oids.iter().all(|oid| file.serial_of_living(*oid).unwrap() == first));
+        }
+    }
+    committer.join().unwrap();
+}
+
+/// Stores the same in many objects, in one transaction.
+fn store_all(client: &Client, oids: &[Oid], number: u64) {
+    let mut transaction = transaction();
+    for &oid in oids {
+        let serial = client.load(oid).map_or(Tid::ZERO, |(serial, _)| serial);
+        transaction.store(oid, serial, record(number, &[], 0));
+    }
+    client.commit(transaction).unwrap();
+}
+
+#[test]
 fn the_last_step_waits_for_voted_back_pointers_and_for_nothing_else() {
     let storage = open(Arc::new(MemoryDisk::new()), Path::new("Data.fs"));
     let client = Client::new(&storage);
@@ -117,7 +158,7 @@ fn the_last_step_waits_for_voted_back_pointers_and_for_nothing_else() {
     assert_eq!(client.load(oid).unwrap().1, record(2, &[], 0));
     assert_eq!(client.load(Oid(2)).unwrap().1, record(9, &[], 0));
     assert_eq!(client.load(Oid(3)).unwrap().1, record(4, &[], 0));
-    assert_eq!(storage.commit_status().locking, 0);
+    assert_eq!(storage.commit_status().waiting, 0);
 }
 
 #[test]

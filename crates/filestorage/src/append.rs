@@ -230,6 +230,7 @@ impl FileStorage {
             log.positions.publish(oid, position);
             self.note_oid(oid);
         }
+        log.note_indexed(appended.end);
     }
 
     pub(crate) fn release_reservation(&self) -> Result<(), StorageError> {

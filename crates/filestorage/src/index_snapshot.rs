@@ -96,6 +96,7 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), StorageError> {
     let temporary = with_suffix(&log.path, ".index.index_tmp");
     let failed = |error| StorageError::io(&index_path, "write", error);
     let end = log.end();
+    log.wait_indexed(end);
     let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), end, LOOK_BYTES);
     let last_tid = scan.transaction_before(end)?.map_or(Tid::ZERO, |last| last.tid());
 

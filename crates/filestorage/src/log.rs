@@ -65,6 +65,9 @@ pub(crate) struct LogFile {
     /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
     /// readers: nobody looks past what was committed.
     end: AtomicU64,
+    /// Up to here every record that counts is in `positions`. Release by the log writer after
+    /// them, Acquire by those who take the index for that of the whole file.
+    indexed_end: AtomicU64,
 }
 
 impl LogFile {
@@ -83,6 +86,7 @@ impl LogFile {
             cache: RecordCache::new(cache_bytes),
             generation,
             end: AtomicU64::new(end),
+            indexed_end: AtomicU64::new(end),
         }
     }
 
@@ -92,6 +96,20 @@ impl LogFile {
 
     pub(crate) fn extend_to(&self, end: u64) {
         self.end.store(end, Ordering::Release);
+    }
+
+    /// Tells that all transactions before `end`, which the log ends with, are in the index.
+    pub(crate) fn note_indexed(&self, end: u64) {
+        self.indexed_end.store(end, Ordering::Release);
+    }
+
+    /// Returns when all transactions before `end` are in the index. The log may end there
+    /// already while the writer is still entering its last one: not for long, so this spins.
+    pub(crate) fn wait_indexed(&self, end: u64) {
+        assert!(end <= self.end(), "only what is committed will be in the index");
+        while self.indexed_end.load(Ordering::Acquire) < end {
+            std::thread::yield_now();
+        }
     }
 
     /// The record of `oid` at `position`; `None` when it is cold and access is resident only.

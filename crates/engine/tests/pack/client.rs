@@ -1,5 +1,6 @@
 //! A client of the engine that does one thing after the other, and a database for it.
 
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -122,14 +123,7 @@ pub(crate) fn record(number: u64, references: &[Oid], filler: usize) -> Bytes {
     data.into()
 }
 
-pub(crate) fn open(disk: Arc<dyn Disk>, path: &std::path::Path) -> Arc<Storage> {
-    let options = OpenOptions {
-        path: path.to_owned(),
-        read_only: false,
-        create: true,
-        cache_bytes: 1 << 20,
-        progress: &|_, _| (),
-    };
+pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
     let config = Config {
         invalidation_queue_size: 100,
         invalidation_age: None,
@@ -137,6 +131,16 @@ pub(crate) fn open(disk: Arc<dyn Disk>, path: &std::path::Path) -> Arc<Storage> 
         pack_gc: true,
         pack_keep_old: true,
     };
-    let file = FileStorage::open(disk, &options).unwrap();
-    Storage::start(file, Arc::new(SystemClock::new()), &config).unwrap()
+    Storage::start(open_file(disk, path), Arc::new(SystemClock::new()), &config).unwrap()
+}
+
+pub(crate) fn open_file(disk: Arc<dyn Disk>, path: &Path) -> FileStorage {
+    let options = OpenOptions {
+        path: path.to_owned(),
+        read_only: false,
+        create: true,
+        cache_bytes: 1 << 20,
+        progress: &|_, _| (),
+    };
+    FileStorage::open(disk, &options).unwrap()
 }

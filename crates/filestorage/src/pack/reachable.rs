@@ -4,9 +4,10 @@
 //! the root at that time or that anything later refers to, and each record that a later one
 //! points back to. What any transaction after the pack time leads to is thus still there.
 //!
-//! Key decision: nothing is scanned before the pack time. The live index tells where each object
-//! stands; those that changed since are traced back by what was written after the pack time. One
-//! index of 8 bytes an object is all the memory needed: its top bit is the mark.
+//! Key decision: nothing is scanned before the pack time. The live index, once everything before
+//! that time is in it, tells where each object stands; those that changed since are traced back
+//! by what was written after it. One index of 8 bytes an object is all the memory needed: its top
+//! bit is the mark.
 
 use tracing::warn;
 use zodium_pickle::{PickleError, Reference, references_of_record};
@@ -55,6 +56,7 @@ impl Reachable {
         watch: &Watch<'_>,
     ) -> Result<Reachable, StorageError> {
         let current = Positions::new();
+        log.wait_indexed(pack_end);
         for (oid, position) in log.positions.iter() {
             if position < pack_end {
                 current.publish(oid, position);
@@ -62,6 +64,7 @@ impl Reachable {
         }
         // Only now: whatever the index showed beyond the pack time lies before this end.
         let seen_end = log.end();
+        log.wait_indexed(seen_end);
         let mut reachable = Reachable { current, targets: Vec::new(), pack_end, seen_end, gc };
         reachable.trace_back(log)?;
         if gc && !reachable.current.is_empty() {

@@ -117,6 +117,7 @@ impl From<&StorageError> for Exception {
         match error {
             StorageError::ReadOnly { .. } => Exception::read_only(),
             StorageError::NotUndoable { .. } => Exception::undo(error.to_string()),
+            StorageError::AlreadyPacking { .. } => Exception::file_storage_error("Already packing"),
             StorageError::Corrupt { .. } => {
                 Exception::new("ZODB.FileStorage.FileStorage.CorruptedDataError", error.to_string())
             }
