@@ -592,19 +592,4 @@ mod tests {
             let _ = read_all(&bytes);
         }
     }
-
-    #[test]
-    #[ignore = "a measurement: cargo test --release index_file -- --ignored --nocapture"]
-    fn measure_ten_million_entries() {
-        const ENTRIES: u64 = 10_000_000;
-        let start = std::time::Instant::now();
-        let mut bytes = Vec::with_capacity(90_000_000);
-        write(&mut bytes, 1 << 40, (0..ENTRIES).map(|oid| (Oid(oid), 4 + oid * 500))).unwrap();
-        let write_ms = start.elapsed().as_millis();
-        let start = std::time::Instant::now();
-        let mut sum = 0;
-        read(&bytes[..], |oid, position| sum ^= oid.0 ^ position).unwrap();
-        std::hint::black_box(sum);
-        println!("10M entries: write {write_ms} ms, read {} ms", start.elapsed().as_millis());
-    }
 }

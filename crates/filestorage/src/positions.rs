@@ -318,7 +318,6 @@ fn slot_of(oid: u64) -> usize {
 mod tests {
     use std::collections::{BTreeMap, HashSet};
     use std::sync::atomic::AtomicUsize;
-    use std::time::Instant;
 
     use proptest::prelude::*;
     use rand::rngs::SmallRng;
@@ -590,77 +589,5 @@ mod tests {
             }
             publish_three_revisions(&oids, &positions, &published);
         });
-    }
-
-    #[test]
-    #[ignore = "a measurement: cargo test --release positions -- --ignored --nocapture"]
-    fn measure_probe_and_memory() {
-        for objects in [1_000_000_u64, 10_000_000] {
-            let (before, start) = (resident_bytes(), Instant::now());
-            let positions = publish_all(0..objects);
-            let build_ns = ns_each(start, objects);
-            let each = (resident_bytes() - before) as f64 / objects as f64;
-            let start = Instant::now();
-            assert_eq!(positions.iter().count() as u64, objects);
-            let iterate_ns = ns_each(start, objects);
-            let probe = |random| positions.position(Oid(random % objects)).unwrap_or(0);
-            println!(
-                "{objects} dense oids: {each:.1} bytes each, probe {:.1} ns, with 2 threads \
-                 {:.1} (nothing but the random numbers {:.1}), build {build_ns:.1}, \
-                 iterate {iterate_ns:.1}",
-                measure(1, probe),
-                measure(2, probe),
-                measure(1, |random| random % objects),
-            );
-            std::mem::forget(positions);
-        }
-        for (name, mask) in [("64-bit", u64::MAX), ("32-bit", u64::from(u32::MAX))] {
-            let mut random = SmallRng::seed_from_u64(7);
-            let oids: Vec<u64> = (0..1 << 20).map(|_| random.random::<u64>() & mask).collect();
-            let before = resident_bytes();
-            let positions = publish_all(oids.iter().copied());
-            let each = (resident_bytes() - before) as f64 / positions.len() as f64;
-            let probe_ns = measure(1, |random| {
-                positions.position(Oid(oids[random as usize % oids.len()])).unwrap_or(0)
-            });
-            println!("1M random {name} oids: {each:.0} bytes each, {probe_ns:.0} ns a probe");
-            // Kept, or the next figure would be that of reused memory.
-            std::mem::forget(positions);
-        }
-    }
-
-    /// CPU nanoseconds of a probe, each thread with its own random numbers; the best of five runs.
-    fn measure(threads: u64, probe: impl Fn(u64) -> u64 + Sync) -> f64 {
-        const PROBES: u64 = 5_000_000;
-        let run = |seed: u64| {
-            let mut random = SmallRng::seed_from_u64(seed);
-            let start_ns = thread_cpu_ns();
-            let sum = (0..PROBES).fold(0, |sum, _| sum ^ probe(random.random::<u64>() >> 32));
-            std::hint::black_box(sum);
-            (thread_cpu_ns() - start_ns) as f64 / PROBES as f64
-        };
-        let best = (0..5).map(|_| {
-            std::thread::scope(|scope| {
-                let run = &run;
-                let running: Vec<_> =
-                    (0..threads).map(|seed| scope.spawn(move || run(seed))).collect();
-                running.into_iter().map(|thread| thread.join().unwrap()).fold(0.0, f64::max)
-            })
-        });
-        best.fold(f64::INFINITY, f64::min)
-    }
-
-    fn thread_cpu_ns() -> u64 {
-        let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-        schedstat.split(' ').next().unwrap().parse().unwrap()
-    }
-
-    fn ns_each(start: Instant, count: u64) -> f64 {
-        start.elapsed().as_nanos() as f64 / count as f64
-    }
-
-    fn resident_bytes() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     }
 }

@@ -382,7 +382,6 @@ fn thread_number() -> usize {
 mod tests {
     use std::collections::HashSet;
     use std::sync::atomic::AtomicBool;
-    use std::time::Instant;
 
     use proptest::prelude::*;
     use rand::rngs::SmallRng;
@@ -670,63 +669,5 @@ mod tests {
                 assert!(statistics.bytes <= statistics.budget_bytes);
             }
         }
-    }
-
-    #[test]
-    #[ignore = "a measurement: cargo test --release record_cache -- --ignored --nocapture"]
-    fn measure_hits_and_inserts() {
-        const ENTRIES: u64 = 100_000;
-        let cache = RecordCache::new(256 << 20);
-        let start = Instant::now();
-        (1..=ENTRIES).for_each(|number| cache.insert(record(number * 600, 500)));
-        println!("insert without eviction: {:.0} ns", ns_each(start, ENTRIES));
-        let with = |position| cache.with(position, |record| record.content).unwrap_or(0);
-        let lookup = |position| cache.lookup(position).map_or(0, |record| record.content);
-        for threads in [1, 2] {
-            println!(
-                "{threads} threads: with {:.1} ns, lookup {:.1}; of 100 hot records: with {:.1}, \
-                 lookup {:.1}; miss {:.1}; nothing but the random numbers {:.1}",
-                measure(threads, |random| with(random % ENTRIES * 600 + 600)),
-                measure(threads, |random| lookup(random % ENTRIES * 600 + 600)),
-                measure(threads, |random| with(random % 100 * 600 + 600)),
-                measure(threads, |random| lookup(random % 100 * 600 + 600)),
-                measure(threads, |random| with(random % ENTRIES * 600 + 601)),
-                measure(threads, |random| random % ENTRIES),
-            );
-        }
-        let start = Instant::now();
-        (1..=10 * ENTRIES).for_each(|number| cache.insert(record(number * 601, 500)));
-        let statistics = cache.statistics();
-        println!("insert with eviction: {:.0} ns, {statistics:?}", ns_each(start, 10 * ENTRIES));
-    }
-
-    /// CPU nanoseconds of a lookup, each thread with its own random numbers; the best of five runs.
-    fn measure(threads: u64, look_up: impl Fn(u64) -> u64 + Sync) -> f64 {
-        const LOOKUPS: u64 = 3_000_000;
-        let run = |seed: u64| {
-            let mut random = SmallRng::seed_from_u64(seed);
-            let start_ns = thread_cpu_ns();
-            let sum = (0..LOOKUPS).fold(0, |sum, _| sum ^ look_up(random.random::<u64>() >> 32));
-            std::hint::black_box(sum);
-            (thread_cpu_ns() - start_ns) as f64 / LOOKUPS as f64
-        };
-        let best = (0..5).map(|_| {
-            std::thread::scope(|scope| {
-                let run = &run;
-                let running: Vec<_> =
-                    (0..threads).map(|seed| scope.spawn(move || run(seed))).collect();
-                running.into_iter().map(|thread| thread.join().unwrap()).fold(0.0, f64::max)
-            })
-        });
-        best.fold(f64::INFINITY, f64::min)
-    }
-
-    fn thread_cpu_ns() -> u64 {
-        let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-        schedstat.split(' ').next().unwrap().parse().unwrap()
-    }
-
-    fn ns_each(start: Instant, count: u64) -> f64 {
-        start.elapsed().as_nanos() as f64 / count as f64
     }
 }
