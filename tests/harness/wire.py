@@ -31,6 +31,10 @@ class ErrorReply(Exception):
     """An error reply: args are the exception's name and its payload."""
 
 
+class Conflict(Exception):
+    """The vote was answered with conflicts, for the client to resolve."""
+
+
 class PickleCodec:
     letter = b"Z"
 
@@ -146,11 +150,13 @@ class Wire:
         return self.call("register", storage, read_only)
 
     def commit(self, txn, stores, user=b"", description=b"", extension=None):
-        """Store [(oid, serial, data)] in one transaction; its tid."""
+        """Store [(oid, serial, data)] in one transaction; its tid, or raise Conflict."""
         self.notify("tpc_begin", txn, user, description, extension or {}, None, " ")
         for oid, serial, data in stores:
             self.notify("storea", oid, serial, data, txn)
-        self.call("vote", txn)
+        conflicts = self.call("vote", txn)
+        if conflicts:
+            raise Conflict(conflicts)
         return self.call("tpc_finish", txn)
 
     def _fill(self, size, deadline):
