@@ -137,6 +137,7 @@ def write_application(path, random, undo=True):
     application.close()
 
 
+@pytest.mark.zodium  # The stock server refuses undos during a pack.
 def test_pack_while_an_application_works(tmp_path, start_server, connect, seeded, encoding):
     server = start_server(tmp_path / "Data.fs", encoding=encoding)
     application = Application(connect(server), seeded)
