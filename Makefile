@@ -19,7 +19,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build test tools format tidy python lint unit e2e conformance bench clean
+.PHONY: help serve build test tools format tidy python lint doc unit e2e conformance bench clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ build: ## Build the release binary
 	cargo build --release -p zodium
 
 # Quick failures first: a second of formatting before minutes of tests.
-test: tools format tidy python lint unit build e2e conformance ## Everything that must pass before a commit
+test: tools format tidy python lint doc unit build e2e conformance ## Everything that must pass before a commit
 	$(SAY) 'all tests passed'
 
 tools:
@@ -59,6 +59,10 @@ python: $(VENV)/ready ## Check the Python sources of the tests
 lint: ## Check for lints; none is let through
 	$(SAY) 'lints'
 	cargo clippy --workspace --all-targets -- -D warnings
+
+doc: ## Check that every link in the documentation leads somewhere
+	$(SAY) 'documentation'
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items -q
 
 unit: ## Run the Rust tests
 	$(SAY) 'Rust tests'

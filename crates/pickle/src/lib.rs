@@ -1,8 +1,8 @@
 //! Pickles as data: reads and writes them without ever importing or running anything.
 //!
 //! Zodium meets pickles in ZEO's `Z5` messages, in the extension of a transaction and in data
-//! records. [`decode`] gives a tree of [`Value`]s, [`encode`] writes one as zodbpickle's fast
-//! mode would, [`class_of_record`] and [`references_of_record`] answer the two questions a
+//! records. [`decode()`] gives a tree of [`Value`]s, [`encode()`] writes one as zodbpickle's
+//! fast mode would, [`class_of_record`] and [`references_of_record`] answer the two questions a
 //! storage has about a record without building its state.
 //!
 //! Invariant: a class or function is a name here, never something that is looked up. What a

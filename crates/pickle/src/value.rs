@@ -9,8 +9,8 @@ use zodium_types::{Oid, Tid};
 
 /// A Python value.
 ///
-/// Dropping, cloning and encoding recurse; values from [`crate::decode`] are no deeper than its
-/// limit allows.
+/// Dropping, cloning and encoding recurse; values from [`crate::decode()`] are no deeper than
+/// its limit allows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// `None`
