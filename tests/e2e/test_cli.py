@@ -201,9 +201,17 @@ def test_not_a_filestorage(tmp_path, refusal):
 
 def test_shorter_than_its_magic(tmp_path, refusal):
     path = tmp_path / "Data.fs"
-    path.write_bytes(b"FS")
+    path.write_bytes(b"PK")
     assert "FileStorage" in refusal(path)
-    assert path.read_bytes() == b"FS"
+    assert path.read_bytes() == b"PK"
+
+
+def test_begun_and_not_finished_is_begun_again(tmp_path, start_server):
+    """A crash while the file was made leaves part of its magic, and nothing to lose."""
+    path = tmp_path / "Data.fs"
+    path.write_bytes(b"FS")
+    assert start_server(path).stop() == 0
+    assert path.read_bytes() == b"FS30"
 
 
 @pytest.mark.parametrize("index", ["index", "no index"])

@@ -25,9 +25,9 @@ use crate::scan::{Scan, Step, TransactionEntry};
 const WINDOW_BYTES: usize = 1 << 20;
 /// Window for a look at a single place.
 const LOOK_BYTES: usize = 4096;
-/// The shortest transaction that has a record, with its last length.
+/// The shortest transaction that has a record, of one byte of data, with its last length.
 const TRANSACTION_BYTES_MIN: u64 =
-    TRANSACTION_HEADER_BYTES as u64 + DATA_HEADER_BYTES as u64 + 2 * POINTER_BYTES;
+    TRANSACTION_HEADER_BYTES as u64 + DATA_HEADER_BYTES as u64 + 1 + POINTER_BYTES;
 
 /// The bytes behind the last whole transaction.
 pub(crate) struct Tail<'a> {

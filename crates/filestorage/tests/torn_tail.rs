@@ -136,6 +136,23 @@ fn length_with_a_wrong_bit_is_refused_and_never_cut() {
 }
 
 #[test]
+fn shortest_transactions_behind_a_wrong_length_are_not_cut() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for number in 1..=3 {
+        commit(&storage, stores(Tid(number), &[(number, b"x")])).unwrap();
+    }
+    drop(storage);
+    let bytes = data_of(&disk);
+    let start = 4 + (bytes.len() - 4) / 3;
+    for wrong in [u64::MAX, 1 << 40, bytes.len() as u64] {
+        let mut damaged = bytes.clone();
+        damaged[start + 8..start + 16].copy_from_slice(&wrong.to_be_bytes());
+        check_refused(&damaged, start, &format!("length {wrong}"));
+    }
+}
+
+#[test]
 fn length_with_a_wrong_bit_before_a_torn_tail_is_refused() {
     let written = Written::new();
     let start = written.positions().nth(2).unwrap();

@@ -17,7 +17,7 @@ mod worker;
 
 pub use address::{Address, AddressError};
 pub use link::{Limits, Link};
-pub use listener::{Incoming, Listener};
+pub use listener::{Bound, Incoming, Listener};
 pub use output::Output;
 pub use session::{Consumed, Service, Session, Verdict};
 pub use worker::{WorkerError, Workers};

@@ -6,16 +6,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 
 use crate::Address;
 
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
 /// After a failed accept (no more descriptors, say) the next try waits this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A peer that vanished without a word is noticed after about this long.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 
-/// A bound address.
+/// An address that is ours already, though nobody can connect yet.
+///
+/// A server takes its addresses before work that can last (an index to build), and listens after
+/// it: an address in use is found out at once, and who gets a connection gets answers.
+#[derive(Debug)]
+pub struct Bound {
+    socket: Socket,
+    address: Address,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpSocket),
+    Unix(UnixSocket, SocketFile),
+}
+
+/// An address that accepts connections.
 #[derive(Debug)]
 pub struct Listener {
     kind: Kind,
@@ -25,8 +43,12 @@ pub struct Listener {
 #[derive(Debug)]
 enum Kind {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
 }
+
+/// The path of a Unix socket; removed when we no longer use it.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
 
 /// An accepted connection on its way to a worker.
 #[derive(Debug)]
@@ -37,26 +59,46 @@ pub enum Incoming {
     Unix(std::os::unix::net::UnixStream),
 }
 
-impl Listener {
-    /// Binds an address; within a tokio runtime. A Unix socket that nobody listens on any more
-    /// is replaced.
-    pub async fn bind(address: &Address) -> io::Result<Listener> {
+impl Bound {
+    /// Takes an address; within a tokio runtime. A Unix socket that nobody listens on any more is
+    /// replaced.
+    pub async fn bind(address: &Address) -> io::Result<Bound> {
         match address {
-            Address::Tcp { host, port } => {
-                let host = if host.is_empty() { "0.0.0.0" } else { host };
-                let listener = TcpListener::bind((host, *port)).await?;
-                let bound = listener.local_addr()?;
-                let address = Address::Tcp { host: bound.ip().to_string(), port: bound.port() };
-                Ok(Listener { kind: Kind::Tcp(listener), address })
-            }
+            Address::Tcp { host, port } => bind_tcp(host, *port).await,
             Address::Unix(path) => {
                 remove_dead_socket(path)?;
-                let kind = Kind::Unix(UnixListener::bind(path)?, path.clone());
-                Ok(Listener { kind, address: address.clone() })
+                let socket = UnixSocket::new_stream()?;
+                socket.bind(path)?;
+                let socket = Socket::Unix(socket, SocketFile(path.clone()));
+                Ok(Bound { socket, address: address.clone() })
             }
         }
     }
 
+    /// From now on connections are taken.
+    pub fn listen(self) -> io::Result<Listener> {
+        let kind = match self.socket {
+            Socket::Tcp(socket) => Kind::Tcp(socket.listen(BACKLOG)?),
+            Socket::Unix(socket, file) => Kind::Unix(socket.listen(BACKLOG)?, file),
+        };
+        Ok(Listener { kind, address: self.address })
+    }
+}
+
+async fn bind_tcp(host: &str, port: u16) -> io::Result<Bound> {
+    let host = if host.is_empty() { "0.0.0.0" } else { host };
+    let found = tokio::net::lookup_host((host, port)).await?.next();
+    let found = found.ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let socket = if found.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that was stopped a moment ago leaves connections that still occupy the port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(found)?;
+    let bound = socket.local_addr()?;
+    let address = Address::Tcp { host: bound.ip().to_string(), port: bound.port() };
+    Ok(Bound { socket: Socket::Tcp(socket), address })
+}
+
+impl Listener {
     /// The address with the port that was chosen.
     pub fn address(&self) -> &Address {
         &self.address
@@ -84,19 +126,17 @@ impl Listener {
                 SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
                 Ok((Incoming::Tcp(stream.into_std()?), peer.to_string()))
             }
-            Kind::Unix(listener, path) => {
+            Kind::Unix(listener, file) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Incoming::Unix(stream.into_std()?), path.display().to_string()))
+                Ok((Incoming::Unix(stream.into_std()?), file.0.display().to_string()))
             }
         }
     }
 }
 
-impl Drop for Listener {
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Kind::Unix(_, path) = &self.kind {
-            let _ = std::fs::remove_file(path);
-        }
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

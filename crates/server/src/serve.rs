@@ -12,7 +12,7 @@ use tracing::info;
 use zodium_disk::{RealDisk, SystemClock};
 use zodium_engine::Storage;
 use zodium_filestorage::{FileStorage, Magic, OpenOptions, StorageError};
-use zodium_net::{Address, Limits, Listener, Workers};
+use zodium_net::{Address, Bound, Limits, Listener, Workers};
 use zodium_types::Tid;
 use zodium_zeo::codec::Encoding;
 use zodium_zeo::server::{Config, Server, ZeoService};
@@ -32,9 +32,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
 }
 
 async fn serve(options: &ServeOptions) -> Result<()> {
-    // Before anything can take long: a signal then ends the process at once, with nothing to lose.
-    let listeners = listen(&options.address).await?;
+    let bound = bind(&options.address).await?;
+    // A signal that comes while this takes its time ends the process: there is nothing to lose.
     let storage = open(options)?;
+    let listeners = listen(bound)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let workers = start_workers(options, &storage)?;
@@ -70,13 +71,17 @@ async fn serve(options: &ServeOptions) -> Result<()> {
     Ok(())
 }
 
-async fn listen(addresses: &[Address]) -> Result<Vec<Listener>> {
-    let mut listeners = Vec::new();
+async fn bind(addresses: &[Address]) -> Result<Vec<Bound>> {
+    let mut bound = Vec::new();
     for address in addresses {
-        let listener = Listener::bind(address).await;
-        listeners.push(listener.with_context(|| format!("cannot listen on {address}"))?);
+        let taken = Bound::bind(address).await;
+        bound.push(taken.with_context(|| format!("cannot listen on {address}"))?);
     }
-    Ok(listeners)
+    Ok(bound)
+}
+
+fn listen(bound: Vec<Bound>) -> Result<Vec<Listener>> {
+    bound.into_iter().map(|bound| bound.listen().context("cannot listen")).collect()
 }
 
 fn open(options: &ServeOptions) -> Result<Arc<Storage>> {
