@@ -37,8 +37,8 @@ pub(crate) struct Dependency {
     pub(crate) is_for_tests: bool,
 }
 
-/// Files by machines and lawyers: no rule is for them.
-const FOREIGN: [&str; 3] = ["Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT"];
+/// Written by cargo, names of hosts included.
+const LOCK_FILE: &str = "Cargo.lock";
 
 impl Repository {
     /// Reads the repository that this program was built from.
@@ -102,7 +102,7 @@ fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for entry in walk {
         let entry = entry?;
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if is_file && !FOREIGN.iter().any(|name| entry.file_name() == *name) {
+        if is_file && entry.file_name() != LOCK_FILE {
             files.push(entry.into_path());
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
 fn violations(repository: &Repository) -> Vec<Violation> {
     let Repository { sources, crates, .. } = repository;
     let mut all = repository.unreadable.clone();
-    all.extend(rules::dependencies::check(crates));
+    all.extend(rules::dependencies::check(crates, sources));
     all.extend(rules::unsafe_code::check(crates, sources));
     all.extend(rules::documents::check(crates, sources));
     for source in sources {

@@ -3,6 +3,7 @@
 //! A list of every arrow, not only an order: a new arrow is a decision, and should be seen.
 
 use crate::repository::{Crate, Dependency};
+use crate::source::Source;
 use crate::violation::Violation;
 
 const RULE: &str = "dependencies";
@@ -45,27 +46,36 @@ const MAY_USE: [(&str, &[&str]); 10] = [
 ];
 
 /// The arrows that are not in the list, and the crates that are not.
-pub(crate) fn check(crates: &[Crate]) -> Vec<Violation> {
-    crates.iter().flat_map(check_crate).collect()
+pub(crate) fn check(crates: &[Crate], sources: &[Source]) -> Vec<Violation> {
+    crates.iter().flat_map(|member| check_crate(member, sources)).collect()
 }
 
-fn check_crate(member: &Crate) -> Vec<Violation> {
-    let violation =
-        |advice| Violation { path: member.manifest.clone(), line: 1, rule: RULE, advice };
+fn check_crate(member: &Crate, sources: &[Source]) -> Vec<Violation> {
+    let manifest = &member.manifest;
+    let violation = |line, advice| Violation { path: manifest.clone(), line, rule: RULE, advice };
     let Some(place) = MAY_USE.iter().position(|(name, _)| *name == member.name) else {
         let advice = "a new crate: say in xtask/src/rules/dependencies.rs what it may use";
-        return vec![violation(advice.to_owned())];
+        return vec![violation(1, advice.to_owned())];
     };
     let refused = member.dependencies.iter().filter(|dependency| !may_use(place, dependency));
-    refused
-        .map(|Dependency { name, .. }| {
-            violation(format!(
-                "{} must not use {name}: move what it needs to a crate that both may use, or \
-                 change the design in ARCHITECTURE.md and xtask/src/rules/dependencies.rs",
-                member.name
-            ))
-        })
-        .collect()
+    let violations = refused.map(|Dependency { name: used, .. }| {
+        let source = sources.iter().find(|source| source.path == *manifest);
+        let line = source.and_then(|source| line_of(source, used)).unwrap_or(1);
+        let advice = format!(
+            "{} must not use {used}: move what it needs to a crate that both may use, or change \
+             the design in ARCHITECTURE.md and xtask/src/rules/dependencies.rs",
+            member.name
+        );
+        violation(line, advice)
+    });
+    violations.collect()
+}
+
+/// Where a manifest names a dependency first.
+fn line_of(manifest: &Source, name: &str) -> Option<usize> {
+    let names =
+        |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
+    manifest.lines().find(|(_, line)| names(line)).map(|(number, _)| number)
 }
 
 fn may_use(place: usize, dependency: &Dependency) -> bool {
@@ -78,7 +88,7 @@ mod tests {
     use super::*;
 
     fn refused(name: &str, dependencies: &[(&str, bool)]) -> usize {
-        check(&[Crate::of(name, "somewhere", dependencies)]).len()
+        check(&[Crate::of(name, "somewhere", dependencies)], &[]).len()
     }
 
     #[test]
@@ -120,7 +130,15 @@ mod tests {
 
     #[test]
     fn a_crate_that_is_not_listed_is_refused() {
-        let violations = check(&[Crate::of("zodium-sql", "sql", &[])]);
+        let violations = check(&[Crate::of("zodium-sql", "sql", &[])], &[]);
         assert_eq!(violations[0].path, "crates/sql/Cargo.toml");
+    }
+
+    #[test]
+    fn the_line_of_the_dependency_is_given() {
+        let crates = [Crate::of("zodium-net", "net", &[("zodium-zeo", false)])];
+        let text = "[dependencies]\nzodium-zeo-codec = \"1\"\nzodium-zeo.workspace = true\n";
+        let violations = check(&crates, &[Source::of("crates/net/Cargo.toml", text)]);
+        assert_eq!(violations[0].line, 3);
     }
 }

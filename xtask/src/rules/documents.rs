@@ -6,7 +6,14 @@ use crate::violation::Violation;
 
 const RULE: &str = "documents";
 
-const WANTED: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+const WANTED: [&str; 6] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+];
 
 /// Documents that are missing, and crates that are missing in ARCHITECTURE.md.
 pub(crate) fn check(crates: &[Crate], sources: &[Source]) -> Vec<Violation> {
