@@ -36,6 +36,16 @@ struct QueueState {
 }
 
 impl FinishQueue {
+    /// Lines a transaction up; gives it back when nobody would write it any more.
+    fn add(&self, number: TransactionNumber, voted: Voted) -> Option<Voted> {
+        let mut state = self.state.lock();
+        if state.stopping {
+            return Some(voted);
+        }
+        state.voted.insert(number, voted);
+        None
+    }
+
     /// Lets the writer end once everything is written.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
@@ -62,10 +72,14 @@ impl Storage {
     /// [`Notice::Failed`]) is posted to the mailbox that its vote named.
     ///
     /// # Errors
-    /// When it is not voted, or an earlier write failed. The transaction is over then.
+    /// When it is not voted, an earlier write failed, or the storage was closed. The transaction
+    /// is over then.
     pub fn finish(&self, number: TransactionNumber, voted: Voted) -> Result<(), CommitError> {
         // Into the queue first: whatever the machine calls ready must be found there.
-        self.queue.state.lock().voted.insert(number, voted);
+        if let Some(voted) = self.queue.add(number, voted) {
+            self.abort(number, Some(voted));
+            return Err(CommitError::StorageClosed);
+        }
         // Bound first: the guard must be gone before the abort locks the machine again.
         let asked = self.machine.lock().finish(number);
         if let Err(error) = asked {
@@ -112,10 +126,8 @@ impl Storage {
         }
         match self.file.append(&transactions, reservations) {
             Ok(appended) => {
-                for (((number, tid), appended), new) in
-                    batch.iter().zip(appended).zip(&transactions)
-                {
-                    self.publish(*number, *tid, appended, new);
+                for ((number, tid), appended) in batch.iter().zip(appended) {
+                    self.publish(*number, *tid, appended);
                 }
             }
             Err(error) => self.fail(error),
@@ -123,17 +135,9 @@ impl Storage {
     }
 
     /// Makes one transaction true for everybody: loads first, then the notices, then the locks.
-    fn publish(
-        &self,
-        number: TransactionNumber,
-        tid: Tid,
-        appended: Appended,
-        new: &NewTransaction,
-    ) {
+    fn publish(&self, number: TransactionNumber, tid: Tid, appended: Appended) {
+        let oids = appended.oids();
         self.file.publish(appended);
-        let mut seen = rustc_hash::FxHashSet::default();
-        let oids = new.records.iter().map(|record| record.oid);
-        let oids = oids.filter(|oid| seen.insert(*oid)).collect();
         self.owners.lock().remove(&number);
         self.announce(Arc::new(Commit { tid, oids, number }));
         let granted = self.machine.lock().published(&[number], self.clock.monotonic());

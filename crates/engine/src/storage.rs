@@ -78,7 +78,7 @@ impl Storage {
         let number = TransactionNumber(0); // Nobody waits for these.
         let recent = recent.into_iter().map(|(tid, oids)| Arc::new(Commit { tid, oids, number }));
         let mut recent: VecDeque<_> = recent.collect();
-        if recent.is_empty() {
+        if recent.is_empty() && config.invalidation_queue_size > 0 {
             // Who knows the last transaction of an empty file can be told of all that follow.
             recent.push_back(Arc::new(Commit { tid: last_tid, oids: Vec::new(), number }));
         }

@@ -91,6 +91,15 @@ pub struct Appended {
     tid: Tid,
 }
 
+impl Appended {
+    /// The objects that have a new revision, each once, in the order of their records.
+    pub fn oids(&self) -> Vec<Oid> {
+        let mut seen = rustc_hash::FxHashSet::default();
+        let oids = self.records.iter().map(|(oid, ..)| *oid);
+        oids.filter(|oid| seen.insert(*oid)).collect()
+    }
+}
+
 /// What the log writer knows about the end of the file.
 #[derive(Debug)]
 pub(crate) struct AppendState {

@@ -72,7 +72,8 @@ impl FileStorage {
         Ok(TransactionIterator { log, next, end, stop: stop.unwrap_or(Tid::MAX) })
     }
 
-    /// The newest `count` transactions with the objects they wrote, each once, oldest first.
+    /// The newest `count` transactions with the objects that they gave a new revision, each once,
+    /// oldest first.
     pub fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
         let log = self.log();
         let mut scan = step_scan(&log);
@@ -81,8 +82,9 @@ impl FileStorage {
         while recent.len() < count {
             let Some(entry) = scan.transaction_before(end)? else { break };
             let (mut oids, mut seen) = (Vec::new(), rustc_hash::FxHashSet::default());
+            let counts = entry.status() != Some(TransactionStatus::Undone);
             scan.each_record(&entry, |record| {
-                if seen.insert(record.header.oid) {
+                if counts && seen.insert(record.header.oid) {
                     oids.push(record.header.oid);
                 }
             })?;

@@ -68,6 +68,9 @@ pub enum CommitError {
         "an earlier write to the storage failed; nothing can be committed until it is reopened"
     )]
     StorageFailed,
+    /// The storage was closed: nothing that was not asked before is written any more.
+    #[error("the storage is closed; nothing can be committed")]
+    StorageClosed,
     /// A transaction brought a tid that is not later than all others.
     #[error("transaction id {tid} is not later than the last one, {last}")]
     TidNotNewer {

@@ -1,0 +1,165 @@
+//! What a client that was away is told: the objects written since, from memory or from the log,
+//! or that nobody knows any more. Never less than was written.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use support::{CONFIG, Session, start, start_with};
+use zodium_disk::{ManualClock, MemoryDisk};
+use zodium_engine::{Config, Storage};
+use zodium_types::{Oid, Tid};
+
+#[test]
+fn what_was_written_in_between_is_told_each_object_once() {
+    let storage = start(MemoryDisk::new());
+    let mut session = Session::new(&storage);
+    let first = session.store(&[(1, "a"), (2, "a")]);
+    let second = session.store(&[(2, "b"), (3, "b")]);
+    let third = session.store(&[(3, "c"), (1, "c")]);
+    let changed = |since, told| storage.recently_changed(since, told).map(sorted);
+    assert_eq!(changed(first, third), Some(vec![1, 2, 3]));
+    assert_eq!(changed(second, third), Some(vec![1, 3]));
+    assert_eq!(changed(first, second), Some(vec![2, 3]));
+    // A tid between two transactions, as a client of another time may have.
+    assert_eq!(changed(first.next(), third), Some(vec![1, 2, 3]));
+    assert_eq!(changed(third, third), Some(vec![]));
+    assert_eq!(changed(Tid::MAX, third), Some(vec![]));
+    // What comes after the last one told will come as a notice.
+    assert_eq!(changed(second, second), Some(vec![]));
+    storage.close().unwrap();
+}
+
+#[test]
+fn empty_file_knows_all_since_its_beginning() {
+    let storage = start(MemoryDisk::new());
+    let mut session = Session::new(&storage);
+    assert_eq!(storage.recently_changed(Tid::ZERO, Tid::ZERO), Some(vec![]));
+    let tid = session.store(&[(1, "a")]);
+    assert_eq!(storage.recently_changed(Tid::ZERO, tid), Some(vec![Oid(1)]));
+    storage.close().unwrap();
+}
+
+#[test]
+fn only_so_many_transactions_are_remembered_also_after_a_restart() {
+    for size in [0, 1, 2, 5, 30] {
+        let disk = MemoryDisk::new();
+        let mut tids = Vec::new();
+        for _ in 0..3 {
+            let config = Config { invalidation_queue_size: size, ..CONFIG };
+            let clock = Arc::new(zodium_disk::SystemClock::new());
+            let storage = start_with(disk.clone(), clock, &config);
+            let mut session = Session::new(&storage);
+            check_remembered(&storage, &tids, size);
+            for _ in 0..4 {
+                let number = tids.len() as u64 + 1;
+                tids.push(session.store(&[(number, "data")]));
+                check_remembered(&storage, &tids, size);
+            }
+            storage.close().unwrap();
+        }
+    }
+}
+
+/// Transaction n wrote object n, counted from 1.
+fn check_remembered(storage: &Storage, tids: &[Tid], size: usize) {
+    let Some(&last) = tids.last() else { return };
+    for (since, tid) in tids.iter().enumerate() {
+        let written: Vec<_> = (since as u64 + 2..=tids.len() as u64).collect();
+        let told = storage.recently_changed(*tid, last).map(sorted);
+        if *tid == last {
+            assert_eq!(told, Some(vec![]));
+        } else if since + size >= tids.len() {
+            assert_eq!(told, Some(written), "since {since} of {}, {size} kept", tids.len());
+        } else {
+            assert_eq!(told, None, "since {since} of {}, {size} kept", tids.len());
+        }
+    }
+}
+
+#[test]
+fn log_is_read_for_those_that_were_not_away_too_long() {
+    let now = 1_700_000_000_000_000_000;
+    let clock = Arc::new(ManualClock::at(now));
+    let age = Some(Duration::from_secs(3600));
+    let config = Config { invalidation_queue_size: 1, invalidation_age: age, ..CONFIG };
+    let storage = start_with(MemoryDisk::new(), Arc::clone(&clock) as _, &config);
+    let mut session = Session::new(&storage);
+    let first = session.store(&[(1, "a")]);
+    clock.advance(Duration::from_secs(1800));
+    let second = session.store(&[(2, "b")]);
+    let third = session.store(&[(3, "c"), (2, "c")]);
+    assert_eq!(storage.recently_changed(first, third), None);
+    assert!(storage.reads_log_since(first));
+    let changed = |since, told| sorted(storage.changed_in_log(since, told).unwrap());
+    assert_eq!(changed(first, third), [2, 3]);
+    assert_eq!(changed(first, second), [2]);
+    assert_eq!(changed(third, third), [0; 0]);
+    clock.advance(Duration::from_secs(1801));
+    assert!(!storage.reads_log_since(first));
+    assert!(storage.reads_log_since(second));
+    assert!(storage.reads_log_since(Tid::MAX));
+    storage.close().unwrap();
+
+    let without = start(MemoryDisk::new());
+    assert!(!without.reads_log_since(first));
+    without.close().unwrap();
+}
+
+#[test]
+fn memory_and_log_tell_the_same() {
+    let storage = start(MemoryDisk::new());
+    let mut session = Session::new(&storage);
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut tids = Vec::new();
+    for _ in 0..60 {
+        let mut objects = vec![(random.random_range(0..20), "data")];
+        objects.extend(random.random_bool(0.5).then_some((30, "data")));
+        tids.push(session.store(&objects));
+    }
+    for since in &tids {
+        for told in &tids {
+            let recent = storage.recently_changed(*since, *told).map(sorted);
+            let in_log = sorted(storage.changed_in_log(*since, *told).unwrap());
+            assert_eq!(recent, Some(in_log));
+        }
+    }
+    storage.close().unwrap();
+}
+
+/// A subscriber is told the last tid in the same moment, so that nothing falls in between.
+#[test]
+fn subscriber_misses_nothing_after_the_tid_it_was_given() {
+    let storage = start(MemoryDisk::new());
+    let writer = {
+        let mut session = Session::new(&storage);
+        std::thread::spawn(move || {
+            let tids: Vec<_> = (1..=300).map(|oid| session.store(&[(oid, "data")])).collect();
+            tids
+        })
+    };
+    let mut subscribed = Vec::new();
+    while !writer.is_finished() {
+        subscribed.push(Session::subscribed(&storage));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let tids = writer.join().unwrap();
+    storage.close().unwrap();
+    for (last, mut session) in subscribed {
+        while session.poll().is_some() {}
+        let told: Vec<_> = session.seen.iter().map(|commit| commit.tid).collect();
+        let later: Vec<_> = tids.iter().copied().filter(|tid| *tid > last).collect();
+        assert_eq!(told, later);
+    }
+}
+
+fn sorted(oids: Vec<Oid>) -> Vec<u64> {
+    let mut oids: Vec<_> = oids.into_iter().map(|oid| oid.0).collect();
+    oids.sort_unstable();
+    oids
+}
