@@ -145,7 +145,7 @@ struct Field {
 }
 
 impl Field {
-    /// All parts, in the order of the file (format sections 2.1 and 2.2).
+    /// All parts, in the order of the file.
     fn all(bytes: &[u8], model: &Model) -> Vec<Field> {
         let mut fields = Fields { at: 0, fields: Vec::new() };
         fields.add("magic", 4);

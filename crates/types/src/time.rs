@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn tid_of_the_documented_moment() {
-        // 2024-01-02 03:04:05.5 UTC, from the format note.
+        // 2024-01-02 03:04:05.5 UTC: ZODB writes this tid for it.
         let tid = Tid::from_unix_nanos(1_704_164_645_500_000_000);
         assert_eq!(tid, Tid(0x03f5_9458_1777_7777));
     }

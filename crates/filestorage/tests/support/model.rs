@@ -45,14 +45,14 @@ impl ModelRecord {
         }
     }
 
-    /// Bytes in the file (format section 2.2).
+    /// Bytes in the file.
     fn bytes(&self) -> u64 {
         42 + if self.size() == 0 { 8 } else { self.size() }
     }
 }
 
 impl ModelTransaction {
-    /// Bytes in the file, without the final copy of the length (format section 2.1).
+    /// Bytes in the file, without the final copy of the length.
     pub(crate) fn length(&self) -> u64 {
         let TransactionMetadata { user, description, extension } = &self.metadata;
         let metadata = user.len() + description.len() + extension.len();

@@ -8,7 +8,7 @@ use zodium_types::{Oid, Tid};
 
 use super::exception::Exception;
 
-/// A method of the protocol. Protocol note, section 5.
+/// A method of ZEO 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Register,

@@ -6,7 +6,7 @@ use zodium_filestorage::StorageError;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-/// An exception on its way to a client. Protocol note, section 8.
+/// An exception on its way to a client, which makes it one of its own by name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Exception {
     /// Module and class.

@@ -14,7 +14,7 @@ use super::session::{Context, Reply, Session};
 const TICKS_PER_MINUTE: f64 = 4_294_967_296.0;
 
 impl Session {
-    /// Protocol note, section 5: answered when the pack has ended, or at once if the client does
+    /// Answered when the pack has ended, or at once if the client does
     /// not want to wait. A read-only session may ask for it too.
     pub(crate) fn pack(
         &mut self,

@@ -9,7 +9,7 @@ use super::service::{ServedStorage, Server};
 use super::session::{Reply, Session};
 use super::statistics::{Counter, Statistics};
 
-/// What is known of one storage. Protocol note, section 9.
+/// What is known of one storage, under the names that `zeo-nagios` reads.
 #[derive(serde::Serialize)]
 struct Status {
     connections: u64,
