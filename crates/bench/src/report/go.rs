@@ -8,8 +8,8 @@ impl Report {
     pub(crate) fn go_header(&self) -> String {
         let (machine, dataset) = (&self.machine, &self.dataset);
         format!(
-            "goos: {}\ngoarch: {}\npkg: zodium\ncpu: {}\nkernel: {}\ndataset: {} objects, median {} \
-             bytes, seed {}\n",
+            "goos: {}\ngoarch: {}\npkg: zodium\ncpu: {}\nkernel: {}\n\
+             dataset: {} objects, median {} bytes, seed {}\n",
             std::env::consts::OS,
             std::env::consts::ARCH,
             machine.cpu,
