@@ -111,10 +111,11 @@ impl Storage {
         self.file.catch_up(&mut pack)?;
         let appending = self.appending.lock();
         let started = Instant::now();
-        let packed = self.file.finish_pack(pack);
+        let packed = self.file.finish_pack(&mut pack);
         let stall = started.elapsed();
         drop(appending);
         drop(hold);
+        // The pack itself goes last: nobody should wait for its files to be let go.
         Ok((packed?, stall))
     }
 

@@ -108,10 +108,10 @@ fn a_crash_at_any_step_leaves_the_old_file_or_the_new_one() {
     let storage = open(&disk);
     storage.save_index().unwrap();
     let (seen, cancelled) = (history.last_tid(), Arc::default());
-    let pack = storage.begin_pack(pack_tid, &options(true, &cancelled)).unwrap().unwrap();
+    let mut pack = storage.begin_pack(pack_tid, &options(true, &cancelled)).unwrap().unwrap();
     history.store(&storage, &[Oid::ROOT]);
     disk.keep_images();
-    storage.finish_pack(pack).unwrap();
+    storage.finish_pack(&mut pack).unwrap();
 
     let packed = history.packed(pack_tid, seen, true);
     let (mut old, mut new) = (0, 0);
@@ -152,8 +152,8 @@ fn the_old_file_is_kept_if_wanted_and_only_then() {
         let storage = open(&disk);
         let cancelled = Arc::default();
         let options = PackOptions { keep_old, ..options(true, &cancelled) };
-        let pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
-        let packed = storage.finish_pack(pack).unwrap();
+        let mut pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
+        let packed = storage.finish_pack(&mut pack).unwrap();
         let old = disk.bytes(Path::new("Data.fs.old"));
         assert_eq!(old, keep_old.then(|| bytes.clone()));
         assert_eq!(packed.size_before, bytes.len() as u64);
@@ -186,14 +186,15 @@ fn an_object_that_comes_into_use_during_the_pack_is_not_lost() {
         history.store_references(&storage, Oid::ROOT, &[]);
         let unlinked = history.last_tid();
         let cancelled = Arc::default();
-        let pack = storage.begin_pack(unlinked, &options(true, &cancelled)).unwrap().unwrap();
+        let mut pack = storage.begin_pack(unlinked, &options(true, &cancelled)).unwrap().unwrap();
         if undoes {
             assert!(history.undo_transaction(&storage, unlinked));
         } else {
             history.store_references(&storage, Oid(2), &[lost]);
         }
-        let error = storage.finish_pack(pack).unwrap_err();
+        let error = storage.finish_pack(&mut pack).unwrap_err();
         assert!(matches!(error, StorageError::PackOvertaken { oid } if oid == lost), "{error}");
+        drop(pack);
         assert_same(&read(&storage), &history.transactions);
 
         let packed = history.packed(unlinked, history.last_tid(), true);
@@ -212,9 +213,9 @@ fn an_object_that_is_written_again_when_it_comes_into_use_does_not_stop_the_pack
     history.store_references(&storage, Oid::ROOT, &[]);
     history.store_references(&storage, object, &[]);
     let (seen, cancelled) = (history.last_tid(), Arc::default());
-    let pack = storage.begin_pack(seen, &options(true, &cancelled)).unwrap().unwrap();
+    let mut pack = storage.begin_pack(seen, &options(true, &cancelled)).unwrap().unwrap();
     history.store_all_references(&storage, &[(Oid::ROOT, &[object]), (object, &[])]);
-    storage.finish_pack(pack).unwrap();
+    storage.finish_pack(&mut pack).unwrap();
     assert_same(&read(&storage), &history.packed(seen, seen, true));
 }
 
@@ -225,12 +226,12 @@ fn back_pointers_behind_one_that_became_data_point_to_the_right_record() {
     history.store_all_references(&storage, &[(Oid::ROOT, &[one, two]), (one, &[]), (two, &[])]);
     history.store_all_references(&storage, &[(one, &[]), (two, &[])]);
     let (seen, cancelled) = (history.last_tid(), Arc::default());
-    let pack = storage.begin_pack(seen, &options(true, &cancelled)).unwrap().unwrap();
+    let mut pack = storage.begin_pack(seen, &options(true, &cancelled)).unwrap().unwrap();
     // What it points back to is not in the copy any more.
     assert!(history.undo_transaction(&storage, seen));
     let undo = history.last_tid();
     history.restore_from(&storage, two, undo);
-    storage.finish_pack(pack).unwrap();
+    storage.finish_pack(&mut pack).unwrap();
     let found = read(&storage);
     assert_same_but_sources(&found, &history.packed(seen, seen, true), seen, seen);
     assert_eq!(found.last().unwrap().records[0].source, Some(undo));
@@ -267,8 +268,8 @@ fn one_pack_at_a_time_and_a_dropped_one_is_over() {
     assert!(matches!(second, Err(StorageError::AlreadyPacking { .. })));
     drop(pack);
     assert!(!disk.exists(Path::new("Data.fs.pack")).unwrap());
-    let pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
-    storage.finish_pack(pack).unwrap();
+    let mut pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
+    storage.finish_pack(&mut pack).unwrap();
 }
 
 #[test]
@@ -374,8 +375,8 @@ fn pack_and_check(
         return;
     };
     assert!(!is_repeated);
-    let Some(pack) = commit_meanwhile(storage, history, pack) else { return };
-    let packed = storage.finish_pack(pack).unwrap();
+    let Some(mut pack) = commit_meanwhile(storage, history, pack) else { return };
+    let packed = storage.finish_pack(&mut pack).unwrap();
     assert!(packed.size_after < packed.size_before || history.last_tid() > seen);
 
     let expected: Vec<_> = expected
@@ -520,7 +521,7 @@ fn options<'a>(gc: bool, cancelled: &'a Arc<AtomicBool>) -> PackOptions<'a> {
 fn pack(storage: &FileStorage, tid: Tid, gc: bool) -> Result<Option<Packed>, StorageError> {
     let cancelled = Arc::default();
     match storage.begin_pack(tid, &options(gc, &cancelled))? {
-        Some(pack) => storage.finish_pack(pack).map(Some),
+        Some(mut pack) => storage.finish_pack(&mut pack).map(Some),
         None => Ok(None),
     }
 }

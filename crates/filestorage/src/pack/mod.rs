@@ -45,10 +45,13 @@ const BEHIND_BYTES_MAX: u64 = 1 << 20;
 /// Rounds of catching up after which commits are made to wait all the same.
 const ROUNDS_MAX: usize = 50;
 
-/// A pack under way. Dropped, it leaves the storage as it was.
+/// A pack under way. Dropped before it is finished, it leaves the storage as it was.
+///
+/// Dropping it can take a while in any case: memory and large files are let go.
 pub struct Pack {
     log: PackedLog,
     keep_old: bool,
+    is_finished: bool,
     size_before: u64,
     objects_before: u64,
     // Last: removes the file after it was closed.
@@ -105,7 +108,8 @@ impl FileStorage {
             return Ok(None);
         }
         let keep_old = options.keep_old;
-        let mut pack = Pack { log, keep_old, size_before, objects_before, place };
+        let is_finished = false;
+        let mut pack = Pack { log, keep_old, is_finished, size_before, objects_before, place };
         self.catch_up(&mut pack)?;
         self.remove_index()?;
         Ok(Some(pack))
@@ -123,8 +127,8 @@ impl FileStorage {
         Ok(())
     }
 
-    /// Puts the copy in the place of the file. The index is not saved; that takes longer than
-    /// commits should wait, so [`FileStorage::save_index`] is for afterwards.
+    /// Puts the copy in the place of the file, once for a pack. The index is not saved; that takes
+    /// longer than commits should wait, so [`FileStorage::save_index`] is for afterwards.
     ///
     /// The caller makes sure that nothing is [appended](FileStorage::append) or published
     /// meanwhile, and that no transaction that is not written yet has records that are
@@ -133,26 +137,23 @@ impl FileStorage {
     /// # Errors
     /// As [`FileStorage::begin_pack`], and then the file is as it was. Only when it is not known
     /// whether the renaming will last are commits refused from then on.
-    pub fn finish_pack(&self, mut pack: Pack) -> Result<Packed, StorageError> {
+    pub fn finish_pack(&self, pack: &mut Pack) -> Result<Packed, StorageError> {
+        assert!(!pack.is_finished, "a pack is finished once");
         let suspension = self.suspend_reserving()?;
         pack.log.copy_later()?;
         assert_eq!(pack.log.source().end(), suspension.end, "nothing appended is unpublished");
         pack.log.sync()?;
         let output = pack.log.output();
-        let end = output.position();
-        let reserved_end = suspension.reserve(output.file().as_ref(), output.path(), end)?;
-        let suspension = self.replace_file(&mut pack, suspension)?;
+        let size_after = output.position();
+        let reserved_end = suspension.reserve(output.file().as_ref(), output.path(), size_after)?;
+        let suspension = self.replace_file(pack, suspension)?;
+        pack.is_finished = true;
 
-        let Pack { log, size_before, objects_before, .. } = pack;
-        let old = (Arc::clone(&log.source().file), log.source().end());
-        let log = log.into_log(self.cache_bytes);
+        let log = pack.log.take_log(self.cache_bytes);
         let objects_after = log.positions.len();
         suspension.replace_log(log, reserved_end);
-        // Frees what was reserved behind the end of the old file, if anybody keeps that.
-        if let Err(error) = old.0.set_length(old.1) {
-            warn!(file = %self.path.display(), %error, "cannot cut the old file");
-        }
-        Ok(Packed { size_before, size_after: end, objects_before, objects_after })
+        let Pack { size_before, objects_before, .. } = *pack;
+        Ok(Packed { size_before, size_after, objects_before, objects_after })
     }
 
     /// Renames the copy to the name of the file.
@@ -214,6 +215,19 @@ impl FileStorage {
             packing: Arc::clone(&self.packing),
             holds_copy: true,
         })
+    }
+}
+
+impl Drop for Pack {
+    fn drop(&mut self) {
+        let old = self.log.source();
+        if self.is_finished
+            && self.keep_old
+            // Frees what was reserved behind its end.
+            && let Err(error) = old.file.set_length(old.end())
+        {
+            warn!(file = %old.path.display(), %error, "cannot cut the old file");
+        }
     }
 }
 

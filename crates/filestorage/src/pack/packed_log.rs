@@ -158,11 +158,13 @@ impl PackedLog {
         &self.output
     }
 
-    /// The copy as a log of its own, to be read under the name of the old one.
-    pub(super) fn into_log(self, cache_bytes: usize) -> LogFile {
-        let PackedLog { source, output, positions, .. } = self;
-        let (file, end) = (Arc::clone(output.file()), output.position());
-        LogFile::new(&source.path, file, positions, cache_bytes, end, source.generation + 1)
+    /// The copy as a log of its own, to be read under the name of the old one. Nothing more can
+    /// be copied then.
+    pub(super) fn take_log(&mut self, cache_bytes: usize) -> LogFile {
+        let positions = std::mem::take(&mut self.positions);
+        let (file, end) = (Arc::clone(self.output.file()), self.output.position());
+        let generation = self.source.generation + 1;
+        LogFile::new(&self.source.path, file, positions, cache_bytes, end, generation)
     }
 
     fn copy_kept_of(
