@@ -7,14 +7,13 @@ mod client;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::{Client, open, open_file, record, transaction};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use zodium_disk::{Clock, MemoryDisk, RealDisk, SystemClock};
+use zodium_disk::{Clock, MemoryDisk, SystemClock};
 use zodium_engine::{Notice, PackError, VoteError};
 use zodium_filestorage::StorageError;
 use zodium_types::{Oid, Tid};
@@ -186,81 +185,6 @@ fn closing_gives_up_a_pack_that_waits() {
     assert_eq!(disk.bytes(Path::new("Data.fs.pack")), None);
     assert_eq!(storage.commit_status().waiting, 0);
     storage.abort(number, Some(voted));
-}
-
-/// How long commits wait for the end of a pack. Run alone, optimised:
-/// `cargo test --release -p zodium-engine --test pack -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn measure_the_pack_of_a_large_file_under_commits() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("Data.fs");
-    let storage = open(Arc::new(RealDisk), &path);
-    let client = Client::new(&storage);
-    fill(&client, 50_000, 2000);
-    fill(&client, 50_000, 2000);
-    let size = storage.file().size();
-
-    let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..4)
-        .map(|writer| {
-            let (client, stop) = (Client::new(&storage), Arc::clone(&stop));
-            thread::spawn(move || measure_commits(&client, Oid(1 + writer), &stop))
-        })
-        .collect();
-    thread::sleep(Duration::from_secs(2));
-    let started = Instant::now();
-    let packed = storage.pack(now()).unwrap().unwrap();
-    let ended = Instant::now();
-    thread::sleep(Duration::from_secs(2));
-    stop.store(true, Ordering::Relaxed);
-    let mut latencies: Vec<_> =
-        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
-    latencies.sort_unstable_by_key(|(_, latency)| *latency);
-    println!("{size} bytes packed to {packed:?} in {:?}", ended - started);
-    for (name, is_wanted) in [
-        ("before and after", &|at: &Instant| *at < started || *at > ended),
-        ("during", &|at: &Instant| (started..ended).contains(at)),
-    ] as [(&str, &dyn Fn(&Instant) -> bool); 2]
-    {
-        let wanted: Vec<_> = latencies.iter().filter(|(at, _)| is_wanted(at)).collect();
-        let at = |part: usize| wanted[(wanted.len() * part / 1000).min(wanted.len() - 1)].1;
-        println!(
-            "commits {name}: {} median {:?}, 99 % {:?}, worst {:?}",
-            wanted.len(),
-            at(500),
-            at(990),
-            at(1000)
-        );
-    }
-}
-
-/// Writes objects below the root, a thousand in each transaction.
-fn fill(client: &Client, objects: u64, bytes: usize) {
-    let oids: Vec<_> = (1..=objects).map(Oid).collect();
-    client.store(Oid::ROOT, record(0, &oids, 0));
-    for oids in oids.chunks(1000) {
-        let mut transaction = transaction();
-        for &oid in oids {
-            let serial = client.load(oid).map_or(Tid::ZERO, |(serial, _)| serial);
-            transaction.store(oid, serial, record(oid.0, &[], bytes));
-        }
-        client.commit(transaction).unwrap();
-    }
-}
-
-/// When commits began, and how long they took.
-fn measure_commits(client: &Client, oid: Oid, stop: &AtomicBool) -> Vec<(Instant, Duration)> {
-    let mut latencies = Vec::new();
-    for number in 0.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let started = Instant::now();
-        client.store(oid, record(number, &[], 500));
-        latencies.push((started, started.elapsed()));
-    }
-    latencies
 }
 
 fn now() -> Tid {

@@ -279,12 +279,12 @@ fn poll_flush<T: AsyncWrite>(
 ) -> io::Result<Poll<()>> {
     loop {
         let mut output = link.output();
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let count = output.slices(&mut slices);
-        if count == 0 {
+        if output.is_empty() {
             link.state.unasked_bytes.set(0);
             return Ok(Poll::Ready(()));
         }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = output.slices(&mut slices);
         match stream.as_mut().poll_write_vectored(context, &slices[..count])? {
             Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(sent) => output.advance(sent),
