@@ -12,7 +12,7 @@ use crate::format::Magic;
 const WRITE_BYTES: usize = 1 << 20;
 /// Synced at least this often: a large heap of unwritten pages would slow down the syncs of
 /// commits, and make the last one of the pack, for which they wait, a long one.
-const SYNC_BYTES: u64 = 64 << 20;
+const SYNC_BYTES: u64 = 8 << 20;
 
 pub(super) struct Output {
     path: PathBuf,
