@@ -292,3 +292,200 @@ fn poll_flush<T: AsyncWrite>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    /// Answers each line; lines from 1 KiB on come as large frames. A line of `!` is an order to
+    /// end.
+    struct Lines {
+        link: Link,
+        answer_bytes: usize,
+        seen: Rc<Cell<usize>>,
+        closed: Rc<Cell<bool>>,
+    }
+
+    impl Lines {
+        fn answer(&self, line: &[u8]) -> Result<(), Verdict> {
+            self.seen.set(self.seen.get() + 1);
+            if line == b"!\n" {
+                return Err(Verdict::Done);
+            }
+            let mut output = self.link.output();
+            output.buffer().extend_from_slice(format!("{} ", line.len()).as_bytes());
+            output.push(Bytes::from(vec![b'.'; self.answer_bytes]));
+            Ok(())
+        }
+    }
+
+    impl Session for Lines {
+        fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+            let mut consumed = 0;
+            while !self.link.is_congested() {
+                let rest = &bytes[consumed..];
+                // A line that begins with a number announces its own length.
+                if let Some(length) =
+                    rest.strip_prefix(b"#").and_then(|r| r.split(|b| *b == b'#').next())
+                    && let Ok(frame) = std::str::from_utf8(length).unwrap_or_default().parse()
+                    && rest.len() < frame
+                {
+                    return Ok(Consumed::Large { consumed, frame });
+                }
+                let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { break };
+                self.answer(&rest[..=end])?;
+                consumed += end + 1;
+            }
+            Ok(Consumed::Bytes(consumed))
+        }
+
+        fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict> {
+            self.answer(&frame)
+        }
+
+        fn is_ready(&self) -> bool {
+            true
+        }
+
+        fn is_busy(&self) -> bool {
+            false
+        }
+
+        fn closed(&mut self) {
+            self.closed.set(true);
+        }
+    }
+
+    struct Running {
+        peer: DuplexStream,
+        link: Link,
+        seen: Rc<Cell<usize>>,
+        closed: Rc<Cell<bool>>,
+    }
+
+    /// A link over a pipe that holds 4 KiB each way.
+    fn start(answer_bytes: usize, limits: Limits) -> Running {
+        let (peer, stream) = tokio::io::duplex(4096);
+        let link = Link::new("peer".to_owned(), limits);
+        let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let session = Lines {
+            link: link.clone(),
+            answer_bytes,
+            seen: Rc::clone(&seen),
+            closed: Rc::clone(&closed),
+        };
+        let scratch = Rc::new(RefCell::new(vec![0; 512]));
+        tokio::task::spawn_local(run(stream, link.clone(), session, scratch));
+        Running { peer, link, seen, closed }
+    }
+
+    fn run_local(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, test);
+    }
+
+    async fn settle() {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn frames_are_answered_however_they_are_cut() {
+        run_local(async {
+            for step in [1, 2, 3, 7, 100] {
+                let mut running = start(0, Limits::default());
+                for piece in b"a\nbb\nccc\n".chunks(step) {
+                    running.peer.write_all(piece).await.unwrap();
+                    settle().await;
+                }
+                let mut answer = [0; 6];
+                running.peer.read_exact(&mut answer).await.unwrap();
+                assert_eq!(&answer, b"2 3 4 ");
+            }
+        });
+    }
+
+    #[test]
+    fn a_large_frame_comes_whole_between_small_ones() {
+        run_local(async {
+            let mut running = start(0, Limits::default());
+            let mut large = b"#3000#".to_vec();
+            large.resize(2999, b'x');
+            large.push(b'\n');
+            let sent = [b"a\n", &large[..], b"bb\n"].concat();
+            running.peer.write_all(&sent).await.unwrap();
+            let mut answer = [0; 9];
+            running.peer.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"2 3000 3 ");
+        });
+    }
+
+    #[test]
+    fn who_does_not_take_answers_gets_no_new_ones_and_loses_none() {
+        run_local(async {
+            let limits = Limits { output_bytes_high: 10_000, ..Limits::default() };
+            let mut running = start(1000, limits);
+            running.peer.write_all("a\n".repeat(100).as_bytes()).await.unwrap();
+            settle().await;
+            // 4 KiB are in the pipe, and 10 KB and the answer that went over it wait.
+            assert!(running.seen.get() <= 16, "{} were answered", running.seen.get());
+            assert!(running.link.output().len() < 12_000);
+            let mut answers = vec![0; 100 * 1002];
+            running.peer.read_exact(&mut answers).await.unwrap();
+            assert_eq!(running.seen.get(), 100);
+        });
+    }
+
+    #[test]
+    fn who_lets_unasked_messages_pile_up_is_disconnected() {
+        run_local(async {
+            let limits = Limits { unasked_bytes_max: 50_000, ..Limits::default() };
+            let mut running = start(0, limits);
+            settle().await;
+            for _ in 0..60 {
+                running.link.output().push(Bytes::from(vec![b'!'; 1000]));
+                running.link.note_unasked(1000);
+                running.link.wake();
+                settle().await;
+            }
+            assert!(running.closed.get());
+            let mut rest = Vec::new();
+            running.peer.read_to_end(&mut rest).await.unwrap();
+            assert!(rest.len() <= 4096);
+        });
+    }
+
+    #[test]
+    fn what_was_asked_before_the_end_is_answered() {
+        run_local(async {
+            let mut running = start(0, Limits::default());
+            running.peer.write_all(b"a\nbb\n").await.unwrap();
+            running.peer.shutdown().await.unwrap();
+            let mut answers = String::new();
+            running.peer.read_to_string(&mut answers).await.unwrap();
+            assert_eq!(answers, "2 3 ");
+
+            let mut running = start(0, Limits::default());
+            running.peer.write_all(b"a\n!\nbb\n").await.unwrap();
+            let mut answers = String::new();
+            running.peer.read_to_string(&mut answers).await.unwrap();
+            assert_eq!((answers.as_str(), running.seen.get()), ("2 ", 2));
+        });
+    }
+
+    #[test]
+    fn an_orderly_stop_ends_an_idle_link() {
+        run_local(async {
+            let mut running = start(0, Limits::default());
+            settle().await;
+            running.link.stop();
+            assert_eq!(running.peer.read(&mut [0; 8]).await.unwrap(), 0);
+            assert!(running.closed.get());
+        });
+    }
+}
