@@ -21,8 +21,9 @@ use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 
 /// In a position: the object is to be kept.
 const MARK: u64 = 1 << 63;
-/// Objects read in one go, in the order of the file and not in that of their discovery.
-const BATCH_OBJECTS: usize = 4096;
+/// Objects read in one go, in the order of the file and not in that of their discovery. More
+/// would find more neighbours, but leave all their references pending at once.
+const BATCH_OBJECTS: usize = 512;
 /// Dangling references that are logged one by one; the rest are only counted.
 const DANGLING_LOGGED_MAX: u64 = 100;
 
