@@ -63,6 +63,9 @@ impl CalendarTime {
     /// Nanoseconds since the Unix epoch; moments before it count as the epoch, those after 2554,
     /// which a foreign tid may name, as the largest number.
     pub fn to_unix_nanos(self) -> u64 {
+        if self.year < 1970 {
+            return 0;
+        }
         let days = days_from_civil(self.year, self.month, self.day);
         let minutes = (days * 24 + self.hour) * 60 + self.minute;
         minutes.saturating_mul(NANOS_PER_MINUTE).saturating_add(self.minute_nanos)
