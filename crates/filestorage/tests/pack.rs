@@ -91,6 +91,7 @@ fn assert_whole(disk: &FaultyDisk, storage: &FileStorage, history: &History, is_
         assert_same(&read(storage), &history.transactions);
         commit(storage, next).unwrap();
         assert_eq!(disk.files().bytes(Path::new("Data.fs.pack")), None);
+        assert_eq!(disk.files().bytes(Path::new("Data.fs.old")), None);
     } else {
         // The folder could not be synced after the renaming: who knows which file it is.
         assert_same(&read(storage), &history.transactions);

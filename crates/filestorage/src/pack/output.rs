@@ -111,24 +111,19 @@ mod tests {
         let (disk, path) = (MemoryDisk::new(), Path::new("f"));
         let mut output = Output::create(&disk, path, path, Magic::Fs30).unwrap();
         let mut expected = b"FS30".to_vec();
-        let mut append = |output: &mut Output, length| {
+        let append = |output: &mut Output, expected: &mut Vec<u8>, length| {
             expected.resize(expected.len() + length, b'.');
             output.append(|bytes| bytes.resize(bytes.len() + length, b'.')).unwrap();
         };
-        append(&mut output, WRITE_BYTES);
-        let border = output.position();
-        append(&mut output, 100);
-        for position in (border - 10..border + 3).chain([4, border + 92]) {
-            // Something is in the buffer again, and the border where it was or further on.
-            append(&mut output, 1);
-            let bytes = position.to_be_bytes();
-            output.replace(position, bytes).unwrap();
-        }
-        output.sync().unwrap();
-        for position in (border - 10..border + 3).chain([4, border + 92]) {
+        append(&mut output, &mut expected, WRITE_BYTES);
+        for before_border in 0..12 {
+            append(&mut output, &mut expected, 20);
+            let position = output.written + 2 - before_border;
             let start = position as usize;
+            output.replace(position, position.to_be_bytes()).unwrap();
             expected[start..start + 8].copy_from_slice(&position.to_be_bytes());
         }
+        output.sync().unwrap();
         assert_eq!(disk.bytes(path), Some(expected));
     }
 }
