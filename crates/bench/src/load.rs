@@ -62,7 +62,7 @@ fn start_servers(options: &LoadOptions, dataset: &Dataset, folder: &Path) -> Res
     dataset.write(&path).context("cannot write the dataset")?;
     let program = std::env::current_exe()?;
     let mut commands = vec![ServerCommand::zodium(&program, options.workers, options.pickle)];
-    for python in &options.zeo_python {
+    if let Some(python) = &options.zeo_python {
         // Servers run in a folder of their own, where a relative path leads nowhere.
         let python =
             if python.components().count() > 1 { &std::path::absolute(python)? } else { python };
