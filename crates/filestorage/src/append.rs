@@ -111,7 +111,8 @@ pub(crate) struct AppendState {
     /// Up to here the file system has set space aside.
     reserved_end: u64,
     failed: bool,
-    /// No space is promised for the moment.
+    /// No space is promised for the moment: the file system is being asked for more, or a pack
+    /// replaces the log.
     suspended: bool,
     buffer: Vec<u8>,
 }
@@ -161,12 +162,18 @@ impl FileStorage {
             if access == Access::Resident {
                 return Ok(None);
             }
-            let ahead = bytes_ahead(state.end);
-            let log = self.log();
-            let reserve = |end: u64| log.file.reserve(state.reserved_end, end).map(|()| end);
-            state.reserved_end = reserve(wanted + ahead)
-                .or_else(|_| reserve(wanted))
-                .map_err(|error| reserve_error(&self.path, error, bytes))?;
+            // The device is asked without the lock, which votes look at on their workers.
+            let (start, ahead) = (state.reserved_end, bytes_ahead(state.end));
+            state.suspended = true;
+            drop(state);
+            let file = Arc::clone(&self.log().file);
+            let reserve = |end: u64| file.reserve(start, end).map(|()| end);
+            let reserved = reserve(wanted + ahead).or_else(|_| reserve(wanted));
+            state = self.append.lock();
+            state.suspended = false;
+            self.reserving_resumed.notify_all();
+            state.reserved_end =
+                reserved.map_err(|error| reserve_error(&self.path, error, bytes))?;
         }
         state.promised += bytes;
         Ok(Some(Reservation { bytes }))
@@ -266,6 +273,9 @@ impl FileStorage {
     /// until then, which is up to the caller.
     pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, StorageError> {
         let mut state = self.append.lock();
+        while state.suspended {
+            self.reserving_resumed.wait(&mut state);
+        }
         self.check_writable(&state)?;
         state.suspended = true;
         Ok(Suspension { storage: self, end: state.end, promised: state.promised })

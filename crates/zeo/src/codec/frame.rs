@@ -120,9 +120,19 @@ pub(super) fn write_frame(
     out: &mut BytesMut,
     write: impl FnOnce(&mut BytesMut) -> Result<(), CodecError>,
 ) -> Result<(), CodecError> {
+    write_frame_start(out, 0, write)
+}
+
+/// As [`write_frame`], for a payload of which so many bytes more will follow.
+pub(super) fn write_frame_start(
+    out: &mut BytesMut,
+    following: usize,
+    write: impl FnOnce(&mut BytesMut) -> Result<(), CodecError>,
+) -> Result<(), CodecError> {
     let start = out.len();
     out.put_bytes(0, HEADER_LENGTH);
-    let written = write(out).and_then(|()| frame_header(out.len() - start - HEADER_LENGTH));
+    let written =
+        write(out).and_then(|()| frame_header(out.len() - start - HEADER_LENGTH + following));
     match written {
         Ok(header) => {
             if let Some(place) = out.get_mut(start..start + HEADER_LENGTH) {
@@ -138,7 +148,7 @@ pub(super) fn write_frame(
 }
 
 /// The header of a frame with a payload of this length.
-pub(super) fn frame_header(length: usize) -> Result<[u8; HEADER_LENGTH], CodecError> {
+fn frame_header(length: usize) -> Result<[u8; HEADER_LENGTH], CodecError> {
     match u32::try_from(length) {
         Ok(length) => Ok(length.to_be_bytes()),
         Err(_) => Err(CodecError::MessageTooLong { length }),

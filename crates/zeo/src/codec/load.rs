@@ -7,7 +7,7 @@
 use bytes::{BufMut, BytesMut};
 use zodium_types::{Oid, Tid};
 
-use super::frame::{HEADER_LENGTH, frame_header};
+use super::frame::write_frame_start;
 use super::message::REPLY;
 use super::writer::{Flag, Writer};
 use super::{CodecError, Encoding, MessageId};
@@ -114,24 +114,8 @@ pub fn load_reply_head(
     data_length: usize,
     end: Option<Tid>,
 ) -> Result<(), CodecError> {
-    let start = out.len();
-    out.put_bytes(0, HEADER_LENGTH);
-    let header = write_head(encoding, out, id, data_length).and_then(|()| {
-        let head_length = out.len() - start - HEADER_LENGTH;
-        frame_header(head_length + data_length + tail_length(encoding, end))
-    });
-    match header {
-        Ok(header) => {
-            if let Some(place) = out.get_mut(start..start + HEADER_LENGTH) {
-                place.copy_from_slice(&header);
-            }
-            Ok(())
-        }
-        Err(error) => {
-            out.truncate(start);
-            Err(error)
-        }
-    }
+    let following = data_length + tail_length(encoding, end);
+    write_frame_start(out, following, |out| write_head(encoding, out, id, data_length))
 }
 
 /// Appends what of a reply comes after the data.
