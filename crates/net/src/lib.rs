@@ -8,14 +8,12 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
 mod link;
 mod listener;
 mod output;
 mod session;
 mod worker;
 
-pub use address::{Address, AddressError};
 pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use output::Output;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 
-use crate::Address;
+use zodium_types::Address;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use zodium_net::Address;
+use zodium_types::Address;
 
 const ABOUT: &str = "A fast, parallel object database server for ZODB.";
 

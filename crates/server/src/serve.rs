@@ -12,8 +12,8 @@ use tracing::info;
 use zodium_disk::{RealDisk, SystemClock};
 use zodium_engine::Storage;
 use zodium_filestorage::{FileStorage, Magic, OpenOptions, StorageError};
-use zodium_net::{Address, Bound, Limits, Listener, Workers};
-use zodium_types::Tid;
+use zodium_net::{Bound, Limits, Listener, Workers};
+use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo::server::{Config, Server, ZeoService};
 
