@@ -5,18 +5,18 @@ use std::io::IsTerminal;
 use anyhow::{Context, Result};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::{LogFormat, LogOptions};
+use zodium_configuration::{LogFormat, LogOptions};
 
 /// Starts logging as the options say.
 pub(crate) fn start(options: &LogOptions) -> Result<()> {
-    let filter = EnvFilter::try_new(&options.log_level)
-        .with_context(|| format!("--log-level {:?} is not understood", options.log_level))?;
+    let filter = EnvFilter::try_new(&options.level)
+        .with_context(|| format!("log level {:?} is not understood", options.level))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
-    match options.log_format {
+    match options.format {
         LogFormat::Human => builder.init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }

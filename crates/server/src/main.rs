@@ -1,4 +1,7 @@
 //! The `zodium` program: commands, options, and the wiring of the other crates.
+//!
+//! Exit codes: 0 when all went well; 1 when something could not be done, and after a SIGHUP, so
+//! that whoever watches the server starts it anew; 2 for a wrong command line.
 
 #![forbid(unsafe_code)]
 
@@ -15,11 +18,12 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
-        cli::Command::Bench(options) => zodium_bench::run(&options),
+        cli::Command::Bench(options) => zodium_bench::run(&options).map(|()| ExitCode::SUCCESS),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    match outcome.map_err(anyhow::Error::downcast::<clap::Error>) {
+        Ok(code) => code,
+        Err(Ok(usage)) => usage.exit(),
+        Err(Err(error)) => {
             eprintln!("zodium: {error:#}");
             ExitCode::FAILURE
         }

@@ -14,14 +14,14 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Progress in bytes.
 pub(crate) struct Progress {
-    what: &'static str,
+    what: String,
     started: Instant,
     said: Cell<Option<Instant>>,
     bar: RefCell<Option<ProgressBar>>,
 }
 
 impl Progress {
-    pub(crate) fn new(what: &'static str) -> Progress {
+    pub(crate) fn new(what: String) -> Progress {
         Progress { what, started: Instant::now(), said: Cell::new(None), bar: RefCell::new(None) }
     }
 
@@ -33,7 +33,7 @@ impl Progress {
         }
         if std::io::stderr().is_terminal() {
             let mut bar = self.bar.borrow_mut();
-            bar.get_or_insert_with(|| new_bar(self.what, total)).set_position(done);
+            bar.get_or_insert_with(|| new_bar(&self.what, total)).set_position(done);
         } else if self.said.get().is_none_or(|said| said.elapsed() >= LINE_INTERVAL) {
             self.said.set(Some(Instant::now()));
             let rate = done as f64 / elapsed.as_secs_f64();
@@ -57,9 +57,9 @@ impl Drop for Progress {
     }
 }
 
-fn new_bar(what: &'static str, total: u64) -> ProgressBar {
+fn new_bar(what: &str, total: u64) -> ProgressBar {
     let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
     let style =
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(total).with_style(style).with_message(what)
+    ProgressBar::new(total).with_style(style).with_message(what.to_owned())
 }

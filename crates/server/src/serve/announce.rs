@@ -1,0 +1,75 @@
+//! What a server says once it serves: lines in the log, and for people on standard output.
+
+use bytesize::ByteSize;
+use tracing::info;
+use zodium_configuration::LogFormat;
+use zodium_filestorage::Magic;
+use zodium_net::Listener;
+use zodium_types::{Address, Tid};
+
+use super::storages::{OpenStorage, Storages};
+
+/// Says where it listens, what it serves, and how to connect.
+pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[Listener]) {
+    for OpenStorage { name, storage } in storages.iter() {
+        let file = storage.file();
+        info!(
+            storage = name,
+            file = %file.path().display(),
+            bytes = file.size(),
+            objects = file.object_count(),
+            last_transaction = %storage.last_tid(),
+            read_only = file.is_read_only(),
+            "serving"
+        );
+    }
+    for listener in listeners {
+        info!(address = %listener.address(), "listening");
+    }
+    if format == LogFormat::Human {
+        greet(storages, listeners);
+    }
+}
+
+fn greet(storages: &Storages, listeners: &[Listener]) {
+    println!("Zodium {} serves", env!("CARGO_PKG_VERSION"));
+    for OpenStorage { name, storage } in storages.iter() {
+        let file = storage.file();
+        println!("  storage {name}: {}", file.path().display());
+        println!(
+            "    size {}, {} objects, last transaction {}{}{}",
+            ByteSize(file.size()),
+            file.object_count(),
+            moment(storage.last_tid()),
+            if file.magic() == Magic::Fs21 { ", pickles of Python 2" } else { "" },
+            if file.is_read_only() { ", read-only" } else { "" },
+        );
+    }
+    for listener in listeners {
+        println!("  listening on {}", listener.address());
+    }
+    if let Some(listener) = listeners.first() {
+        println!("Connect from Python (pip install ZEO):");
+        println!("  import ZEO");
+        println!("  db = ZEO.DB({})", python_address(listener.address()));
+    }
+}
+
+fn moment(tid: Tid) -> String {
+    if tid == Tid::ZERO {
+        return "none yet".to_owned();
+    }
+    let seconds = i64::try_from(tid.to_unix_nanos() / 1_000_000_000).unwrap_or(i64::MAX);
+    match jiff::Timestamp::from_second(seconds) {
+        Ok(time) => format!("{tid} ({})", time.strftime("%Y-%m-%d %H:%M:%S UTC")),
+        Err(_) => tid.to_string(),
+    }
+}
+
+fn python_address(address: &Address) -> String {
+    match address {
+        Address::Tcp { host, port } if host == "0.0.0.0" => format!("('127.0.0.1', {port})"),
+        Address::Tcp { host, port } => format!("('{host}', {port})"),
+        Address::Unix(path) => format!("'{}'", path.display()),
+    }
+}

@@ -1,0 +1,55 @@
+//! The addresses of a server: taken before storages are opened, listened on when they are.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::task::JoinHandle;
+use zodium_net::{Bound, Listener, Workers};
+use zodium_types::Address;
+
+/// Takes all addresses.
+pub(crate) async fn bind(addresses: &[Address]) -> Result<Vec<Bound>> {
+    let mut bound = Vec::new();
+    for address in addresses {
+        let taken = Bound::bind(address).await;
+        bound.push(taken.with_context(|| format!("cannot listen on {address}"))?);
+    }
+    Ok(bound)
+}
+
+/// Listens on all addresses.
+pub(crate) fn listen(bound: Vec<Bound>) -> Result<Vec<Listener>> {
+    bound.into_iter().map(|bound| bound.listen().context("cannot listen")).collect()
+}
+
+/// Tasks that hand new connections to workers.
+pub(crate) struct Accepting {
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Accepting {
+    /// Accepts on all listeners, until stopped.
+    pub(crate) fn start(listeners: Vec<Listener>, workers: &Arc<Workers>) -> Accepting {
+        let accept = |listener: Listener| {
+            let workers = Arc::clone(workers);
+            tokio::spawn(async move {
+                loop {
+                    let (incoming, peer) = listener.accept().await;
+                    workers.assign(incoming, peer);
+                }
+            })
+        };
+        Accepting { tasks: listeners.into_iter().map(accept).collect() }
+    }
+
+    /// Closes the listeners.
+    pub(crate) async fn stop(self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        for task in self.tasks {
+            // Aborted, and with that its listener is closed.
+            let _ = task.await;
+        }
+    }
+}

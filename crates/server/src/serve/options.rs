@@ -1,0 +1,171 @@
+//! The options of `zodium serve`.
+//!
+//! None has a default here: what is not given is left to the configuration, whose model has the
+//! defaults. The help names them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use zodium_types::Address;
+
+/// Options of `zodium serve`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServeOptions {
+    /// The data file, usually called Data.fs; created if absent
+    #[arg(env = "ZODIUM_PATH")]
+    pub(crate) path: Option<PathBuf>,
+
+    /// Another data file: storages are called 1, 2, ... in the order given; may be repeated
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+
+    /// Where to listen: HOST:PORT, PORT, or /path/to/a/socket; may be repeated
+    /// [default: 127.0.0.1:8100]
+    #[arg(short, long, value_name = "ADDRESS", env = "ZODIUM_ADDRESS", value_delimiter = ' ')]
+    pub(crate) address: Vec<Address>,
+
+    /// Speak msgpack (M5) instead of pickle (Z5)
+    ///
+    /// Clients follow the server. They need the msgpack package for it, which not all have:
+    /// `pip install msgpack`.
+    #[arg(long)]
+    pub(crate) msgpack: bool,
+
+    /// Refuse to write, and leave the files as they are
+    ///
+    /// No lock is taken: a file may be written by another process meanwhile, whose later
+    /// transactions are not seen. In place of a file that does not exist an empty database is
+    /// served.
+    #[arg(long, env = "ZODIUM_READ_ONLY", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) read_only: bool,
+
+    #[command(flatten)]
+    pub(crate) storage: StorageArguments,
+
+    #[command(flatten)]
+    pub(crate) clients: ClientArguments,
+
+    #[command(flatten)]
+    pub(crate) process: ProcessArguments,
+
+    #[command(flatten)]
+    pub(crate) logging: LogArguments,
+}
+
+/// How storages are kept.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Storages")]
+pub(crate) struct StorageArguments {
+    /// Memory for records that were read or written, for each storage [default: 256MiB]
+    ///
+    /// Hits need neither a lock nor a system call. 0 switches the cache off; the operating
+    /// system's own still works.
+    #[arg(long, value_name = "SIZE", env = "ZODIUM_CACHE_SIZE")]
+    pub(crate) cache_size: Option<ByteSize>,
+
+    /// The name under which clients ask for the storage [default: 1]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) storage_name: Option<String>,
+
+    /// Let a pack remove old revisions only, no objects
+    ///
+    /// By default it also removes what cannot be reached from the root object, which is wrong
+    /// for objects that only other databases refer to.
+    #[arg(long)]
+    pub(crate) no_pack_gc: bool,
+
+    /// Do not keep the file from before a pack as Data.fs.old
+    #[arg(long)]
+    pub(crate) no_pack_keep_old: bool,
+}
+
+/// What clients may expect.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Clients")]
+pub(crate) struct ClientArguments {
+    /// Transactions remembered for clients that reconnect with a cache [default: 100]
+    ///
+    /// Who was away longer has to drop its cache, unless --invalidation-age helps.
+    #[arg(long, value_name = "N")]
+    pub(crate) invalidation_queue_size: Option<usize>,
+
+    /// Read the log for clients that were away longer, but not longer than this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) invalidation_age: Option<Duration>,
+
+    /// Disconnect a client that holds its locks longer than this between vote and finish
+    #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(env = "ZODIUM_TRANSACTION_TIMEOUT")]
+    pub(crate) transaction_timeout: Option<Duration>,
+
+    /// Leave all conflicts to clients
+    #[arg(long)]
+    pub(crate) client_conflict_resolution: bool,
+
+    /// Longest message a client may send; a longer one ends its connection, unread
+    /// [default: 2049MiB]
+    #[arg(long, value_name = "SIZE", value_parser = frame_size)]
+    pub(crate) message_size_max: Option<u32>,
+}
+
+/// The process.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Process")]
+pub(crate) struct ProcessArguments {
+    /// Worker threads; a connection stays on one [default: one per core]
+    #[arg(long, value_name = "N", env = "ZODIUM_WORKERS")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+}
+
+/// How to log.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Logging")]
+pub(crate) struct LogArguments {
+    /// How log lines look: for people, or one JSON object a line [default: human]
+    #[arg(long, value_name = "FORMAT", value_enum, env = "ZODIUM_LOG_FORMAT")]
+    pub(crate) log_format: Option<LogFormatArgument>,
+
+    /// What is logged: error, warn, info, debug or trace, also by module
+    /// (`info,zodium_zeo=debug`) [default: info]
+    #[arg(long, value_name = "LEVEL", env = "ZODIUM_LOG")]
+    pub(crate) log_level: Option<String>,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormatArgument {
+    /// Time, level, text; in colour on a terminal
+    Human,
+    /// One JSON object a line
+    Json,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn frame_size(text: &str) -> Result<u32, String> {
+    let size: ByteSize = text.parse()?;
+    u32::try_from(size.as_u64())
+        .ok()
+        .filter(|bytes| *bytes >= 1024)
+        .ok_or_else(|| "expected a size from 1KiB to 4095MiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_checked() {
+        assert_eq!(frame_size("1MiB"), Ok(1 << 20));
+        assert!(frame_size("5GiB").is_err());
+        assert!(frame_size("many").is_err());
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(seconds("-1").is_err());
+    }
+}

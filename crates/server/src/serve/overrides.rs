@@ -1,0 +1,119 @@
+//! From the command line to the model: what is given there overrides what a file says.
+
+use anyhow::Result;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use zodium_configuration::{
+    Configuration, Encoding, LogFormat, LogOptions, ServerOptions, StorageKind, StorageOptions,
+};
+
+use super::options::{
+    ClientArguments, LogArguments, LogFormatArgument, ServeOptions, StorageArguments,
+};
+use crate::cli::Cli;
+
+/// What to serve, and how.
+pub(crate) fn configuration(options: &ServeOptions) -> Result<Configuration> {
+    let mut configuration = Configuration {
+        server: ServerOptions::default(),
+        storages: Vec::new(),
+        log: LogOptions::default(),
+        monitor: None,
+    };
+    let files: Vec<_> = options.path.iter().chain(&options.filename).collect();
+    if !files.is_empty() {
+        let names = 1..;
+        let file =
+            |path: &std::path::PathBuf| StorageKind::File { path: path.clone(), truncate: false };
+        configuration.storages = names
+            .zip(files)
+            .map(|(name, path): (u32, _)| StorageOptions::new(name.to_string(), file(path)))
+            .collect();
+    }
+    if configuration.storages.is_empty() {
+        return Err(wrong("say what to serve: a data file (zodium serve Data.fs)"));
+    }
+    override_server(&mut configuration.server, options);
+    override_clients(&mut configuration.server, &options.clients);
+    override_storages(&mut configuration.storages, &options.storage)?;
+    override_log(&mut configuration.log, &options.logging);
+    Ok(configuration)
+}
+
+fn override_server(server: &mut ServerOptions, options: &ServeOptions) {
+    if !options.address.is_empty() {
+        server.addresses.clone_from(&options.address);
+    }
+    // The stock server takes its encoding from the environment, too.
+    let asked = std::env::var_os("ZEO_MSGPACK").is_some_and(|value| !value.is_empty());
+    if options.msgpack || asked {
+        server.encoding = Encoding::Msgpack;
+    }
+    server.read_only |= options.read_only;
+    if options.process.workers.is_some() {
+        server.workers = options.process.workers;
+    }
+}
+
+fn override_clients(server: &mut ServerOptions, clients: &ClientArguments) {
+    if let Some(size) = clients.invalidation_queue_size {
+        server.invalidation_queue_size = size;
+    }
+    if clients.invalidation_age.is_some() {
+        server.invalidation_age = clients.invalidation_age;
+    }
+    if clients.transaction_timeout.is_some() {
+        server.transaction_timeout = clients.transaction_timeout;
+    }
+    server.client_conflict_resolution |= clients.client_conflict_resolution;
+    if let Some(size) = clients.message_size_max {
+        server.message_bytes_max = size;
+    }
+}
+
+fn override_storages(storages: &mut [StorageOptions], arguments: &StorageArguments) -> Result<()> {
+    if let Some(name) = &arguments.storage_name {
+        only(storages, "--storage-name")?.name.clone_from(name);
+    }
+    for storage in storages {
+        if let Some(size) = arguments.cache_size {
+            storage.cache_bytes = size.as_u64();
+        }
+        storage.pack.garbage_collection &= !arguments.no_pack_gc;
+        storage.pack.keep_old &= !arguments.no_pack_keep_old;
+    }
+    Ok(())
+}
+
+/// The storage that an option is about which cannot be about several.
+fn only<'a>(storages: &'a mut [StorageOptions], option: &str) -> Result<&'a mut StorageOptions> {
+    match storages {
+        [storage] => Ok(storage),
+        _ => Err(wrong(&format!(
+            "{option} is for one storage, and there are {}; say it in a configuration file",
+            storages.len()
+        ))),
+    }
+}
+
+fn override_log(log: &mut LogOptions, arguments: &LogArguments) {
+    match arguments.log_format {
+        Some(LogFormatArgument::Human) => log.format = LogFormat::Human,
+        Some(LogFormatArgument::Json) => log.format = LogFormat::Json,
+        None => {}
+    }
+    if let Some(level) = &arguments.log_level {
+        log.level.clone_from(level);
+    }
+}
+
+/// A command line that cannot be meant, told as clap tells it.
+fn wrong(what: &str) -> anyhow::Error {
+    let mut command = Cli::command();
+    command.build();
+    let error = match command.find_subcommand_mut("serve") {
+        Some(serve) => serve.error(ErrorKind::MissingRequiredArgument, what),
+        None => command.error(ErrorKind::MissingRequiredArgument, what),
+    };
+    error.into()
+}

@@ -1,0 +1,53 @@
+//! The signals that end a server.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::info;
+
+/// Signals that were asked for: from then on they no longer end the process by themselves. That
+/// also holds for process 1 of a container, for which the system ignores all others.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+/// Why a server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// SIGTERM or SIGINT: it shall stop.
+    Stop,
+    /// SIGHUP: it shall be started anew by whoever watches it, who is told so by a failure. As
+    /// the stock server does.
+    Restart,
+}
+
+impl Signals {
+    /// Within a tokio runtime.
+    pub(crate) fn catch() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a signal that ends the server.
+    pub(crate) async fn ending(&mut self) -> Ending {
+        tokio::select! {
+            _ = self.terminate.recv() => {
+                info!("SIGTERM, stopping");
+                Ending::Stop
+            }
+            _ = self.interrupt.recv() => {
+                info!("SIGINT, stopping");
+                Ending::Stop
+            }
+            _ = self.hang_up.recv() => {
+                info!("SIGHUP, stopping to be started anew");
+                Ending::Restart
+            }
+        }
+    }
+}

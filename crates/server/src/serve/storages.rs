@@ -1,0 +1,166 @@
+//! The storages of a server: opened in order, closed together.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use tracing::{error, warn};
+use zodium_configuration::{Configuration, ServerOptions, StorageKind, StorageOptions};
+use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
+use zodium_engine::Storage;
+use zodium_filestorage::{FileStorage, OpenOptions, StorageError};
+
+use crate::progress::Progress;
+
+/// Open storages, in the order of the configuration. Closed by [`Storages::close`].
+pub(crate) struct Storages {
+    opened: Vec<OpenStorage>,
+}
+
+/// One of them.
+pub(crate) struct OpenStorage {
+    /// What clients ask for.
+    pub(crate) name: String,
+    /// The running database.
+    pub(crate) storage: Arc<Storage>,
+}
+
+impl Storages {
+    /// Opens all, or none: when one cannot be opened those before it are closed again.
+    pub(crate) fn open(configuration: &Configuration) -> Result<Storages> {
+        let mut storages = Storages { opened: Vec::new() };
+        for options in &configuration.storages {
+            match open(options, &configuration.server) {
+                Ok(storage) => {
+                    storages.opened.push(OpenStorage { name: options.name.clone(), storage });
+                }
+                Err(error) => {
+                    // What the user has to know is why the start failed.
+                    let _ = storages.close();
+                    return Err(match configuration.storages.len() {
+                        1 => error,
+                        _ => error.context(format!("storage {}", options.name)),
+                    });
+                }
+            }
+        }
+        Ok(storages)
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenStorage> {
+        self.opened.iter()
+    }
+
+    /// By name.
+    pub(crate) fn by_name(&self) -> BTreeMap<String, Arc<Storage>> {
+        let named = |opened: &OpenStorage| (opened.name.clone(), Arc::clone(&opened.storage));
+        self.opened.iter().map(named).collect()
+    }
+
+    /// Gives up packs that are under way, so that who waits for one is answered.
+    pub(crate) fn cancel_packs(&self) {
+        for opened in &self.opened {
+            opened.storage.cancel_pack();
+        }
+    }
+
+    /// Closes all, whatever becomes of each; the first error.
+    pub(crate) fn close(self) -> Result<()> {
+        let mut outcome = Ok(());
+        for OpenStorage { name, storage } in self.opened {
+            if let Err(reason) = storage.close() {
+                error!(storage = name, %reason, "not closed in order");
+                let failed = Err(reason)
+                    .context("the index could not be saved (it will be built anew at start)");
+                outcome = outcome.and(failed);
+            }
+        }
+        outcome
+    }
+}
+
+fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>> {
+    let file = match &options.kind {
+        StorageKind::Memory => open_in_memory(options, server.read_only)?,
+        StorageKind::File { path, .. } => open_file(path, options, server)?,
+    };
+    let config = zodium_engine::Config {
+        invalidation_queue_size: server.invalidation_queue_size,
+        invalidation_age: server.invalidation_age,
+        transaction_timeout: server.transaction_timeout,
+        pack_gc: options.pack.garbage_collection,
+        pack_keep_old: options.pack.keep_old,
+    };
+    Ok(Storage::start(file, Arc::new(SystemClock::new()), &config)?)
+}
+
+fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> Result<FileStorage> {
+    check_folder(path)?;
+    if server.read_only && !options.read_only && !RealDisk.exists(path).unwrap_or(true) {
+        // The stock server would make the file: its clients expect to be served something.
+        warn!(file = %path.display(), "no such file: serving an empty database in its place");
+        return open_in_memory(options, true);
+    }
+    let read_only = options.read_only || server.read_only;
+    open_on(Arc::new(RealDisk), path, options, read_only).map_err(explain)
+}
+
+fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStorage> {
+    let path = match &options.kind {
+        StorageKind::File { path, .. } => path.clone(),
+        StorageKind::Memory => format!("memory:{}", options.name).into(),
+    };
+    let disk = Arc::new(MemoryDisk::new());
+    if read_only {
+        // A storage that is opened for reading needs a file: one with nothing in it.
+        drop(open_on(Arc::<MemoryDisk>::clone(&disk), &path, options, false)?);
+    }
+    Ok(open_on(disk, &path, options, read_only)?)
+}
+
+fn open_on(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    options: &StorageOptions,
+    read_only: bool,
+) -> Result<FileStorage, StorageError> {
+    let progress = Progress::new(format!("building the index of {}", path.display()));
+    FileStorage::open(
+        disk,
+        &OpenOptions {
+            path: path.to_owned(),
+            read_only,
+            create: !read_only,
+            cache_bytes: usize::try_from(options.cache_bytes).unwrap_or(usize::MAX),
+            progress: &|done, total| progress.report(done, total),
+        },
+    )
+}
+
+fn check_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            bail!("{}: there is no such directory; make it first", folder.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds what to do next where an option would help.
+fn explain(error: StorageError) -> anyhow::Error {
+    let denied = match &error {
+        StorageError::Io { source, .. } => matches!(
+            source.kind(),
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+        ),
+        _ => false,
+    };
+    let error = anyhow::Error::from(error);
+    match denied {
+        true => error.context("cannot open for writing (--read-only serves it as it is)"),
+        false => error,
+    }
+}
