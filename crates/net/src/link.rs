@@ -46,7 +46,10 @@ struct LinkState {
     closing: Cell<Option<Verdict>>,
     /// An orderly stop: no more is read, and the link ends when its session is idle.
     stopping: Cell<bool>,
+    ended: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// Who waits for the output to shrink to so many bytes.
+    draining: RefCell<Option<(usize, Waker)>>,
 }
 
 impl Link {
@@ -59,7 +62,9 @@ impl Link {
                 unasked_bytes: Cell::new(0),
                 closing: Cell::new(None),
                 stopping: Cell::new(false),
+                ended: Cell::new(false),
                 waker: RefCell::new(None),
+                draining: RefCell::new(None),
             }),
         }
     }
@@ -78,7 +83,8 @@ impl Link {
     /// Counts bytes put into the output that the peer did not ask for, and ends the link when
     /// it has let too many pile up.
     pub fn note_unasked(&self, bytes: usize) {
-        let total = self.state.unasked_bytes.get() + bytes;
+        // What was asked for may keep the output from ever being empty, and be most of it.
+        let total = (self.state.unasked_bytes.get() + bytes).min(self.queued().len());
         self.state.unasked_bytes.set(total);
         if total > self.state.limits.unasked_bytes_max {
             tracing::warn!(peer = self.peer(), bytes = total, "does not read, disconnecting");
@@ -90,6 +96,24 @@ impl Link {
     /// Whether so much waits to be sent that no more requests should be taken.
     pub fn is_congested(&self) -> bool {
         self.queued().len() > self.state.limits.output_bytes_high
+    }
+
+    /// Waits until no more than `bytes` are left to be sent; false when the link has ended, or is
+    /// about to. For answers that are produced as fast as they are taken; one task of a link may
+    /// wait at a time.
+    pub async fn drained(&self, bytes: usize) -> bool {
+        std::future::poll_fn(|context| {
+            let state = &self.state;
+            if state.ended.get() || state.closing.get().is_some() {
+                return Poll::Ready(false);
+            }
+            if self.queued().len() <= bytes {
+                return Poll::Ready(true);
+            }
+            *state.draining.borrow_mut() = Some((bytes, context.waker().clone()));
+            Poll::Pending
+        })
+        .await
     }
 
     /// Sends what is in the output, takes more requests if the session is ready again.
@@ -104,6 +128,7 @@ impl Link {
         if self.state.closing.get().is_none() {
             self.state.closing.set(Some(verdict));
         }
+        self.wake_draining(0);
         self.wake();
     }
 
@@ -114,6 +139,14 @@ impl Link {
 
     fn queued(&self) -> Ref<'_, Output> {
         self.state.output.borrow()
+    }
+
+    /// Lets who waits for that know that so many bytes are left to be sent.
+    fn wake_draining(&self, left: usize) {
+        let waiting = self.state.draining.borrow_mut().take_if(|(bytes, _)| left <= *bytes);
+        if let Some((_, waker)) = waiting {
+            waker.wake();
+        }
     }
 
     fn set_waker(&self, waker: &Waker) {
@@ -139,6 +172,8 @@ where
     if let Err(error) = result {
         tracing::debug!(peer = link.peer(), %error, "connection lost");
     }
+    link.state.ended.set(true);
+    link.wake_draining(0);
     session.closed();
 }
 
@@ -287,7 +322,12 @@ fn poll_flush<T: AsyncWrite>(
         let count = output.slices(&mut slices);
         match stream.as_mut().poll_write_vectored(context, &slices[..count])? {
             Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(sent) => output.advance(sent),
+            Poll::Ready(sent) => {
+                output.advance(sent);
+                let left = output.len();
+                drop(output);
+                link.wake_draining(left);
+            }
             Poll::Pending => return Ok(Poll::Pending),
         }
     }
@@ -457,6 +497,53 @@ mod tests {
             let mut rest = Vec::new();
             running.peer.read_to_end(&mut rest).await.unwrap();
             assert!(rest.len() <= 4096);
+        });
+    }
+
+    #[test]
+    fn answers_that_keep_the_output_full_are_not_held_against_who_takes_them() {
+        run_local(async {
+            let limits = Limits { unasked_bytes_max: 30_000, ..Limits::default() };
+            let mut running = start(0, limits);
+            settle().await;
+            running.link.output().push(Bytes::from(vec![b'.'; 20_000]));
+            for _ in 0..100 {
+                running.link.output().push(Bytes::from(vec![b'!'; 500]));
+                running.link.note_unasked(500);
+                running.link.wake();
+                running.peer.read_exact(&mut [0; 500]).await.unwrap();
+                settle().await;
+            }
+            assert!(!running.closed.get());
+        });
+    }
+
+    #[test]
+    fn who_produces_as_fast_as_it_is_taken_never_has_more_waiting_than_that() {
+        run_local(async {
+            let mut running = start(0, Limits::default());
+            settle().await;
+            let link = running.link.clone();
+            let producer = tokio::task::spawn_local(async move {
+                for _ in 0..100 {
+                    assert!(link.drained(3000).await);
+                    link.output().push(Bytes::from(vec![b'.'; 1000]));
+                    assert!(link.output().len() <= 4000);
+                    link.wake();
+                }
+            });
+            let mut taken = vec![0; 100 * 1000];
+            running.peer.read_exact(&mut taken).await.unwrap();
+            producer.await.unwrap();
+
+            let link = running.link.clone();
+            link.output().push(Bytes::from(vec![b'.'; 100_000]));
+            let waiting = tokio::task::spawn_local(async move { link.drained(10).await });
+            settle().await;
+            assert!(!waiting.is_finished());
+            drop(running.peer);
+            running.link.wake();
+            assert!(!waiting.await.unwrap(), "the link has ended");
         });
     }
 

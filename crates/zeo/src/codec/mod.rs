@@ -8,6 +8,7 @@
 //! Every `encode_` function appends one whole frame, its length included, to the caller's
 //! buffer, or leaves the buffer as it was and says why.
 
+mod blob;
 mod encoding;
 mod error;
 pub mod frame;
@@ -20,6 +21,7 @@ pub mod msgpack;
 mod properties;
 mod writer;
 
+pub use blob::{BlobNotice, blob_chunk_head, blob_chunk_tail, encode_blob_notice};
 pub use encoding::{Encoding, Greeting};
 pub use error::CodecError;
 pub use frame::FrameError;
