@@ -122,6 +122,7 @@ impl Dataset {
             read_only: false,
             create: true,
             cache_bytes: 0,
+            blob_directory: None,
             progress: &|_, _| {},
         };
         let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
@@ -212,6 +213,7 @@ mod tests {
             read_only: true,
             create: false,
             cache_bytes: 0,
+            blob_directory: None,
             progress: &|_, _| {},
         };
         let storage = FileStorage::open(Arc::new(RealDisk), &options).unwrap();

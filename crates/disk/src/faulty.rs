@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Disk, DiskFile, FileLock, LockError, MemoryDisk, OpenMode};
+use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, MemoryDisk, OpenMode};
 
 /// What can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub enum Operation {
     SetLength,
     /// Reserving space.
     Reserve,
-    /// Renaming, linking or removing a file, changing its permissions, or syncing a folder.
+    /// Renaming, linking or removing a file, making or removing a folder, changing permissions,
+    /// or syncing a folder.
     Folder,
 }
 
@@ -179,9 +180,33 @@ impl Disk for FaultyDisk {
         self.disk.exists(path)
     }
 
+    fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
+        self.disk.kind(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        self.disk.list(folder)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<bool> {
+        self.change(Operation::Folder, || self.disk.create_folder(path))
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<bool> {
+        self.change(Operation::Folder, || self.disk.remove_folder(path))
+    }
+
+    fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(Operation::Folder, || self.disk.move_file(from, to))
+    }
+
+    fn set_read_only(&self, path: &Path) -> io::Result<()> {
+        self.change(Operation::Folder, || self.disk.set_read_only(path))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         // In two steps, as on a real disk: it can be done and yet not be durable.
-        self.change(Operation::Folder, || self.disk.rename(from, to))?;
+        self.change(Operation::Folder, || self.disk.move_file(from, to))?;
         self.change(Operation::Folder, || self.disk.sync_folder_of(to))
     }
 

@@ -12,6 +12,7 @@ mod faulty;
 mod memory;
 mod real;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -37,6 +38,26 @@ pub enum OpenMode {
     Truncate,
 }
 
+/// What a name in a folder stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// An ordinary file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link, a device, a pipe...
+    Other,
+}
+
+/// One name in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name, without the folder.
+    pub name: OsString,
+    /// What it stands for.
+    pub kind: EntryKind,
+}
+
 /// A folder-holding device: opens, renames and removes files by path.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file.
@@ -47,6 +68,24 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Whether a file of that name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// What stands at a path; symbolic links are not followed. `None` when nothing does.
+    fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>>;
+
+    /// What stands in a folder, in no order. `ErrorKind::NotFound` when there is no such folder.
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
+
+    /// Makes a folder in one that exists; false when it was there already.
+    fn create_folder(&self, path: &Path) -> io::Result<bool>;
+
+    /// Removes an empty folder; false when it is not empty, or not there.
+    fn remove_folder(&self, path: &Path) -> io::Result<bool>;
+
+    /// Renames a file over another. Durable once the folders of both were synced.
+    fn move_file(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Takes from everybody the right to write a file, and lets read it who may read its folder.
+    fn set_read_only(&self, path: &Path) -> io::Result<()>;
 
     /// Renames a file over another and makes the change durable in its folder.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

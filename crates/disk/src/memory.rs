@@ -1,19 +1,34 @@
 //! A disk in memory that remembers what would survive a power cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Disk, DiskFile, FileLock, LockError, OpenMode};
+use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
 
 /// Files in memory. Clones share the same files.
+///
+/// Folders that [`Disk::create_folder`] did not make are there as soon as a file in them is named.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
-    files: Arc<Mutex<BTreeMap<PathBuf, Arc<MemoryFile>>>>,
+    names: Arc<Mutex<Names>>,
     space: Arc<Mutex<Space>>,
+}
+
+/// What stands where: now, and as it was when each folder was last synced.
+#[derive(Debug, Default)]
+struct Names {
+    live: Tree,
+    synced: Tree,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tree {
+    files: BTreeMap<PathBuf, Arc<MemoryFile>>,
+    folders: BTreeSet<PathBuf>,
 }
 
 impl MemoryDisk {
@@ -44,22 +59,37 @@ impl MemoryDisk {
     ///
     /// Renames and removals count as durable at once, as [`Disk::rename`] promises.
     pub fn after_power_cut(&self) -> MemoryDisk {
-        self.image(|contents| contents.synced.clone())
+        self.image(&self.names.lock().live, |contents| contents.synced.clone())
+    }
+
+    /// As [`MemoryDisk::after_power_cut`], but of the names too only those that were synced with
+    /// their folder: what was created or renamed since is not there, what was removed is again.
+    pub fn after_power_cut_with_names_lost(&self) -> MemoryDisk {
+        let Names { live, synced } = &*self.names.lock();
+        // A file is gone with any folder above it that is.
+        let mut tree = synced.clone();
+        let lost = |path: &Path| {
+            let mut made = path.ancestors().filter(|folder| live.folders.contains(*folder));
+            made.any(|folder| !synced.folders.contains(folder))
+        };
+        tree.files.retain(|path, _| !lost(path));
+        tree.folders.retain(|path| !lost(path));
+        self.image(&tree, |contents| contents.synced.clone())
     }
 
     /// What is left when the process is killed now: every byte written, synced or not.
     pub fn after_kill(&self) -> MemoryDisk {
-        self.image(|contents| contents.live.clone())
+        self.image(&self.names.lock().live, |contents| contents.live.clone())
     }
 
     /// The present bytes of a file.
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
-        self.files.lock().get(path).map(|file| file.contents.lock().live.clone())
+        self.names.lock().live.files.get(path).map(|file| file.contents.lock().live.clone())
     }
 
     /// The names of all files, in order.
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.files.lock().keys().cloned().collect()
+        self.names.lock().live.files.keys().cloned().collect()
     }
 
     /// Puts a file there as if it had been written and synced.
@@ -68,24 +98,64 @@ impl MemoryDisk {
         self.space.lock().used += allocated;
         let clean = bytes.len();
         let contents = Contents { live: bytes.clone(), synced: bytes, clean, allocated };
-        let file = MemoryFile { contents: Mutex::new(contents), space: Arc::clone(&self.space) };
-        self.files.lock().insert(path.to_owned(), Arc::new(file));
+        let contents = Mutex::new(contents);
+        let file = Arc::new(MemoryFile { contents, space: Arc::clone(&self.space) });
+        let mut names = self.names.lock();
+        names.synced.files.insert(path.to_owned(), Arc::clone(&file));
+        names.live.files.insert(path.to_owned(), file);
     }
 
-    fn image(&self, bytes: impl Fn(&Contents) -> Vec<u8>) -> MemoryDisk {
+    fn image(&self, tree: &Tree, bytes: impl Fn(&Contents) -> Vec<u8>) -> MemoryDisk {
         let image = MemoryDisk::new();
         image.space.lock().capacity = self.space.lock().capacity;
-        for (path, file) in self.files.lock().iter() {
+        for (path, file) in &tree.files {
             image.put(path, bytes(&file.contents.lock()));
         }
+        let mut names = image.names.lock();
+        names.live.folders.clone_from(&tree.folders);
+        names.synced.folders.clone_from(&tree.folders);
+        drop(names);
         image
+    }
+}
+
+impl Tree {
+    fn kind(&self, path: &Path) -> Option<EntryKind> {
+        if self.files.contains_key(path) {
+            Some(EntryKind::File)
+        } else if self.is_folder(path) {
+            Some(EntryKind::Folder)
+        } else {
+            None
+        }
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        path.as_os_str().is_empty()
+            || self.folders.contains(path)
+            || self.files.keys().any(|file| file.parent() == Some(path))
+    }
+
+    fn check_folder_of(&self, path: &Path) -> io::Result<()> {
+        let exists = path.parent().is_some_and(|folder| self.is_folder(folder));
+        if exists { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// Makes the names in one folder those of another tree.
+    fn take_folder(&mut self, folder: Option<&Path>, from: &Tree) {
+        self.files.retain(|path, _| path.parent() != folder);
+        self.folders.retain(|path| path.parent() != folder);
+        let files = from.files.iter().filter(|(path, _)| path.parent() == folder);
+        self.files.extend(files.map(|(path, file)| (path.clone(), Arc::clone(file))));
+        let folders = from.folders.iter().filter(|path| path.parent() == folder);
+        self.folders.extend(folders.cloned());
     }
 }
 
 impl Disk for MemoryDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let mut files = self.files.lock();
-        let found = files.get(path).cloned();
+        let mut names = self.names.lock();
+        let found = names.live.files.get(path).cloned();
         match (found, mode) {
             (Some(_), OpenMode::CreateNew) => Err(io::ErrorKind::AlreadyExists.into()),
             (None, OpenMode::Read | OpenMode::Write) => Err(io::ErrorKind::NotFound.into()),
@@ -97,7 +167,7 @@ impl Disk for MemoryDisk {
             (None, _) => {
                 let (contents, space) = (Mutex::default(), Arc::clone(&self.space));
                 let file = Arc::new(MemoryFile { contents, space });
-                files.insert(path.to_owned(), Arc::clone(&file));
+                names.live.files.insert(path.to_owned(), Arc::clone(&file));
                 Ok(file)
             }
         }
@@ -108,23 +178,74 @@ impl Disk for MemoryDisk {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        Ok(self.files.lock().contains_key(path))
+        Ok(self.names.lock().live.kind(path).is_some())
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut files = self.files.lock();
-        let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        files.insert(to.to_owned(), file);
+    fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
+        Ok(self.names.lock().live.kind(path))
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        let tree = &self.names.lock().live;
+        if !tree.is_folder(folder) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let paths = tree.files.keys().chain(&tree.folders);
+        let inside = paths.filter(|path| path.parent() == Some(folder));
+        let entry = |path: &PathBuf| {
+            let name = path.file_name()?.to_owned();
+            Some(Entry { name, kind: tree.kind(path)? })
+        };
+        Ok(inside.filter_map(entry).collect())
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<bool> {
+        let tree = &mut self.names.lock().live;
+        match tree.kind(path) {
+            None => {
+                tree.check_folder_of(path)?;
+                tree.folders.insert(path.to_owned());
+                Ok(true)
+            }
+            Some(EntryKind::Folder) => Ok(false),
+            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        }
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<bool> {
+        let tree = &mut self.names.lock().live;
+        let mut paths = tree.files.keys().chain(&tree.folders);
+        if paths.any(|inside| inside.parent() == Some(path)) {
+            return Ok(false);
+        }
+        Ok(tree.folders.remove(path))
+    }
+
+    fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let tree = &mut self.names.lock().live;
+        tree.check_folder_of(to)?;
+        let file = tree.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        tree.files.insert(to.to_owned(), file);
         Ok(())
     }
 
+    fn set_read_only(&self, path: &Path) -> io::Result<()> {
+        let is_there = self.names.lock().live.files.contains_key(path);
+        if is_there { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.move_file(from, to)?;
+        self.sync_folder_of(to)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut files = self.files.lock();
-        if files.contains_key(to) {
+        let tree = &mut self.names.lock().live;
+        if tree.kind(to).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = Arc::clone(files.get(from).ok_or(io::ErrorKind::NotFound)?);
-        files.insert(to.to_owned(), file);
+        let file = Arc::clone(tree.files.get(from).ok_or(io::ErrorKind::NotFound)?);
+        tree.files.insert(to.to_owned(), file);
         Ok(())
     }
 
@@ -133,11 +254,13 @@ impl Disk for MemoryDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.files.lock().remove(path);
+        self.names.lock().live.files.remove(path);
         Ok(())
     }
 
-    fn sync_folder_of(&self, _path: &Path) -> io::Result<()> {
+    fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
+        let Names { live, synced } = &mut *self.names.lock();
+        synced.take_folder(path.parent(), live);
         Ok(())
     }
 

@@ -1,15 +1,15 @@
 //! The disk of the machine, through the operating system.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions, Permissions};
 use std::io::{self, IoSliceMut, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use crate::{Disk, DiskFile, FileLock, LockError, OpenMode};
+use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
 
 /// Files of the operating system.
 #[derive(Debug, Default)]
@@ -35,6 +35,53 @@ impl Disk for RealDisk {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(Some(kind_of(metadata.file_type()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        let entry = |entry: io::Result<std::fs::DirEntry>| {
+            let entry = entry?;
+            Ok(Entry { name: entry.file_name(), kind: kind_of(entry.file_type()?) })
+        };
+        std::fs::read_dir(folder)?.map(entry).collect()
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<bool> {
+        match std::fs::create_dir(path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<bool> {
+        match std::fs::remove_dir(path) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn set_read_only(&self, path: &Path) -> io::Result<()> {
+        let folder = std::fs::metadata(folder_of(path))?.permissions().mode();
+        let mode = std::fs::symlink_metadata(path)?.permissions().mode();
+        let mode = (mode & !0o222) | (folder & 0o444);
+        std::fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -125,6 +172,16 @@ impl DiskFile for RealFile {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+fn kind_of(file_type: FileType) -> EntryKind {
+    if file_type.is_file() {
+        EntryKind::File
+    } else if file_type.is_dir() {
+        EntryKind::Folder
+    } else {
+        EntryKind::Other
     }
 }
 

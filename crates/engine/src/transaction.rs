@@ -3,7 +3,10 @@
 //! Nothing here is shared: the session that owns the transaction fills it without a lock.
 
 use bytes::Bytes;
-use zodium_filestorage::{Access, NewBody, NewRecord, Reservation, StorageError, UndoRecord};
+use rustc_hash::FxHashMap;
+use zodium_filestorage::{
+    Access, NewBody, NewRecord, Reservation, StorageError, TemporaryBlob, UndoRecord,
+};
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
@@ -27,6 +30,8 @@ pub(crate) struct Write {
     pub(crate) oid: Oid,
     pub(crate) serial: Tid,
     pub(crate) body: WriteBody,
+    /// The blob that belongs to the record.
+    pub(crate) blob: Option<TemporaryBlob>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,18 +67,38 @@ impl Transaction {
     /// Stores new data over revision `serial` ([`Tid::ZERO`] for a new object).
     pub fn store(&mut self, oid: Oid, serial: Tid, data: Bytes) {
         let data = self.kept.hold(data);
-        self.writes.push(Write { oid, serial, body: WriteBody::Store(data) });
+        self.write(oid, serial, WriteBody::Store(data), None);
+    }
+
+    /// As [`Transaction::store`], with the blob that belongs to the data. A store of the same
+    /// data that came before it (clients send both) is the same record.
+    pub fn store_blob(&mut self, oid: Oid, serial: Tid, data: Bytes, blob: TemporaryBlob) {
+        let data = self.kept.hold(data);
+        self.write(oid, serial, WriteBody::Store(data), Some(blob));
     }
 
     /// Deletes an object whose revision `serial` is current.
     pub fn delete(&mut self, oid: Oid, serial: Tid) {
-        self.writes.push(Write { oid, serial, body: WriteBody::Delete });
+        self.write(oid, serial, WriteBody::Delete, None);
     }
 
     /// Writes a copied record, unchecked. `source` hints at a transaction with the same data.
     pub fn restore(&mut self, oid: Oid, serial: Tid, data: Option<Bytes>, source: Option<Tid>) {
         let data = data.map(|data| self.kept.hold(data));
-        self.writes.push(Write { oid, serial, body: WriteBody::Restore { data, source } });
+        self.write(oid, serial, WriteBody::Restore { data, source }, None);
+    }
+
+    /// As [`Transaction::restore`], with the blob that belongs to the data.
+    pub fn restore_blob(
+        &mut self,
+        oid: Oid,
+        serial: Tid,
+        data: Bytes,
+        source: Option<Tid>,
+        blob: TemporaryBlob,
+    ) {
+        let data = Some(self.kept.hold(data));
+        self.write(oid, serial, WriteBody::Restore { data, source }, Some(blob));
     }
 
     /// Demands that revision `serial` is still current at the commit.
@@ -90,6 +115,10 @@ impl Transaction {
     /// vote.
     pub fn has_undos(&self) -> bool {
         !self.undos.is_empty()
+    }
+
+    fn write(&mut self, oid: Oid, serial: Tid, body: WriteBody, blob: Option<TemporaryBlob>) {
+        self.writes.push(Write { oid, serial, body, blob });
     }
 
     /// The data last stored for an object, for a conflict answer; `None` when they have to be
@@ -142,15 +171,28 @@ impl Transaction {
 
     /// The writes that count. A store that was repeated with another serial was wrong the first
     /// time (its conflict has been resolved by the client); repeated with the same serial both
-    /// are kept, as FileStorage does.
+    /// are kept, as FileStorage does. Of an object with a blob only the last blob's counts:
+    /// clients send its data once without and once with the blob.
     pub(crate) fn effective_writes(&self) -> impl Iterator<Item = &Write> {
-        let mut last_serials = rustc_hash::FxHashMap::default();
-        for write in &self.writes {
-            last_serials.insert(write.oid, write.serial);
+        let mut last = FxHashMap::default();
+        for (place, write) in self.writes.iter().enumerate() {
+            let entry = last.entry(write.oid).or_insert((write.serial, None));
+            if entry.0 != write.serial {
+                *entry = (write.serial, None);
+            }
+            if write.blob.is_some() {
+                entry.1 = Some(place);
+            }
         }
-        self.writes.iter().filter(move |write| {
-            matches!(write.body, WriteBody::Restore { .. })
-                || last_serials.get(&write.oid) == Some(&write.serial)
+        self.writes.iter().enumerate().filter_map(move |(place, write)| {
+            let counts = match last.get(&write.oid) {
+                Some((_, Some(with_blob))) => place == *with_blob,
+                Some((serial, None)) => {
+                    matches!(write.body, WriteBody::Restore { .. }) || write.serial == *serial
+                }
+                None => false,
+            };
+            counts.then_some(write)
         })
     }
 }

@@ -178,6 +178,7 @@ fn reader_of_a_file_is_refused_at_the_vote() {
         read_only: true,
         create: false,
         cache_bytes: 0,
+        blob_directory: None,
         progress: &|_, _| (),
     };
     let file = zodium_filestorage::FileStorage::open(Arc::new(disk), &options).unwrap();

@@ -323,12 +323,7 @@ fn bytes_ahead(end: u64) -> u64 {
 }
 
 fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> StorageError {
-    match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            StorageError::Full { path: path.to_owned(), bytes }
-        }
-        _ => StorageError::io(path, "reserve space", error),
-    }
+    StorageError::writing(path, "reserve space", bytes, error)
 }
 
 /// Lays transactions out as bytes and writes them.

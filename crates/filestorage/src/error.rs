@@ -114,6 +114,39 @@ pub enum StorageError {
         /// The data file.
         path: PathBuf,
     },
+    /// There is no blob of that object and transaction.
+    #[error("No blob file at {path}", path = path.display())]
+    BlobMissing {
+        /// Where it should be.
+        path: PathBuf,
+        /// The object.
+        oid: Oid,
+        /// The transaction.
+        tid: Tid,
+    },
+    /// A client that shares the blob directory named a file there that cannot be a new blob.
+    #[error("{name:?} is no name of a new blob of object {oid}")]
+    BlobName {
+        /// The object.
+        oid: Oid,
+        /// What the client sent.
+        name: String,
+    },
+    /// The blob directory is laid out in a way that this server does not know.
+    #[error("{path}: the layout {layout:?} is not that of a database's blobs (bushy or lawn); \
+         name another blob directory", path = path.display())]
+    BlobLayout {
+        /// The marker file.
+        path: PathBuf,
+        /// What it says.
+        layout: String,
+    },
+    /// A blob came in, or is to be read, where no blob directory is.
+    #[error("{path}: served without a blob directory", path = path.display())]
+    BlobsUnsupported {
+        /// The data file.
+        path: PathBuf,
+    },
     /// A record whose references a pack cannot find out.
     #[error(
         "the references of object {oid} cannot be read: {source}. \
@@ -134,5 +167,19 @@ impl StorageError {
 
     pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> StorageError {
         StorageError::Io { path: path.to_owned(), operation, source }
+    }
+    /// As [`StorageError::io`], for what takes room: a full disk is said to be full.
+    pub(crate) fn writing(
+        path: &Path,
+        operation: &'static str,
+        bytes: u64,
+        source: io::Error,
+    ) -> StorageError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StorageError::Full { path: path.to_owned(), bytes }
+            }
+            _ => StorageError::io(path, operation, source),
+        }
     }
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod append;
+mod blobs;
 mod error;
 mod format;
 mod index_file;
@@ -29,6 +30,7 @@ mod tail;
 mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
+pub use blobs::{BlobDirectory, BlobLayout, CommittedBlob, TemporaryBlob};
 pub use error::StorageError;
 pub use format::Magic;
 pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};

@@ -115,10 +115,5 @@ impl SpooledData {
 }
 
 fn spool_error(path: &Path, bytes: u64, error: io::Error) -> StorageError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            StorageError::Full { path: path.to_owned(), bytes }
-        }
-        _ => StorageError::io(path, "put a large transaction aside", error),
-    }
+    StorageError::writing(path, "put a large transaction aside", bytes, error)
 }

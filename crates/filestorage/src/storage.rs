@@ -14,7 +14,7 @@ use crate::format::Magic;
 use crate::log::LogFile;
 use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
-use crate::{StorageError, index_snapshot};
+use crate::{BlobDirectory, StorageError, index_snapshot};
 
 /// How to open a storage.
 pub struct OpenOptions<'a> {
@@ -26,6 +26,8 @@ pub struct OpenOptions<'a> {
     pub create: bool,
     /// Memory for cached records, in bytes; 0 for none.
     pub cache_bytes: usize,
+    /// Where blobs are; made when it does not exist. `None`: blobs are refused.
+    pub blob_directory: Option<PathBuf>,
     /// Called now and then with bytes done and bytes in all while an index is built.
     pub progress: &'a dyn Fn(u64, u64),
 }
@@ -46,6 +48,7 @@ pub struct FileStorage {
     pub(crate) packing: Arc<AtomicBool>,
     /// The newest oid handed out or stored.
     last_oid: AtomicU64,
+    pub(crate) blobs: Option<BlobDirectory>,
     _lock: Option<FileLock>,
 }
 
@@ -60,6 +63,10 @@ impl FileStorage {
         let lock = if options.read_only { None } else { Some(lock(disk.as_ref(), path)?) };
         let Recovered { file, magic, positions, end, last_tid } =
             recovery::recover(disk.as_ref(), options)?;
+        let blobs = options.blob_directory.as_deref();
+        let blobs = blobs
+            .map(|path| BlobDirectory::open(Arc::clone(&disk), path, options.read_only))
+            .transpose()?;
         let last_oid = positions.largest_oid().unwrap_or(Oid::ROOT);
         let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0);
         Ok(FileStorage {
@@ -73,6 +80,7 @@ impl FileStorage {
             reserving_resumed: Condvar::new(),
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
+            blobs,
             _lock: lock,
         })
     }
@@ -80,6 +88,11 @@ impl FileStorage {
     /// The data file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its blobs; `None` when it was opened without a blob directory.
+    pub fn blobs(&self) -> Option<&BlobDirectory> {
+        self.blobs.as_ref()
     }
 
     /// Whether it was opened for reading only.

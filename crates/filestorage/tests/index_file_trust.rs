@@ -293,6 +293,7 @@ fn scanned_bytes(disk: &MemoryDisk) -> u64 {
         read_only: true,
         create: false,
         cache_bytes: 0,
+        blob_directory: None,
         progress: &|_, total| scanned.set(total),
     };
     FileStorage::open(Arc::new(disk.clone()), &options).unwrap();

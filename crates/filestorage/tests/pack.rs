@@ -509,6 +509,7 @@ fn open(disk: &(impl Disk + Clone + 'static)) -> FileStorage {
         read_only: false,
         create: true,
         cache_bytes: 1 << 16,
+        blob_directory: None,
         progress: &|_, _| (),
     };
     FileStorage::open(Arc::new(disk.clone()), &options).unwrap()

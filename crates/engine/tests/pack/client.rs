@@ -140,6 +140,7 @@ pub(crate) fn open_file(disk: Arc<dyn Disk>, path: &Path) -> FileStorage {
         read_only: false,
         create: true,
         cache_bytes: 1 << 20,
+        blob_directory: None,
         progress: &|_, _| (),
     };
     FileStorage::open(disk, &options).unwrap()

@@ -33,6 +33,7 @@ pub(crate) fn open_file(disk: impl Disk + 'static) -> FileStorage {
         read_only: false,
         create: true,
         cache_bytes: 1 << 20,
+        blob_directory: None,
         progress: &|_, _| (),
     };
     FileStorage::open(Arc::new(disk), &options).expect("it opens")

@@ -59,6 +59,7 @@ fn open_with(
         read_only,
         create: true,
         cache_bytes,
+        blob_directory: None,
         progress: &|_, _| (),
     };
     FileStorage::open(Arc::new(disk), &options)

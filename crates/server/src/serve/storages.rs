@@ -134,6 +134,7 @@ fn open_on(
             read_only,
             create: !read_only,
             cache_bytes: usize::try_from(options.cache_bytes).unwrap_or(usize::MAX),
+            blob_directory: options.blob_directory.clone(),
             progress: &|done, total| progress.report(done, total),
         },
     )

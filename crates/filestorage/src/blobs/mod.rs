@@ -1,0 +1,191 @@
+//! The blob directory: large data of `ZODB.blob.Blob` objects, one file for each revision, laid
+//! out as ZODB's `blob.py` does.
+//!
+//! Key decision: a blob's file stands in its final folder, synced, before its transaction counts
+//! as voted; committing it is one rename within that folder. A durable list of what a transaction
+//! brings (`intent.rs`) lets the next opening take back what was renamed for a transaction that
+//! never came into the log.
+
+mod layout;
+mod temporary;
+
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tracing::{info, warn};
+use zodium_disk::{Disk, DiskFile, EntryKind, OpenMode};
+use zodium_types::{Oid, Tid};
+
+pub use self::layout::BlobLayout;
+pub use self::temporary::TemporaryBlob;
+use crate::StorageError;
+
+/// Names the layout; ZODB's.
+const LAYOUT_MARKER: &str = ".layout";
+/// For files that are no blobs yet; ZODB's, and shared with clients on this machine.
+const TEMPORARY_FOLDER: &str = "tmp";
+/// Begins the names of our own files in [`TEMPORARY_FOLDER`]: all else there is others'.
+const OUR_PREFIX: &str = "zodium-";
+
+/// An open blob directory.
+#[derive(Debug)]
+pub struct BlobDirectory {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    layout: BlobLayout,
+    read_only: bool,
+    /// Makes names unique: this process's start, and a count.
+    started: u64,
+    names: AtomicU64,
+}
+
+/// A committed blob, open for reading.
+#[derive(Clone, Debug)]
+pub struct CommittedBlob {
+    /// Its file, which never changes.
+    pub file: Arc<dyn DiskFile>,
+    /// Bytes in it.
+    pub length: u64,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl BlobDirectory {
+    /// Opens a blob directory, in the layout it has; one that is missing is made, bushy.
+    ///
+    /// Read-only nothing is made, and a missing directory is an empty one.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        read_only: bool,
+    ) -> Result<BlobDirectory, StorageError> {
+        let layout = layout::of_directory(disk.as_ref(), path)?;
+        // The wall clock only makes names differ from those that a crash left.
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
+        let (path, names) = (path.to_owned(), AtomicU64::new(0));
+        let directory = BlobDirectory { disk, path, layout, read_only, started, names };
+        if !read_only {
+            directory.create()?;
+        }
+        if layout == BlobLayout::Lawn {
+            warn!(folder = %directory.path.display(),
+                "the blob directory is a lawn: many file systems are slow with so many folders in \
+                 one. ZODB's migrateblobs makes it bushy");
+        }
+        Ok(directory)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it is laid out.
+    pub fn layout(&self) -> BlobLayout {
+        self.layout
+    }
+
+    /// The folder of an object's blobs.
+    pub fn folder_of(&self, oid: Oid) -> PathBuf {
+        self.path.join(self.layout.folder_of(oid))
+    }
+
+    /// The file of a committed blob.
+    pub fn path_of(&self, oid: Oid, tid: Tid) -> PathBuf {
+        self.folder_of(oid).join(layout::blob_name(tid))
+    }
+
+    /// An empty blob, to be filled with what a client sends. Blocking.
+    pub fn temporary(&self) -> Result<TemporaryBlob, StorageError> {
+        self.check_writable()?;
+        let name = self.new_name("");
+        let path = self.path.join(TEMPORARY_FOLDER).join(name);
+        let file = self
+            .disk
+            .open(&path, OpenMode::CreateNew)
+            .map_err(|error| StorageError::io(&path, "create", error))?;
+        Ok(TemporaryBlob::new(Arc::clone(&self.disk), path, file, 0))
+    }
+
+    /// A blob that a client which shares the directory has put beside the committed ones of its
+    /// object. From here on it is ours. Blocking.
+    ///
+    /// # Errors
+    /// [`StorageError::BlobName`] when that is not the name of such a file, or no plain file.
+    pub fn adopt(&self, oid: Oid, basename: &str) -> Result<TemporaryBlob, StorageError> {
+        self.check_writable()?;
+        let refused = || StorageError::BlobName { oid, name: basename.to_owned() };
+        if !layout::is_client_name(basename) {
+            return Err(refused());
+        }
+        let path = self.folder_of(oid).join(basename);
+        let failed = |operation| {
+            let path = path.clone();
+            move |error| StorageError::io(&path, operation, error)
+        };
+        // Not a link to elsewhere: what it points to would be moved about and served.
+        if self.disk.kind(&path).map_err(failed("look for"))? != Some(EntryKind::File) {
+            return Err(refused());
+        }
+        let file = self.disk.open(&path, OpenMode::Read).map_err(failed("open"))?;
+        let length = file.length().map_err(failed("read"))?;
+        Ok(TemporaryBlob::new(Arc::clone(&self.disk), path, file, length))
+    }
+
+    /// Opens a committed blob. Blocking.
+    ///
+    /// # Errors
+    /// [`StorageError::BlobMissing`] when there is none of that object and transaction.
+    pub fn open_committed(&self, oid: Oid, tid: Tid) -> Result<CommittedBlob, StorageError> {
+        let path = self.path_of(oid, tid);
+        let opened = self.disk.open(&path, OpenMode::Read);
+        let opened = opened.and_then(|file| file.length().map(|length| (file, length)));
+        match opened {
+            Ok((file, length)) => Ok(CommittedBlob { file, length, path }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StorageError::BlobMissing { path, oid, tid })
+            }
+            Err(error) => Err(StorageError::io(&path, "open", error)),
+        }
+    }
+
+    fn create(&self) -> Result<(), StorageError> {
+        let temporary = self.path.join(TEMPORARY_FOLDER);
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error| StorageError::io(&path, "create", error)
+        };
+        if self.disk.create_folder(&self.path).map_err(failed(&self.path))? {
+            info!(folder = %self.path.display(), "created the blob directory");
+        }
+        self.disk.create_folder(&temporary).map_err(failed(&temporary))?;
+        let marker = self.path.join(LAYOUT_MARKER);
+        if !self.disk.exists(&marker).map_err(failed(&marker))? {
+            layout::write_marker(self.disk.as_ref(), &marker, self.layout)
+                .map_err(failed(&marker))?;
+        }
+        let sync = |path| self.disk.sync_folder_of(path);
+        sync(&self.path).and_then(|()| sync(&temporary)).map_err(failed(&self.path))
+    }
+
+    fn check_writable(&self) -> Result<(), StorageError> {
+        if self.read_only {
+            return Err(StorageError::ReadOnly { path: self.path.clone() });
+        }
+        Ok(())
+    }
+
+    /// A name that no file has, of this process or one before.
+    fn new_name(&self, suffix: &str) -> String {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        let mut name = OUR_PREFIX.to_owned();
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{:016x}-{number:x}{suffix}", self.started);
+        name
+    }
+}
