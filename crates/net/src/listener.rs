@@ -25,12 +25,15 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 pub struct Bound {
     socket: Socket,
     address: Address,
+    file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpSocket),
-    Unix(UnixSocket, SocketFile),
+    Unix(UnixSocket),
+    /// Somebody listens for us already.
+    Inherited(Kind),
 }
 
 /// An address that accepts connections.
@@ -38,15 +41,16 @@ enum Socket {
 pub struct Listener {
     kind: Kind,
     address: Address,
+    _file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    Unix(UnixListener),
 }
 
-/// The path of a Unix socket; removed when we no longer use it.
+/// The path of a Unix socket of ours; removed when we no longer use it.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
@@ -69,19 +73,41 @@ impl Bound {
                 remove_dead_socket(path)?;
                 let socket = UnixSocket::new_stream()?;
                 socket.bind(path)?;
-                let socket = Socket::Unix(socket, SocketFile(path.clone()));
-                Ok(Bound { socket, address: address.clone() })
+                let file = Some(SocketFile(path.clone()));
+                Ok(Bound { socket: Socket::Unix(socket), address: address.clone(), file })
             }
         }
+    }
+
+    /// A TCP socket on which the parent process listens already, and that it has handed over.
+    /// Within a tokio runtime.
+    pub fn inherited_tcp(listener: std::net::TcpListener) -> io::Result<Bound> {
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        let address = Address::Tcp { host: bound.ip().to_string(), port: bound.port() };
+        let kind = Kind::Tcp(TcpListener::from_std(listener)?);
+        Ok(Bound { socket: Socket::Inherited(kind), address, file: None })
+    }
+
+    /// As [`Bound::inherited_tcp`], for a Unix socket. Its path stays when we end: it is the
+    /// parent's.
+    pub fn inherited_unix(listener: std::os::unix::net::UnixListener) -> io::Result<Bound> {
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        let path = bound.as_pathname().unwrap_or(Path::new("(unnamed Unix socket)"));
+        let address = Address::Unix(path.to_owned());
+        let kind = Kind::Unix(UnixListener::from_std(listener)?);
+        Ok(Bound { socket: Socket::Inherited(kind), address, file: None })
     }
 
     /// From now on connections are taken.
     pub fn listen(self) -> io::Result<Listener> {
         let kind = match self.socket {
             Socket::Tcp(socket) => Kind::Tcp(socket.listen(BACKLOG)?),
-            Socket::Unix(socket, file) => Kind::Unix(socket.listen(BACKLOG)?, file),
+            Socket::Unix(socket) => Kind::Unix(socket.listen(BACKLOG)?),
+            Socket::Inherited(kind) => kind,
         };
-        Ok(Listener { kind, address: self.address })
+        Ok(Listener { kind, address: self.address, _file: self.file })
     }
 }
 
@@ -95,7 +121,7 @@ async fn bind_tcp(host: &str, port: u16) -> io::Result<Bound> {
     socket.bind(found)?;
     let bound = socket.local_addr()?;
     let address = Address::Tcp { host: bound.ip().to_string(), port: bound.port() };
-    Ok(Bound { socket: Socket::Tcp(socket), address })
+    Ok(Bound { socket: Socket::Tcp(socket), address, file: None })
 }
 
 impl Listener {
@@ -126,9 +152,9 @@ impl Listener {
                 SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
                 Ok((Incoming::Tcp(stream.into_std()?), peer.to_string()))
             }
-            Kind::Unix(listener, file) => {
+            Kind::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Incoming::Unix(stream.into_std()?), file.0.display().to_string()))
+                Ok((Incoming::Unix(stream.into_std()?), self.address.to_string()))
             }
         }
     }

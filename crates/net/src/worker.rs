@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use thiserror::Error;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
 use crate::link::{self, Scratch};
@@ -34,6 +34,7 @@ struct Worker {
 
 enum Order {
     Serve { incoming: Incoming, peer: String, limits: Limits },
+    Answer(oneshot::Sender<()>),
     Stop { patience: Duration },
 }
 
@@ -93,6 +94,24 @@ impl Workers {
         }
     }
 
+    /// Returns when every worker has come round to answering: each of them serves. `false` when
+    /// one has ended.
+    pub async fn answer(&self) -> bool {
+        let ask = |worker: &Worker| {
+            let (asked, answer) = oneshot::channel();
+            // Who has ended drops the question, and that is an answer too.
+            let _ = worker.orders.send(Order::Answer(asked));
+            answer
+        };
+        let answers: Vec<_> = self.workers.iter().map(ask).collect();
+        for answer in answers {
+            if answer.await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Lets every link finish what is under way, for at most `patience`; returns when all
     /// workers have ended.
     pub fn stop(self, patience: Duration) {
@@ -127,6 +146,10 @@ async fn serve<S: Service>(
                     links.borrow_mut().remove(key);
                     count.fetch_sub(1, Ordering::Relaxed);
                 });
+            }
+            Order::Answer(asked) => {
+                // Who asked may have gone meanwhile.
+                let _ = asked.send(());
             }
             Order::Stop { patience: given } => {
                 patience = given;

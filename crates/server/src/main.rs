@@ -9,6 +9,7 @@ mod cli;
 mod logging;
 mod progress;
 mod serve;
+mod supervisor;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use bytesize::ByteSize;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::supervisor;
+
 /// Work shorter than this goes unmentioned.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Between two log lines.
@@ -45,6 +47,8 @@ impl Progress {
                 seconds_left = left.as_secs(),
                 "{}", self.what
             );
+            let percent = done * 100 / total.max(1);
+            supervisor::starting(&format!("{}: {percent} %", self.what), LINE_INTERVAL * 6);
         }
     }
 }

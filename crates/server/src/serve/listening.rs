@@ -3,16 +3,45 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use listenfd::ListenFd;
 use tokio::task::JoinHandle;
 use zodium_net::{Bound, Listener, Workers};
 use zodium_types::Address;
 
-/// Takes all addresses.
+/// Takes all addresses; within a tokio runtime.
+///
+/// Sockets that a service manager hands over (`LISTEN_FDS`) are used instead: who activates a
+/// server by its sockets says there where it listens.
 pub(crate) async fn bind(addresses: &[Address]) -> Result<Vec<Bound>> {
+    let mut bound = inherited(&mut ListenFd::from_env())?;
+    if bound.is_empty() {
+        for address in addresses {
+            let taken = Bound::bind(address).await;
+            bound.push(taken.with_context(|| format!("cannot listen on {address}"))?);
+        }
+    }
+    Ok(bound)
+}
+
+fn inherited(sockets: &mut ListenFd) -> Result<Vec<Bound>> {
     let mut bound = Vec::new();
-    for address in addresses {
-        let taken = Bound::bind(address).await;
-        bound.push(taken.with_context(|| format!("cannot listen on {address}"))?);
+    for number in 0..sockets.len() {
+        let taken = match sockets.take_tcp_listener(number) {
+            Ok(Some(listener)) => Bound::inherited_tcp(listener),
+            // Already taken: there are no two of one number.
+            Ok(None) => continue,
+            Err(_) => match sockets.take_unix_listener(number) {
+                Ok(Some(listener)) => Bound::inherited_unix(listener),
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            },
+        };
+        bound.push(taken.with_context(|| {
+            format!(
+                "socket {number} of LISTEN_FDS is of no use (expected a TCP or a Unix stream \
+                 socket that is listened on)"
+            )
+        })?);
     }
     Ok(bound)
 }

@@ -4,24 +4,27 @@ mod announce;
 mod listening;
 mod options;
 mod overrides;
+mod pid_file;
 mod signals;
 mod storages;
+mod workers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tracing::info;
-use zodium_configuration::{Configuration, Encoding, ServerOptions};
-use zodium_net::{Bound, Limits, Workers};
-use zodium_zeo::server::{Config, Server, ZeoService};
+use tracing::{error, info, warn};
+use zodium_configuration::Configuration;
+use zodium_net::Bound;
 
 use self::listening::Accepting;
 pub(crate) use self::options::ServeOptions;
-use self::signals::{Ending, Signals};
+use self::pid_file::PidFile;
+use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
-use crate::logging;
+use crate::logging::{self, Destinations};
+use crate::supervisor::{self, Watchdog};
 
 /// How long a stop waits for clients to take what they are owed.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -29,19 +32,30 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Serves until a signal ends it.
 pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let configuration = overrides::configuration(options)?;
-    logging::start(&configuration.log)?;
-    refuse_what_is_missing(&configuration)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ending = runtime.block_on(serve(configuration));
-    // Storages that are still being opened have nothing to lose.
-    runtime.shutdown_background();
-    match ending? {
-        Ending::Stop => Ok(ExitCode::SUCCESS),
-        Ending::Restart => Ok(ExitCode::FAILURE),
+    let logs = logging::start(&configuration.log)?;
+    match run_logged(configuration, &logs) {
+        Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
+        Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
+        Err(failure) => {
+            // Standard error is told by whoever called us.
+            if !logs.include_stderr() {
+                error!("{failure:#}");
+            }
+            Err(failure)
+        }
     }
 }
 
-async fn serve(configuration: Configuration) -> Result<Ending> {
+fn run_logged(configuration: Configuration, logs: &Destinations) -> Result<Ending> {
+    refuse_what_is_missing(&configuration)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ending = runtime.block_on(serve(configuration, logs));
+    // Storages that are still being opened have nothing to lose.
+    runtime.shutdown_background();
+    ending
+}
+
+async fn serve(configuration: Configuration, logs: &Destinations) -> Result<Ending> {
     let configuration = Arc::new(configuration);
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let bound = listening::bind(&configuration.server.addresses).await?;
@@ -49,19 +63,11 @@ async fn serve(configuration: Configuration) -> Result<Ending> {
         let configuration = Arc::clone(&configuration);
         tokio::task::spawn_blocking(move || Storages::open(&configuration))
     };
-    tokio::select! {
-        opened = opening => serve_storages(&configuration, opened??, bound, signals).await,
-        ending = signals.ending() => Ok(ending),
-    }
-}
-
-async fn serve_storages(
-    configuration: &Configuration,
-    storages: Storages,
-    bound: Vec<Bound>,
-    mut signals: Signals,
-) -> Result<Ending> {
-    let served = accept_until_told(configuration, &storages, bound, &mut signals).await;
+    let storages = tokio::select! {
+        opened = opening => opened??,
+        ending = ending(&mut signals, || reopen(logs)) => return Ok(ending),
+    };
+    let served = serve_storages(&configuration, logs, &storages, bound, &mut signals).await;
     let closed = storages.close();
     let ending = served?;
     closed?;
@@ -69,41 +75,54 @@ async fn serve_storages(
     Ok(ending)
 }
 
-async fn accept_until_told(
+async fn serve_storages(
     configuration: &Configuration,
+    logs: &Destinations,
     storages: &Storages,
     bound: Vec<Bound>,
     signals: &mut Signals,
 ) -> Result<Ending> {
     let listeners = listening::listen(bound)?;
-    let workers = start_workers(&configuration.server, storages)?;
+    let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
+    let workers = workers::start(&configuration.server, storages)?;
     announce::announce(configuration.log.format, storages, &listeners);
     let accepting = Accepting::start(listeners, &workers);
-    let ending = signals.ending().await;
+    let watchdog = Watchdog::start(&workers);
+    let ready = || supervisor::ready(configuration.storages.len());
+    ready();
+    let reload = || {
+        supervisor::reloading();
+        reopen(logs);
+        ready();
+    };
+    let ending = ending(signals, reload).await;
+    supervisor::stopping();
     accepting.stop().await;
+    watchdog.stop().await;
     // Those who wait for it are answered before their connections are closed.
     storages.cancel_packs();
     if let Some(workers) = Arc::into_inner(workers) {
         workers.stop(STOP_PATIENCE);
     }
+    drop(pid_file);
     Ok(ending)
 }
 
-fn start_workers(options: &ServerOptions, storages: &Storages) -> Result<Arc<Workers>> {
-    let config = Config {
-        encoding: match options.encoding {
-            Encoding::Msgpack => zodium_zeo::codec::Encoding::Msgpack,
-            Encoding::Pickle => zodium_zeo::codec::Encoding::Pickle,
-        },
-        frame_bytes_max: options.message_bytes_max,
-        read_only: options.read_only,
-    };
-    let server = Arc::new(Server::new(config, storages.by_name()));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let count = options.workers.map_or(cores, usize::from);
-    let workers =
-        Workers::start(count, Limits::default(), move |_| ZeoService::new(Arc::clone(&server)))?;
-    Ok(Arc::new(workers))
+/// Waits for a signal that ends the server, and does what others ask for.
+async fn ending(signals: &mut Signals, reopen_logs: impl Fn()) -> Ending {
+    loop {
+        match signals.next().await {
+            Wish::End(ending) => return ending,
+            Wish::ReopenLogs => reopen_logs(),
+        }
+    }
+}
+
+fn reopen(logs: &Destinations) {
+    match logs.reopen() {
+        Ok(()) => info!("SIGUSR2, opened the log files anew"),
+        Err(error) => warn!("SIGUSR2, but {error:#}; going on with the old one"),
+    }
 }
 
 /// What the model has and this server cannot do would be left out silently otherwise.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
+use zodium_configuration::LogDestination;
 use zodium_types::Address;
 
 /// Options of `zodium serve`.
@@ -23,14 +25,14 @@ pub(crate) struct ServeOptions {
 
     /// Where to listen: HOST:PORT, PORT, or /path/to/a/socket; may be repeated
     /// [default: 127.0.0.1:8100]
-    #[arg(short, long, value_name = "ADDRESS", env = "ZODIUM_ADDRESS", value_delimiter = ' ')]
+    #[arg(short, long, value_name = "ADDRESS", env = "ZODIUM_ADDRESS", value_delimiter = ',')]
     pub(crate) address: Vec<Address>,
 
     /// Speak msgpack (M5) instead of pickle (Z5)
     ///
     /// Clients follow the server. They need the msgpack package for it, which not all have:
     /// `pip install msgpack`.
-    #[arg(long)]
+    #[arg(long, env = "ZODIUM_MSGPACK", value_parser = FalseyValueParser::new())]
     pub(crate) msgpack: bool,
 
     /// Refuse to write, and leave the files as they are
@@ -38,7 +40,7 @@ pub(crate) struct ServeOptions {
     /// No lock is taken: a file may be written by another process meanwhile, whose later
     /// transactions are not seen. In place of a file that does not exist an empty database is
     /// served.
-    #[arg(long, env = "ZODIUM_READ_ONLY", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "ZODIUM_READ_ONLY", value_parser = FalseyValueParser::new())]
     pub(crate) read_only: bool,
 
     #[command(flatten)]
@@ -46,6 +48,9 @@ pub(crate) struct ServeOptions {
 
     #[command(flatten)]
     pub(crate) clients: ClientArguments,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArguments,
 
     #[command(flatten)]
     pub(crate) process: ProcessArguments,
@@ -66,8 +71,16 @@ pub(crate) struct StorageArguments {
     pub(crate) cache_size: Option<ByteSize>,
 
     /// The name under which clients ask for the storage [default: 1]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "ZODIUM_STORAGE_NAME")]
     pub(crate) storage_name: Option<String>,
+
+    /// Where blobs are kept; without it they are refused
+    #[arg(long, value_name = "PATH", env = "ZODIUM_BLOB_DIR")]
+    pub(crate) blob_dir: Option<PathBuf>,
+
+    /// Refuse commits that would make the data file larger than this
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) quota: Option<ByteSize>,
 
     /// Let a pack remove old revisions only, no objects
     ///
@@ -110,6 +123,27 @@ pub(crate) struct ClientArguments {
     pub(crate) message_size_max: Option<u32>,
 }
 
+/// Encryption, as ZEO has it: clients always show a certificate, too.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "TLS")]
+pub(crate) struct TlsArguments {
+    /// PEM file with the certificate of the server and its chain, perhaps also its key
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_CERTIFICATE")]
+    pub(crate) ssl_certificate: Option<PathBuf>,
+
+    /// PEM file with the key, if it is not in the file of the certificate
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_KEY")]
+    pub(crate) ssl_key: Option<PathBuf>,
+
+    /// File whose first line is the password of the key
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_KEY_PASSWORD_FILE")]
+    pub(crate) ssl_key_password_file: Option<PathBuf>,
+
+    /// PEM file or directory with the certificates of clients, or of those who signed them
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_AUTHENTICATE")]
+    pub(crate) ssl_authenticate: Option<PathBuf>,
+}
+
 /// The process.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Process")]
@@ -118,6 +152,14 @@ pub(crate) struct ProcessArguments {
     #[arg(long, value_name = "N", env = "ZODIUM_WORKERS")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
+
+    /// Write the process id into this file while serving
+    #[arg(long, value_name = "PATH")]
+    pub(crate) pid_file: Option<PathBuf>,
+
+    /// Serve metrics, health and a status page over HTTP on HOST:PORT or PORT
+    #[arg(long, value_name = "ADDRESS", env = "ZODIUM_MONITOR")]
+    pub(crate) monitor: Option<Address>,
 }
 
 /// How to log.
@@ -127,6 +169,12 @@ pub(crate) struct LogArguments {
     /// How log lines look: for people, or one JSON object a line [default: human]
     #[arg(long, value_name = "FORMAT", value_enum, env = "ZODIUM_LOG_FORMAT")]
     pub(crate) log_format: Option<LogFormatArgument>,
+
+    /// Append log lines to this file, opened anew on SIGUSR2; STDOUT and STDERR mean those; may
+    /// be repeated [default: STDERR]
+    #[arg(long, value_name = "PATH", value_parser = destination)]
+    #[arg(env = "ZODIUM_LOG_FILE")]
+    pub(crate) log_file: Vec<LogDestination>,
 
     /// What is logged: error, warn, info, debug or trace, also by module
     /// (`info,zodium_zeo=debug`) [default: info]
@@ -141,6 +189,15 @@ pub(crate) enum LogFormatArgument {
     Human,
     /// One JSON object a line
     Json,
+}
+
+fn destination(text: &str) -> Result<LogDestination, String> {
+    match text {
+        "" => Err("expected the path of a file".to_owned()),
+        "STDOUT" => Ok(LogDestination::Stdout),
+        "STDERR" => Ok(LogDestination::Stderr),
+        path => Ok(LogDestination::File(path.into())),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

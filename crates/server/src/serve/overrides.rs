@@ -4,11 +4,12 @@ use anyhow::Result;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use zodium_configuration::{
-    Configuration, Encoding, LogFormat, LogOptions, ServerOptions, StorageKind, StorageOptions,
+    Configuration, Encoding, KeyPassword, LogFormat, LogOptions, MonitorOptions, ServerOptions,
+    StorageKind, StorageOptions, TlsOptions,
 };
 
 use super::options::{
-    ClientArguments, LogArguments, LogFormatArgument, ServeOptions, StorageArguments,
+    ClientArguments, LogArguments, LogFormatArgument, ServeOptions, StorageArguments, TlsArguments,
 };
 use crate::cli::Cli;
 
@@ -34,9 +35,13 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<Configuration> {
         return Err(wrong("say what to serve: a data file (zodium serve Data.fs)"));
     }
     override_server(&mut configuration.server, options);
+    override_tls(&mut configuration.server.tls, &options.tls)?;
     override_clients(&mut configuration.server, &options.clients);
     override_storages(&mut configuration.storages, &options.storage)?;
     override_log(&mut configuration.log, &options.logging);
+    if let Some(address) = &options.process.monitor {
+        configuration.monitor = Some(MonitorOptions { address: address.clone() });
+    }
     Ok(configuration)
 }
 
@@ -53,6 +58,33 @@ fn override_server(server: &mut ServerOptions, options: &ServeOptions) {
     if options.process.workers.is_some() {
         server.workers = options.process.workers;
     }
+    if options.process.pid_file.is_some() {
+        server.pid_file.clone_from(&options.process.pid_file);
+    }
+}
+
+fn override_tls(tls: &mut Option<TlsOptions>, arguments: &TlsArguments) -> Result<()> {
+    let said = tls.as_ref();
+    let certificate = arguments.ssl_certificate.as_ref().or(said.map(|tls| &tls.certificate));
+    let authenticate = arguments.ssl_authenticate.as_ref().or(said.map(|tls| &tls.authenticate));
+    let key = arguments.ssl_key.as_ref();
+    let password = arguments.ssl_key_password_file.as_ref();
+    *tls = match (certificate, authenticate) {
+        (Some(certificate), Some(authenticate)) => Some(TlsOptions {
+            certificate: certificate.clone(),
+            key: key.or(said.and_then(|tls| tls.key.as_ref())).cloned(),
+            key_password: match password {
+                Some(path) => Some(KeyPassword::File(path.clone())),
+                None => said.and_then(|tls| tls.key_password.clone()),
+            },
+            authenticate: authenticate.clone(),
+        }),
+        (None, None) if key.is_none() && password.is_none() => None,
+        _ => {
+            return Err(wrong("TLS needs both --ssl-certificate and --ssl-authenticate"));
+        }
+    };
+    Ok(())
 }
 
 fn override_clients(server: &mut ServerOptions, clients: &ClientArguments) {
@@ -75,9 +107,15 @@ fn override_storages(storages: &mut [StorageOptions], arguments: &StorageArgumen
     if let Some(name) = &arguments.storage_name {
         only(storages, "--storage-name")?.name.clone_from(name);
     }
+    if arguments.blob_dir.is_some() {
+        only(storages, "--blob-dir")?.blob_directory.clone_from(&arguments.blob_dir);
+    }
     for storage in storages {
         if let Some(size) = arguments.cache_size {
             storage.cache_bytes = size.as_u64();
+        }
+        if let Some(size) = arguments.quota {
+            storage.quota_bytes = Some(size.as_u64());
         }
         storage.pack.garbage_collection &= !arguments.no_pack_gc;
         storage.pack.keep_old &= !arguments.no_pack_keep_old;
@@ -101,6 +139,9 @@ fn override_log(log: &mut LogOptions, arguments: &LogArguments) {
         Some(LogFormatArgument::Human) => log.format = LogFormat::Human,
         Some(LogFormatArgument::Json) => log.format = LogFormat::Json,
         None => {}
+    }
+    if !arguments.log_file.is_empty() {
+        log.destinations.clone_from(&arguments.log_file);
     }
     if let Some(level) = &arguments.log_level {
         log.level.clone_from(level);

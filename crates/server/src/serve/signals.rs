@@ -1,4 +1,4 @@
-//! The signals that end a server.
+//! The signals that a server is told things with.
 
 use std::io;
 
@@ -11,6 +11,16 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    user: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// To end.
+    End(Ending),
+    /// SIGUSR2: to open the log files anew, which were moved away.
+    ReopenLogs,
 }
 
 /// Why a server ends.
@@ -30,24 +40,26 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined2())?,
         })
     }
 
-    /// Waits for a signal that ends the server.
-    pub(crate) async fn ending(&mut self) -> Ending {
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) -> Wish {
         tokio::select! {
             _ = self.terminate.recv() => {
                 info!("SIGTERM, stopping");
-                Ending::Stop
+                Wish::End(Ending::Stop)
             }
             _ = self.interrupt.recv() => {
                 info!("SIGINT, stopping");
-                Ending::Stop
+                Wish::End(Ending::Stop)
             }
             _ = self.hang_up.recv() => {
                 info!("SIGHUP, stopping to be started anew");
-                Ending::Restart
+                Wish::End(Ending::Restart)
             }
+            _ = self.user.recv() => Wish::ReopenLogs,
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Where log lines go: standard output, standard error, files, several at once.
+//!
+//! Lines are written at once and by whoever has something to say. A file is always appended to,
+//! so that what else writes to it, or cuts it, does no harm; whoever renames it for rotation
+//! has it opened anew.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use arc_swap::ArcSwap;
+use tracing_subscriber::fmt::MakeWriter;
+use zodium_configuration::LogDestination;
+
+/// Open destinations. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Destinations {
+    all: Arc<[Destination]>,
+}
+
+#[derive(Debug)]
+enum Destination {
+    Stdout,
+    Stderr,
+    File { path: PathBuf, file: ArcSwap<File> },
+}
+
+/// Writes one line to all destinations.
+pub(crate) struct Line<'a>(&'a Destinations);
+
+impl Destinations {
+    /// Opens all files, which are made when absent.
+    pub(crate) fn open(wanted: &[LogDestination]) -> Result<Destinations> {
+        let open = |wanted: &LogDestination| {
+            Ok(match wanted {
+                LogDestination::Stdout => Destination::Stdout,
+                LogDestination::Stderr => Destination::Stderr,
+                LogDestination::File(path) => {
+                    let file = ArcSwap::from_pointee(open_file(path)?);
+                    Destination::File { path: path.clone(), file }
+                }
+            })
+        };
+        Ok(Destinations { all: wanted.iter().map(open).collect::<Result<_>>()? })
+    }
+
+    /// Whether people look at all of them, so that colours are of use.
+    pub(crate) fn are_terminals(&self) -> bool {
+        self.all.iter().all(|destination| match destination {
+            Destination::Stdout => io::stdout().is_terminal(),
+            Destination::Stderr => io::stderr().is_terminal(),
+            Destination::File { .. } => false,
+        })
+    }
+
+    /// Whether what fails is also seen on standard error when it is logged.
+    pub(crate) fn include_stderr(&self) -> bool {
+        self.all.iter().any(|destination| matches!(destination, Destination::Stderr))
+    }
+
+    /// Opens the files anew, after a rotation. One that cannot be opened is written to as before.
+    pub(crate) fn reopen(&self) -> Result<()> {
+        let mut outcome = Ok(());
+        for destination in self.all.iter() {
+            if let Destination::File { path, file } = destination {
+                match open_file(path) {
+                    Ok(opened) => file.store(Arc::new(opened)),
+                    Err(error) => outcome = outcome.and(Err(error)),
+                }
+            }
+        }
+        outcome
+    }
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    let opened = File::options().append(true).create(true).open(path);
+    opened.with_context(|| format!("cannot open the log file {}", path.display()))
+}
+
+impl<'a> MakeWriter<'a> for Destinations {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(self)
+    }
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.write_all(line).map(|()| line.len())
+    }
+
+    /// The subscriber calls this once for each line: it stays whole among those of others.
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for destination in self.0.all.iter() {
+            // One that fails (a full disk) keeps no line from the others.
+            outcome = outcome.and(match destination {
+                Destination::Stdout => io::stdout().write_all(line),
+                Destination::Stderr => io::stderr().write_all(line),
+                Destination::File { file, .. } => (&**file.load()).write_all(line),
+            });
+        }
+        outcome
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_to_all_files_and_after_reopening_to_the_new_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let [a, b, old] = ["a.log", "b.log", "a.log.1"].map(|name| folder.path().join(name));
+        let files = [&a, &b].map(|path| LogDestination::File(path.clone()));
+        let destinations = Destinations::open(&files).unwrap();
+        Line(&destinations).write_all(b"one\n").unwrap();
+        std::fs::rename(&a, &old).unwrap();
+        Line(&destinations).write_all(b"two\n").unwrap();
+        destinations.reopen().unwrap();
+        Line(&destinations).write_all(b"three\n").unwrap();
+        assert_eq!(std::fs::read(&old).unwrap(), b"one\ntwo\n");
+        assert_eq!(std::fs::read(&a).unwrap(), b"three\n");
+        assert_eq!(std::fs::read(&b).unwrap(), b"one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_anew_is_written_to_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("logs").join("a.log");
+        std::fs::create_dir(folder.path().join("logs")).unwrap();
+        let destinations = Destinations::open(&[LogDestination::File(path.clone())]).unwrap();
+        std::fs::rename(folder.path().join("logs"), folder.path().join("old")).unwrap();
+        let refused = destinations.reopen().unwrap_err().to_string();
+        assert!(refused.contains("a.log"), "{refused}");
+        Line(&destinations).write_all(b"kept\n").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("old/a.log")).unwrap(), b"kept\n");
+    }
+}

@@ -1,0 +1,72 @@
+//! The file that tells others our process id.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tracing::warn;
+
+/// Removed when dropped, unless another process has put its own there.
+#[derive(Debug)]
+pub(crate) struct PidFile {
+    path: PathBuf,
+    content: String,
+}
+
+impl PidFile {
+    /// Writes our process id and a newline, as the stock server does; what an earlier server has
+    /// left is replaced.
+    pub(crate) fn write(path: &Path) -> Result<PidFile> {
+        let content = format!("{}\n", std::process::id());
+        // Not written into what is there: it might be a link to something else.
+        let written = remove(path).and_then(|()| {
+            let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            file.write_all(content.as_bytes())
+        });
+        written.with_context(|| format!("cannot write the pid file {}", path.display()))?;
+        Ok(PidFile { path: path.to_owned(), content })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let ours = std::fs::read_to_string(&self.path).is_ok_and(|found| found == self.content);
+        if ours && let Err(error) = remove(&self.path) {
+            warn!(file = %self.path.display(), %error, "cannot remove the pid file");
+        }
+    }
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_file_is_replaced_and_ours_goes_with_us() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeo.pid");
+        std::fs::write(&path, "99999999\n").unwrap();
+        let file = PidFile::write(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_file_of_another_process_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeo.pid");
+        let file = PidFile::write(&path).unwrap();
+        std::fs::write(&path, "1\n").unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
+    }
+}

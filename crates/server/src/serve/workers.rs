@@ -1,0 +1,28 @@
+//! The worker threads that serve the storages of a configuration.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use zodium_configuration::{Encoding, ServerOptions};
+use zodium_net::{Limits, Workers};
+use zodium_zeo::server::{Config, Server, ZeoService};
+
+use super::storages::Storages;
+
+/// Starts them.
+pub(crate) fn start(options: &ServerOptions, storages: &Storages) -> Result<Arc<Workers>> {
+    let config = Config {
+        encoding: match options.encoding {
+            Encoding::Msgpack => zodium_zeo::codec::Encoding::Msgpack,
+            Encoding::Pickle => zodium_zeo::codec::Encoding::Pickle,
+        },
+        frame_bytes_max: options.message_bytes_max,
+        read_only: options.read_only,
+    };
+    let server = Arc::new(Server::new(config, storages.by_name()));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = options.workers.map_or(cores, usize::from);
+    let workers =
+        Workers::start(count, Limits::default(), move |_| ZeoService::new(Arc::clone(&server)))?;
+    Ok(Arc::new(workers))
+}

@@ -1,0 +1,145 @@
+"""Signals, the pid file and log files, as runzeo's users and logrotate expect them."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.wire import Z64, Closed, Wire
+
+pytestmark = pytest.mark.zodium
+
+SECONDS = 10
+
+
+def until(true, what):
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGHUP, 1)],
+    ids=["SIGTERM", "SIGINT", "SIGHUP"],
+)
+def test_the_exit_code_tells_whether_to_start_again(tmp_path, start_server, wire, number, code):
+    """runzeo's: a hang-up is a failure, so that what supervises it starts it anew."""
+    path = tmp_path / "Data.fs"
+    server = start_server(path)
+    client = wire(server)
+    client.commit(1, [(Z64, Z64, b"data")])
+    server.process.send_signal(number)
+    assert server.process.wait(SECONDS) == code
+    with pytest.raises((Closed, ConnectionError)):
+        client.call("ping")
+    assert path.with_name("Data.fs.index").exists(), "closed in order"
+
+
+def test_a_stop_is_heeded_while_storages_are_opened(tmp_path, start_server):
+    """Process 1 of a container ignores what it has not asked for, so asking comes first."""
+    path = tmp_path / "Data.fs"
+    assert start_server(path).stop() == 0
+    index = path.with_name("Data.fs.index")
+    index.unlink()
+    os.mkfifo(index)  # reading it waits for a writer, who never comes
+    server = start_server(path, wait=False)
+    until(lambda: caught(server.process.pid, signal.SIGTERM), "SIGTERM is asked for")
+    time.sleep(0.2)
+    assert server.is_running()
+    server.process.terminate()
+    assert server.process.wait(SECONDS) == 0
+
+
+def caught(pid, number):
+    """Whether a process handles a signal."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    mask = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt")), 0)
+    return bool(mask >> (number - 1) & 1)
+
+
+# ------------------------------------------------------------------------ pid file
+
+
+def test_the_pid_file_is_there_while_it_serves(tmp_path, start_server):
+    pid_file = tmp_path / "zeo.pid"
+    pid_file.write_text("99999999\n")  # left by a server that was killed
+    server = start_server(tmp_path / "Data.fs", "--pid-file", str(pid_file))
+    until(lambda: pid_file.read_text() == f"{server.process.pid}\n", pid_file.read_text())
+    assert server.stop() == 0
+    assert not pid_file.exists()
+
+
+def test_a_pid_file_that_cannot_be_written_stops_the_start(tmp_path, start_server):
+    pid_file = tmp_path / "nowhere" / "zeo.pid"
+    server = start_server(tmp_path / "Data.fs", "--pid-file", str(pid_file), wait=False)
+    assert server.process.wait(SECONDS) == 1
+    assert str(pid_file) in server.log()
+
+
+# ------------------------------------------------------------------------ log files
+
+
+def test_log_files_are_opened_anew_on_sigusr2(tmp_path, start_server, wire):
+    log, moved = tmp_path / "zeo.log", tmp_path / "zeo.log.1"
+    server = start_server(tmp_path / "Data.fs", "--log-file", str(log))
+    until(lambda: "listening" in log.read_text(), "what is logged at start")
+    log.rename(moved)
+    server.process.send_signal(signal.SIGUSR2)
+    until(log.exists, "the new file")
+    until(lambda: "SIGUSR2" in log.read_text(), "the first line of the new file")
+    length = moved.stat().st_size
+    assert wire(server).call("ping") is None
+    assert server.stop() == 0
+    assert "stopped" in log.read_text()
+    assert moved.stat().st_size == length
+
+
+def test_log_files_that_are_copied_and_cut_go_on_from_their_beginning(tmp_path, start_server):
+    log = tmp_path / "zeo.log"
+    server = start_server(tmp_path / "Data.fs", "--log-file", str(log))
+    until(lambda: "listening" in log.read_text(), "what is logged at start")
+    os.truncate(log, 0)
+    assert server.stop() == 0
+    assert log.read_bytes()[:1] not in (b"", b"\0")
+
+
+def test_lines_go_to_several_places(tmp_path, start_server):
+    log = tmp_path / "zeo.log"
+    options = ("--log-file", str(log), "--log-file", "STDERR", "--log-format", "json")
+    server = start_server(tmp_path / "Data.fs", *options)
+    assert server.stop() == 0
+    assert log.read_text() == server.log()
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [event["message"] for event in events][-1] == "stopped"
+    assert any(event.get("address") == f"127.0.0.1:{server.port}" for event in events)
+
+
+def test_why_a_start_failed_is_in_the_log_file_too(tmp_path, start_server):
+    path, log = tmp_path / "Data.fs", tmp_path / "zeo.log"
+    path.write_bytes(b"SQLite format 3\0")
+    server = start_server(path, "--log-file", str(log), wait=False)
+    assert server.process.wait(SECONDS) == 1
+    assert "not a FileStorage" in log.read_text()
+    assert len(server.log().splitlines()) == 1
+
+
+def test_nothing_is_coloured_that_nobody_looks_at(tmp_path, start_server):
+    server = start_server(tmp_path / "Data.fs")
+    assert server.stop() == 0
+    assert "\x1b" not in server.log()
+
+
+def test_a_server_that_never_answered_leaves_nothing_behind(tmp_path, start_server):
+    pid_file = tmp_path / "zeo.pid"
+    path = tmp_path / "Data.fs"
+    path.write_bytes(b"SQLite format 3\0")
+    server = start_server(path, "--pid-file", str(pid_file), wait=False)
+    assert server.process.wait(SECONDS) == 1
+    assert not pid_file.exists()
+    with pytest.raises(OSError):
+        Wire(server.address)
