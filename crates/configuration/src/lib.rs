@@ -1,14 +1,29 @@
 //! What a server is told: one model, read from `zeo.conf` (ZConfig) or from our own TOML.
 //!
-//! The model ([`Configuration`]) is complete and checked: whoever gets one can start. Where a
-//! setting came from, and how it was spelt there, is forgotten by then; mistakes are reported
-//! with file and line while reading.
+//! Where a setting came from, and how it was spelt there, is forgotten in the model
+//! ([`Configuration`]): mistakes of spelling are reported with file and line while reading, and
+//! what no single setting shows by [`Configuration::check`].
 
 #![forbid(unsafe_code)]
 
+mod check;
+mod error;
 mod model;
+mod names;
+mod read;
+mod source;
+mod surroundings;
+mod toml_file;
+mod zeo_conf;
 
+pub use check::Problem;
+pub use error::{ConfigurationError, Mistake, Warning};
 pub use model::{
     Configuration, Encoding, KeyPassword, LogDestination, LogFormat, LogOptions, MonitorOptions,
     PackOptions, PackSchedule, ServerOptions, StorageKind, StorageOptions, TlsOptions, Weekday,
 };
+pub use read::read;
+pub use source::{FILE_BYTES_MAX, Place};
+pub use surroundings::Surroundings;
+pub use toml_file::{parse_toml, read_toml};
+pub use zeo_conf::{parse_zeo_conf, read_zeo_conf};

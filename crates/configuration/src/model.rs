@@ -1,5 +1,6 @@
 //! The model of a server's configuration, with the defaults of everything.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -150,6 +151,33 @@ pub enum Weekday {
     Sunday,
 }
 
+impl Weekday {
+    /// The week, from Monday.
+    pub const ALL: [Weekday; 7] = [
+        Weekday::Monday,
+        Weekday::Tuesday,
+        Weekday::Wednesday,
+        Weekday::Thursday,
+        Weekday::Friday,
+        Weekday::Saturday,
+        Weekday::Sunday,
+    ];
+
+    /// Its English name, in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Weekday::Monday => "monday",
+            Weekday::Tuesday => "tuesday",
+            Weekday::Wednesday => "wednesday",
+            Weekday::Thursday => "thursday",
+            Weekday::Friday => "friday",
+            Weekday::Saturday => "saturday",
+            Weekday::Sunday => "sunday",
+        }
+    }
+}
+
 /// Logging.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogOptions {
@@ -222,6 +250,11 @@ impl StorageOptions {
     }
 }
 
+impl PackSchedule {
+    /// Days of history that are kept where nothing else is said.
+    pub const KEEP_DAYS_DEFAULT: f64 = 1.0;
+}
+
 impl Default for PackOptions {
     fn default() -> PackOptions {
         PackOptions {
@@ -239,6 +272,16 @@ impl Default for LogOptions {
             destinations: vec![LogDestination::Stderr],
             format: LogFormat::Human,
             level: "info".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for LogDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogDestination::Stdout => f.write_str("stdout"),
+            LogDestination::Stderr => f.write_str("stderr"),
+            LogDestination::File(path) => write!(f, "{}", path.display()),
         }
     }
 }

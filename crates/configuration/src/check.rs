@@ -1,0 +1,426 @@
+//! What no single setting shows: settings that contradict each other, and files that are not
+//! there.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use zodium_types::Address;
+
+use crate::model::{
+    Configuration, KeyPassword, LogDestination, PackSchedule, ServerOptions, StorageKind,
+    StorageOptions, TlsOptions,
+};
+
+/// One thing that keeps a configuration from being served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong.
+    pub message: String,
+    /// What to do next.
+    pub advice: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.advice)
+    }
+}
+
+impl Configuration {
+    /// All that keeps this configuration from being served, on this machine and now: it looks
+    /// for files and environment variables. Empty when all is well.
+    #[must_use]
+    pub fn check(&self) -> Vec<Problem> {
+        let mut problems = Problems::default();
+        problems.server(&self.server);
+        problems.addresses(self);
+        problems.storages(self);
+        problems.log(&self.log.destinations);
+        problems.found
+    }
+}
+
+#[derive(Default)]
+struct Problems {
+    found: Vec<Problem>,
+}
+
+impl Problems {
+    fn add(&mut self, message: impl Into<String>, advice: impl Into<String>) {
+        self.found.push(Problem { message: message.into(), advice: advice.into() });
+    }
+
+    fn add_if(&mut self, is_wrong: bool, message: impl Into<String>, advice: impl Into<String>) {
+        if is_wrong {
+            self.add(message, advice);
+        }
+    }
+
+    fn server(&mut self, server: &ServerOptions) {
+        self.add_if(server.workers == Some(0), "`workers` is 0", "at least one has to serve");
+        let is_zero = server.transaction_timeout.is_some_and(|timeout| timeout.is_zero());
+        let advice = "every commit would time out; leave it out for no limit";
+        self.add_if(is_zero, "`transaction-timeout` is 0", advice);
+        if let Some(path) = &server.pid_file {
+            self.parent("pid file", path);
+        }
+        if let Some(tls) = &server.tls {
+            self.tls(tls);
+        }
+    }
+
+    fn tls(&mut self, tls: &TlsOptions) {
+        self.readable_file("certificate", &tls.certificate);
+        if let Some(key) = &tls.key {
+            self.readable_file("key", key);
+        }
+        match &tls.key_password {
+            Some(KeyPassword::File(path)) => self.readable_file("key's password", path),
+            Some(KeyPassword::Environment(name)) => self.add_if(
+                std::env::var_os(name).is_none(),
+                format!("the key's password: the environment variable {name} is not set"),
+                "set it where the server is started",
+            ),
+            None => {}
+        }
+        let path = &tls.authenticate;
+        self.add_if(
+            !path.exists(),
+            format!("{}: there are no certificates to authenticate clients by", path.display()),
+            "give a PEM file, or a directory of PEM files",
+        );
+    }
+
+    fn addresses(&mut self, configuration: &Configuration) {
+        let addresses = &configuration.server.addresses;
+        self.add_if(addresses.is_empty(), "no `address` is given", "say where to listen");
+        let monitor = configuration.monitor.as_ref().map(|monitor| &monitor.address);
+        let addresses: Vec<_> = addresses.iter().chain(monitor).collect();
+        for (position, address) in addresses.iter().enumerate() {
+            if let Some(first) = addresses[..position].iter().find(|first| meet(first, address)) {
+                let message = format!("{first} and {address} cannot be listened at both");
+                self.add(message, "remove one, or give it another port");
+            }
+            if let Address::Unix(path) = address {
+                self.parent("socket", path);
+            }
+        }
+    }
+
+    fn storages(&mut self, configuration: &Configuration) {
+        let storages = &configuration.storages;
+        self.add_if(storages.is_empty(), "there is no storage", "say which data file to serve");
+        for (position, storage) in storages.iter().enumerate() {
+            self.storage(storage, &configuration.server);
+            for first in &storages[..position] {
+                self.pair(first, storage);
+            }
+        }
+    }
+
+    fn storage(&mut self, storage: &StorageOptions, server: &ServerOptions) {
+        let name = &storage.name;
+        self.add_if(name.is_empty(), "a storage has an empty name", "clients ask for \"1\"");
+        match &storage.kind {
+            StorageKind::File { path, truncate } => self.data_file(storage, path, *truncate),
+            StorageKind::Memory => self.memory(storage),
+        }
+        let advice = "nothing fits; leave it out for no limit";
+        let is_zero = storage.quota_bytes == Some(0);
+        self.add_if(is_zero, format!("storage {name}: `quota` is 0"), advice);
+        if let Some(allow) = &storage.allow {
+            let message = format!("storage {name}: `allow` needs TLS");
+            let advice = "without certificates nobody is known; add [server.tls]";
+            self.add_if(server.tls.is_none(), message, advice);
+            let message = format!("storage {name}: `allow` is empty, so nobody may use it");
+            self.add_if(allow.is_empty(), message, "name somebody, or remove it");
+        }
+        if let Some(schedule) = &storage.pack.schedule {
+            let is_read_only = storage.read_only || server.read_only;
+            let message = format!("storage {name}: a read-only storage is not packed");
+            self.add_if(is_read_only, message, "remove `at`, or `read-only`");
+            self.schedule(name, schedule);
+        }
+    }
+
+    fn data_file(&mut self, storage: &StorageOptions, path: &Path, truncate: bool) {
+        let name = &storage.name;
+        self.parent("data file", path);
+        let message = format!("storage {name}: {} is a directory", path.display());
+        self.add_if(path.is_dir(), message, "give the path of the data file in it");
+        let is_missing = storage.read_only && !path.exists();
+        let message = format!("storage {name}: {} is not there", path.display());
+        self.add_if(is_missing, message, "a read-only storage is not created");
+        let message = format!("storage {name}: `truncate` and `read-only` contradict each other");
+        self.add_if(truncate && storage.read_only, message, "remove one of them");
+        if let Some(directory) = &storage.blob_directory {
+            self.parent("blob directory", directory);
+            let message = format!("storage {name}: {} is no directory", directory.display());
+            let is_wrong = directory.exists() && !directory.is_dir();
+            self.add_if(is_wrong, message, "give a directory for blobs");
+        }
+    }
+
+    fn memory(&mut self, storage: &StorageOptions) {
+        let message = |what| format!("storage {}: a storage in memory has no {what}", storage.name);
+        let has_blobs = storage.blob_directory.is_some();
+        self.add_if(has_blobs, message("blobs"), "remove `blob-directory`");
+        self.add_if(storage.read_only, message("data to read only"), "remove `read-only`");
+        let has_schedule = storage.pack.schedule.is_some();
+        self.add_if(has_schedule, message("schedule to be packed"), "remove `at`");
+    }
+
+    fn schedule(&mut self, name: &str, schedule: &PackSchedule) {
+        let (hour, minute) = schedule.at;
+        let message = format!("storage {name}: {hour}:{minute:02} is no time of the day");
+        self.add_if(hour > 23 || minute > 59, message, "give 0:00 to 23:59");
+        let is_number = schedule.keep_days.is_finite() && schedule.keep_days >= 0.0;
+        let message = format!("storage {name}: `keep-days` is {}", schedule.keep_days);
+        self.add_if(!is_number, message, "give the days of history to keep, 0 or more");
+    }
+
+    /// What two storages must not share.
+    fn pair(&mut self, first: &StorageOptions, second: &StorageOptions) {
+        let (one, other) = (&first.name, &second.name);
+        let message = format!("two storages are named {one}");
+        self.add_if(one == other, message, "clients ask for a storage by its name");
+        let (data, blobs) = (data_file(first), first.blob_directory.as_deref());
+        if let (Some(data), Some(same)) = (data, data_file(second)) {
+            let message = format!("storages {one} and {other} are one file, {}", data.display());
+            self.add_if(is_same(data, same), message, "only one server can have a file open");
+        }
+        if let (Some(blobs), Some(same)) = (blobs, second.blob_directory.as_deref()) {
+            let message =
+                format!("storages {one} and {other} share the blobs in {}", blobs.display());
+            let advice = "give each its own directory: object ids repeat between storages";
+            self.add_if(is_same(blobs, same), message, advice);
+        }
+    }
+
+    fn log(&mut self, destinations: &[LogDestination]) {
+        let advice = "give at least \"stderr\"";
+        self.add_if(destinations.is_empty(), "the log goes nowhere", advice);
+        for (position, destination) in destinations.iter().enumerate() {
+            let is_twice = destinations[..position].contains(destination);
+            let message = format!("the log goes to {destination} twice");
+            self.add_if(is_twice, message, "remove one of them");
+            if let LogDestination::File(path) = destination {
+                self.parent("log file", path);
+            }
+        }
+    }
+
+    fn parent(&mut self, what: &str, path: &Path) {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let message = format!("{}: there is no such directory for the {what}", path.display());
+        let is_missing = parent.is_some_and(|parent| !parent.is_dir());
+        self.add_if(is_missing, message, "create the directory, or correct the path");
+    }
+
+    fn readable_file(&mut self, what: &str, path: &Path) {
+        let problem = match std::fs::File::open(path) {
+            Ok(_) if path.is_dir() => "it is a directory".to_owned(),
+            Ok(_) => return,
+            Err(error) => error.to_string(),
+        };
+        let message = format!("{}: the {what} cannot be read: {problem}", path.display());
+        self.add(message, "correct the path, or who may read it");
+    }
+}
+
+fn data_file(storage: &StorageOptions) -> Option<&Path> {
+    match &storage.kind {
+        StorageKind::File { path, .. } => Some(path),
+        StorageKind::Memory => None,
+    }
+}
+
+/// Whether two paths lead to one place, by links too.
+fn is_same(one: &Path, other: &Path) -> bool {
+    resolved(one) == resolved(other)
+}
+
+/// A path without links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let resolve = |path: &Path| path.canonicalize().ok();
+    let by_parent = || Some(resolve(path.parent()?)?.join(path.file_name()?));
+    resolve(path).or_else(by_parent).unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether the second address cannot be listened at beside the first.
+fn meet(first: &Address, second: &Address) -> bool {
+    match (first, second) {
+        (Address::Tcp { host, port }, Address::Tcp { host: other, port: same }) => {
+            let is_chosen_by_the_system = *port == 0;
+            let is_all = |host: &str| host.is_empty() || host == "0.0.0.0";
+            let meet = host == other
+                || is_all(host) && !other.contains(':')
+                || is_all(other) && !host.contains(':');
+            port == same && !is_chosen_by_the_system && meet
+        }
+        (Address::Unix(path), Address::Unix(other)) => is_same(path, other),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::{LogOptions, MonitorOptions, Weekday};
+
+    /// A configuration that can be served, in a directory of its own.
+    fn sound() -> (tempfile::TempDir, Configuration) {
+        let directory = tempfile::tempdir().unwrap();
+        let storages = ["one", "two"].map(|name| {
+            let path = directory.path().join(name).with_extension("fs");
+            let kind = StorageKind::File { path, truncate: false };
+            let blobs = Some(directory.path().join(name));
+            StorageOptions { blob_directory: blobs, ..StorageOptions::new(name, kind) }
+        });
+        let configuration = Configuration {
+            server: ServerOptions::default(),
+            storages: storages.into(),
+            log: LogOptions::default(),
+            monitor: None,
+        };
+        (directory, configuration)
+    }
+
+    /// The problems after a change to a sound configuration.
+    fn problems(change: impl FnOnce(&Path, &mut Configuration)) -> Vec<String> {
+        let (directory, mut configuration) = sound();
+        assert_eq!(configuration.check(), []);
+        change(directory.path(), &mut configuration);
+        configuration.check().iter().map(Problem::to_string).collect()
+    }
+
+    fn assert_problem(expected: &str, change: impl FnOnce(&Path, &mut Configuration)) {
+        let problems = problems(change);
+        assert_eq!(problems.len(), 1, "{expected}: {problems:?}");
+        assert!(problems[0].contains(expected), "{expected}: {problems:?}");
+    }
+
+    fn schedule() -> Option<PackSchedule> {
+        Some(PackSchedule { at: (3, 30), on: vec![Weekday::Sunday], keep_days: 1.0 })
+    }
+
+    #[test]
+    fn storages_share_nothing() {
+        assert_problem("named one", |_, c| c.storages[1].name = "one".into());
+        assert_problem("no storage", |_, c| c.storages.clear());
+        assert_problem("empty name", |_, c| c.storages[0].name.clear());
+        assert_problem("one file", |_, c| c.storages[1].kind = c.storages[0].kind.clone());
+        assert_problem("one file", |directory, c| {
+            std::fs::create_dir(directory.join("real")).unwrap();
+            std::os::unix::fs::symlink("real", directory.join("link")).unwrap();
+            for (storage, part) in c.storages.iter_mut().zip(["real", "link"]) {
+                let path = directory.join(part).join("Data.fs");
+                storage.kind = StorageKind::File { path, truncate: false };
+            }
+        });
+        assert_problem("share the blobs", |_, c| {
+            c.storages[1].blob_directory = c.storages[0].blob_directory.clone();
+        });
+    }
+
+    #[test]
+    fn settings_of_a_storage_do_not_contradict_each_other() {
+        assert_problem("quota", |_, c| c.storages[0].quota_bytes = Some(0));
+        assert_problem("needs TLS", |_, c| c.storages[0].allow = Some(vec!["CN=a".into()]));
+        assert_problem("no blobs", |_, c| c.storages[0].kind = StorageKind::Memory);
+        assert_problem("is not packed", |_, c| {
+            c.server.read_only = true;
+            c.storages[0].pack.schedule = schedule();
+        });
+        assert_problem("to be packed", |_, c| {
+            c.storages[0].kind = StorageKind::Memory;
+            c.storages[0].blob_directory = None;
+            c.storages[0].pack.schedule = schedule();
+        });
+        assert_problem("time of the day", |_, c| {
+            c.storages[0].pack.schedule =
+                schedule().map(|schedule| PackSchedule { at: (24, 0), ..schedule });
+        });
+        assert_problem("keep-days", |_, c| {
+            c.storages[0].pack.schedule =
+                schedule().map(|schedule| PackSchedule { keep_days: f64::NAN, ..schedule });
+        });
+    }
+
+    #[test]
+    fn files_are_where_they_must_be() {
+        assert_problem("is not there", |_, c| c.storages[0].read_only = true);
+        assert_problem("is a directory", |directory, c| {
+            std::fs::create_dir(directory.join("one.fs")).unwrap();
+            c.storages[1].kind =
+                StorageKind::File { path: directory.join("other.fs"), truncate: false };
+        });
+        assert_problem("is no directory", |directory, _| {
+            std::fs::write(directory.join("one"), "").unwrap();
+        });
+        assert_problem("for the pid file", |_, c| c.server.pid_file = Some("/no/such".into()));
+        assert_problem("for the socket", |_, c| {
+            c.server.addresses = vec![Address::Unix("/no/such".into())];
+        });
+        assert_problem("for the log file", |_, c| {
+            c.log.destinations = vec![LogDestination::File("/no/such".into())];
+        });
+    }
+
+    #[test]
+    fn certificates_are_where_they_must_be() {
+        let problems = problems(|directory, c| {
+            c.server.tls = Some(TlsOptions {
+                certificate: directory.join("certificate.pem"),
+                key: Some(directory.to_owned()),
+                key_password: Some(KeyPassword::Environment("ZODIUM_NO_SUCH_VARIABLE".into())),
+                authenticate: directory.join("clients"),
+            });
+            c.storages[0].allow = Some(Vec::new());
+        });
+        for (problem, expected) in problems.iter().zip([
+            "certificate cannot be read",
+            "key cannot be read: it is a directory",
+            "ZODIUM_NO_SUCH_VARIABLE",
+            "authenticate clients by",
+            "nobody may use it",
+        ]) {
+            assert!(problem.contains(expected), "{expected}: {problem}");
+        }
+        assert_eq!(problems.len(), 5, "{problems:?}");
+    }
+
+    #[test]
+    fn addresses_do_not_meet() {
+        let meet =
+            |first: &str, second: &str| meet(&first.parse().unwrap(), &second.parse().unwrap());
+        for (first, second) in [
+            ("a:1", "a:1"),
+            ("8100", "127.0.0.1:8100"),
+            ("127.0.0.1:8100", "0.0.0.0:8100"),
+            ("/run/a", "/run/./a"),
+        ] {
+            assert!(meet(first, second), "{first} {second}");
+        }
+        for (first, second) in [("a:1", "a:2"), ("a:1", "b:1"), ("a:0", "a:0"), ("a:1", "/a:1")] {
+            assert!(!meet(first, second), "{first} {second}");
+        }
+        assert_problem("cannot be listened at both", |_, c| {
+            c.monitor = Some(MonitorOptions { address: c.server.addresses[0].clone() });
+        });
+        assert_problem("no `address`", |_, c| c.server.addresses.clear());
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        let problems = problems(|_, c| {
+            c.server.workers = Some(0);
+            c.server.transaction_timeout = Some(Duration::ZERO);
+            c.log.destinations = vec![LogDestination::Stderr, LogDestination::Stderr];
+            c.storages.iter_mut().for_each(|storage| storage.quota_bytes = Some(0));
+        });
+        assert_eq!(problems.len(), 5, "{problems:?}");
+    }
+}

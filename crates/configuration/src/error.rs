@@ -1,0 +1,132 @@
+//! What can be wrong with a configuration: mistakes that stop the reading, and warnings that do
+//! not. Each says where, what, and what to do next.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::source::{FILE_BYTES_MAX, Place};
+
+/// Mistakes that are reported at once; a file with more is not a configuration at all.
+const MISTAKES_MAX: usize = 20;
+
+/// Warnings that are reported at once.
+const WARNINGS_MAX: usize = 100;
+
+/// Why there is no configuration.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigurationError {
+    /// The system does not let us read a file.
+    #[error("{path}: cannot be read: {source}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file that is much longer than any configuration.
+    #[error("{path}: longer than {FILE_BYTES_MAX} bytes: is it a configuration?",
+        path = path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A path that TOML, which is UTF-8, cannot hold.
+    #[error("{path:?} is not UTF-8 and cannot be written as TOML: rename it")]
+    NotUnicode {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What the file says is wrong, in one place or more.
+    #[error("{}", join(.0))]
+    Mistakes(Vec<Mistake>),
+}
+
+/// One thing that is wrong in a file.
+#[derive(Clone, Debug)]
+pub struct Mistake {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub message: String,
+    /// What to do next, a line each.
+    pub help: Vec<String>,
+}
+
+/// One thing in a file that does not do what its author may think.
+#[derive(Clone, Debug)]
+pub struct Warning {
+    /// Where.
+    pub place: Place,
+    /// What, and what to do next.
+    pub message: String,
+}
+
+/// What was found while reading a file.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) mistakes: Vec<Mistake>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl Mistake {
+    pub(crate) fn new(place: Place, message: impl Into<String>) -> Mistake {
+        Mistake { place, message: message.into(), help: Vec::new() }
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Mistake {
+        self.help.push(help.into());
+        self
+    }
+}
+
+impl Findings {
+    pub(crate) fn mistake(&mut self, mistake: Mistake) {
+        if self.mistakes.len() < MISTAKES_MAX {
+            self.mistakes.push(mistake);
+        }
+    }
+
+    pub(crate) fn warning(&mut self, place: &Place, message: impl Into<String>) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(Warning { place: place.clone(), message: message.into() });
+        }
+    }
+
+    /// What was read, when no mistake was found. Whoever found nothing to give has reported why.
+    pub(crate) fn conclude<T>(
+        self,
+        read: Option<T>,
+    ) -> Result<(T, Vec<Warning>), ConfigurationError> {
+        match read {
+            Some(read) if self.mistakes.is_empty() => Ok((read, self.warnings)),
+            _ => Err(ConfigurationError::Mistakes(self.mistakes)),
+        }
+    }
+}
+
+impl From<Mistake> for ConfigurationError {
+    fn from(mistake: Mistake) -> ConfigurationError {
+        ConfigurationError::Mistakes(vec![mistake])
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}\n{}", self.place, self.message, self.place.excerpt())?;
+        self.help.iter().try_for_each(|help| write!(f, "\n  = {help}"))
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.place.path().display(), self.place.line(), self.message)
+    }
+}
+
+fn join(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("\n\n")
+}

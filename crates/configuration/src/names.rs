@@ -1,0 +1,52 @@
+//! Names that are not known, and the nearest one that is.
+
+use crate::error::Mistake;
+use crate::source::Place;
+
+/// A setting or section that is not known where it stands.
+pub(crate) fn unknown(place: Place, message: String, name: &str, known: &[&str]) -> Mistake {
+    let mistake = Mistake::new(place, message);
+    let mistake = match nearest(name, known) {
+        Some(nearest) => mistake.help(format!("did you mean `{nearest}`?")),
+        None => mistake,
+    };
+    mistake.help(format!("known here: {}", known.join(", ")))
+}
+
+/// Longest name that is compared: the effort grows with its length.
+const NAME_BYTES_MAX: usize = 64;
+
+/// The known name that a misspelt one is most like.
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    // Names of another kind of spelling: `blob_dir` for `blob-dir`.
+    let name = name.to_lowercase().replace('_', "-");
+    let distance_max = (name.chars().count() / 3).max(1);
+    let distances = known.iter().map(|known| (strsim::osa_distance(&name, known), *known));
+    let near = distances.filter(|(distance, _)| *distance <= distance_max);
+    near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let known = ["address", "read-only", "blob-dir", "on"];
+        for (name, expected) in [
+            ("adress", Some("address")),
+            ("addresses", Some("address")),
+            ("read_only", Some("read-only")),
+            ("readonly", Some("read-only")),
+            ("BLOB-DRI", Some("blob-dir")),
+            ("no", Some("on")),
+            ("quota", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(name, &known), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Texts of configuration files, and the places in them that messages point at.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{ConfigurationError, Mistake};
+
+/// Longest file that is read: a thousand storages fit, and a data file given by mistake does not.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Characters of a line that a message shows.
+const SHOWN_CHARACTERS_MAX: usize = 160;
+
+/// One file's text.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// As it was given: messages show it so.
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Source {
+    pub(crate) fn new(path: &Path, text: &str) -> Arc<Source> {
+        Arc::new(Source { path: path.to_owned(), text: text.to_owned() })
+    }
+
+    /// Reads a file that has to be UTF-8 and no longer than [`FILE_BYTES_MAX`].
+    pub(crate) fn read(path: &Path) -> Result<Arc<Source>, ConfigurationError> {
+        let bytes = read_bytes(path)
+            .map_err(|source| ConfigurationError::Unreadable { path: path.to_owned(), source })?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(ConfigurationError::TooLong { path: path.to_owned() });
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Arc::new(Source { path: path.to_owned(), text })),
+            Err(error) => {
+                let start = error.utf8_error().valid_up_to();
+                let source = Source::new(path, &String::from_utf8_lossy(error.as_bytes()));
+                let mistake = Mistake::new(source.place(start..start), "no UTF-8 from here on")
+                    .help("save the file as UTF-8");
+                Err(mistake.into())
+            }
+        }
+    }
+
+    /// A place by its bytes, which are brought inside of the text.
+    pub(crate) fn place(self: &Arc<Source>, bytes: Range<usize>) -> Place {
+        let end_max = self.text.trim_end().len();
+        let inside = |position: usize| {
+            (0..=position.min(end_max)).rev().find(|at| self.text.is_char_boundary(*at))
+        };
+        let start = inside(bytes.start).unwrap_or(0);
+        let end = inside(bytes.end).unwrap_or(0).max(start);
+        Place { source: Arc::clone(self), bytes: start..end }
+    }
+}
+
+fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A piece of a configuration file: what a message is about.
+#[derive(Clone)]
+pub struct Place {
+    source: Arc<Source>,
+    /// Both ends are on character boundaries of the text.
+    bytes: Range<usize>,
+}
+
+impl Place {
+    /// The file, as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// The line where it begins, counted from 1.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.before().matches('\n').count() + 1
+    }
+
+    /// The column where it begins, counted from 1, in characters.
+    #[must_use]
+    pub fn column(&self) -> usize {
+        self.before()[self.line_start()..].chars().count() + 1
+    }
+
+    fn before(&self) -> &str {
+        &self.source.text[..self.bytes.start]
+    }
+
+    fn line_start(&self) -> usize {
+        self.before().rfind('\n').map_or(0, |newline| newline + 1)
+    }
+
+    /// The line with marks below the piece, as compilers show them.
+    pub(crate) fn excerpt(&self) -> String {
+        let text = &self.source.text[self.line_start()..];
+        let line = text.lines().next().unwrap_or_default();
+        let shown = line.chars().take(SHOWN_CHARACTERS_MAX);
+        let shown: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let indent = (self.column() - 1).min(SHOWN_CHARACTERS_MAX);
+        let marked = self.source.text[self.bytes.clone()].lines().next().unwrap_or_default();
+        let room = shown.chars().count().saturating_sub(indent);
+        let marks = marked.chars().count().min(room).max(1);
+        let number = self.line().to_string();
+        let margin = " ".repeat(number.len());
+        let (indent, marks) = (" ".repeat(indent), "^".repeat(marks));
+        format!("{margin} |\n{number} | {}\n{margin} | {indent}{marks}", shown.trim_end())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.path().display(), self.line(), self.column())
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_shows_its_line_and_column() {
+        let source = Source::new(Path::new("a.conf"), "one\n  t\u{fc}r two\n");
+        let place = source.place(11..14);
+        assert_eq!(place.to_string(), "a.conf:2:7");
+        assert_eq!(place.excerpt(), "  |\n2 |   t\u{fc}r two\n  |       ^^^");
+    }
+
+    #[test]
+    fn a_place_is_always_inside_of_the_text() {
+        let source = Source::new(Path::new("a"), "\u{fc}b\n\n\n");
+        for (start, end) in [(0, 0), (1, 2), (3, 9), (9, 2), (99, 100)] {
+            assert_eq!(source.place(start..end).line(), 1, "{start} {end}");
+        }
+        assert_eq!(Source::new(Path::new("a"), "").place(0..1).to_string(), "a:1:1");
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_control_characters_are_not_shown() {
+        let source = Source::new(Path::new("a"), &format!("\u{1b}[31m{}", "x".repeat(1_000)));
+        let excerpt = source.place(900..950).excerpt();
+        assert!(excerpt.len() < 400 && !excerpt.contains('\u{1b}'), "{excerpt:?}");
+    }
+}

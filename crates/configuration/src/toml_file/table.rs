@@ -1,0 +1,159 @@
+//! Tables of a TOML file: settings taken by name, with the place of each mistake.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{Findings, Mistake};
+use crate::names;
+use crate::source::{Place, Source};
+
+/// What a value is converted to, or why it cannot be.
+pub(super) type Converted<T> = Result<T, String>;
+
+/// The file that is read.
+pub(super) struct Document {
+    pub(super) source: Arc<Source>,
+    /// Where relative paths begin.
+    pub(super) directory: PathBuf,
+}
+
+/// One table of it.
+pub(super) struct Table<'a> {
+    pub(super) document: &'a Document,
+    /// How messages call it.
+    title: String,
+    pub(super) place: Place,
+    entries: &'a DeTable<'a>,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(
+        document: &'a Document,
+        title: &str,
+        table: &'a Spanned<DeTable<'a>>,
+    ) -> Table<'a> {
+        let place = document.source.place(table.span());
+        Table { document, title: title.to_owned(), place, entries: table.get_ref() }
+    }
+
+    fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.entries.get(key)
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    fn place_of(&self, value: &Spanned<DeValue>) -> Place {
+        self.document.source.place(value.span())
+    }
+
+    /// Reports settings that are not known here.
+    pub(super) fn check_keys(&self, known: &[&str], findings: &mut Findings) {
+        let unknown = self.entries.keys().filter(|key| !known.contains(&&key.get_ref()[..]));
+        for key in unknown {
+            let place = self.document.source.place(key.span());
+            let message = format!("{} knows no setting `{}`", self.title, key.get_ref());
+            findings.mistake(names::unknown(place, message, key.get_ref(), known));
+        }
+    }
+
+    pub(super) fn mistake(&self, key: &str, message: impl Into<String>) -> Mistake {
+        let place =
+            self.value(key).map_or_else(|| self.place.clone(), |value| self.place_of(value));
+        Mistake::new(place, message)
+    }
+
+    /// A setting that is given, converted; what cannot be converted is reported.
+    pub(super) fn setting<T>(
+        &self,
+        key: &str,
+        findings: &mut Findings,
+        convert: impl FnOnce(&DeValue) -> Converted<T>,
+    ) -> Option<T> {
+        let converted = convert(self.value(key)?.get_ref());
+        let report = |message| findings.mistake(self.mistake(key, format!("`{key}`: {message}")));
+        converted.map_err(report).ok()
+    }
+
+    /// A setting that must be given: reports if it is not.
+    pub(super) fn required<T>(
+        &self,
+        key: &str,
+        findings: &mut Findings,
+        convert: impl FnOnce(&DeValue) -> Converted<T>,
+    ) -> Option<T> {
+        if !self.has(key) {
+            findings.mistake(self.mistake(key, format!("{} needs `{key}`", self.title)));
+        }
+        self.setting(key, findings, convert)
+    }
+
+    /// A list, or a single value in place of a list of one; mistakes are reported one by one.
+    pub(super) fn list<T>(
+        &self,
+        key: &str,
+        findings: &mut Findings,
+        convert: impl Fn(&DeValue) -> Converted<T>,
+    ) -> Option<Vec<T>> {
+        let value = self.value(key)?;
+        let single = std::slice::from_ref(value);
+        let values = match value.get_ref() {
+            DeValue::Array(values) => values,
+            _ => single,
+        };
+        let mut converted = Vec::new();
+        for value in values {
+            match convert(value.get_ref()) {
+                Ok(value) => converted.push(value),
+                Err(message) => {
+                    let message = format!("`{key}`: {message}");
+                    findings.mistake(Mistake::new(self.place_of(value), message));
+                }
+            }
+        }
+        Some(converted)
+    }
+
+    /// A table inside, when it is given; reports what is no table.
+    pub(super) fn table(
+        &self,
+        key: &str,
+        title: &str,
+        findings: &mut Findings,
+    ) -> Option<Table<'a>> {
+        let value = self.value(key)?;
+        let table = self.as_table(value, title);
+        if table.is_none() {
+            let message = format!("`{key}` is a table: begin it with {title} on a line of its own");
+            findings.mistake(self.mistake(key, message));
+        }
+        table
+    }
+
+    /// The tables of `[[key]]`; reports what is no table.
+    pub(super) fn tables(&self, key: &str, findings: &mut Findings) -> Vec<Table<'a>> {
+        let Some(value) = self.value(key) else { return Vec::new() };
+        let title = format!("[[{key}]]");
+        let tables: Option<Vec<_>> = match value.get_ref() {
+            DeValue::Array(values) => {
+                values.iter().map(|value| self.as_table(value, &title)).collect()
+            }
+            _ => None,
+        };
+        tables.unwrap_or_else(|| {
+            let message = format!("there may be many: begin each with {title}, in double brackets");
+            findings.mistake(self.mistake(key, message));
+            Vec::new()
+        })
+    }
+
+    fn as_table(&self, value: &'a Spanned<DeValue<'a>>, title: &str) -> Option<Table<'a>> {
+        let entries = value.get_ref().as_table()?;
+        let place = self.place_of(value);
+        Some(Table { document: self.document, title: title.to_owned(), place, entries })
+    }
+}

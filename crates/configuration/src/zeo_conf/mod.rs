@@ -1,0 +1,81 @@
+//! `zeo.conf`: what `runzeo -C` reads, in the syntax of ZConfig.
+//!
+//! Read in two steps: `syntax` makes a tree of sections, whatever they mean, and the other rooms
+//! take what they know from it. Settings of our own have no place here, so that the file goes on
+//! working with runzeo.
+
+mod eventlog;
+mod section;
+mod storage;
+mod substitution;
+mod syntax;
+mod values;
+mod zeo;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use self::section::Section;
+use crate::error::{ConfigurationError, Findings, Warning};
+use crate::model::{Configuration, LogOptions};
+use crate::source::Source;
+use crate::surroundings::Surroundings;
+
+/// Sections that a file may have, besides those that say that they are not served.
+const SECTIONS: [&str; 6] =
+    ["zeo", "filestorage", "blobstorage", "mappingstorage", "eventlog", "runner"];
+
+/// Reads a `zeo.conf`. Relative paths in it begin at the working directory.
+///
+/// # Errors
+///
+/// The file cannot be read, its syntax is wrong, or it says what no server here can do.
+pub fn read_zeo_conf(path: &Path) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
+    let surroundings = Surroundings::of_this_process()?;
+    interpret(&Source::read(path)?, &surroundings)
+}
+
+/// Reads the text of a `zeo.conf`. The path is for messages, and where `%include` begins.
+///
+/// # Errors
+///
+/// As [`read_zeo_conf`].
+pub fn parse_zeo_conf(
+    text: &str,
+    path: &Path,
+    surroundings: &Surroundings,
+) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
+    interpret(&Source::new(path, text), surroundings)
+}
+
+pub(crate) fn interpret(
+    source: &Arc<Source>,
+    surroundings: &Surroundings,
+) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
+    let mut findings = Findings::default();
+    let whole = syntax::parse(source, surroundings, &mut findings)?;
+    let configuration = configuration(&whole, surroundings, &mut findings);
+    findings.conclude(configuration)
+}
+
+fn configuration(
+    whole: &Section,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) -> Option<Configuration> {
+    whole.check_keys(&[], findings);
+    let known: Vec<_> = SECTIONS.into_iter().chain(storage::refused_kinds()).collect();
+    whole.check_sections(&known, findings);
+    if let Some(runner) = whole.only("runner", findings) {
+        let message = "<runner> is for zdaemon and does nothing here: start zodium from systemd \
+                       or another supervisor, which restart it and know when it is ready";
+        findings.warning(&runner.place, message);
+    }
+    let eventlog = whole.only("eventlog", findings);
+    let log = eventlog.map_or_else(LogOptions::default, |eventlog| {
+        eventlog::log_options(eventlog, surroundings, findings)
+    });
+    let storages = storage::storages(whole, surroundings, findings);
+    let server = zeo::server(whole, surroundings, findings)?;
+    Some(Configuration { server, storages, log, monitor: None })
+}

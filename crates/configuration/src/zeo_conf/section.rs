@@ -1,0 +1,138 @@
+//! Sections as they stand in the file: not yet looked at for what they mean.
+
+use crate::error::{Findings, Mistake};
+use crate::names;
+use crate::source::Place;
+
+/// `<kind name>` with all in it, over all files that were included.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// In lower case; empty for the file as a whole.
+    pub(super) kind: String,
+    /// In lower case, as ZConfig makes it.
+    pub(super) name: Option<String>,
+    pub(super) place: Place,
+    pub(super) values: Vec<Value>,
+    pub(super) sections: Vec<Section>,
+}
+
+/// `key text`.
+#[derive(Debug)]
+pub(super) struct Value {
+    /// In lower case.
+    pub(super) key: String,
+    pub(super) key_place: Place,
+    /// With references replaced.
+    pub(super) text: String,
+    /// Of the text, or of the key where there is none.
+    pub(super) place: Place,
+}
+
+impl Section {
+    pub(super) fn new(kind: String, name: Option<String>, place: Place) -> Section {
+        Section { kind, name, place, values: Vec::new(), sections: Vec::new() }
+    }
+
+    /// How messages call it.
+    pub(super) fn title(&self) -> String {
+        if self.kind.is_empty() { "the file".to_owned() } else { format!("<{}>", self.kind) }
+    }
+
+    /// Reports settings that are not known in this section or given twice.
+    pub(super) fn check_keys(&self, known: &[&str], findings: &mut Findings) {
+        for (position, value) in self.values.iter().enumerate() {
+            let key = &value.key[..];
+            if !known.contains(&key) {
+                findings.mistake(self.unknown_key(value, known));
+            } else if let Some(first) = self.values[..position].iter().find(|v| v.key == key) {
+                let line = first.key_place.line();
+                let message = format!("`{key}` is given twice, first in line {line}");
+                findings.mistake(Mistake::new(value.key_place.clone(), message));
+            }
+        }
+    }
+
+    fn unknown_key(&self, value: &Value, known: &[&str]) -> Mistake {
+        let place = value.key_place.clone();
+        if known.is_empty() {
+            let message = format!("{} has no settings of its own", self.title());
+            return Mistake::new(place, message).help("put it into a section");
+        }
+        let message = format!("{} knows no setting `{}`", self.title(), value.key);
+        names::unknown(place, message, &value.key, known)
+    }
+
+    /// Reports inner sections of kinds that are not known in this section, and names that are
+    /// given twice or not allowed.
+    pub(super) fn check_sections(&self, known: &[&str], findings: &mut Findings) {
+        for (position, section) in self.sections.iter().enumerate() {
+            if !known.contains(&&section.kind[..]) {
+                findings.mistake(self.unknown_section(section, known));
+            }
+            let Some(name) = &section.name else { continue };
+            if name == "*" || name == "+" {
+                let message = format!("no section can be named `{name}`");
+                findings.mistake(Mistake::new(section.place.clone(), message));
+            }
+            let mut before = self.sections[..position].iter();
+            if let Some(first) = before.find(|first| first.name.as_ref() == Some(name)) {
+                let line = first.place.line();
+                let message = format!("`{name}` is also the name of the section in line {line}");
+                let help = "names are told apart without their case";
+                findings.mistake(Mistake::new(section.place.clone(), message).help(help));
+            }
+        }
+    }
+
+    fn unknown_section(&self, section: &Section, known: &[&str]) -> Mistake {
+        let place = section.place.clone();
+        if known.is_empty() {
+            return Mistake::new(place, format!("{} has no sections in it", self.title()));
+        }
+        let message = format!("{} knows no section <{}>", self.title(), section.kind);
+        names::unknown(place, message, &section.kind, known)
+    }
+
+    /// The value of a setting, when it is given.
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        self.values.iter().find(|value| value.key == key)
+    }
+
+    /// A setting that is given, converted; what cannot be converted is reported.
+    pub(super) fn setting<T>(
+        &self,
+        key: &str,
+        findings: &mut Findings,
+        convert: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = self.value(key)?;
+        let converted = convert(&value.text);
+        let report = |message| findings.mistake(Mistake::new(value.place.clone(), message));
+        converted.map_err(|message| format!("`{key}`: {message}")).map_err(report).ok()
+    }
+
+    /// A setting that must be given: reports if it is not.
+    pub(super) fn required<T>(
+        &self,
+        key: &str,
+        findings: &mut Findings,
+        convert: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        if self.value(key).is_none() {
+            let message = format!("{} needs `{key}`", self.title());
+            findings.mistake(Mistake::new(self.place.clone(), message));
+        }
+        self.setting(key, findings, convert)
+    }
+
+    /// The inner section of a kind; reports if there are more than one.
+    pub(super) fn only(&self, kind: &str, findings: &mut Findings) -> Option<&Section> {
+        let mut sections = self.sections.iter().filter(|section| section.kind == kind);
+        let first = sections.next();
+        for another in sections {
+            let message = format!("{} has only one <{kind}>", self.title());
+            findings.mistake(Mistake::new(another.place.clone(), message));
+        }
+        first
+    }
+}

@@ -1,0 +1,176 @@
+//! The storages: `<filestorage>`, `<mappingstorage>`, `<blobstorage>` around one, and those that
+//! are not served.
+
+use super::section::Section;
+use super::values;
+use crate::error::{Findings, Mistake};
+use crate::model::{PackOptions, StorageKind, StorageOptions};
+use crate::surroundings::Surroundings;
+
+pub(super) const FILESTORAGE: [&str; 8] =
+    ["path", "blob-dir", "create", "read-only", "quota", "packer", "pack-gc", "pack-keep-old"];
+
+pub(super) const BLOBSTORAGE: [&str; 1] = ["blob-dir"];
+
+pub(super) const MAPPINGSTORAGE: [&str; 1] = ["name"];
+
+/// The name of a storage that has none.
+const DEFAULT_NAME: &str = "1";
+
+/// Storages that are not served, with what to do instead.
+pub(super) const REFUSED: [(&str, &str); 11] = [
+    ("demostorage", "serve the base, and put the <demostorage> into the client's configuration"),
+    ("clientstorage", "let the clients connect to that server themselves"),
+    ("zeoclient", "let the clients connect to that server themselves"),
+    ("zlibstorage", "put it into the client's configuration, around its <zeoclient>"),
+    ("serverzlibstorage", "uncompress the data file with zc.zlibstorage's tools, and serve that"),
+    ("cipherstorage", "put it into the client's configuration, around its <zeoclient>"),
+    ("relstorage", "its clients need no server between them and the database"),
+    ("temporarystorage", "use a <mappingstorage>, which is kept in memory too"),
+    ("fullstorage", "convert it to a FileStorage"),
+    ("minimalstorage", "convert it to a FileStorage"),
+    ("zodb", "that is a client's section: give the storage in it alone"),
+];
+
+pub(super) fn refused_kinds() -> impl Iterator<Item = &'static str> {
+    REFUSED.iter().map(|(kind, _)| *kind)
+}
+
+/// All storages of a file; reports those that cannot be, and when there are none.
+pub(super) fn storages(
+    whole: &Section,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) -> Vec<StorageOptions> {
+    let mut storages = Vec::new();
+    let mut is_any = false;
+    for section in &whole.sections {
+        let read = match &section.kind[..] {
+            "filestorage" => filestorage(section, surroundings, findings),
+            "blobstorage" => blobstorage(section, surroundings, findings),
+            "mappingstorage" => Some(mappingstorage(section, findings)),
+            _ if is_refused(section, findings) => None,
+            _ => continue,
+        };
+        is_any = true;
+        storages.extend(read);
+    }
+    check_names(whole, findings);
+    if !is_any {
+        let message = "there is no storage to serve";
+        let help = "write `<filestorage 1>`, `path /path/to/Data.fs`, `</filestorage>`";
+        findings.mistake(Mistake::new(whole.place.clone(), message).help(help));
+    }
+    storages
+}
+
+/// Reports a storage that is not served.
+fn is_refused(section: &Section, findings: &mut Findings) -> bool {
+    let refused = REFUSED.iter().find(|(kind, _)| *kind == section.kind);
+    if let Some((kind, advice)) = refused {
+        let message = format!("a <{kind}> is not served");
+        findings.mistake(Mistake::new(section.place.clone(), message).help(*advice));
+    }
+    refused.is_some()
+}
+
+/// Names that are given are told apart with all other sections'; one storage may have none.
+fn check_names(whole: &Section, findings: &mut Findings) {
+    let is_storage = |section: &&Section| section.kind.ends_with("storage");
+    let mut unnamed = None;
+    for section in whole.sections.iter().filter(is_storage) {
+        if section.name.as_deref().unwrap_or(DEFAULT_NAME) != DEFAULT_NAME {
+            continue;
+        }
+        if let Some(first) = unnamed.replace(section)
+            && (first.name.is_none() || section.name.is_none())
+        {
+            let line = first.place.line();
+            let message =
+                format!("a storage without a name is named `1`, as that in line {line} is");
+            let help = format!("write `<{} NAME>`", section.kind);
+            findings.mistake(Mistake::new(section.place.clone(), message).help(help));
+        }
+    }
+}
+
+fn name_of(section: &Section) -> String {
+    section.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned())
+}
+
+fn mappingstorage(section: &Section, findings: &mut Findings) -> StorageOptions {
+    section.check_keys(&MAPPINGSTORAGE, findings);
+    section.check_sections(&[], findings);
+    StorageOptions::new(name_of(section), StorageKind::Memory)
+}
+
+fn filestorage(
+    section: &Section,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) -> Option<StorageOptions> {
+    section.check_keys(&FILESTORAGE, findings);
+    section.check_sections(&[], findings);
+    refuse_packer(section, findings);
+    let path = |text: &str| values::path(text, surroundings);
+    let data_file = section.required("path", findings, path);
+    let mut flag = |key| section.setting(key, findings, values::boolean);
+    let truncate = flag("create").unwrap_or(false);
+    let read_only = flag("read-only").unwrap_or(false);
+    let garbage_collection = flag("pack-gc").unwrap_or(true);
+    let keep_old = flag("pack-keep-old").unwrap_or(true);
+    let quota_bytes = section.setting("quota", findings, values::byte_size);
+    // FileStorage takes an empty directory for none.
+    let has_blobs = section.value("blob-dir").is_some_and(|value| !value.text.is_empty());
+    let blob_directory = if has_blobs { section.setting("blob-dir", findings, path) } else { None };
+    if truncate && let Some(create) = section.value("create") {
+        let message = "`create` begins a new, empty file at each start, in place of what is there";
+        findings.warning(&create.place, message);
+    }
+    let kind = StorageKind::File { path: data_file?, truncate };
+    Some(StorageOptions {
+        blob_directory,
+        read_only,
+        quota_bytes,
+        pack: PackOptions { garbage_collection, keep_old, ..PackOptions::default() },
+        ..StorageOptions::new(name_of(section), kind)
+    })
+}
+
+fn refuse_packer(section: &Section, findings: &mut Findings) {
+    let packer = section.value("packer").filter(|packer| !packer.text.is_empty());
+    if let Some(packer) = packer {
+        let message = "`packer`: no Python is ever called";
+        let help = "remove it: the server's own packer serves on while it works";
+        findings.mistake(Mistake::new(packer.place.clone(), message).help(help));
+    }
+}
+
+/// The storage inside, under the outer name and with the outer blob directory.
+fn blobstorage(
+    section: &Section,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) -> Option<StorageOptions> {
+    section.check_keys(&BLOBSTORAGE, findings);
+    let known: Vec<_> = ["filestorage"].into_iter().chain(refused_kinds()).collect();
+    section.check_sections(&known, findings);
+    let blob_directory =
+        section.required("blob-dir", findings, |text| values::plain_path(text, surroundings));
+    let refused = section.sections.iter().filter(|inner| is_refused(inner, findings)).count();
+    let Some(inner) = section.only("filestorage", findings) else {
+        if refused == 0 {
+            let message = "a <blobstorage> needs the <filestorage> that it is for inside";
+            findings.mistake(Mistake::new(section.place.clone(), message));
+        }
+        return None;
+    };
+    let storage = filestorage(inner, surroundings, findings)?;
+    if storage.blob_directory.is_some() {
+        let message = "its blobs have a directory already, by the <blobstorage> around it";
+        let help = "remove one of both `blob-dir`";
+        findings.mistake(Mistake::new(inner.place.clone(), message).help(help));
+    }
+    let blob_directory = Some(blob_directory?);
+    Some(StorageOptions { name: name_of(section), blob_directory, ..storage })
+}
