@@ -10,16 +10,20 @@
 #![forbid(unsafe_code)]
 
 pub mod commit;
+mod figures;
 mod log_writer;
 mod notice;
 mod pack;
+mod pack_status;
 mod spill;
 mod storage;
 mod transaction;
 mod vote;
 
+pub use figures::StorageFigures;
 pub use notice::{Commit, Mailbox, Notice};
 pub use pack::PackError;
+pub use pack_status::{PackEnd, PackRun, PackStatus};
 pub use spill::{Spill, Spilled};
 pub use storage::{Config, Storage};
 pub use transaction::{Transaction, Voted};

@@ -4,7 +4,7 @@
 //! who finished meanwhile.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -50,6 +50,10 @@ impl FinishQueue {
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.changed.notify_all();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.lock().stopping
     }
 
     /// Waits for work; `false` when stopped and empty.
@@ -124,8 +128,11 @@ impl Storage {
                 });
             }
         }
+        let started = Instant::now();
         match self.file.append(&transactions, reservations) {
             Ok(appended) => {
+                self.figures.appends.record(started.elapsed());
+                self.figures.batches.record(batch.len() as u64);
                 for ((number, tid), appended) in batch.iter().zip(appended) {
                     self.publish(*number, *tid, appended);
                 }

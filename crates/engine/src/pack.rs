@@ -47,6 +47,13 @@ impl Storage {
         let Some(_packing) = self.packing.try_lock() else {
             return Err(StorageError::AlreadyPacking { path: self.file.path().to_owned() }.into());
         };
+        self.note_pack();
+        let packed = self.pack_in_attempts(pack_tid);
+        self.note_pack_end(&packed);
+        packed
+    }
+
+    fn pack_in_attempts(&self, pack_tid: Tid) -> Result<Option<Packed>, PackError> {
         let mut attempt = 1;
         loop {
             match self.try_pack(pack_tid) {
@@ -74,6 +81,7 @@ impl Storage {
             gc: self.pack_gc,
             keep_old: self.pack_keep_old,
             progress: &|step, done, total| {
+                self.note_pack_progress(step, done, total);
                 if said.get().elapsed() >= PROGRESS_INTERVAL {
                     said.set(Instant::now());
                     log_progress(step, done, total);

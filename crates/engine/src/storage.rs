@@ -13,8 +13,10 @@ use zodium_filestorage::{FileStorage, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::{CommitMachine, CommitStatus, TransactionNumber};
+use crate::figures::WriterFigures;
 use crate::log_writer::FinishQueue;
 use crate::notice::{Commit, Mailbox, Notice};
+use crate::pack_status::PackStatus;
 
 /// What can be set for a storage.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,8 @@ pub struct Storage {
     pub(crate) pack_cancelled: Arc<AtomicBool>,
     pub(crate) pack_gc: bool,
     pub(crate) pack_keep_old: bool,
+    pub(crate) pack_status: Mutex<PackStatus>,
+    pub(crate) figures: WriterFigures,
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
@@ -95,6 +99,8 @@ impl Storage {
             pack_cancelled: Arc::default(),
             pack_gc: config.pack_gc,
             pack_keep_old: config.pack_keep_old,
+            pack_status: Mutex::default(),
+            figures: WriterFigures::default(),
             invalidation_queue_size: config.invalidation_queue_size,
             invalidation_age: config.invalidation_age,
             subscribers: Mutex::new(subscribers),

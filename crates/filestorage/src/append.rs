@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use zodium_disk::DiskFile;
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_types::{Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::format::{
     DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
@@ -111,6 +112,8 @@ pub(crate) struct AppendState {
     /// Up to here the file system has set space aside.
     reserved_end: u64,
     failed: bool,
+    /// When space was refused; `None` once some was granted after it.
+    full_since: Option<Instant>,
     /// No space is promised for the moment: the file system is being asked for more, or a pack
     /// replaces the log.
     suspended: bool,
@@ -135,6 +138,7 @@ impl AppendState {
             promised: 0,
             reserved_end: end,
             failed: false,
+            full_since: None,
             suspended: false,
             buffer: Vec::new(),
         }
@@ -142,6 +146,14 @@ impl AppendState {
 
     pub(crate) fn last_tid(&self) -> Tid {
         self.last_tid
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        self.failed
+    }
+
+    pub(crate) fn was_full_within(&self, age: Duration) -> bool {
+        self.full_since.is_some_and(|since| since.elapsed() < age)
     }
 }
 
@@ -172,9 +184,11 @@ impl FileStorage {
             state = self.append.lock();
             state.suspended = false;
             self.reserving_resumed.notify_all();
+            state.full_since = reserved.is_err().then(Instant::now);
             state.reserved_end =
                 reserved.map_err(|error| reserve_error(&self.path, error, bytes))?;
         }
+        state.full_since = None;
         state.promised += bytes;
         Ok(Some(Reservation { bytes }))
     }
@@ -203,7 +217,8 @@ impl FileStorage {
         drop(state);
 
         let log = self.log();
-        let mut writer = Writer { log: &log, position: start, written: start, buffer };
+        let syncs = &self.syncs;
+        let mut writer = Writer { log: &log, position: start, written: start, buffer, syncs };
         let written = writer.write_all(transactions);
         let end = writer.position;
         let mut buffer = writer.buffer;
@@ -334,6 +349,7 @@ struct Writer<'a> {
     /// Up to here the bytes are in the file; the rest is in the buffer.
     written: u64,
     buffer: Vec<u8>,
+    syncs: &'a Durations,
 }
 
 impl Writer<'_> {
@@ -346,7 +362,9 @@ impl Writer<'_> {
             appended.push(self.write_transaction(transaction)?);
         }
         self.flush()?;
+        let started = Instant::now();
         self.log.file.sync().map_err(|error| self.failed("sync", error))?;
+        self.syncs.record(started.elapsed());
         Ok(appended)
     }
 

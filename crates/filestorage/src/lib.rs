@@ -39,5 +39,5 @@ pub use log::Access;
 pub use pack::{Pack, PackOptions, PackStep, Packed};
 pub use record_cache::RecordCacheStatistics;
 pub use spool::{Spool, SpooledData};
-pub use storage::{FileStorage, OpenOptions};
+pub use storage::{FileStorage, OpenOptions, WriteState};
 pub use undo::{UndoRecord, Undoing};

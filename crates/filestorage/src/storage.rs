@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use zodium_disk::{Disk, FileLock, LockError};
-use zodium_types::{Oid, Tid};
+use zodium_types::{Distribution, Durations, Oid, Tid};
 
 use crate::append::AppendState;
 use crate::format::Magic;
@@ -32,6 +33,23 @@ pub struct OpenOptions<'a> {
     pub progress: &'a dyn Fn(u64, u64),
 }
 
+/// Whether a file takes commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteState {
+    /// It does.
+    Writable,
+    /// It was opened for reading only.
+    ReadOnly,
+    /// There was no space for the last one that asked, less than a minute ago. (Nobody may ask
+    /// for longer than that because of this answer, so it does not last.)
+    Full,
+    /// A write failed; nothing is committed until the file is opened anew.
+    Failed,
+}
+
+/// For how long a refusal counts when nobody has asked since.
+const FULL_REMEMBERED: Duration = Duration::from_secs(60);
+
 /// A FileStorage: one data file with its index, readable by many threads at once, appended to by
 /// one.
 pub struct FileStorage {
@@ -44,6 +62,8 @@ pub struct FileStorage {
     pub(crate) append: Mutex<AppendState>,
     /// Goes with `append`: space is promised again.
     pub(crate) reserving_resumed: Condvar,
+    /// How long syncs took. Written by who appends.
+    pub(crate) syncs: Durations,
     /// Whether a pack is under way.
     pub(crate) packing: Arc<AtomicBool>,
     /// The newest oid handed out or stored.
@@ -78,6 +98,7 @@ impl FileStorage {
             log: ArcSwap::from_pointee(log),
             append: Mutex::new(AppendState::new(end, last_tid)),
             reserving_resumed: Condvar::new(),
+            syncs: Durations::default(),
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
             blobs,
@@ -124,6 +145,25 @@ impl FileStorage {
     /// The last transaction in the file; [`Tid::ZERO`] when there is none.
     pub fn last_tid(&self) -> Tid {
         self.append.lock().last_tid()
+    }
+
+    /// How long it took to sync each batch of commits.
+    pub fn sync_durations(&self) -> Distribution {
+        self.syncs.distribution()
+    }
+
+    /// Whether it takes commits.
+    pub fn write_state(&self) -> WriteState {
+        let state = self.append.lock();
+        if self.read_only {
+            WriteState::ReadOnly
+        } else if state.is_failed() {
+            WriteState::Failed
+        } else if state.was_full_within(FULL_REMEMBERED) {
+            WriteState::Full
+        } else {
+            WriteState::Writable
+        }
     }
 
     /// Hands out `count` oids never used before, ascending; `None` when the 63-bit space ends.

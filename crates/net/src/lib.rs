@@ -8,12 +8,14 @@
 
 #![forbid(unsafe_code)]
 
+mod figures;
 mod link;
 mod listener;
 mod output;
 mod session;
 mod worker;
 
+pub use figures::LinkFigures;
 pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use output::Output;

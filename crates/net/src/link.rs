@@ -4,11 +4,13 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::figures::LinkFigures;
 use crate::output::{Output, SLICES_MAX};
 use crate::session::{Consumed, Session, Verdict};
 
@@ -40,6 +42,7 @@ pub struct Link {
 struct LinkState {
     peer: String,
     limits: Limits,
+    figures: Arc<LinkFigures>,
     output: RefCell<Output>,
     /// Unasked-for bytes put into the output since it was last empty.
     unasked_bytes: Cell<usize>,
@@ -53,11 +56,12 @@ struct LinkState {
 }
 
 impl Link {
-    pub(crate) fn new(peer: String, limits: Limits) -> Link {
+    pub(crate) fn new(peer: String, limits: Limits, figures: Arc<LinkFigures>) -> Link {
         Link {
             state: Rc::new(LinkState {
                 peer,
                 limits,
+                figures,
                 output: RefCell::default(),
                 unasked_bytes: Cell::new(0),
                 closing: Cell::new(None),
@@ -127,6 +131,7 @@ impl Link {
     pub fn close(&self, verdict: Verdict) {
         if self.state.closing.get().is_none() {
             self.state.closing.set(Some(verdict));
+            self.state.figures.refused.add(u64::from(verdict == Verdict::Refused));
         }
         self.wake_draining(0);
         self.wake();
@@ -251,6 +256,7 @@ where
     let mut buffer = ReadBuf::new(&mut scratch[..limit]);
     ready!(stream.poll_read(context, &mut buffer)?);
     let bytes = buffer.filled();
+    link.state.figures.bytes_received.add(bytes.len() as u64);
     if let Some(frame) = input.large {
         input.rest.extend_from_slice(bytes);
         if input.rest.len() == frame {
@@ -327,6 +333,7 @@ fn poll_flush<T: AsyncWrite>(
                 let left = output.len();
                 drop(output);
                 link.wake_draining(left);
+                link.state.figures.bytes_sent.add(sent as u64);
             }
             Poll::Pending => return Ok(Poll::Pending),
         }
@@ -410,7 +417,7 @@ mod tests {
     /// A link over a pipe that holds 4 KiB each way.
     fn start(answer_bytes: usize, limits: Limits) -> Running {
         let (peer, stream) = tokio::io::duplex(4096);
-        let link = Link::new("peer".to_owned(), limits);
+        let link = Link::new("peer".to_owned(), limits, Arc::default());
         let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let session = Lines {
             link: link.clone(),

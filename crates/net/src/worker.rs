@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
 use crate::link::{self, Scratch};
-use crate::{Incoming, Limits, Link, Service};
+use crate::{Incoming, Limits, Link, LinkFigures, Service};
 
 /// Threads per worker for reads that have to wait for the disk, and the like.
 const BLOCKING_THREADS_MAX: usize = 64;
@@ -29,6 +29,7 @@ pub struct Workers {
 struct Worker {
     orders: mpsc::UnboundedSender<Order>,
     links: Arc<AtomicUsize>,
+    figures: Arc<LinkFigures>,
     thread: JoinHandle<()>,
 }
 
@@ -67,18 +68,20 @@ impl Workers {
             let (orders, received) = mpsc::unbounded_channel();
             let links = Arc::new(AtomicUsize::new(0));
             let (make, counter) = (Arc::clone(&make), Arc::clone(&links));
+            let figures = Arc::new(LinkFigures::default());
+            let own_figures = Arc::clone(&figures);
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .spawn(move || {
                     let local = LocalSet::new();
                     local.block_on(&runtime, async move {
-                        serve(make(number), received, counter).await;
+                        serve(make(number), received, counter, own_figures).await;
                     });
                     // Reads that still wait for a disk have nobody left to answer.
                     runtime.shutdown_background();
                 })
                 .map_err(failed)?;
-            workers.push(Worker { orders, links, thread });
+            workers.push(Worker { orders, links, figures, thread });
         }
         Ok(Workers { workers, limits })
     }
@@ -112,6 +115,11 @@ impl Workers {
         true
     }
 
+    /// What the links of each worker have carried.
+    pub fn figures(&self) -> Vec<Arc<LinkFigures>> {
+        self.workers.iter().map(|worker| Arc::clone(&worker.figures)).collect()
+    }
+
     /// Lets every link finish what is under way, for at most `patience`; returns when all
     /// workers have ended.
     pub fn stop(self, patience: Duration) {
@@ -129,6 +137,7 @@ async fn serve<S: Service>(
     service: S,
     mut orders: mpsc::UnboundedReceiver<Order>,
     count: Arc<AtomicUsize>,
+    figures: Arc<LinkFigures>,
 ) {
     let links: Rc<RefCell<Slab<Link>>> = Rc::default();
     let scratch: Scratch = Rc::new(RefCell::new(vec![0; SCRATCH_BYTES]));
@@ -136,14 +145,17 @@ async fn serve<S: Service>(
     while let Some(order) = orders.recv().await {
         match order {
             Order::Serve { incoming, peer, limits } => {
-                let link = Link::new(peer, limits);
+                figures.accepted.add(1);
+                let link = Link::new(peer, limits, Arc::clone(&figures));
                 let key = links.borrow_mut().insert(link.clone());
                 let session = service.open(link.clone());
                 let (links, count) = (Rc::clone(&links), Arc::clone(&count));
+                let figures = Arc::clone(&figures);
                 let scratch = Rc::clone(&scratch);
                 tokio::task::spawn_local(async move {
                     run_incoming(incoming, link, session, scratch).await;
                     links.borrow_mut().remove(key);
+                    figures.ended.add(1);
                     count.fetch_sub(1, Ordering::Relaxed);
                 });
             }

@@ -81,6 +81,11 @@ impl KeyQueue {
         self.advance(on_eligible);
     }
 
+    /// Whether the request with this ticket is kept waiting here.
+    pub(super) fn blocks(&self, ticket: Ticket) -> bool {
+        self.blocked.as_ref().is_some_and(|blocked| blocked.contains_key(&ticket))
+    }
+
     /// Whether no request names the key any more.
     pub(super) fn is_unused(&self) -> bool {
         self.eligible == 0 && self.blocked.is_none()

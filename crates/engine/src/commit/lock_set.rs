@@ -69,6 +69,11 @@ impl LockSet {
         })
     }
 
+    /// Whether a key is in the set, in whatever mode.
+    pub(super) fn names(&self, key: LockKey) -> bool {
+        self.entries.binary_search_by_key(&key, |&(key, _)| key).is_ok()
+    }
+
     /// How many keys.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -37,6 +37,17 @@ pub enum LockAnswer {
     Waiting,
 }
 
+/// One request that waits, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// Who waits.
+    pub owner: TransactionNumber,
+    /// The first key that it waits for.
+    pub key: LockKey,
+    /// Who is before it on that key, the earliest of them.
+    pub behind: TransactionNumber,
+}
+
 /// All locks of one storage.
 #[derive(Debug, Default)]
 pub struct LockTable {
@@ -134,6 +145,39 @@ impl LockTable {
     /// How many owners wait.
     pub fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// What the earliest `count_max` of those who wait are waiting for. For people: costs a walk
+    /// over all requests.
+    pub fn waits(&self, count_max: usize) -> Vec<LockWait> {
+        let waits = |(owner, request): (&TransactionNumber, &Request)| {
+            (request.blocked_on > 0).then_some((request.ticket, *owner))
+        };
+        let mut waiting: Vec<_> = self.requests.iter().filter_map(waits).collect();
+        waiting.sort_unstable_by_key(|&(ticket, _)| ticket);
+        waiting.truncate(count_max);
+        let mut first_of = FxHashMap::<LockKey, (Ticket, TransactionNumber)>::default();
+        let mut found = Vec::with_capacity(waiting.len());
+        for (ticket, owner) in waiting {
+            let Some(key) = self.blocked_key(owner, ticket) else { continue };
+            let (_, behind) = *first_of.entry(key).or_insert_with(|| self.first_on(key));
+            found.push(LockWait { owner, key, behind });
+        }
+        found
+    }
+
+    fn blocked_key(&self, owner: TransactionNumber, ticket: Ticket) -> Option<LockKey> {
+        let keys = self.requests.get(&owner)?.locks.iter().map(|(key, _)| key);
+        keys.into_iter().find(|key| self.queue(*key).is_some_and(|queue| queue.blocks(ticket)))
+    }
+
+    /// The earliest request that names a key.
+    fn first_on(&self, key: LockKey) -> (Ticket, TransactionNumber) {
+        let names = |(owner, request): (&TransactionNumber, &Request)| {
+            request.locks.names(key).then_some((request.ticket, *owner))
+        };
+        let first = self.requests.iter().filter_map(names).min_by_key(|(ticket, _)| *ticket);
+        first.unwrap_or((Ticket::default(), TransactionNumber(0)))
     }
 
     /// How many owners hold or wait.
@@ -335,6 +379,25 @@ mod tests {
         assert_eq!(release(&mut table, 1), []);
         assert_eq!(release(&mut table, 2), [3]);
         assert_eq!(release(&mut table, 3), [4]);
+    }
+
+    #[test]
+    fn who_waits_is_told_for_what_and_behind_whom() {
+        let mut table = LockTable::new();
+        assert_eq!(request(&mut table, 1, &[write(1), write(2)]), Granted);
+        assert_eq!(request(&mut table, 2, &[write(2), write(3)]), Waiting);
+        assert_eq!(request(&mut table, 3, &[write(3)]), Waiting);
+        let wait = |owner, oid, behind| LockWait {
+            owner: TransactionNumber(owner),
+            key: LockKey::Object(Oid(oid)),
+            behind: TransactionNumber(behind),
+        };
+        assert_eq!(table.waits(10), [wait(2, 2, 1), wait(3, 3, 2)]);
+        assert_eq!(table.waits(1), [wait(2, 2, 1)]);
+        assert_eq!(release(&mut table, 1), [2]);
+        assert_eq!(table.waits(10), [wait(3, 3, 2)]);
+        assert_eq!(release(&mut table, 2), [3]);
+        assert_eq!(table.waits(10), []);
     }
 
     #[test]

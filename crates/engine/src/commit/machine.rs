@@ -20,7 +20,7 @@ use thiserror::Error;
 use zodium_types::Tid;
 
 use super::lock_set::{LockKey, LockMode, LockSet};
-use super::lock_table::{LockAnswer, LockTable, TransactionNumber};
+use super::lock_table::{LockAnswer, LockTable, LockWait, TransactionNumber};
 
 /// Where a transaction is between its first vote and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -423,6 +423,11 @@ impl CommitMachine {
             last_published: self.last_published,
             failed: self.failed,
         }
+    }
+
+    /// What those who wait are waiting for, the earliest `count_max` of them.
+    pub fn lock_waits(&self, count_max: usize) -> Vec<LockWait> {
+        self.locks.waits(count_max)
     }
 
     /// Whether no transaction is known and nothing is locked.

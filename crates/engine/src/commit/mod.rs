@@ -27,7 +27,7 @@ mod machine;
 
 pub use conflict::{Conflict, ConflictKind, ObjectRead, ObjectWrite, WriteKind, check};
 pub use lock_set::{LockKey, LockMode, LockSet};
-pub use lock_table::{LockAnswer, LockTable, TransactionNumber};
+pub use lock_table::{LockAnswer, LockTable, LockWait, TransactionNumber};
 pub use machine::{
     AbortOutcome, CommitError, CommitMachine, CommitState, CommitStatus, WriteFailure,
 };

@@ -45,6 +45,14 @@ pub(crate) enum Method {
 }
 
 impl Method {
+    /// How many there are, at most.
+    pub(crate) const COUNT: usize = METHODS.len();
+
+    /// All of them with the names that clients call them by.
+    pub(crate) fn all() -> impl Iterator<Item = (&'static str, Method)> {
+        METHODS.iter().map(|(name, method, ..)| (*name, *method))
+    }
+
     pub(crate) fn parse(name: &str) -> Option<Method> {
         METHODS.iter().find(|(known, ..)| *known == name).map(|(_, method, ..)| *method)
     }
@@ -238,5 +246,18 @@ fn keep(data: Cow<'_, [u8]>, frame: Option<&Bytes>) -> Bytes {
         (Cow::Borrowed(slice), Some(frame)) => frame.slice_ref(slice),
         (Cow::Borrowed(slice), None) => Bytes::copy_from_slice(slice),
         (Cow::Owned(bytes), _) => Bytes::from(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_method_has_one_name_and_a_number_of_its_own() {
+        let numbers: BTreeSet<_> = Method::all().map(|(_, method)| method as usize).collect();
+        assert!(numbers.into_iter().eq(0..Method::COUNT));
     }
 }

@@ -32,6 +32,11 @@ impl Iterators {
         self.open.clear();
     }
 
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
     fn check_room(&self) -> Result<(), Exception> {
         if self.open.len() < ITERATORS_MAX {
             return Ok(());

@@ -8,6 +8,7 @@
 mod call;
 mod exception;
 mod hub;
+mod inspection;
 mod iterators;
 mod jobs;
 mod pack;
@@ -20,4 +21,5 @@ mod transaction;
 mod undo_log;
 mod wire;
 
+pub use inspection::{Inspection, SessionFigures, SessionReport, TransactionReport, WorkerReport};
 pub use service::{Config, Server, ZeoService};

@@ -1,15 +1,16 @@
 //! Loads, and the other questions about objects.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use zodium_engine::Storage;
 use zodium_filestorage::{Access, HistoryEntry, Load, Revision, StorageError};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use super::call::Arguments;
+use super::call::{Arguments, Method};
 use super::exception::{Exception, oid_value, text_value, tid_value};
-use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+use super::session::{Context, Reply, Session, SessionHandle};
 use super::undo_log::{extension_entries, metadata_entries};
 use crate::codec::{MessageId, encode_load_reply, load_reply_head, load_reply_tail};
 
@@ -38,14 +39,26 @@ impl Session {
         before: Tid,
     ) {
         let Some(hub) = self.hub() else { return };
-        hub.statistics.loads.add(1);
         match hub.storage.file().load_before(oid, before, Access::Resident) {
-            Ok(Load::Cold) => self.load_cold(handle, id, oid, before),
-            result => self.reply_load(&id, oid, result),
+            Ok(Load::Cold) => {
+                let asked = self.local.tally.arrived();
+                self.load_cold(handle, id, oid, before, asked);
+            }
+            result => {
+                self.local.tally.count(Method::LoadBefore);
+                self.reply_load(&id, oid, result);
+            }
         }
     }
 
-    fn load_cold(&mut self, handle: &SessionHandle, id: MessageId, oid: Oid, before: Tid) {
+    fn load_cold(
+        &mut self,
+        handle: &SessionHandle,
+        id: MessageId,
+        oid: Oid,
+        before: Tid,
+        asked: Instant,
+    ) {
         let Some(storage) = self.storage() else { return };
         let reader = Arc::clone(&storage);
         let job = move || reader.file().load_before(oid, before, Access::Blocking);
@@ -55,21 +68,39 @@ impl Session {
             if let Ok(Load::Revision(Revision { end: None, basis, .. })) = &result
                 && !storage.file().is_still_current(oid, *basis)
             {
-                session.load_before(handle, id, oid, before);
+                match storage.file().load_before(oid, before, Access::Resident) {
+                    Ok(Load::Cold) => session.load_cold(handle, id, oid, before, asked),
+                    result => session.reply_cold_load(&id, oid, result, asked),
+                }
                 return;
             }
-            session.reply_load(&id, oid, result);
+            session.reply_cold_load(&id, oid, result, asked);
         });
+    }
+
+    fn reply_cold_load(
+        &self,
+        id: &MessageId,
+        oid: Oid,
+        result: Result<Load, StorageError>,
+        asked: Instant,
+    ) {
+        if let Some(hub) = self.hub() {
+            let took = asked.elapsed();
+            hub.statistics.requests(Method::LoadBefore).record(took);
+            hub.statistics.cold_loads.record(took);
+        }
+        self.reply_load(id, oid, result);
     }
 
     fn reply_load(&self, id: &MessageId, oid: Oid, result: Result<Load, StorageError>) {
         match result {
             Ok(Load::Revision(revision)) => self.reply_revision(id, &revision),
-            Ok(Load::NoRevision) => self.reply(&ReplyTo(Some(id.clone())), &Value::None),
+            Ok(Load::NoRevision) => self.put_reply(id, &Value::None),
             Ok(Load::Missing | Load::Cold) => self.missing_key(id, oid),
             Err(error) => {
                 tracing::error!(%oid, %error, "cannot load");
-                self.reply_error(&ReplyTo(Some(id.clone())), &error.into());
+                self.put_error(id, &error.into());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The server as a whole, and its part on each worker.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use zodium_engine::{Mailbox, Notice, Storage};
 use zodium_net::{Link, Service};
 
 use super::hub::Hub;
+use super::inspection::{self, Inquiry};
 use super::session::SessionHandle;
-use super::statistics::Statistics;
+use super::statistics::{Statistics, Tally};
 use crate::codec::Encoding;
 
 /// What can be set for a server.
@@ -33,6 +34,8 @@ pub struct Server {
     pub(crate) storages: BTreeMap<String, ServedStorage>,
     /// When it was started, in seconds since the Unix epoch.
     pub(crate) started: u64,
+    /// How to ask each worker about its sessions.
+    pub(crate) inquiries: Mutex<Vec<mpsc::UnboundedSender<Inquiry>>>,
 }
 
 /// A storage under its name.
@@ -52,6 +55,7 @@ impl Server {
             config,
             storages: storages.into_iter().map(serve).collect(),
             started: since_epoch.as_secs(),
+            inquiries: Mutex::default(),
         }
     }
 }
@@ -66,6 +70,9 @@ pub(crate) struct LocalServer {
     pub(crate) server: Arc<Server>,
     hubs: BTreeMap<String, Rc<Hub>>,
     next_session: Cell<u64>,
+    /// All of them, those that have not registered too.
+    pub(crate) sessions: RefCell<BTreeMap<u64, SessionHandle>>,
+    pub(crate) tally: Tally,
 }
 
 impl ZeoService {
@@ -83,7 +90,17 @@ impl ZeoService {
             tokio::task::spawn_local(Rc::clone(&hub).run());
             hubs.insert(name.clone(), hub);
         }
-        ZeoService { local: Rc::new(LocalServer { server, hubs, next_session: Cell::new(1) }) }
+        let (sender, inquiries) = mpsc::unbounded_channel();
+        server.inquiries.lock().push(sender);
+        let local = Rc::new(LocalServer {
+            server,
+            hubs,
+            next_session: Cell::new(1),
+            sessions: RefCell::default(),
+            tally: Tally::new(),
+        });
+        tokio::task::spawn_local(inspection::answer(Rc::clone(&local), inquiries));
+        ZeoService { local }
     }
 }
 
@@ -99,7 +116,9 @@ impl Service for ZeoService {
     fn open(&self, link: Link) -> SessionHandle {
         let number = self.local.next_session.get();
         self.local.next_session.set(number + 1);
-        SessionHandle::open(Rc::clone(&self.local), link, number)
+        let session = SessionHandle::open(Rc::clone(&self.local), link, number);
+        self.local.sessions.borrow_mut().insert(number, session.clone());
+        session
     }
 }
 

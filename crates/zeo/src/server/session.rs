@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use zodium_engine::Storage;
@@ -54,6 +55,7 @@ pub(crate) struct Session {
     /// Votes begun so far; tells the jobs of one from those of another.
     pub(crate) attempts: u64,
     label: String,
+    pub(crate) connected: Instant,
     closed: bool,
 }
 
@@ -70,9 +72,14 @@ pub(crate) enum Reply {
     Later,
 }
 
-/// Where a reply goes. Asynchronous calls get none.
+/// Where a reply goes, and what it answers.
 #[derive(Clone)]
-pub(crate) struct ReplyTo(pub(crate) Option<MessageId>);
+pub(crate) struct ReplyTo {
+    /// Asynchronous calls get none.
+    pub(crate) id: Option<MessageId>,
+    pub(crate) method: Method,
+    pub(crate) asked: Instant,
+}
 
 /// A message on its way: whom to answer, and the buffer it lies in, if it has one of its own.
 pub(crate) struct Context<'a> {
@@ -96,6 +103,7 @@ impl SessionHandle {
             spilling: false,
             attempts: 0,
             label: String::new(),
+            connected: Instant::now(),
             closed: false,
         };
         SessionHandle { session: Rc::new(RefCell::new(session)), link }
@@ -152,6 +160,7 @@ impl SessionHandle {
             "transaction timeout, disconnecting"
         );
         if let Some(registration) = &session.registration {
+            registration.hub.statistics.expired.add(1);
             registration.hub.disconnect(self);
         }
     }
@@ -165,29 +174,14 @@ impl SessionHandle {
 impl zodium_net::Session for SessionHandle {
     fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
         self.catch_up();
-        let mut session = self.session.borrow_mut();
-        let mut consumed = 0;
-        while session.is_ready() && !self.link.is_congested() {
-            let rest = &bytes[consumed..];
-            match peek_frame(rest, session.frame_bytes_max()) {
-                Ok(Peek::Complete(payload)) => {
-                    session.handle_frame(self, payload, None)?;
-                    consumed += HEADER_LENGTH + payload.len();
-                }
-                Ok(Peek::Missing(missing)) if rest.len() + missing > LARGE_FRAME_BYTES => {
-                    return Ok(Consumed::Large { consumed, frame: rest.len() + missing });
-                }
-                Ok(Peek::Missing(_)) => break,
-                Err(error) => return Err(session.refuse(&error.to_string())),
-            }
-        }
-        Ok(Consumed::Bytes(consumed))
+        self.session.borrow_mut().counted(|session| session.handle_frames(self, bytes))
     }
 
     fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict> {
         self.catch_up();
         let payload = frame.slice(HEADER_LENGTH..);
-        self.session.borrow_mut().handle_frame(self, &payload, Some(&payload))
+        let mut session = self.session.borrow_mut();
+        session.counted(|session| session.handle_frame(self, &payload, Some(&payload)))
     }
 
     fn is_ready(&self) -> bool {
@@ -204,6 +198,7 @@ impl zodium_net::Session for SessionHandle {
         session.drop_transaction();
         session.iterators.clear();
         let number = session.number;
+        session.local.sessions.borrow_mut().remove(&number);
         if let Some(registration) = session.registration.take() {
             registration.hub.remove(number);
         }
@@ -226,6 +221,11 @@ impl Session {
         matches!(state, Some(TransactionState::Finishing { .. }))
     }
 
+    /// What the client calls itself.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
     /// The hub, which every method but `register` has.
     pub(crate) fn hub(&self) -> Option<&Rc<Hub>> {
         self.registration.as_ref().map(|registration| &registration.hub)
@@ -245,6 +245,33 @@ impl Session {
             Some(_) => self.local.server.config.frame_bytes_max,
             None => HELLO_BYTES_MAX,
         }
+    }
+
+    /// Handles a batch of requests, which are counted and timed together.
+    fn counted<T>(&mut self, handle: impl FnOnce(&mut Session) -> T) -> T {
+        self.local.tally.begin();
+        let result = handle(self);
+        self.local.tally.end(self.hub().map(|hub| hub.statistics.as_ref()));
+        result
+    }
+
+    fn handle_frames(&mut self, handle: &SessionHandle, bytes: &[u8]) -> Result<Consumed, Verdict> {
+        let mut consumed = 0;
+        while self.is_ready() && !self.link.is_congested() {
+            let rest = &bytes[consumed..];
+            match peek_frame(rest, self.frame_bytes_max()) {
+                Ok(Peek::Complete(payload)) => {
+                    self.handle_frame(handle, payload, None)?;
+                    consumed += HEADER_LENGTH + payload.len();
+                }
+                Ok(Peek::Missing(missing)) if rest.len() + missing > LARGE_FRAME_BYTES => {
+                    return Ok(Consumed::Large { consumed, frame: rest.len() + missing });
+                }
+                Ok(Peek::Missing(_)) => break,
+                Err(error) => return Err(self.refuse(&error.to_string())),
+            }
+        }
+        Ok(Consumed::Bytes(consumed))
     }
 
     fn handle_frame(
@@ -272,17 +299,21 @@ impl Session {
         if (method == Method::Register) == self.registration.is_some() {
             return Err(self.refuse(&format!("{name} at the wrong time")));
         }
-        let reply_to = ReplyTo((!oneway).then_some(id));
+        let asked = self.local.tally.arrived();
+        let reply_to = ReplyTo { id: (!oneway).then_some(id), method, asked };
         let context = Context { handle, reply_to: reply_to.clone(), frame };
         let result = match arguments {
             Some(arguments) => self.call(&context, method, &name, arguments),
             None => Err(Exception::type_error(format!("{name}(): arguments are a sequence"))),
         };
-        match result {
-            Ok(Reply::Value(value)) => self.reply(&reply_to, &value),
-            Ok(Reply::Later) => {}
-            Err(exception) if reply_to.0.is_some() => self.reply_error(&reply_to, &exception),
-            Err(exception) => {
+        if !matches!(result, Ok(Reply::Later)) {
+            self.local.tally.count(method);
+        }
+        match (result, &reply_to.id) {
+            (Ok(Reply::Value(value)), Some(id)) => self.put_reply(id, &value),
+            (Ok(_), _) => {}
+            (Err(exception), Some(id)) => self.put_error(id, &exception),
+            (Err(exception), None) => {
                 let text = format!("asynchronous {name}: {}", exception.name);
                 return Err(self.refuse(&text));
             }
@@ -309,7 +340,7 @@ impl Session {
             Method::GetInvalidations => self.invalidations(context, arguments),
             Method::LoadBefore => {
                 let (oid, before) = (arguments.oid()?, arguments.tid()?);
-                let Some(id) = context.reply_to.0.clone() else {
+                let Some(id) = context.reply_to.id.clone() else {
                     return Ok(Reply::Value(Value::None));
                 };
                 self.load_before(context.handle, id, oid, before);
@@ -402,7 +433,7 @@ impl Session {
     }
 
     pub(crate) fn missing_key(&self, id: &MessageId, oid: Oid) {
-        self.reply_error(&ReplyTo(Some(id.clone())), &Exception::missing_key(oid));
+        self.put_error(id, &Exception::missing_key(oid));
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use zodium_pickle::Value;
+use zodium_types::Counter;
 
+use super::call::Method;
 use super::exception::{Exception, text_value};
 use super::service::{ServedStorage, Server};
 use super::session::{Reply, Session};
-use super::statistics::{Counter, Statistics};
+use super::statistics::Statistics;
 
 /// What is known of one storage, under the names that `zeo-nagios` reads.
 #[derive(serde::Serialize)]
@@ -55,11 +57,12 @@ impl Status {
         let sum = |counter: fn(&Statistics) -> &Counter| {
             workers.iter().map(|worker| counter(worker).value()).sum()
         };
+        let requests = |method| workers.iter().map(|worker| worker.requests(method).values()).sum();
         let commits = served.storage.commit_status();
         Status {
             connections: sum(|s| &s.connections),
-            loads: sum(|s| &s.loads),
-            stores: sum(|s| &s.stores),
+            loads: requests(Method::LoadBefore),
+            stores: requests(Method::Store),
             commits: sum(|s| &s.commits),
             aborts: sum(|s| &s.aborts),
             active_txns: sum(|s| &s.active_transactions),

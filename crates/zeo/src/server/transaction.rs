@@ -1,6 +1,7 @@
 //! The transaction of a session, from begin to its end.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Check, Transaction, VoteError, VoteStart, Voted};
@@ -18,6 +19,8 @@ pub(crate) struct OpenTransaction {
     /// What the client calls it; any value, compared by equality.
     pub(crate) id: Value<'static>,
     pub(crate) state: TransactionState,
+    /// When it was begun.
+    pub(crate) begun: Instant,
 }
 
 pub(crate) enum TransactionState {
@@ -64,7 +67,8 @@ impl Session {
         if let Some(hub) = self.hub() {
             hub.statistics.active_transactions.add(1);
         }
-        self.transaction = Some(OpenTransaction { id, state });
+        let begun = self.local.tally.arrived();
+        self.transaction = Some(OpenTransaction { id, state, begun });
         Ok(Reply::Value(Value::None))
     }
 
@@ -75,9 +79,6 @@ impl Session {
     ) -> Result<Reply, Exception> {
         let (oid, serial) = (arguments.oid(), arguments.serial());
         let data = arguments.data(context.frame);
-        if let Some(hub) = self.hub() {
-            hub.statistics.stores.add(1);
-        }
         let reply = self.collect(arguments, |transaction| {
             transaction.store(oid?, serial?, data?);
             Ok(())
@@ -310,6 +311,9 @@ impl Session {
         let checking = TransactionState::Checking { number };
         let waiting = std::mem::replace(&mut open.state, checking);
         if let TransactionState::Waiting { transaction, reply_to, .. } = waiting {
+            if let Some(hub) = self.hub() {
+                hub.statistics.lock_waits.record(reply_to.asked.elapsed());
+            }
             let reply = self.check(handle, number, transaction, reply_to.clone());
             self.reply_late(&reply_to, reply);
         }

@@ -5,21 +5,44 @@ use zodium_pickle::Value;
 
 use super::exception::Exception;
 use super::session::{ReplyTo, Session};
-use crate::codec::{CodecError, encode_error, encode_oneway, encode_reply};
+use crate::codec::{CodecError, MessageId, encode_error, encode_oneway, encode_reply};
 
 impl Session {
+    /// Answers a request that was not answered at once; how long it took is noted.
     pub(crate) fn reply(&self, to: &ReplyTo, value: &Value<'_>) {
-        let Some(id) = &to.0 else { return };
-        let encoded = encode_reply(self.encoding(), self.link.output().buffer(), id, value);
-        if let Err(error) = encoded {
-            // What cannot be said in this encoding (an extension with a date in it, say).
-            self.reply_error(to, &Exception::value_error(error.to_string()));
+        self.note_answered(to);
+        if let Some(id) = &to.id {
+            self.put_reply(id, value);
         }
     }
 
+    /// As [`Session::reply`], with an error.
     pub(crate) fn reply_error(&self, to: &ReplyTo, exception: &Exception) {
-        let Some(id) = &to.0 else { return };
+        self.note_answered(to);
+        if let Some(id) = &to.id {
+            self.put_error(id, exception);
+        }
+    }
+
+    fn note_answered(&self, to: &ReplyTo) {
+        if let Some(hub) = self.hub() {
+            hub.statistics.requests(to.method).record(to.asked.elapsed());
+        }
+    }
+
+    pub(crate) fn put_reply(&self, id: &MessageId, value: &Value<'_>) {
+        let encoded = encode_reply(self.encoding(), self.link.output().buffer(), id, value);
+        if let Err(error) = encoded {
+            // What cannot be said in this encoding (an extension with a date in it, say).
+            self.put_error(id, &Exception::value_error(error.to_string()));
+        }
+    }
+
+    pub(crate) fn put_error(&self, id: &MessageId, exception: &Exception) {
         let Exception { name, payload } = exception;
+        if let Some(hub) = self.hub() {
+            hub.statistics.count_error(name);
+        }
         let mut output = self.link.output();
         let encoded = encode_error(self.encoding(), output.buffer(), id, name, payload);
         drop(output);

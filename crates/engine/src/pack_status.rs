@@ -1,0 +1,71 @@
+//! What packs of a storage have done and are doing.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use zodium_filestorage::{PackStep, Packed};
+
+use crate::{PackError, Storage};
+
+/// Packs since the storage was opened.
+#[derive(Clone, Debug, Default)]
+pub struct PackStatus {
+    /// The one under way.
+    pub running: Option<PackRun>,
+    /// The last one that has ended.
+    pub last: Option<PackEnd>,
+    /// How many succeeded, those included that found nothing to free.
+    pub succeeded: u64,
+    /// How many failed.
+    pub failed: u64,
+}
+
+/// A pack under way.
+#[derive(Clone, Copy, Debug)]
+pub struct PackRun {
+    /// When it began.
+    pub started: Instant,
+    /// What it does, how much of that is done, and how much there is (objects while marking,
+    /// bytes while copying). `None` at first.
+    pub progress: Option<(PackStep, u64, u64)>,
+}
+
+/// A pack that has ended.
+#[derive(Clone, Debug)]
+pub struct PackEnd {
+    /// When.
+    pub at: SystemTime,
+    /// How long it took.
+    pub duration: Duration,
+    /// Bytes that the file has become smaller by, or why it is as it was.
+    pub result: Result<u64, String>,
+}
+
+impl Storage {
+    /// Notes that a pack begins; [`Storage::note_pack_end`] follows.
+    pub(crate) fn note_pack(&self) {
+        let run = PackRun { started: Instant::now(), progress: None };
+        self.pack_status.lock().running = Some(run);
+    }
+
+    pub(crate) fn note_pack_progress(&self, step: PackStep, done: u64, total: u64) {
+        if let Some(run) = &mut self.pack_status.lock().running {
+            run.progress = Some((step, done, total));
+        }
+    }
+
+    pub(crate) fn note_pack_end(&self, packed: &Result<Option<Packed>, PackError>) {
+        let mut status = self.pack_status.lock();
+        let Some(run) = status.running.take() else { return };
+        let freed = |packed: &Packed| packed.size_before.saturating_sub(packed.size_after);
+        let result = match packed {
+            Ok(packed) => Ok(packed.as_ref().map_or(0, freed)),
+            Err(error) => Err(error.to_string()),
+        };
+        match &result {
+            Ok(_) => status.succeeded += 1,
+            Err(_) => status.failed += 1,
+        }
+        let (at, duration) = (SystemTime::now(), run.started.elapsed());
+        status.last = Some(PackEnd { at, duration, result });
+    }
+}

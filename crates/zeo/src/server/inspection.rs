@@ -1,0 +1,244 @@
+//! Looking at the sessions of all workers: each is asked to say what it has, and does so between
+//! two batches. Nothing is kept up to date for it, so it costs nothing while nobody asks.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use zodium_engine::Storage;
+use zodium_engine::commit::TransactionNumber;
+use zodium_types::{Distribution, Durations};
+
+use super::call::Method;
+use super::service::{LocalServer, ServedStorage, Server};
+use super::session::{Session, SessionHandle};
+use super::statistics::Statistics;
+use super::transaction::TransactionState;
+
+/// A worker that is asked what sessions it has, and how many of them to describe.
+pub(crate) type Inquiry = (usize, oneshot::Sender<WorkerReport>);
+
+/// What all workers have said.
+#[derive(Debug, Default)]
+pub struct Inspection {
+    /// From each worker that answered in time.
+    pub workers: Vec<WorkerReport>,
+    /// How many did not.
+    pub silent: usize,
+}
+
+/// The sessions of one worker.
+#[derive(Debug, Default)]
+pub struct WorkerReport {
+    /// How many there are.
+    pub connections: usize,
+    /// Bytes that wait to be sent to their clients.
+    pub unsent_bytes: u64,
+    /// Some of them; those with a transaction first.
+    pub sessions: Vec<SessionReport>,
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct SessionReport {
+    /// Where it comes from.
+    pub peer: String,
+    /// What it calls itself. Its own words: anything may stand here.
+    pub label: String,
+    /// The storage it has registered for.
+    pub storage: Option<String>,
+    /// Whether it only reads.
+    pub read_only: bool,
+    /// When it connected.
+    pub connected: Instant,
+    /// Bytes that wait to be sent to it.
+    pub unsent_bytes: u64,
+    /// Its requests that are under way off the worker.
+    pub jobs: usize,
+    /// Its iterators that are open.
+    pub iterators: usize,
+    /// Its transaction.
+    pub transaction: Option<TransactionReport>,
+}
+
+/// An open transaction.
+#[derive(Debug)]
+pub struct TransactionReport {
+    /// Its number in the commit machine, from its vote on.
+    pub number: Option<TransactionNumber>,
+    /// What it does.
+    pub state: &'static str,
+    /// When it was begun.
+    pub begun: Instant,
+}
+
+/// What the sessions of a storage have done, on all workers together.
+#[derive(Clone, Debug)]
+pub struct SessionFigures {
+    /// Clients that have registered for it and are here.
+    pub connections: u64,
+    /// Transactions that are open.
+    pub active_transactions: u64,
+    /// Transactions that were committed.
+    pub commits: u64,
+    /// Transactions that clients have given up.
+    pub aborts: u64,
+    /// Transactions whose client was disconnected, for they held their locks too long.
+    pub expired: u64,
+    /// Objects whose revision was not the one that the transaction replaced.
+    pub conflicts: u64,
+    /// From arrival to answer, in seconds, by the methods that were called.
+    pub requests: Vec<(&'static str, Distribution)>,
+    /// Loads that waited for the disk.
+    pub cold_loads: Distribution,
+    /// Votes that waited for locks: for how long.
+    pub lock_waits: Distribution,
+    /// Errors that clients were answered with, by the name of the exception.
+    pub errors: Vec<(&'static str, u64)>,
+}
+
+impl Server {
+    /// Asks all workers about their sessions. Each describes up to `listed_max` of them; one that
+    /// does not answer before `patience` is over counts as silent.
+    pub async fn inspect(&self, listed_max: usize, patience: Duration) -> Inspection {
+        let asked: Vec<_> =
+            self.inquiries.lock().iter().map(|worker| ask(worker, listed_max)).collect();
+        let end = tokio::time::Instant::now() + patience;
+        let mut inspection = Inspection::default();
+        for answer in asked {
+            match tokio::time::timeout_at(end, answer).await {
+                Ok(Ok(report)) => inspection.workers.push(report),
+                _ => inspection.silent += 1,
+            }
+        }
+        inspection
+    }
+
+    /// The storages with what their sessions have done.
+    pub fn figures(&self) -> Vec<(&str, &Arc<Storage>, SessionFigures)> {
+        let storages = self.storages.iter();
+        storages
+            .map(|(name, served)| (&name[..], &served.storage, SessionFigures::of(served)))
+            .collect()
+    }
+}
+
+fn ask(
+    worker: &mpsc::UnboundedSender<Inquiry>,
+    listed_max: usize,
+) -> oneshot::Receiver<WorkerReport> {
+    let (answer, answered) = oneshot::channel();
+    // A worker that has stopped drops the other end, which counts as silence.
+    let _ = worker.send((listed_max, answer));
+    answered
+}
+
+/// Answers for one worker, as long as there is somebody to ask.
+pub(crate) async fn answer(
+    local: Rc<LocalServer>,
+    mut inquiries: mpsc::UnboundedReceiver<Inquiry>,
+) {
+    while let Some((listed_max, answer)) = inquiries.recv().await {
+        // Who asked may have given up.
+        let _ = answer.send(local.report(listed_max));
+    }
+}
+
+impl LocalServer {
+    fn report(&self, listed_max: usize) -> WorkerReport {
+        let sessions = self.sessions.borrow();
+        let (mut busy, mut idle) = (Vec::new(), Vec::new());
+        let mut unsent_bytes = 0;
+        for handle in sessions.values() {
+            unsent_bytes += handle.link().output().len() as u64;
+            let session = handle.session.borrow();
+            let list = if session.transaction.is_some() { &mut busy } else { &mut idle };
+            if list.len() < listed_max {
+                list.push(session.report(handle));
+            }
+        }
+        busy.extend(idle);
+        busy.truncate(listed_max);
+        WorkerReport { connections: sessions.len(), unsent_bytes, sessions: busy }
+    }
+}
+
+impl Session {
+    fn report(&self, handle: &SessionHandle) -> SessionReport {
+        let registration = self.registration.as_ref();
+        let transaction = self.transaction.as_ref().map(|open| TransactionReport {
+            number: open.state.number(),
+            state: open.state.name(),
+            begun: open.begun,
+        });
+        SessionReport {
+            peer: self.link.peer().to_owned(),
+            label: self.label().to_owned(),
+            storage: registration.map(|registration| registration.name.clone()),
+            read_only: registration.is_some_and(|registration| registration.read_only),
+            connected: self.connected,
+            unsent_bytes: handle.link().output().len() as u64,
+            jobs: self.jobs,
+            iterators: self.iterators.len(),
+            transaction,
+        }
+    }
+}
+
+impl TransactionState {
+    fn number(&self) -> Option<TransactionNumber> {
+        match self {
+            TransactionState::Open { held, .. } => *held,
+            TransactionState::Unfit(_) | TransactionState::Finding { .. } => None,
+            TransactionState::Waiting { number, .. }
+            | TransactionState::Checking { number }
+            | TransactionState::Voted { number, .. }
+            | TransactionState::Finishing { number, .. } => Some(*number),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            TransactionState::Open { held: None, .. } => "open",
+            TransactionState::Open { held: Some(_), .. } => "resolving",
+            TransactionState::Unfit(_) => "refused",
+            TransactionState::Waiting { .. } => "waiting",
+            TransactionState::Finding { .. } => "undoing",
+            TransactionState::Checking { .. } => "checking",
+            TransactionState::Voted { .. } => "voted",
+            TransactionState::Finishing { .. } => "finishing",
+        }
+    }
+}
+
+impl SessionFigures {
+    fn of(served: &ServedStorage) -> SessionFigures {
+        let workers: Vec<Arc<Statistics>> = served.statistics.lock().clone();
+        let sum = |counter: fn(&Statistics) -> u64| workers.iter().map(|w| counter(w)).sum();
+        let total = |durations: &dyn Fn(&Statistics) -> Distribution| {
+            let mut total = Durations::default().distribution();
+            workers.iter().for_each(|worker| total.add(&durations(worker)));
+            total
+        };
+        let requests = Method::all()
+            .map(|(name, method)| (name, total(&|worker| worker.requests(method).distribution())))
+            .filter(|(_, requests)| requests.count() > 0);
+        let mut errors = std::collections::BTreeMap::new();
+        for (name, count) in workers.iter().flat_map(|worker| worker.errors()) {
+            *errors.entry(name).or_default() += count;
+        }
+        SessionFigures {
+            connections: sum(|worker| worker.connections.value()),
+            active_transactions: sum(|worker| worker.active_transactions.value()),
+            commits: sum(|worker| worker.commits.value()),
+            aborts: sum(|worker| worker.aborts.value()),
+            expired: sum(|worker| worker.expired.value()),
+            conflicts: sum(|worker| worker.conflicts.value()),
+            requests: requests.collect(),
+            cold_loads: total(&|worker| worker.cold_loads.distribution()),
+            lock_waits: total(&|worker| worker.lock_waits.distribution()),
+            errors: errors.into_iter().collect(),
+        }
+    }
+}
