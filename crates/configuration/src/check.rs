@@ -110,10 +110,12 @@ impl Problems {
     fn storages(&mut self, configuration: &Configuration) {
         let storages = &configuration.storages;
         self.add_if(storages.is_empty(), "there is no storage", "say which data file to serve");
+        let places: Vec<_> = storages.iter().map(Places::of).collect();
         for (position, storage) in storages.iter().enumerate() {
             self.storage(storage, &configuration.server);
-            for first in &storages[..position] {
-                self.pair(first, storage);
+            for first in 0..position {
+                let (first, its) = (&storages[first], &places[first]);
+                self.pair((first, its), (storage, &places[position]));
             }
         }
     }
@@ -180,20 +182,19 @@ impl Problems {
     }
 
     /// What two storages must not share.
-    fn pair(&mut self, first: &StorageOptions, second: &StorageOptions) {
-        let (one, other) = (&first.name, &second.name);
+    fn pair(&mut self, first: (&StorageOptions, &Places), second: (&StorageOptions, &Places)) {
+        let (one, other) = (&first.0.name, &second.0.name);
         let message = format!("two storages are named {one}");
         self.add_if(one == other, message, "clients ask for a storage by its name");
-        let (data, blobs) = (data_file(first), first.blob_directory.as_deref());
-        if let (Some(data), Some(same)) = (data, data_file(second)) {
+        if let (Some(data), Some(same)) = (&first.1.data, &second.1.data) {
             let message = format!("storages {one} and {other} are one file, {}", data.display());
-            self.add_if(is_same(data, same), message, "only one server can have a file open");
+            self.add_if(data == same, message, "only one server can have a file open");
         }
-        if let (Some(blobs), Some(same)) = (blobs, second.blob_directory.as_deref()) {
+        if let (Some(blobs), Some(same)) = (&first.1.blobs, &second.1.blobs) {
             let message =
                 format!("storages {one} and {other} share the blobs in {}", blobs.display());
             let advice = "give each its own directory: object ids repeat between storages";
-            self.add_if(is_same(blobs, same), message, advice);
+            self.add_if(blobs == same, message, advice);
         }
     }
 
@@ -228,16 +229,20 @@ impl Problems {
     }
 }
 
-fn data_file(storage: &StorageOptions) -> Option<&Path> {
-    match &storage.kind {
-        StorageKind::File { path, .. } => Some(path),
-        StorageKind::Memory => None,
-    }
+/// Where a storage is kept, without links.
+struct Places {
+    data: Option<PathBuf>,
+    blobs: Option<PathBuf>,
 }
 
-/// Whether two paths lead to one place, by links too.
-fn is_same(one: &Path, other: &Path) -> bool {
-    resolved(one) == resolved(other)
+impl Places {
+    fn of(storage: &StorageOptions) -> Places {
+        let data = match &storage.kind {
+            StorageKind::File { path, .. } => Some(resolved(path)),
+            StorageKind::Memory => None,
+        };
+        Places { data, blobs: storage.blob_directory.as_deref().map(resolved) }
+    }
 }
 
 /// A path without links, as far as it exists.
@@ -258,7 +263,7 @@ fn meet(first: &Address, second: &Address) -> bool {
                 || is_all(other) && !host.contains(':');
             port == same && !is_chosen_by_the_system && meet
         }
-        (Address::Unix(path), Address::Unix(other)) => is_same(path, other),
+        (Address::Unix(path), Address::Unix(other)) => resolved(path) == resolved(other),
         _ => false,
     }
 }

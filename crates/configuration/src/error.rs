@@ -84,8 +84,13 @@ impl Mistake {
 }
 
 impl Findings {
+    /// Whether more mistakes would not be reported.
+    pub(crate) fn is_full(&self) -> bool {
+        self.mistakes.len() >= MISTAKES_MAX
+    }
+
     pub(crate) fn mistake(&mut self, mistake: Mistake) {
-        if self.mistakes.len() < MISTAKES_MAX {
+        if !self.is_full() {
             self.mistakes.push(mistake);
         }
     }

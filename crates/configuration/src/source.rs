@@ -15,6 +15,9 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Characters of a line that a message shows.
 const SHOWN_CHARACTERS_MAX: usize = 160;
 
+/// Characters of a long line that are shown before the place.
+const SHOWN_BEFORE: usize = 20;
+
 /// One file's text.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -100,14 +103,17 @@ impl Place {
         self.before().rfind('\n').map_or(0, |newline| newline + 1)
     }
 
-    /// The line with marks below the piece, as compilers show them.
+    /// The line with marks below the piece, as compilers show them; of a long line, the part
+    /// around it.
     pub(crate) fn excerpt(&self) -> String {
         let text = &self.source.text[self.line_start()..];
         let line = text.lines().next().unwrap_or_default();
-        let shown = line.chars().take(SHOWN_CHARACTERS_MAX);
-        let shown: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let indent = (self.column() - 1).min(SHOWN_CHARACTERS_MAX);
         let marked = self.source.text[self.bytes.clone()].lines().next().unwrap_or_default();
+        let start = self.column() - 1;
+        let skipped = if start < SHOWN_CHARACTERS_MAX / 2 { 0 } else { start - SHOWN_BEFORE };
+        let shown = line.chars().skip(skipped).take(SHOWN_CHARACTERS_MAX);
+        let shown: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let indent = start - skipped;
         let room = shown.chars().count().saturating_sub(indent);
         let marks = marked.chars().count().min(room).max(1);
         let number = self.line().to_string();
@@ -153,7 +159,9 @@ mod tests {
     #[test]
     fn long_lines_are_cut_and_control_characters_are_not_shown() {
         let source = Source::new(Path::new("a"), &format!("\u{1b}[31m{}", "x".repeat(1_000)));
-        let excerpt = source.place(900..950).excerpt();
+        let excerpt = source.place(900..905).excerpt();
+        assert!(excerpt.ends_with(" |                     ^^^^^"), "{excerpt}");
+        let excerpt = source.place(0..1000).excerpt();
         assert!(excerpt.len() < 400 && !excerpt.contains('\u{1b}'), "{excerpt:?}");
     }
 }

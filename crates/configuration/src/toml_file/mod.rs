@@ -57,9 +57,15 @@ pub(crate) fn interpret(
 ) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let mut findings = Findings::default();
     let (root, errors) = DeTable::parse_recoverable(&source.text);
+    let mut reported_line = 0..0;
     for error in errors {
-        let place = source.place(error.span().unwrap_or(0..0));
-        findings.mistake(Mistake::new(place, error.message()));
+        let span = error.span().unwrap_or(0..0);
+        // Behind the first mistake of a line, others are mostly its consequences.
+        if findings.is_full() || reported_line.contains(&span.start) {
+            continue;
+        }
+        reported_line = span.start..line_end(&source.text, span.start);
+        findings.mistake(Mistake::new(source.place(span), error.message()));
     }
     if !findings.mistakes.is_empty() {
         return findings.conclude(None);
@@ -69,6 +75,12 @@ pub(crate) fn interpret(
     let document = Document { source: Arc::clone(&source), directory };
     let configuration = configuration(&Table::new(&document, "the file", &root), &mut findings);
     findings.conclude(Some(configuration))
+}
+
+/// Position behind the line that a position is in.
+fn line_end(text: &str, position: usize) -> usize {
+    let rest = text.as_bytes().get(position..).unwrap_or_default();
+    rest.iter().position(|byte| *byte == b'\n').map_or(text.len() + 1, |end| position + end + 1)
 }
 
 fn configuration(root: &Table, findings: &mut Findings) -> Configuration {

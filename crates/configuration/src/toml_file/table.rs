@@ -55,6 +55,9 @@ impl<'a> Table<'a> {
     pub(super) fn check_keys(&self, known: &[&str], findings: &mut Findings) {
         let unknown = self.entries.keys().filter(|key| !known.contains(&&key.get_ref()[..]));
         for key in unknown {
+            if findings.is_full() {
+                return;
+            }
             let place = self.document.source.place(key.span());
             let message = format!("{} knows no setting `{}`", self.title, key.get_ref());
             findings.mistake(names::unknown(place, message, key.get_ref(), known));

@@ -1,5 +1,7 @@
 //! Sections as they stand in the file: not yet looked at for what they mean.
 
+use std::collections::HashMap;
+
 use crate::error::{Findings, Mistake};
 use crate::names;
 use crate::source::Place;
@@ -40,9 +42,25 @@ impl Section {
 
     /// Reports settings that are not known in this section or given twice.
     pub(super) fn check_keys(&self, known: &[&str], findings: &mut Findings) {
+        self.check_keys_beside(&[], known, findings);
+    }
+
+    /// The same, beside settings that there once were, with what to do instead.
+    pub(super) fn check_keys_beside(
+        &self,
+        gone: &[(&str, &str)],
+        known: &[&str],
+        findings: &mut Findings,
+    ) {
         for (position, value) in self.values.iter().enumerate() {
+            if findings.is_full() {
+                return;
+            }
             let key = &value.key[..];
-            if !known.contains(&key) {
+            if let Some((_, advice)) = gone.iter().find(|(gone, _)| *gone == key) {
+                let message = format!("`{key}` is gone from ZEO");
+                findings.mistake(Mistake::new(value.key_place.clone(), message).help(*advice));
+            } else if !known.contains(&key) {
                 findings.mistake(self.unknown_key(value, known));
             } else if let Some(first) = self.values[..position].iter().find(|v| v.key == key) {
                 let line = first.key_place.line();
@@ -65,17 +83,20 @@ impl Section {
     /// Reports inner sections of kinds that are not known in this section, and names that are
     /// given twice or not allowed.
     pub(super) fn check_sections(&self, known: &[&str], findings: &mut Findings) {
-        for (position, section) in self.sections.iter().enumerate() {
+        let mut named = HashMap::new();
+        for section in &self.sections {
+            if findings.is_full() {
+                return;
+            }
             if !known.contains(&&section.kind[..]) {
                 findings.mistake(self.unknown_section(section, known));
             }
-            let Some(name) = &section.name else { continue };
+            let Some(name) = section.name.as_deref() else { continue };
             if name == "*" || name == "+" {
                 let message = format!("no section can be named `{name}`");
                 findings.mistake(Mistake::new(section.place.clone(), message));
             }
-            let mut before = self.sections[..position].iter();
-            if let Some(first) = before.find(|first| first.name.as_ref() == Some(name)) {
+            if let Some(first) = named.insert(name, section) {
                 let line = first.place.line();
                 let message = format!("`{name}` is also the name of the section in line {line}");
                 let help = "names are told apart without their case";

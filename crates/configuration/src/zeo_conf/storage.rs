@@ -18,7 +18,7 @@ pub(super) const MAPPINGSTORAGE: [&str; 1] = ["name"];
 const DEFAULT_NAME: &str = "1";
 
 /// Storages that are not served, with what to do instead.
-pub(super) const REFUSED: [(&str, &str); 11] = [
+pub(super) const REFUSED: [(&str, &str); 12] = [
     ("demostorage", "serve the base, and put the <demostorage> into the client's configuration"),
     ("clientstorage", "let the clients connect to that server themselves"),
     ("zeoclient", "let the clients connect to that server themselves"),
@@ -26,6 +26,7 @@ pub(super) const REFUSED: [(&str, &str); 11] = [
     ("serverzlibstorage", "uncompress the data file with zc.zlibstorage's tools, and serve that"),
     ("cipherstorage", "put it into the client's configuration, around its <zeoclient>"),
     ("relstorage", "its clients need no server between them and the database"),
+    ("zrs", "serve the storage in it; repozo copies a data file while it is served"),
     ("temporarystorage", "use a <mappingstorage>, which is kept in memory too"),
     ("fullstorage", "convert it to a FileStorage"),
     ("minimalstorage", "convert it to a FileStorage"),
@@ -43,20 +44,22 @@ pub(super) fn storages(
     findings: &mut Findings,
 ) -> Vec<StorageOptions> {
     let mut storages = Vec::new();
-    let mut is_any = false;
     for section in &whole.sections {
         let read = match &section.kind[..] {
             "filestorage" => filestorage(section, surroundings, findings),
             "blobstorage" => blobstorage(section, surroundings, findings),
             "mappingstorage" => Some(mappingstorage(section, findings)),
-            _ if is_refused(section, findings) => None,
-            _ => continue,
+            _ => {
+                refuse(section, findings);
+                None
+            }
         };
-        is_any = true;
         storages.extend(read);
     }
     check_names(whole, findings);
-    if !is_any {
+    // What is no other section was meant to be one, and is reported.
+    let is_other = |section: &Section| matches!(&section.kind[..], "zeo" | "eventlog" | "runner");
+    if whole.sections.iter().all(is_other) {
         let message = "there is no storage to serve";
         let help = "write `<filestorage 1>`, `path /path/to/Data.fs`, `</filestorage>`";
         findings.mistake(Mistake::new(whole.place.clone(), message).help(help));
@@ -64,14 +67,12 @@ pub(super) fn storages(
     storages
 }
 
-/// Reports a storage that is not served.
-fn is_refused(section: &Section, findings: &mut Findings) -> bool {
-    let refused = REFUSED.iter().find(|(kind, _)| *kind == section.kind);
-    if let Some((kind, advice)) = refused {
+/// Reports a storage that is known and not served.
+fn refuse(section: &Section, findings: &mut Findings) {
+    if let Some((kind, advice)) = REFUSED.iter().find(|(kind, _)| *kind == section.kind) {
         let message = format!("a <{kind}> is not served");
         findings.mistake(Mistake::new(section.place.clone(), message).help(*advice));
     }
-    refused.is_some()
 }
 
 /// Names that are given are told apart with all other sections'; one storage may have none.
@@ -157,9 +158,9 @@ fn blobstorage(
     section.check_sections(&known, findings);
     let blob_directory =
         section.required("blob-dir", findings, |text| values::plain_path(text, surroundings));
-    let refused = section.sections.iter().filter(|inner| is_refused(inner, findings)).count();
+    section.sections.iter().for_each(|inner| refuse(inner, findings));
     let Some(inner) = section.only("filestorage", findings) else {
-        if refused == 0 {
+        if section.sections.is_empty() {
             let message = "a <blobstorage> needs the <filestorage> that it is for inside";
             findings.mistake(Mistake::new(section.place.clone(), message));
         }

@@ -17,6 +17,16 @@ pub(super) const ZEO: [&str; 8] = [
     "msgpack",
 ];
 
+/// Settings of ZEO 4, which ZEO refuses since.
+const GONE: [(&str, &str); 4] = [
+    ("monitor-address", "remove it; figures are served by [monitor] of TOML"),
+    ("authentication-protocol", AUTHENTICATION),
+    ("authentication-database", AUTHENTICATION),
+    ("authentication-realm", AUTHENTICATION),
+];
+
+const AUTHENTICATION: &str = "remove it; an <ssl> section lets in clients by their certificates";
+
 pub(super) const SSL: [&str; 4] = ["certificate", "key", "password-function", "authenticate"];
 
 /// Where the password of a key is taken from, since its function cannot be called.
@@ -34,14 +44,14 @@ pub(super) fn server(
         findings.mistake(Mistake::new(whole.place.clone(), message).help(help));
         return None;
     };
-    zeo.check_keys(&ZEO, findings);
+    zeo.check_keys_beside(&GONE, &ZEO, findings);
     zeo.check_sections(&["ssl"], findings);
-    let address = zeo.required("address", findings, |text| values::address(text, surroundings))?;
+    let address = zeo.required("address", findings, |text| values::address(text, surroundings));
     let defaults = ServerOptions::default();
     let queue = zeo.setting("invalidation-queue-size", findings, values::count);
     let queue = queue.and_then(|count| usize::try_from(count).ok());
     Some(ServerOptions {
-        addresses: vec![address],
+        addresses: address.into_iter().collect(),
         encoding: encoding(zeo, surroundings, findings),
         read_only: zeo.setting("read-only", findings, values::boolean).unwrap_or(false),
         invalidation_queue_size: queue.unwrap_or(defaults.invalidation_queue_size),
