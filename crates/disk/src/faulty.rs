@@ -47,6 +47,8 @@ pub struct CrashImage {
     pub after: Operation,
     /// When the power fails: only what was synced.
     pub power_cut: MemoryDisk,
+    /// When the power fails and no name that was not synced with its folder was kept either.
+    pub names_lost: MemoryDisk,
     /// When the process is killed: all that was written.
     pub kill: MemoryDisk,
 }
@@ -142,8 +144,12 @@ impl FaultyDisk {
 
     fn leave(&self, after: Operation) {
         if let Some(images) = &mut self.state.lock().images {
-            let (power_cut, kill) = (self.disk.after_power_cut(), self.disk.after_kill());
-            images.push(CrashImage { after, power_cut, kill });
+            images.push(CrashImage {
+                after,
+                power_cut: self.disk.after_power_cut(),
+                names_lost: self.disk.after_power_cut_with_names_lost(),
+                kill: self.disk.after_kill(),
+            });
         }
     }
 

@@ -416,4 +416,37 @@ mod tests {
         disk.remove(Path::new("first")).unwrap();
         assert_eq!(disk.used_bytes(), 3);
     }
+
+    #[test]
+    fn names_are_lost_until_their_folder_is_synced() {
+        let disk = MemoryDisk::new();
+        let (old, new) = (Path::new("made/old"), Path::new("made/new"));
+        disk.create_folder(Path::new("made")).unwrap();
+        disk.open(old, OpenMode::Create).unwrap();
+        disk.sync_folder_of(old).unwrap();
+        assert_eq!(disk.after_power_cut_with_names_lost().paths(), Vec::<PathBuf>::new());
+        disk.sync_folder_of(Path::new("made")).unwrap();
+        assert_eq!(disk.after_power_cut_with_names_lost().paths(), [old]);
+        disk.move_file(old, new).unwrap();
+        assert_eq!(disk.after_power_cut().paths(), [new]);
+        assert_eq!(disk.after_power_cut_with_names_lost().paths(), [old]);
+        disk.sync_folder_of(new).unwrap();
+        assert_eq!(disk.after_power_cut_with_names_lost().paths(), [new]);
+    }
+
+    #[test]
+    fn folders_hold_what_was_put_there_and_go_when_empty() {
+        let disk = MemoryDisk::new();
+        let (folder, file) = (Path::new("outer/inner"), Path::new("outer/inner/file"));
+        assert_eq!(disk.create_folder(folder).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(disk.create_folder(Path::new("outer")).unwrap());
+        assert!(disk.create_folder(folder).unwrap());
+        assert!(!disk.create_folder(folder).unwrap());
+        disk.put(file, Vec::new());
+        assert_eq!(disk.list(folder).unwrap().len(), 1);
+        assert!(!disk.remove_folder(folder).unwrap());
+        disk.remove(file).unwrap();
+        assert!(disk.remove_folder(folder).unwrap());
+        assert_eq!(disk.list(folder).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }

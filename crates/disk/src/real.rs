@@ -237,4 +237,38 @@ mod tests {
             assert_eq!(&buffer[..count], b"cdef");
         }
     }
+
+    #[test]
+    fn read_only_files_can_be_read_by_who_can_read_their_folder() {
+        let outer = tempfile::tempdir().unwrap();
+        for (folder_mode, expected) in [(0o700, 0o400), (0o755, 0o444), (0o750, 0o440)] {
+            let folder = outer.path().join(format!("{folder_mode:o}"));
+            assert!(RealDisk.create_folder(&folder).unwrap());
+            std::fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).unwrap();
+            let path = folder.join("f");
+            std::fs::write(&path, b"").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            RealDisk.set_read_only(&path).unwrap();
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, expected);
+        }
+    }
+
+    #[test]
+    fn links_are_not_followed_and_full_folders_not_removed() {
+        let outer = tempfile::tempdir().unwrap();
+        let (folder, link) = (outer.path().join("folder"), outer.path().join("folder/link"));
+        assert!(RealDisk.create_folder(&folder).unwrap());
+        assert!(!RealDisk.create_folder(&folder).unwrap());
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        assert_eq!(RealDisk.kind(&link).unwrap(), Some(EntryKind::Other));
+        assert_eq!(RealDisk.kind(&folder).unwrap(), Some(EntryKind::Folder));
+        let entry = Entry { name: "link".into(), kind: EntryKind::Other };
+        assert_eq!(RealDisk.list(&folder).unwrap(), [entry]);
+        assert!(!RealDisk.remove_folder(&folder).unwrap());
+        RealDisk.remove(&link).unwrap();
+        assert_eq!(RealDisk.kind(&link).unwrap(), None);
+        assert!(RealDisk.remove_folder(&folder).unwrap());
+        assert!(!RealDisk.remove_folder(&folder).unwrap());
+    }
 }

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blobs;
 pub mod commit;
 mod figures;
 mod log_writer;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 use tracing::error;
-use zodium_filestorage::{Appended, NewTransaction, StorageError};
+use zodium_filestorage::{Appended, NewTransaction, StagedBlobs, StorageError};
 use zodium_types::Tid;
 
 use crate::Storage;
@@ -111,34 +111,70 @@ impl Storage {
     }
 
     fn write_batch(&self, batch: &[(TransactionNumber, Tid)]) {
+        let mut taken = Vec::with_capacity(batch.len());
         let mut transactions = Vec::with_capacity(batch.len());
         let mut reservations = Vec::with_capacity(batch.len());
-        {
-            let mut state = self.queue.state.lock();
-            for (number, tid) in batch {
-                let voted = state.voted.remove(number);
-                assert!(voted.is_some(), "a ready transaction is in the queue");
-                let Some(voted) = voted else { continue };
-                reservations.push(voted.reservation);
-                transactions.push(NewTransaction {
-                    tid: *tid,
-                    status: voted.status,
-                    metadata: voted.metadata,
-                    records: voted.records,
-                });
-            }
+        for (number, tid, voted) in self.take_voted(batch) {
+            let Some(voted) = self.commit_blobs(number, tid, voted) else { continue };
+            taken.push((number, tid, voted.blobs));
+            reservations.push(voted.reservation);
+            transactions.push(NewTransaction {
+                tid,
+                status: voted.status,
+                metadata: voted.metadata,
+                records: voted.records,
+            });
+        }
+        if transactions.is_empty() {
+            return;
         }
         let started = Instant::now();
         match self.file.append(&transactions, reservations) {
             Ok(appended) => {
                 self.figures.appends.record(started.elapsed());
-                self.figures.batches.record(batch.len() as u64);
-                for ((number, tid), appended) in batch.iter().zip(appended) {
-                    self.publish(*number, *tid, appended);
+                self.figures.batches.record(taken.len() as u64);
+                for ((number, tid, blobs), appended) in taken.into_iter().zip(appended) {
+                    if let Some(blobs) = blobs {
+                        blobs.keep();
+                    }
+                    self.publish(number, tid, appended);
                 }
             }
-            Err(error) => self.fail(error),
+            Err(error) => {
+                // What the log says when it is opened again decides about them.
+                taken.into_iter().filter_map(|(_, _, blobs)| blobs).for_each(StagedBlobs::leave);
+                self.fail(error);
+            }
         }
+    }
+
+    fn take_voted(
+        &self,
+        batch: &[(TransactionNumber, Tid)],
+    ) -> Vec<(TransactionNumber, Tid, Voted)> {
+        let mut state = self.queue.state.lock();
+        let take = |(number, tid): &(TransactionNumber, Tid)| {
+            let voted = state.voted.remove(number);
+            assert!(voted.is_some(), "a ready transaction is in the queue");
+            Some((*number, *tid, voted?))
+        };
+        batch.iter().filter_map(take).collect()
+    }
+
+    /// Gives the blobs of a transaction their names, before the log says that it is committed.
+    /// When that fails it alone is over: nothing of it has been written.
+    fn commit_blobs(&self, number: TransactionNumber, tid: Tid, mut voted: Voted) -> Option<Voted> {
+        let Err(error) = voted.blobs.as_mut().map_or(Ok(()), |blobs| blobs.commit(tid)) else {
+            return Some(voted);
+        };
+        error!(%error, "a transaction with blobs failed");
+        self.file.release(voted.reservation);
+        let granted = self.machine.lock().withdraw(number, self.clock.monotonic());
+        if let Some(owner) = self.owners.lock().remove(&number) {
+            owner.post(Notice::Failed(number, Arc::new(error)));
+        }
+        self.post_granted(granted);
+        None
     }
 
     /// Makes one transaction true for everybody: loads first, then the notices, then the locks.

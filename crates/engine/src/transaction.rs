@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use zodium_filestorage::{
-    Access, NewBody, NewRecord, Reservation, StorageError, TemporaryBlob, UndoRecord,
+    Access, NewBody, NewRecord, Reservation, StagedBlobs, StorageError, TemporaryBlob, UndoRecord,
 };
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -140,9 +140,19 @@ impl Transaction {
         self.writes.len()
     }
 
+    /// Whether its client sent blobs.
+    pub fn has_blobs(&self) -> bool {
+        self.writes.iter().any(|write| write.blob.is_some())
+    }
+
+    /// The objects of the records that it undoes.
+    pub(crate) fn undone_oids(&self) -> impl Iterator<Item = Oid> {
+        let records = self.undos.iter().flat_map(|undo| undo.records.iter().flatten());
+        records.map(|record| record.oid)
+    }
+
     pub(crate) fn locks(&self) -> LockSet {
-        let undone = self.undos.iter().flat_map(|undo| undo.records.iter().flatten());
-        let written = self.writes.iter().map(|write| write.oid).chain(undone.map(|r| r.oid));
+        let written = self.writes.iter().map(|write| write.oid).chain(self.undone_oids());
         let exclusive = written.map(|oid| (LockKey::Object(oid), LockMode::Exclusive));
         let shared = self.reads.iter().map(|read| (LockKey::Object(read.oid), LockMode::Shared));
         let positions = self.writes_back_pointers();
@@ -205,6 +215,7 @@ pub struct Voted {
     pub(crate) metadata: TransactionMetadata,
     pub(crate) status: TransactionStatus,
     pub(crate) reservation: Reservation,
+    pub(crate) blobs: Option<StagedBlobs>,
     /// Objects whose stored data are not what the client sent (undone ones).
     pub(crate) changed: Vec<Oid>,
 }

@@ -164,8 +164,10 @@ impl Storage {
         transaction: &Transaction,
         access: Access,
     ) -> Result<Check, VoteError> {
-        // What may point back has to look at old records: never on a worker.
-        if access == Access::Resident && transaction.writes_back_pointers() {
+        // What may point back has to look at old records, blobs are synced: never on a worker.
+        if access == Access::Resident
+            && (transaction.writes_back_pointers() || transaction.has_blobs())
+        {
             return Ok(Check::Cold);
         }
         let Some(current) = self.current_serials(transaction, access)? else {
@@ -183,16 +185,24 @@ impl Storage {
         let changed = changed.map(|record| record.oid).collect();
         let bytes = NewTransaction::bytes(&transaction.metadata, &records);
         let Some(reservation) = self.file.reserve(bytes, access)? else { return Ok(Check::Cold) };
-        let voted = self.machine.lock().voted(number);
-        if let Err(error) = voted {
-            self.file.release(reservation);
-            return Err(error.into());
-        }
+        let staged = self.stage_blobs(transaction, &records).map_err(VoteError::from);
+        let staged = staged.and_then(|blobs| {
+            self.machine.lock().voted(number)?;
+            Ok(blobs)
+        });
+        let blobs = match staged {
+            Ok(blobs) => blobs,
+            Err(error) => {
+                self.file.release(reservation);
+                return Err(error);
+            }
+        };
         Ok(Check::Voted(Voted {
             records,
             metadata: transaction.metadata.clone(),
             status: transaction.status,
             reservation,
+            blobs,
             changed,
         }))
     }

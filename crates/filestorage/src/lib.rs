@@ -30,7 +30,7 @@ mod tail;
 mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
-pub use blobs::{BlobDirectory, BlobLayout, CommittedBlob, TemporaryBlob};
+pub use blobs::{BlobDirectory, BlobLayout, CommittedBlob, NewBlob, StagedBlobs, TemporaryBlob};
 pub use error::StorageError;
 pub use format::Magic;
 pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};

@@ -87,6 +87,11 @@ impl FileStorage {
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, options.read_only))
             .transpose()?;
+        if let Some(blobs) = &blobs
+            && !options.read_only
+        {
+            blobs.clean_up(last_tid)?;
+        }
         let last_oid = positions.largest_oid().unwrap_or(Oid::ROOT);
         let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0);
         Ok(FileStorage {
@@ -194,6 +199,9 @@ impl FileStorage {
     pub fn close(&self) -> Result<(), StorageError> {
         if self.read_only {
             return Ok(());
+        }
+        if let Some(blobs) = &self.blobs {
+            blobs.settle();
         }
         self.release_reservation()?;
         index_snapshot::save(self.disk.as_ref(), &self.log())

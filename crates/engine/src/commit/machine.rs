@@ -366,6 +366,13 @@ impl CommitMachine {
         Ok(self.end(numbers.iter().copied(), now))
     }
 
+    /// Nothing of a transaction taken by [`next_batch`](Self::next_batch) was written, nor will
+    /// be: it is over, and its tid is left out. Returns those that are granted by it.
+    pub fn withdraw(&mut self, number: TransactionNumber, now: Duration) -> Vec<TransactionNumber> {
+        self.writing.retain(|(writing, _)| *writing != number);
+        self.end([number], now)
+    }
+
     /// A write or sync failed. All that asked for finish and were not published are over, and
     /// from now on votes and finishes are refused until a new machine is made. Those that are
     /// voted or checking keep their locks until they are aborted.

@@ -28,15 +28,22 @@ pub(crate) const CONFIG: Config = Config {
 };
 
 pub(crate) fn open_file(disk: impl Disk + 'static) -> FileStorage {
+    try_open_file(disk, None).expect("it opens")
+}
+
+pub(crate) fn try_open_file(
+    disk: impl Disk + 'static,
+    blob_directory: Option<&str>,
+) -> Result<FileStorage, StorageError> {
     let options = OpenOptions {
         path: Path::new("Data.fs").to_owned(),
         read_only: false,
         create: true,
         cache_bytes: 1 << 20,
-        blob_directory: None,
+        blob_directory: blob_directory.map(Into::into),
         progress: &|_, _| (),
     };
-    FileStorage::open(Arc::new(disk), &options).expect("it opens")
+    FileStorage::open(Arc::new(disk), &options)
 }
 
 pub(crate) fn start(disk: impl Disk + 'static) -> Arc<Storage> {

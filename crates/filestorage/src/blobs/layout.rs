@@ -87,6 +87,14 @@ pub(super) fn blob_name(tid: Tid) -> String {
     short_hex(tid.0) + BLOB_SUFFIX
 }
 
+/// The transaction that wrote the blob of that name; `None` when it is no blob's.
+pub(super) fn tid_of_name(name: &str) -> Option<Tid> {
+    let digits = name.strip_suffix(BLOB_SUFFIX)?.strip_prefix("0x")?;
+    let tid = Tid(u64::from_str_radix(digits, 16).ok()?);
+    // Only as it would be written: a plus sign or other zeros make another name.
+    (blob_name(tid) == name).then_some(tid)
+}
+
 /// Whether a client may have given its file this name: within the folder, and not the name of a
 /// committed blob. `ClientStorage.storeBlob` ends it with `.tmp-`.
 pub(super) fn is_client_name(name: &str) -> bool {
@@ -151,6 +159,7 @@ mod tests {
                 let found = layout.folder_of(Oid(oid)).join(blob_name(Tid(tid)));
                 assert_eq!(found, Path::new(path));
             }
+            assert_eq!(tid_of_name(&blob_name(Tid(tid))), Some(Tid(tid)));
         }
     }
 

@@ -6,8 +6,13 @@
 //! brings (`intent.rs`) lets the next opening take back what was renamed for a transaction that
 //! never came into the log.
 
+mod cleaner;
+mod folders;
+mod intent;
 mod layout;
+mod staged;
 mod temporary;
+mod undone;
 
 use std::fmt::Write;
 use std::io;
@@ -17,10 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::{info, warn};
-use zodium_disk::{Disk, DiskFile, EntryKind, OpenMode};
+use zodium_disk::{Disk, DiskFile, Entry, EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
+use self::cleaner::Cleaner;
+use self::folders::Folders;
 pub use self::layout::BlobLayout;
+pub use self::staged::{NewBlob, StagedBlobs};
 pub use self::temporary::TemporaryBlob;
 use crate::StorageError;
 
@@ -38,6 +46,8 @@ pub struct BlobDirectory {
     path: PathBuf,
     layout: BlobLayout,
     read_only: bool,
+    folders: Folders,
+    cleaner: Arc<Cleaner>,
     /// Makes names unique: this process's start, and a count.
     started: u64,
     names: AtomicU64,
@@ -68,7 +78,9 @@ impl BlobDirectory {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
         let (path, names) = (path.to_owned(), AtomicU64::new(0));
-        let directory = BlobDirectory { disk, path, layout, read_only, started, names };
+        let (folders, cleaner) = (Folders::default(), Cleaner::new(Arc::clone(&disk)));
+        let directory =
+            BlobDirectory { disk, path, layout, read_only, folders, cleaner, started, names };
         if !read_only {
             directory.create()?;
         }
@@ -109,7 +121,7 @@ impl BlobDirectory {
             .disk
             .open(&path, OpenMode::CreateNew)
             .map_err(|error| StorageError::io(&path, "create", error))?;
-        Ok(TemporaryBlob::new(Arc::clone(&self.disk), path, file, 0))
+        Ok(TemporaryBlob::new(&self.cleaner, path, file, 0))
     }
 
     /// A blob that a client which shares the directory has put beside the committed ones of its
@@ -134,7 +146,7 @@ impl BlobDirectory {
         }
         let file = self.disk.open(&path, OpenMode::Read).map_err(failed("open"))?;
         let length = file.length().map_err(failed("read"))?;
-        Ok(TemporaryBlob::new(Arc::clone(&self.disk), path, file, length))
+        Ok(TemporaryBlob::new(&self.cleaner, path, file, length))
     }
 
     /// Opens a committed blob. Blocking.
@@ -152,6 +164,17 @@ impl BlobDirectory {
             }
             Err(error) => Err(StorageError::io(&path, "open", error)),
         }
+    }
+
+    /// Returns when everything that was given up is removed. Blocking.
+    pub fn settle(&self) {
+        self.cleaner.settle();
+    }
+
+    /// Whether there is a committed blob of that object and transaction. Blocking.
+    pub(crate) fn has(&self, oid: Oid, tid: Tid) -> Result<bool, StorageError> {
+        let path = self.path_of(oid, tid);
+        self.disk.exists(&path).map_err(|error| StorageError::io(&path, "look for", error))
     }
 
     fn create(&self) -> Result<(), StorageError> {
@@ -178,6 +201,29 @@ impl BlobDirectory {
             return Err(StorageError::ReadOnly { path: self.path.clone() });
         }
         Ok(())
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<Entry>, StorageError> {
+        self.disk.list(folder).map_err(|error| StorageError::io(folder, "list", error))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), StorageError> {
+        self.disk.remove(path).map_err(|error| StorageError::io(path, "remove", error))
+    }
+
+    fn sync_folder(&self, folder: &Path) -> Result<(), StorageError> {
+        let inside = folder.join(TEMPORARY_FOLDER);
+        let synced = self.disk.sync_folder_of(&inside);
+        synced.map_err(|error| StorageError::io(folder, "sync", error))
+    }
+
+    fn read_text(&self, path: &Path) -> Result<String, StorageError> {
+        let failed = |error| StorageError::io(path, "read", error);
+        let file = self.disk.open(path, OpenMode::Read).map_err(failed)?;
+        let length = file.length().map_err(failed)?;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// A name that no file has, of this process or one before.

@@ -2,29 +2,33 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing::warn;
-use zodium_disk::{Disk, DiskFile};
+use zodium_disk::DiskFile;
 
+use super::cleaner::{Cleaner, Refuse};
 use crate::StorageError;
 
 /// The data of a blob on their way into a transaction. Its file is removed on drop.
 #[derive(Debug)]
 pub struct TemporaryBlob {
-    disk: Arc<dyn Disk>,
+    cleaner: Arc<Cleaner>,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     length: u64,
+    /// Whether the file has gone elsewhere. Relaxed: nothing is read on the strength of it.
+    is_taken: AtomicBool,
 }
 
 impl TemporaryBlob {
     pub(super) fn new(
-        disk: Arc<dyn Disk>,
+        cleaner: &Arc<Cleaner>,
         path: PathBuf,
         file: Arc<dyn DiskFile>,
         length: u64,
     ) -> TemporaryBlob {
-        TemporaryBlob { disk, path, file, length }
+        let (cleaner, is_taken) = (Arc::clone(cleaner), AtomicBool::new(false));
+        TemporaryBlob { cleaner, path, file, length, is_taken }
     }
 
     /// Where it is for now.
@@ -45,12 +49,29 @@ impl TemporaryBlob {
         self.length += chunk.len() as u64;
         Ok(())
     }
+
+    pub(super) fn file(&self) -> Arc<dyn DiskFile> {
+        Arc::clone(&self.file)
+    }
+
+    /// The name is somebody else's now.
+    pub(super) fn note_taken(&self) {
+        self.is_taken.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn sync(&self) -> Result<(), StorageError> {
+        self.file
+            .sync()
+            .map_err(|error| StorageError::writing(&self.path, "sync", self.length, error))
+    }
 }
 
 impl Drop for TemporaryBlob {
     fn drop(&mut self) {
-        if let Err(error) = self.disk.remove(&self.path) {
-            warn!(file = %self.path.display(), %error, "could not be removed");
+        if *self.is_taken.get_mut() {
+            return;
         }
+        let file = (std::mem::take(&mut self.path), Some(Arc::clone(&self.file)));
+        self.cleaner.take(Refuse { files: vec![file], intent: None });
     }
 }

@@ -1,0 +1,189 @@
+//! The blobs of one voted transaction: each in the folder of its object, synced, one rename away
+//! from being committed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zodium_disk::{Disk, DiskFile, OpenMode};
+use zodium_types::{Oid, Tid};
+
+use super::cleaner::{Cleaner, Refuse};
+use super::intent::{self, INTENT_SUFFIX};
+use super::{BlobDirectory, TEMPORARY_FOLDER, TemporaryBlob, layout};
+use crate::StorageError;
+
+/// Data are copied in pieces of this size.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What becomes the blob of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum NewBlob<'a> {
+    /// What a client sent.
+    Sent(&'a TemporaryBlob),
+    /// The same as this transaction's.
+    SameAs(Tid),
+}
+
+/// Blobs that can be committed. Dropped before, they are gone.
+#[derive(Debug)]
+pub struct StagedBlobs {
+    disk: Arc<dyn Disk>,
+    cleaner: Arc<Cleaner>,
+    intent: PathBuf,
+    blobs: Vec<StagedBlob>,
+    /// A folder's sync failed, so a later one proves nothing: the next opening looks again.
+    is_doubtful: bool,
+    is_left: bool,
+}
+
+#[derive(Debug)]
+struct StagedBlob {
+    path: PathBuf,
+    /// Kept open, so that removing the name of a large file does not wait for its blocks.
+    file: Option<Arc<dyn DiskFile>>,
+}
+
+impl BlobDirectory {
+    /// Puts blobs into the folders of their objects, as the last step of a vote but the space in
+    /// the log. Blocking, for as long as it takes to sync them. Each object may come once.
+    pub fn stage(&self, blobs: &[(Oid, NewBlob<'_>)]) -> Result<StagedBlobs, StorageError> {
+        self.check_writable()?;
+        for (_, blob) in blobs {
+            if let NewBlob::Sent(blob) = blob {
+                blob.sync()?;
+            }
+        }
+        let names: Vec<_> = blobs.iter().map(|(oid, _)| (*oid, self.new_name(""))).collect();
+        let intent = self.path.join(TEMPORARY_FOLDER).join(self.new_name(INTENT_SUFFIX));
+        // Before the first step that it is for: what fails from here on is cleaned up on drop.
+        let mut staged = StagedBlobs {
+            disk: Arc::clone(&self.disk),
+            cleaner: Arc::clone(&self.cleaner),
+            intent,
+            blobs: Vec::with_capacity(blobs.len()),
+            is_doubtful: false,
+            is_left: false,
+        };
+        let lines = names.iter().map(|(oid, name)| (*oid, name.as_str()));
+        intent::write(self.disk.as_ref(), &staged.intent, lines)?;
+        for ((oid, blob), (_, name)) in blobs.iter().zip(&names) {
+            let path = self.folder_of(*oid).join(name);
+            let file = match blob {
+                NewBlob::Sent(blob) => Some(blob.file()),
+                NewBlob::SameAs(_) => None,
+            };
+            staged.blobs.push(StagedBlob { path: path.clone(), file });
+            self.put(*oid, blob, &path)?;
+        }
+        Ok(staged)
+    }
+
+    fn put(&self, oid: Oid, blob: &NewBlob<'_>, path: &Path) -> Result<(), StorageError> {
+        let source = match blob {
+            NewBlob::Sent(blob) => blob.path().to_owned(),
+            NewBlob::SameAs(tid) => {
+                let committed = self.open_committed(oid, *tid)?;
+                let synced = committed.file.sync();
+                synced.map_err(|error| StorageError::io(&committed.path, "sync", error))?;
+                committed.path
+            }
+        };
+        let copy = self.with_folder(oid, || {
+            let put = match blob {
+                NewBlob::Sent(_) => self.disk.move_file(&source, path),
+                // It never changes, so a second name for it is as good as a copy.
+                NewBlob::SameAs(_) => self.disk.link(&source, path),
+            };
+            match put {
+                // The copy has its name at once, so that the folder stays, and its bytes later.
+                Err(error) if asks_for_copy(&error) => {
+                    let copy = self.disk.open(path, OpenMode::CreateNew);
+                    copy.map(Some).map_err(|error| StorageError::io(path, "create", error))
+                }
+                result => result
+                    .map(|()| None)
+                    .map_err(|error| StorageError::writing(path, "put", 0, error)),
+            }
+        })?;
+        match (copy, blob) {
+            (Some(copy), _) => self.copy(&source, copy.as_ref(), path)?,
+            (None, NewBlob::Sent(blob)) => blob.note_taken(),
+            (None, NewBlob::SameAs(_)) => {}
+        }
+        let restricted = self.disk.set_read_only(path);
+        restricted.map_err(|error| StorageError::io(path, "make read-only", error))
+    }
+
+    fn copy(&self, from: &Path, copy: &dyn DiskFile, to: &Path) -> Result<(), StorageError> {
+        let read = |error| StorageError::io(from, "read", error);
+        let source = self.disk.open(from, OpenMode::Read).map_err(read)?;
+        let length = source.length().map_err(read)?;
+        let write = |error| StorageError::writing(to, "write", length, error);
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut position = 0;
+        while position < length {
+            let count = (length - position).min(COPY_BYTES as u64) as usize;
+            source.read_exact_at(&mut buffer[..count], position).map_err(read)?;
+            copy.write_all_at(&buffer[..count], position).map_err(write)?;
+            position += count as u64;
+        }
+        copy.sync().map_err(write)
+    }
+}
+
+/// Whether a file can get there by its data only: from another device, or without links.
+fn asks_for_copy(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::CrossesDevices
+            | io::ErrorKind::Unsupported
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::TooManyLinks
+    )
+}
+
+impl StagedBlobs {
+    /// Gives the blobs their final names and makes those durable. The log must not say that they
+    /// are committed before; until [`StagedBlobs::keep`] or [`StagedBlobs::leave`] they are taken
+    /// back on drop.
+    pub fn commit(&mut self, tid: Tid) -> Result<(), StorageError> {
+        let name = layout::blob_name(tid);
+        for blob in &mut self.blobs {
+            let path = blob.path.with_file_name(&name);
+            let moved = self.disk.move_file(&blob.path, &path);
+            moved.map_err(|error| StorageError::io(&path, "rename to", error))?;
+            blob.path = path;
+        }
+        self.is_doubtful = true;
+        // Each object has a folder of its own.
+        for blob in &self.blobs {
+            let synced = self.disk.sync_folder_of(&blob.path);
+            synced.map_err(|error| StorageError::io(&blob.path, "sync the folder of", error))?;
+        }
+        self.is_doubtful = false;
+        Ok(())
+    }
+
+    /// They are committed: the log says so.
+    pub fn keep(mut self) {
+        self.blobs.clear();
+    }
+
+    /// Whether they are committed is not known, and found out when the log is opened anew.
+    pub fn leave(mut self) {
+        self.is_left = true;
+    }
+}
+
+impl Drop for StagedBlobs {
+    fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
+        let blobs = self.blobs.drain(..).map(|blob| (blob.path, blob.file)).collect();
+        let intent = std::mem::take(&mut self.intent);
+        let intent = (!self.is_doubtful).then_some(intent);
+        self.cleaner.take(Refuse { files: blobs, intent });
+    }
+}
