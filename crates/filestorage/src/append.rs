@@ -86,6 +86,7 @@ pub struct Reservation {
 /// Where the records of an appended transaction stand, for [`FileStorage::publish`].
 #[derive(Debug)]
 pub struct Appended {
+    start: u64,
     end: u64,
     records: Vec<(Oid, u64, NewBody)>,
     previous: Vec<u64>,
@@ -262,6 +263,7 @@ impl FileStorage {
             self.note_oid(oid);
         }
         log.note_indexed(appended.end);
+        log.landmarks.pass_appended(appended.tid, appended.start);
     }
 
     pub(crate) fn release_reservation(&self) -> Result<(), StorageError> {
@@ -395,7 +397,7 @@ impl Writer<'_> {
             // Its records do not count, now as little as after the next opening.
             records.clear();
         }
-        Ok(Appended { end: self.position, records, previous, tid: new.tid })
+        Ok(Appended { start, end: self.position, records, previous, tid: new.tid })
     }
 
     fn write_record(

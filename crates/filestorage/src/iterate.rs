@@ -65,7 +65,7 @@ impl FileStorage {
     ) -> Result<TransactionIterator, StorageError> {
         let log = Arc::clone(&self.log());
         let next = match start {
-            Some(start) => first_at_or_after(&log, start)?,
+            Some(start) => log.first_at_or_after(start)?,
             None => MAGIC_BYTES,
         };
         let end = log.end();
@@ -146,39 +146,6 @@ impl RecordIterator {
         };
         Ok(Some(TransactionRecord { oid, tid: header.tid, data, data_tid }))
     }
-}
-
-/// Walks from whichever end is nearer in time to the first transaction not before `start`.
-pub(crate) fn first_at_or_after(log: &LogFile, start: Tid) -> Result<u64, StorageError> {
-    let mut scan = step_scan(log);
-    let Step::Transaction(first) = scan.transaction(MAGIC_BYTES)? else {
-        return Ok(MAGIC_BYTES);
-    };
-    let Some(last) = scan.transaction_before(scan.end())? else { return Ok(MAGIC_BYTES) };
-    if start <= first.tid() {
-        return Ok(MAGIC_BYTES);
-    }
-    // Tids grow with time, nearly evenly: good enough to tell the nearer end.
-    let from_start = start.0.saturating_sub(first.tid().0);
-    let from_end = last.tid().0.saturating_sub(start.0);
-    if from_end <= from_start {
-        let mut position = scan.end();
-        while let Some(entry) = scan.transaction_before(position)? {
-            if entry.tid() < start {
-                break;
-            }
-            position = entry.position;
-        }
-        return Ok(position);
-    }
-    let mut position = MAGIC_BYTES;
-    while let Step::Transaction(entry) = scan.transaction(position)? {
-        if entry.tid() >= start {
-            break;
-        }
-        position = entry.next_position();
-    }
-    Ok(position)
 }
 
 pub(crate) fn step_scan(log: &LogFile) -> Scan<'_> {

@@ -17,6 +17,7 @@ mod format;
 mod index_file;
 mod index_snapshot;
 mod iterate;
+mod landmarks;
 mod load;
 mod log;
 mod pack;

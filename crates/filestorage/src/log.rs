@@ -13,6 +13,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::StorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
+use crate::landmarks::Landmarks;
 use crate::positions::Positions;
 use crate::record_cache::{RecordCache, Weighted};
 
@@ -60,6 +61,7 @@ pub(crate) struct LogFile {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) positions: Positions,
     pub(crate) cache: RecordCache<Record>,
+    pub(crate) landmarks: Landmarks,
     /// Grows by one with each pack; tells positions of one file from those of another.
     pub(crate) generation: u64,
     /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
@@ -84,6 +86,7 @@ impl LogFile {
             file,
             positions,
             cache: RecordCache::new(cache_bytes),
+            landmarks: Landmarks::default(),
             generation,
             end: AtomicU64::new(end),
             indexed_end: AtomicU64::new(end),

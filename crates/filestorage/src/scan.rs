@@ -62,7 +62,7 @@ pub(crate) enum Step {
     Unfinished,
 }
 
-/// Reads headers of a file through a window that moves forward.
+/// Reads headers of a file through a window that moves with the walk.
 pub(crate) struct Scan<'a> {
     path: &'a Path,
     file: Arc<dyn DiskFile>,
@@ -95,6 +95,20 @@ impl<'a> Scan<'a> {
 
     /// The transaction at `position`, framing checked.
     pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, StorageError> {
+        let entry = match self.header(position)? {
+            Step::Transaction(entry) => entry,
+            other => return Ok(other),
+        };
+        match self.chunk::<{ POINTER_BYTES as usize }>(entry.records_end())? {
+            Some(copy) if u64::from_be_bytes(copy) == entry.header.length => {
+                Ok(Step::Transaction(entry))
+            }
+            _ => Err(self.damaged(position, "a transaction whose two lengths differ")),
+        }
+    }
+
+    /// The transaction at `position` but for the copy of its length.
+    fn header(&mut self, position: u64) -> Result<Step, StorageError> {
         if position == self.end {
             return Ok(Step::End);
         }
@@ -117,10 +131,7 @@ impl<'a> Scan<'a> {
             let status = char::from(entry.header.status);
             return Err(self.damaged(position, format!("transaction status {status:?}")));
         }
-        match self.chunk::<{ POINTER_BYTES as usize }>(entry.records_end())? {
-            Some(copy) if u64::from_be_bytes(copy) == length => Ok(Step::Transaction(entry)),
-            _ => Err(self.damaged(position, "a transaction whose two lengths differ")),
-        }
+        Ok(Step::Transaction(entry))
     }
 
     /// The transaction that ends at `end`; `None` at the start of the file.
@@ -132,12 +143,18 @@ impl<'a> Scan<'a> {
             return Ok(None);
         }
         let trailer = end.saturating_sub(POINTER_BYTES);
+        if !self.has(trailer, end) {
+            // What comes next on a walk backwards stands before this.
+            let start = end.saturating_sub(self.window_bytes as u64);
+            self.fill(start, end)?;
+        }
         let copy = self.chunk::<{ POINTER_BYTES as usize }>(trailer)?;
         let start = copy.and_then(|copy| trailer.checked_sub(u64_at(&copy, 0)));
         let Some(start) = start.filter(|start| *start >= MAGIC_BYTES) else {
             return Err(self.damaged(trailer, "a transaction length that reaches before the file"));
         };
-        match self.transaction(start)? {
+        match self.header(start)? {
+            // Its length is the copy of it by which it was found.
             Step::Transaction(entry) if entry.next_position() == end => Ok(Some(entry)),
             _ => Err(self.damaged(start, "a transaction that does not end where the next begins")),
         }
@@ -261,17 +278,29 @@ impl<'a> Scan<'a> {
         let Some(end) = position.checked_add(length as u64).filter(|end| *end <= self.end) else {
             return Ok(None);
         };
-        let window_end = self.window_start + self.window.len() as u64;
-        if position < self.window_start || end > window_end {
-            let wanted = (self.end - position).min(self.window_bytes.max(length) as u64);
-            self.window.resize(wanted as usize, 0);
-            self.window_start = position;
-            self.file
-                .read_exact_at(&mut self.window, position)
-                .map_err(|error| StorageError::io(self.path, "read", error))?;
+        if !self.has(position, end) {
+            let wanted = self.window_bytes.max(length) as u64;
+            self.fill(position, position.saturating_add(wanted).min(self.end))?;
         }
         let start = (position - self.window_start) as usize;
         Ok(self.window.get(start..start + length))
+    }
+
+    /// Whether the window holds the bytes from `start` to `end`.
+    fn has(&self, start: u64, end: u64) -> bool {
+        let window_end = self.window_start + self.window.len() as u64;
+        self.window_start <= start && end <= window_end
+    }
+
+    /// Moves the window.
+    fn fill(&mut self, start: u64, end: u64) -> Result<(), StorageError> {
+        self.window.resize((end - start) as usize, 0);
+        self.window_start = start;
+        let read = self.file.read_exact_at(&mut self.window, start);
+        if read.is_err() {
+            self.window.clear();
+        }
+        read.map_err(|error| StorageError::io(self.path, "read", error))
     }
 
     fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {

@@ -11,6 +11,7 @@ use crate::append::NewBody;
 use crate::format::{DataHeader, MAGIC_BYTES};
 use crate::iterate::{self, Transaction, step_scan, transaction_at};
 use crate::log::{Access, Link, LogFile};
+use crate::scan::Step;
 use crate::{FileStorage, StorageError};
 
 /// A record to be undone.
@@ -32,34 +33,32 @@ pub struct Undoing {
 }
 
 impl FileStorage {
-    /// The records of transaction `tid`, for an undo. Looked for from the end of the log.
+    /// The records of transaction `tid`, for an undo.
     pub fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoRecord>, StorageError> {
+        let refused = |reason| Err(StorageError::NotUndoable { tid, reason });
         let log = self.log();
+        let position = log.first_at_or_after(tid)?;
         let mut scan = step_scan(&log);
-        let mut end = scan.end();
-        while let Some(entry) = scan.transaction_before(end)? {
-            if entry.status() == Some(TransactionStatus::Packed) {
-                return Err(StorageError::NotUndoable { tid, reason: "it was packed" });
-            }
-            if entry.tid() == tid && entry.status() == Some(TransactionStatus::Undone) {
-                return Err(StorageError::NotUndoable { tid, reason: "it was undone" });
-            }
-            if entry.tid() == tid {
-                let mut records = Vec::new();
-                scan.each_record(&entry, |record| {
-                    records.push(UndoRecord {
-                        oid: record.header.oid,
-                        tid,
-                        position: record.position,
-                        previous: record.header.previous,
-                        generation: log.generation,
-                    });
-                })?;
-                return Ok(last_of_each_object(records));
-            }
-            end = entry.position;
+        let Step::Transaction(entry) = scan.transaction(position)? else {
+            return refused("there is no such transaction");
+        };
+        match entry.status() {
+            Some(TransactionStatus::Packed) => return refused("it was packed"),
+            _ if entry.tid() != tid => return refused("there is no such transaction"),
+            Some(TransactionStatus::Undone) => return refused("it was undone"),
+            Some(TransactionStatus::Normal) | None => {}
         }
-        Err(StorageError::NotUndoable { tid, reason: "there is no such transaction" })
+        let mut records = Vec::new();
+        scan.each_record(&entry, |record| {
+            records.push(UndoRecord {
+                oid: record.header.oid,
+                tid,
+                position: record.position,
+                previous: record.header.previous,
+                generation: log.generation,
+            });
+        })?;
+        Ok(last_of_each_object(records))
     }
 
     /// The record that undoes `record`; `None` when a later transaction changed the data.

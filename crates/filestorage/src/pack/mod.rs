@@ -34,7 +34,7 @@ use self::watch::Watch;
 pub use self::watch::{PackOptions, PackStep};
 use crate::append::Suspension;
 use crate::format::MAGIC_BYTES;
-use crate::iterate::{first_at_or_after, step_scan};
+use crate::iterate::step_scan;
 use crate::log::LogFile;
 use crate::scan::Step;
 use crate::storage::with_suffix;
@@ -90,7 +90,7 @@ impl FileStorage {
         let watch = Watch { path: self.path.clone(), options: *options };
         let source = Arc::clone(&self.log());
         let (size_before, objects_before) = (source.end(), source.positions.len());
-        let pack_end = first_at_or_after(&source, pack_tid.next())?;
+        let pack_end = source.first_at_or_after(pack_tid.next())?;
         if pack_end == MAGIC_BYTES || is_packed(&source, pack_end)? {
             return Ok(None);
         }

@@ -152,7 +152,7 @@ impl History {
         }
         let chosen = self.rng.random_range(0..before.transactions.len());
         let chosen = &before.transactions[chosen];
-        if !before.undoable().any(|transaction| transaction.tid == chosen.tid) {
+        if chosen.status != TransactionStatus::Normal {
             let refused = storage.records_to_undo(chosen.tid);
             assert!(matches!(refused, Err(StorageError::NotUndoable { .. })), "{refused:?}");
             return Vec::new();

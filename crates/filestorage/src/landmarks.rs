@@ -1,0 +1,229 @@
+//! Places in the log by tid, so that the way to an old transaction is a short one.
+//!
+//! The log is a chain, and nothing in it says where a tid stands. So the log writer leaves a
+//! landmark at every 1,024th transaction, and so does whoever walks along the chain. Where none
+//! is near yet, current records are looked at, whose positions the index knows and whose headers
+//! name their transactions.
+//!
+//! Key decision: nothing is built when a file is opened, and nothing is saved: it costs 16 bytes
+//! for 1,024 transactions that were passed, and a cold file is as good as a warm one unless all
+//! its transactions write the same few objects. Then the first walk is a long one.
+//!
+//! Invariant: tids and positions ascend together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use zodium_types::{Oid, Tid};
+
+use crate::StorageError;
+use crate::format::MAGIC_BYTES;
+use crate::log::{Access, LogFile};
+use crate::scan::{Scan, Step, TransactionEntry};
+
+/// Transactions from one landmark to the next.
+const INTERVAL: u64 = 1024;
+/// A walk over so few bytes is not worth a look at the index.
+const NEAR_BYTES: u64 = 256 << 10;
+/// The stretch between two landmarks is divided into so many parts when the index is looked at.
+const PARTS: u64 = 1024;
+/// Bytes read at once while walking.
+const WINDOW_BYTES: usize = 16 << 10;
+
+/// Where a transaction begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    tid: Tid,
+    position: u64,
+}
+
+/// The landmarks of one generation of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Landmarks {
+    places: Mutex<Vec<Place>>,
+    /// Transactions appended. Relaxed: only the log writer counts.
+    appended: AtomicU64,
+}
+
+impl Landmarks {
+    /// Passes a transaction that was appended. By the log writer, in order.
+    pub(crate) fn pass_appended(&self, tid: Tid, position: u64) {
+        if self.appended.fetch_add(1, Ordering::Relaxed).is_multiple_of(INTERVAL) {
+            self.add(vec![Place { tid, position }]);
+        }
+    }
+
+    fn add(&self, mut places: Vec<Place>) {
+        if places.is_empty() {
+            return;
+        }
+        let mut known = self.places.lock();
+        let is_later = known.last() < places.iter().min();
+        known.append(&mut places);
+        if !is_later {
+            known.sort_unstable();
+            known.dedup();
+        }
+    }
+
+    /// Narrows a stretch by what is known.
+    fn narrow(&self, stretch: &mut Stretch) {
+        let known = self.places.lock();
+        let after = known.partition_point(|place| place.tid < stretch.wanted);
+        if let Some(place) = after.checked_sub(1).and_then(|before| known.get(before)) {
+            stretch.take(*place);
+        }
+        if let Some(place) = known.get(after) {
+            stretch.take(*place);
+        }
+    }
+}
+
+/// Where the first transaction at or after `wanted` is to be found: after `low`, and not after
+/// `high`.
+struct Stretch {
+    wanted: Tid,
+    low: Place,
+    high: Place,
+}
+
+impl Stretch {
+    fn take(&mut self, place: Place) {
+        if place.tid < self.wanted {
+            self.low = self.low.max(place);
+        } else {
+            self.high = self.high.min(place);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.high.position - self.low.position
+    }
+
+    /// Tids grow with time, nearly evenly: good enough to tell the nearer end.
+    fn is_nearer_to_high(&self) -> bool {
+        self.high.tid.0 - self.wanted.0 <= self.wanted.0 - self.low.tid.0
+    }
+}
+
+impl LogFile {
+    /// The position of the first transaction whose tid is not before `wanted`; the end of the
+    /// log when there is none. May wait for the device.
+    pub(crate) fn first_at_or_after(&self, wanted: Tid) -> Result<u64, StorageError> {
+        let end = self.end();
+        let mut walk = Walk {
+            log: self,
+            scan: Scan::with_window(&self.path, Arc::clone(&self.file), end, WINDOW_BYTES),
+            passed: Vec::new(),
+        };
+        let Step::Transaction(first) = walk.scan.transaction(MAGIC_BYTES)? else {
+            return Ok(MAGIC_BYTES);
+        };
+        if wanted <= first.tid() {
+            return Ok(MAGIC_BYTES);
+        }
+        let Some(last) = walk.scan.transaction_before(end)? else { return Ok(MAGIC_BYTES) };
+        if last.tid() < wanted {
+            return Ok(end);
+        }
+        let mut stretch = Stretch { wanted, low: place_of(&first), high: place_of(&last) };
+        self.landmarks.narrow(&mut stretch);
+        let found = walk.find(&mut stretch);
+        self.landmarks.add(walk.passed);
+        found
+    }
+}
+
+/// A walk to a transaction, and the landmarks it leaves.
+struct Walk<'a> {
+    log: &'a LogFile,
+    scan: Scan<'a>,
+    passed: Vec<Place>,
+}
+
+impl Walk<'_> {
+    fn find(&mut self, stretch: &mut Stretch) -> Result<u64, StorageError> {
+        if stretch.bytes() > NEAR_BYTES {
+            self.narrow_by_records(stretch)?;
+        }
+        if stretch.is_nearer_to_high() { self.back(stretch) } else { self.forth(stretch) }
+    }
+
+    /// Bisects among current records that stand within the stretch.
+    fn narrow_by_records(&mut self, stretch: &mut Stretch) -> Result<(), StorageError> {
+        let records = self.records_within(stretch);
+        let mut rest = &records[..];
+        while !rest.is_empty() {
+            let (before, after) = rest.split_at(rest.len() / 2);
+            let Some((&(position, oid), after)) = after.split_first() else { break };
+            let Some(stored) = self.log.read_stored(position, oid, Access::Blocking)? else {
+                break;
+            };
+            let start = stored.header.transaction;
+            let entry = match self.scan.transaction(start)? {
+                Step::Transaction(entry) if entry.tid() == stored.header.tid => entry,
+                _ => {
+                    let what = "a record that does not stand in the transaction it names";
+                    return Err(StorageError::corrupt(&self.log.path, position, what));
+                }
+            };
+            let place = place_of(&entry);
+            self.passed.push(place);
+            stretch.take(place);
+            rest = if place.tid < stretch.wanted { after } else { before };
+        }
+        Ok(())
+    }
+
+    /// The first current record of each part of the stretch, ascending.
+    fn records_within(&self, stretch: &Stretch) -> Vec<(u64, Oid)> {
+        let (start, end) = (stretch.low.position, stretch.high.position);
+        let part_bytes = stretch.bytes().div_ceil(PARTS);
+        let mut parts = vec![None; PARTS as usize];
+        for (oid, position) in self.log.positions.iter() {
+            if (start..end).contains(&position) {
+                let part = &mut parts[((position - start) / part_bytes) as usize];
+                *part = Some(part.map_or((position, oid), |first| (position, oid).min(first)));
+            }
+        }
+        parts.into_iter().flatten().collect()
+    }
+
+    fn back(&mut self, stretch: &Stretch) -> Result<u64, StorageError> {
+        let mut position = stretch.high.position;
+        let mut count: u64 = 0;
+        while let Some(entry) = self.scan.transaction_before(position)? {
+            if entry.tid() < stretch.wanted {
+                break;
+            }
+            position = entry.position;
+            self.pass(&mut count, &entry);
+        }
+        Ok(position)
+    }
+
+    fn forth(&mut self, stretch: &Stretch) -> Result<u64, StorageError> {
+        let mut position = stretch.low.position;
+        let mut count: u64 = 0;
+        while let Step::Transaction(entry) = self.scan.transaction(position)? {
+            if entry.tid() >= stretch.wanted {
+                break;
+            }
+            position = entry.next_position();
+            self.pass(&mut count, &entry);
+        }
+        Ok(position)
+    }
+
+    fn pass(&mut self, count: &mut u64, entry: &TransactionEntry) {
+        *count += 1;
+        if count.is_multiple_of(INTERVAL) {
+            self.passed.push(place_of(entry));
+        }
+    }
+}
+
+fn place_of(entry: &TransactionEntry) -> Place {
+    Place { tid: entry.tid(), position: entry.position }
+}
