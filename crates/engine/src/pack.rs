@@ -80,6 +80,7 @@ impl Storage {
         let options = PackOptions {
             gc: self.pack_gc,
             keep_old: self.pack_keep_old,
+            abort_on_dangling: self.pack_abort_on_dangling,
             progress: &|step, done, total| {
                 self.note_pack_progress(step, done, total);
                 if said.get().elapsed() >= PROGRESS_INTERVAL {
@@ -101,6 +102,7 @@ impl Storage {
             bytes_before = packed.size_before,
             objects = packed.objects_after,
             objects_before = packed.objects_before,
+            dangling_references = packed.dangling,
             seconds = started.elapsed().as_secs_f64(),
             commits_waited_ms = stall.as_secs_f64() * 1e3,
             "packed"

@@ -31,6 +31,8 @@ pub struct Config {
     pub pack_gc: bool,
     /// Whether a pack keeps the old file as `Data.fs.old`.
     pub pack_keep_old: bool,
+    /// Whether a pack gives up when an object in use refers to one that is not there.
+    pub pack_abort_on_dangling: bool,
 }
 
 /// An open database with its writer thread.
@@ -52,6 +54,7 @@ pub struct Storage {
     pub(crate) pack_keep_old: bool,
     pub(crate) pack_status: Mutex<PackStatus>,
     pub(crate) figures: WriterFigures,
+    pub(crate) pack_abort_on_dangling: bool,
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
@@ -101,6 +104,7 @@ impl Storage {
             pack_keep_old: config.pack_keep_old,
             pack_status: Mutex::default(),
             figures: WriterFigures::default(),
+            pack_abort_on_dangling: config.pack_abort_on_dangling,
             invalidation_queue_size: config.invalidation_queue_size,
             invalidation_age: config.invalidation_age,
             subscribers: Mutex::new(subscribers),

@@ -147,6 +147,20 @@ pub enum StorageError {
         /// The data file.
         path: PathBuf,
     },
+    /// Objects in use refer to objects that are not there, and the pack was to be given up then.
+    /// The file is as it was; the log names the references.
+    #[error(
+        "{path}: not packed, {references} references lead to no object; the first: {first}. \
+         Mend them, or pack without giving up on them", path = path.display()
+    )]
+    Dangling {
+        /// The data file.
+        path: PathBuf,
+        /// How many there are.
+        references: u64,
+        /// Which object refers to which, in words.
+        first: String,
+    },
     /// A record whose references a pack cannot find out.
     #[error(
         "the references of object {oid} cannot be read: {source}. \

@@ -130,6 +130,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
         transaction_timeout: None,
         pack_gc: true,
         pack_keep_old: true,
+        pack_abort_on_dangling: false,
     };
     Storage::start(open_file(disk, path), Arc::new(SystemClock::new()), &config).unwrap()
 }

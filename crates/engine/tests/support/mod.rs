@@ -25,6 +25,7 @@ pub(crate) const CONFIG: Config = Config {
     transaction_timeout: None,
     pack_gc: true,
     pack_keep_old: false,
+    pack_abort_on_dangling: false,
 };
 
 pub(crate) fn open_file(disk: impl Disk + 'static) -> FileStorage {

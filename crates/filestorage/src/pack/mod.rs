@@ -14,6 +14,7 @@
 //! - no object that a committed transaction refers to is dropped: when one that was garbage comes
 //!   into use during the pack, the pack fails with [`StorageError::PackOvertaken`].
 
+mod dangling;
 mod output;
 mod packed_log;
 mod reachable;
@@ -54,6 +55,7 @@ pub struct Pack {
     is_finished: bool,
     size_before: u64,
     objects_before: u64,
+    dangling: u64,
     // Last: removes the file after it was closed.
     place: Place,
 }
@@ -69,6 +71,8 @@ pub struct Packed {
     pub objects_before: u64,
     /// Objects in the packed file.
     pub objects_after: u64,
+    /// References that lead to no object; they were logged.
+    pub dangling: u64,
 }
 
 impl FileStorage {
@@ -77,7 +81,7 @@ impl FileStorage {
     ///
     /// # Errors
     /// `AlreadyPacking`, `PackCancelled`, `ReadOnly`; `RootMissing` and `References` when garbage
-    /// cannot be told; `PackOvertaken` when it is to be tried again; those of the files.
+    /// cannot be told; `Dangling` when that is asked for; `PackOvertaken` when it is to be tried again; those of the files.
     pub fn begin_pack(
         &self,
         pack_tid: Tid,
@@ -95,6 +99,7 @@ impl FileStorage {
             return Ok(None);
         }
         let reachable = Reachable::find(&source, pack_end, options.gc, &watch)?;
+        let dangling = reachable.dangling();
         if !frees_anything(&source, &reachable, &watch)? {
             return Ok(None);
         }
@@ -109,7 +114,8 @@ impl FileStorage {
         }
         let keep_old = options.keep_old;
         let is_finished = false;
-        let mut pack = Pack { log, keep_old, is_finished, size_before, objects_before, place };
+        let mut pack =
+            Pack { log, keep_old, is_finished, size_before, objects_before, dangling, place };
         self.catch_up(&mut pack)?;
         self.remove_index()?;
         Ok(Some(pack))
@@ -152,8 +158,8 @@ impl FileStorage {
         let log = pack.log.take_log(self.cache_bytes);
         let objects_after = log.positions.len();
         suspension.replace_log(log, reserved_end);
-        let Pack { size_before, objects_before, .. } = *pack;
-        Ok(Packed { size_before, size_after, objects_before, objects_after })
+        let Pack { size_before, objects_before, dangling, .. } = *pack;
+        Ok(Packed { size_before, size_after, objects_before, objects_after, dangling })
     }
 
     /// Renames the copy to the name of the file.

@@ -13,6 +13,7 @@ use tracing::warn;
 use zodium_pickle::{PickleError, Reference, references_of_record};
 use zodium_types::{Oid, TransactionStatus};
 
+use super::dangling::{Dangling, Missing};
 use super::watch::{PackStep, Watch};
 use crate::StorageError;
 use crate::log::LogFile;
@@ -24,8 +25,6 @@ const MARK: u64 = 1 << 63;
 /// Objects read in one go, in the order of the file and not in that of their discovery. More
 /// would find more neighbours, but leave all their references pending at once.
 const BATCH_OBJECTS: usize = 512;
-/// Dangling references that are logged one by one; the rest are only counted.
-const DANGLING_LOGGED_MAX: u64 = 100;
 
 pub(super) struct Reachable {
     /// Position of each object's current record at the pack time, with [`MARK`].
@@ -37,6 +36,8 @@ pub(super) struct Reachable {
     /// Transactions up to here have been taken into account.
     seen_end: u64,
     gc: bool,
+    /// References that lead to no object.
+    dangling: u64,
 }
 
 /// Why a record is kept.
@@ -66,10 +67,12 @@ impl Reachable {
         // Only now: whatever the index showed beyond the pack time lies before this end.
         let seen_end = log.end();
         log.wait_indexed(seen_end);
-        let mut reachable = Reachable { current, targets: Vec::new(), pack_end, seen_end, gc };
+        let targets = Vec::new();
+        let mut reachable = Reachable { current, targets, pack_end, seen_end, gc, dangling: 0 };
         reachable.trace_back(log)?;
         if gc && !reachable.current.is_empty() {
-            Marker::new(log, &mut reachable, watch).mark()?;
+            let dangling = Marker::new(log, &mut reachable, watch).mark()?;
+            reachable.dangling = dangling.conclude(watch)?;
         }
         Ok(reachable)
     }
@@ -77,6 +80,11 @@ impl Reachable {
     /// The first transaction after the pack time.
     pub(super) fn pack_end(&self) -> u64 {
         self.pack_end
+    }
+
+    /// References that were found to lead to no object.
+    pub(super) fn dangling(&self) -> u64 {
+        self.dangling
     }
 
     /// Whether a transaction came later than this was found out, so that it may refer to objects
@@ -134,7 +142,7 @@ struct Marker<'a> {
     /// Marked, but not read yet.
     pending: Vec<Mention>,
     read: u64,
-    dangling: u64,
+    dangling: Dangling,
     unreadable: u64,
 }
 
@@ -146,26 +154,23 @@ struct Mention {
 
 impl<'a> Marker<'a> {
     fn new(log: &'a LogFile, reachable: &'a mut Reachable, watch: &'a Watch<'a>) -> Marker<'a> {
-        Marker { log, reachable, watch, pending: Vec::new(), read: 0, dangling: 0, unreadable: 0 }
+        let dangling = Dangling::default();
+        Marker { log, reachable, watch, pending: Vec::new(), read: 0, dangling, unreadable: 0 }
     }
 
-    fn mark(&mut self) -> Result<(), StorageError> {
+    fn mark(mut self) -> Result<Dangling, StorageError> {
         if self.reachable.current.position(Oid::ROOT).is_none() {
             return Err(StorageError::RootMissing { path: self.log.path.clone() });
         }
         self.mention(Oid::ROOT, Oid::ROOT);
         self.follow()?;
         self.mark_from_later()?;
-        if self.dangling > 0 {
-            warn!(file = %self.log.path.display(), references = self.dangling,
-                "references to objects that do not exist");
-        }
         if self.unreadable > 0 {
             warn!(file = %self.log.path.display(), records = self.unreadable,
                 "records after the pack time whose references cannot be read; \
                  objects that only they refer to are not kept");
         }
-        Ok(())
+        Ok(self.dangling)
     }
 
     /// Reads what is pending until nothing is.
@@ -187,7 +192,7 @@ impl<'a> Marker<'a> {
                         return Err(StorageError::RootMissing { path: self.log.path.clone() });
                     }
                     None if oid == referrer => {}
-                    None => self.note_dangling(oid, referrer, "is deleted"),
+                    None => self.note_dangling(oid, referrer, Missing::Deleted),
                 }
             }
         }
@@ -240,16 +245,15 @@ impl<'a> Marker<'a> {
             }
             // New since the pack time, or never there.
             None if self.log.positions.position(oid).is_some() => {}
-            None => self.note_dangling(oid, referrer, "does not exist"),
+            None => self.note_dangling(oid, referrer, Missing::NeverThere),
         }
     }
 
-    fn note_dangling(&mut self, oid: Oid, referrer: Oid, what: &'static str) {
-        self.dangling += 1;
-        if self.dangling <= DANGLING_LOGGED_MAX {
-            warn!(file = %self.log.path.display(), %referrer, %oid, "object {referrer} refers to \
-                object {oid}, which {what}");
-        }
+    fn note_dangling(&mut self, oid: Oid, referrer: Oid, missing: Missing) {
+        // An object keeps its class: any of its records tells it.
+        let position = self.reachable.current.position(referrer).map(|position| position & !MARK);
+        let position = position.or_else(|| self.log.positions.position(referrer)).unwrap_or(0);
+        self.dangling.note(self.log, (referrer, position), oid, missing);
     }
 }
 

@@ -13,6 +13,8 @@ pub struct PackOptions<'a> {
     pub gc: bool,
     /// Keep the file as it was before under the name `Data.fs.old`.
     pub keep_old: bool,
+    /// Give up when an object in use refers to one that is not there.
+    pub abort_on_dangling: bool,
     /// Called now and then with the step, what is done of it, and how much it is in all.
     pub progress: &'a dyn Fn(PackStep, u64, u64),
     /// Set by whoever wants the pack given up, at any time until its last step.

@@ -92,6 +92,7 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
         transaction_timeout: server.transaction_timeout,
         pack_gc: options.pack.garbage_collection,
         pack_keep_old: options.pack.keep_old,
+        pack_abort_on_dangling: options.pack.abort_on_dangling,
     };
     Ok(Storage::start(file, Arc::new(SystemClock::new()), &config)?)
 }
