@@ -326,6 +326,40 @@ fn references_that_cannot_be_read_stop_a_gc_and_name_the_object() {
     assert!(pack(&storage, tid, false).unwrap().is_some());
 }
 
+#[test]
+fn dangling_references_are_counted_and_stop_a_pack_only_when_asked() {
+    let (disk, storage, mut history) = storage_with_history(0, 0);
+    history.store_references(&storage, Oid::ROOT, &[Oid(1)]);
+    // One that was never there, one that is garbage with what it lacks, one that is deleted.
+    history.store_references(&storage, Oid(1), &[Oid(2), Oid(3), Oid(66)]);
+    history.store_references(&storage, Oid(9), &[Oid(67)]);
+    history.store_references(&storage, Oid(2), &[]);
+    history.store_references(&storage, Oid(3), &[Oid(1)]);
+    let deleted = NewRecord { oid: Oid(3), body: NewBody::Deleted };
+    let new = transaction(Tid(history.last_tid().0 + 1), NewBody::Deleted);
+    let pack_tid = new.tid;
+    append(&storage, NewTransaction { records: vec![deleted], ..new }).unwrap();
+    let before = disk.bytes(Path::new(PATH));
+
+    let cancelled = Arc::default();
+    let strict = PackOptions { abort_on_dangling: true, ..options(true, &cancelled) };
+    let refused = storage.begin_pack(pack_tid, &strict).map(drop).unwrap_err();
+    let StorageError::Dangling { references: 2, .. } = refused else { panic!("{refused}") };
+    let text = refused.to_string();
+    let first = "object 0000000000000001 (persistent.list.PersistentList) refers to object \
+        0000000000000042, which does not exist";
+    assert!(text.contains(first), "{text}");
+    assert_eq!(disk.bytes(Path::new(PATH)), before);
+    assert_eq!(disk.bytes(Path::new("Data.fs.pack")), None);
+
+    let packed = pack(&storage, pack_tid, true).unwrap().unwrap();
+    assert_eq!((packed.dangling, packed.objects_after), (2, 3));
+    assert!(current(&storage, Oid(2)).is_some());
+    // Without gc nobody asks who refers to whom.
+    let lax = PackOptions { gc: false, ..strict };
+    assert!(storage.begin_pack(pack_tid, &lax).unwrap().is_none());
+}
+
 /// Writes a history, packs it at some time, perhaps while it goes on, and packs it again.
 fn pack_random_history(seed: u64) {
     let (disk, storage, mut history) = storage_with_history(seed, 0);

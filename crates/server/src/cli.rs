@@ -2,6 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::healthcheck::HealthcheckOptions;
+use crate::pack::PackOptions;
 use crate::serve::ServeOptions;
 
 const ABOUT: &str = "A fast, parallel object database server for ZODB.";
@@ -12,10 +14,18 @@ Examples:
   zodium serve Data.fs -a 0.0.0.0:8100       ... to other machines
   zodium serve Data.fs -a /run/zeo.sock      ... on a Unix socket
   zodium serve Data.fs --read-only           ... without writing anything
+  zodium pack 127.0.0.1:8100 --days 3        pack it while it is served
 
 Connect with the ZEO client that ZODB applications use already:
   import ZEO
   db = ZEO.DB(('127.0.0.1', 8100))";
+
+const PACK_EXAMPLES: &str = "\
+Examples:
+  zodium pack 127.0.0.1:8100 --days 3        keep three days of history
+  zodium pack 127.0.0.1:8100 -s main         a storage by its name
+  zodium pack /run/zeo.sock                  a server on a Unix socket
+  zodium pack Data.fs --to 2026-01-31        a file that nobody serves, to a time";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -36,6 +46,15 @@ pub(crate) enum Command {
     /// saved on the way out.
     #[command(after_help = EXAMPLES)]
     Serve(Box<ServeOptions>),
+    /// Drop old revisions and unreachable objects, of a server's storage or of a data file
+    ///
+    /// A server is asked to pack, whichever ZEO server it is, and goes on serving meanwhile. A
+    /// file is packed in place when nobody serves it; the one from before is kept as
+    /// Data.fs.old. Until the last moment the old file is whole: a pack can be interrupted.
+    #[command(after_help = PACK_EXAMPLES)]
+    Pack(PackOptions),
+    /// Ask a server whether it is well: exit code 0, or 1 with a line that says why not
+    Healthcheck(HealthcheckOptions),
     /// Measure Zodium beside its peers, on this machine
     Bench(zodium_bench::BenchOptions),
 }

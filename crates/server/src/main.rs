@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod healthcheck;
 mod logging;
+mod pack;
 mod progress;
 mod serve;
 mod supervisor;
@@ -19,6 +21,10 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
+        cli::Command::Pack(options) => pack::run(&options).map(|()| ExitCode::SUCCESS),
+        cli::Command::Healthcheck(options) => {
+            healthcheck::run(&options).map(|()| ExitCode::SUCCESS)
+        }
         cli::Command::Bench(options) => zodium_bench::run(&options).map(|()| ExitCode::SUCCESS),
     };
     match outcome.map_err(anyhow::Error::downcast::<clap::Error>) {

@@ -81,7 +81,8 @@ impl FileStorage {
     ///
     /// # Errors
     /// `AlreadyPacking`, `PackCancelled`, `ReadOnly`; `RootMissing` and `References` when garbage
-    /// cannot be told; `Dangling` when that is asked for; `PackOvertaken` when it is to be tried again; those of the files.
+    /// cannot be told; `Dangling` when that is asked for; `PackOvertaken` when it is to be tried
+    /// again; those of the files.
     pub fn begin_pack(
         &self,
         pack_tid: Tid,

@@ -1,0 +1,74 @@
+//! Packing a file that nobody serves.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use zodium_configuration::LogOptions;
+use zodium_disk::RealDisk;
+use zodium_filestorage::{FileStorage, OpenOptions, PackOptions, PackStep, StorageError};
+use zodium_types::Tid;
+
+use super::{How, Outcome};
+use crate::logging;
+use crate::progress::Progress;
+
+/// `None`: there was nothing to free.
+pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outcome>> {
+    logging::start(&LogOptions::default())?;
+    let file = open(path).map_err(explain)?;
+    let (marking, copying) = (
+        Progress::of_objects("finding what is in use".to_owned()),
+        Progress::new("copying".to_owned()),
+    );
+    let options = PackOptions {
+        gc: !how.no_gc,
+        keep_old: !how.no_keep_old,
+        abort_on_dangling: how.abort_on_dangling,
+        progress: &|step, done, total| match step {
+            PackStep::Marking => marking.report(done, total),
+            PackStep::Copying => copying.report(done, total),
+        },
+        cancelled: &Arc::default(),
+    };
+    let nanos = u64::try_from(to.as_nanosecond()).unwrap_or(0);
+    let Some(mut pack) = file.begin_pack(Tid::from_unix_nanos(nanos), &options)? else {
+        return Ok(None);
+    };
+    let packed = file.finish_pack(&mut pack)?;
+    file.close().context("packed, but the index could not be saved (it will be built anew)")?;
+    Ok(Some(Outcome {
+        bytes_before: packed.size_before,
+        bytes_after: packed.size_after,
+        objects_before: packed.objects_before,
+        objects_after: packed.objects_after,
+    }))
+}
+
+fn open(path: &Path) -> Result<FileStorage, StorageError> {
+    let progress = Progress::new(format!("building the index of {}", path.display()));
+    FileStorage::open(
+        Arc::new(RealDisk),
+        &OpenOptions {
+            path: path.to_owned(),
+            read_only: false,
+            create: false,
+            // Every record is read once.
+            cache_bytes: 0,
+            progress: &|done, total| progress.report(done, total),
+        },
+    )
+}
+
+fn explain(error: StorageError) -> anyhow::Error {
+    let is_served = matches!(error, StorageError::Locked { .. });
+    let error = anyhow::Error::from(error);
+    match is_served {
+        true => error.context(
+            "this file is being served: give the server's address instead, as in \
+             `zodium pack HOST:PORT`",
+        ),
+        false => error,
+    }
+}

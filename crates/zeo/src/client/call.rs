@@ -1,0 +1,113 @@
+//! A session: greeting, registration, calls.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use zodium_pickle::Value;
+use zodium_types::Tid;
+
+use super::frames::Frames;
+use super::{ClientError, Stream};
+use crate::codec::frame::encode_frame;
+use crate::codec::{
+    CodecError, Encoding, MessageId, ServerMessage, decode_server_message, encode_heartbeat,
+    encode_request,
+};
+
+/// A connection to one storage of a server.
+pub struct Client<S> {
+    frames: Frames<S>,
+    encoding: Encoding,
+    /// How long a call waits for its answer.
+    limit: Duration,
+    last_id: u64,
+}
+
+/// A call that was sent, and has not been answered yet.
+#[derive(Debug)]
+#[must_use]
+pub struct Pending {
+    id: u64,
+}
+
+impl<S: Stream> Client<S> {
+    /// Greets the server in the encoding that it announces. From now on no answer is waited for
+    /// longer than `limit`.
+    pub fn greet(stream: S, limit: Duration) -> Result<Client<S>, ClientError> {
+        let mut frames = Frames::new(stream);
+        let encoding = Encoding::from_announcement(&frames.receive(limit)?)?;
+        let mut greeting = BytesMut::new();
+        encode_frame(&mut greeting, encoding.announcement())?;
+        frames.send(&greeting, limit)?;
+        Ok(Client { frames, encoding, limit, last_id: 0 })
+    }
+
+    /// What the server speaks.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Opens a storage; its last transaction. Once for a connection.
+    pub fn register(&mut self, storage: &str, read_only: bool) -> Result<Tid, ClientError> {
+        let last = self.call("register", &Value::tuple([storage.into(), read_only.into()]))?;
+        match last {
+            // A server that has not read its storage yet says so.
+            Value::None => Ok(Tid::ZERO),
+            last => last.as_tid().ok_or_else(|| {
+                CodecError::NotAMessage { what: "register() answers something else than a tid" }
+                    .into()
+            }),
+        }
+    }
+
+    /// What a method answers. `arguments` is a tuple.
+    pub fn call(
+        &mut self,
+        method: &str,
+        arguments: &Value<'_>,
+    ) -> Result<Value<'static>, ClientError> {
+        let pending = self.request(method, arguments)?;
+        let limit = self.limit;
+        self.answer(&pending, limit)?.ok_or(ClientError::Silent { limit })
+    }
+
+    /// Sends a call whose answer takes its time.
+    pub fn request(&mut self, method: &str, arguments: &Value<'_>) -> Result<Pending, ClientError> {
+        self.last_id += 1;
+        let mut message = BytesMut::new();
+        encode_request(self.encoding, &mut message, self.last_id, method, arguments)?;
+        self.frames.send(&message, self.limit)?;
+        Ok(Pending { id: self.last_id })
+    }
+
+    /// The answer to a call; `None` when it is not there within `limit`, and then it can be
+    /// waited for again.
+    pub fn answer(
+        &mut self,
+        pending: &Pending,
+        limit: Duration,
+    ) -> Result<Option<Value<'static>>, ClientError> {
+        loop {
+            let payload = match self.frames.receive(limit) {
+                Ok(payload) => payload,
+                Err(ClientError::Silent { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let ServerMessage::Reply(reply) = decode_server_message(self.encoding, &payload)?
+            else {
+                continue;
+            };
+            if reply.id == MessageId::Number(pending.id) {
+                let result = reply.result.map(Value::into_owned);
+                return result.map(Some).map_err(|error| ClientError::raised(&error));
+            }
+        }
+    }
+
+    /// Tells the server that the client is still there, as stock clients do every minute.
+    pub fn give_sign_of_life(&mut self) -> Result<(), ClientError> {
+        let mut message = BytesMut::new();
+        encode_heartbeat(self.encoding, &mut message);
+        self.frames.send(&message, self.limit)
+    }
+}

@@ -1,0 +1,26 @@
+//! `ruok`: whether a server answers, and what it says of its storages.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use serde_json::{Map, Value};
+
+use super::frames::Frames;
+use super::{ClientError, Stream};
+use crate::codec::Encoding;
+use crate::codec::frame::encode_frame;
+
+/// The status of each storage by name, as the server tells it to monitors. Each of the two
+/// answers is waited for no longer than `limit`.
+pub fn health<S: Stream>(stream: S, limit: Duration) -> Result<Map<String, Value>, ClientError> {
+    let mut frames = Frames::new(stream);
+    Encoding::from_announcement(&frames.receive(limit)?)?;
+    let mut question = BytesMut::new();
+    encode_frame(&mut question, b"ruok")?;
+    frames.send(&question, limit)?;
+    match serde_json::from_slice(&frames.receive(limit)?) {
+        Ok(Value::Object(storages)) => Ok(storages),
+        Ok(_) => Err(ClientError::Status { what: "it is no JSON object".to_owned() }),
+        Err(error) => Err(ClientError::Status { what: error.to_string() }),
+    }
+}

@@ -1,0 +1,22 @@
+//! A blocking client for commands: one call at a time, every wait with a limit.
+//!
+//! [`connect`] reaches an [`Address`](zodium_types::Address); [`Client`] greets in whichever
+//! encoding the server announces, registers with a storage and calls methods; [`health`] asks
+//! `ruok`, for which nobody registers. Both work on any [`Stream`], so that one which encrypts
+//! needs nothing new here.
+//!
+//! Key decision: no thread and no cache. Notices that come between are dropped: a command has
+//! nothing that they could make old.
+
+mod call;
+mod error;
+mod frames;
+mod health;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use call::{Client, Pending};
+pub use error::ClientError;
+pub use health::health;
+pub use stream::{Stream, connect};

@@ -1,0 +1,66 @@
+//! Streams whose waits can be limited, and how to reach an address.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use zodium_types::Address;
+
+use super::ClientError;
+
+/// What a client reads from and writes to.
+pub trait Stream: Read + Write {
+    /// Lets each later read or write wait no longer than this; `None`: as long as it takes.
+    fn limit_waiting(&mut self, limit: Option<Duration>) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn limit_waiting(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(limit)?;
+        self.set_write_timeout(limit)
+    }
+}
+
+impl Stream for UnixStream {
+    fn limit_waiting(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(limit)?;
+        self.set_write_timeout(limit)
+    }
+}
+
+impl<S: Stream + ?Sized> Stream for Box<S> {
+    fn limit_waiting(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        (**self).limit_waiting(limit)
+    }
+}
+
+/// Connects within `limit`. An address without a host is on this machine.
+pub fn connect(address: &Address, limit: Duration) -> Result<Box<dyn Stream>, ClientError> {
+    let connected = match address {
+        Address::Tcp { host, port } => connect_tcp(host, *port, limit).map(|s| Box::new(s) as _),
+        Address::Unix(path) => UnixStream::connect(path).map(|stream| Box::new(stream) as _),
+    };
+    connected.map_err(|source| ClientError::Connect { address: address.to_string(), source })
+}
+
+/// Tries all that a name stands for, in their order.
+fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let host = if host.is_empty() { "localhost" } else { host };
+    let started = Instant::now();
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = limit.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
