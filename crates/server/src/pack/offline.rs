@@ -56,6 +56,7 @@ fn open(path: &Path) -> Result<FileStorage, StorageError> {
             create: false,
             // Every record is read once.
             cache_bytes: 0,
+            blob_directory: None,
             progress: &|done, total| progress.report(done, total),
         },
     )
