@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod check;
+#[cfg(test)]
+mod document;
 mod error;
 mod model;
 mod names;

@@ -22,6 +22,17 @@ use crate::surroundings::Surroundings;
 
 const TABLES: [&str; 4] = ["server", "storage", "log", "monitor"];
 
+/// All tables with their settings, for the test of the document.
+#[cfg(test)]
+pub(crate) const KNOWN: &[(&str, &[&str])] = &[
+    ("[server]", server::SERVER.split_last().expect("`tls` is last").1),
+    ("[server.tls]", &server::TLS),
+    ("[[storage]]", storage::STORAGE.split_last().expect("`pack` is last").1),
+    ("[storage.pack]", &storage::PACK),
+    ("[log]", &LOG),
+    ("[monitor]", &MONITOR),
+];
+
 const LOG: [&str; 3] = ["to", "format", "level"];
 
 const MONITOR: [&str; 1] = ["address"];

@@ -25,6 +25,20 @@ use crate::surroundings::Surroundings;
 const SECTIONS: [&str; 6] =
     ["zeo", "filestorage", "blobstorage", "mappingstorage", "eventlog", "runner"];
 
+/// All sections with their settings, for the test of the document.
+#[cfg(test)]
+pub(crate) const KNOWN: &[(&str, &[&str])] = &[
+    ("zeo", &zeo::ZEO),
+    ("ssl", &zeo::SSL),
+    ("filestorage", &storage::FILESTORAGE),
+    ("blobstorage", &storage::BLOBSTORAGE),
+    ("mappingstorage", &storage::MAPPINGSTORAGE),
+    ("eventlog", &eventlog::EVENTLOG),
+    ("logfile", &eventlog::LOGFILE),
+    ("syslog", &[]),
+    ("runner", &[]),
+];
+
 /// Reads a `zeo.conf`. Relative paths in it begin at the working directory.
 ///
 /// # Errors
