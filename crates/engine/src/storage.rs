@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_disk::Clock;
-use zodium_filestorage::{FileStorage, StorageError};
+use zodium_filestorage::{FileStorage, Resolver, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::{CommitMachine, CommitStatus, TransactionNumber};
@@ -33,6 +33,8 @@ pub struct Config {
     pub pack_keep_old: bool,
     /// Whether a pack gives up when an object in use refers to one that is not there.
     pub pack_abort_on_dangling: bool,
+    /// What resolves conflicts here; what it does not is left to the client.
+    pub resolver: Option<Resolver>,
 }
 
 /// An open database with its writer thread.
@@ -55,6 +57,7 @@ pub struct Storage {
     pub(crate) pack_status: Mutex<PackStatus>,
     pub(crate) figures: WriterFigures,
     pub(crate) pack_abort_on_dangling: bool,
+    pub(crate) resolver: Option<Resolver>,
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
@@ -105,6 +108,7 @@ impl Storage {
             pack_status: Mutex::default(),
             figures: WriterFigures::default(),
             pack_abort_on_dangling: config.pack_abort_on_dangling,
+            resolver: config.resolver,
             invalidation_queue_size: config.invalidation_queue_size,
             invalidation_age: config.invalidation_age,
             subscribers: Mutex::new(subscribers),

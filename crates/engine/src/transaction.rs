@@ -216,8 +216,10 @@ pub struct Voted {
     pub(crate) status: TransactionStatus,
     pub(crate) reservation: Reservation,
     pub(crate) blobs: Option<StagedBlobs>,
-    /// Objects whose stored data are not what the client sent (undone ones).
+    /// Objects whose stored data are not what the client sent (undone or resolved ones).
     pub(crate) changed: Vec<Oid>,
+    /// How many conflicts were resolved here.
+    pub(crate) resolved: usize,
 }
 
 impl WriteBody {
@@ -241,8 +243,14 @@ impl From<&Data> for NewBody {
 }
 
 impl Voted {
-    /// Objects whose data the client does not have: they were undone.
+    /// Objects whose data the client does not have: they were undone, or their conflicts
+    /// resolved here.
     pub fn changed(&self) -> &[Oid] {
         &self.changed
+    }
+
+    /// How many conflicts were resolved here.
+    pub fn resolved(&self) -> usize {
+        self.resolved
     }
 }

@@ -10,6 +10,7 @@ use zodium_types::{Oid, Tid};
 use crate::commit::{
     AbortOutcome, CommitError, Conflict, ConflictKind, LockAnswer, TransactionNumber, check,
 };
+use crate::resolve::Resolved;
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::{Mailbox, Storage};
@@ -28,9 +29,9 @@ pub enum VoteStart {
 pub enum Check {
     /// It can be finished.
     Voted(Voted),
-    /// It does not fit what is committed. When all of these are stores the locks stay, so that
-    /// the client can resolve against what cannot change again, and [`Storage::vote_again`] (or
-    /// abort). Else the locks are free, and the transaction is over.
+    /// It does not fit what is committed, and not all of it was resolved here. When all of these
+    /// are stores the locks stay, so that the client can resolve against what cannot change
+    /// again, and [`Storage::vote_again`] (or abort). Else the locks are free, and the transaction is over.
     Conflicts(Vec<FoundConflict>),
     /// The answer is not in memory: ask again with [`Access::Blocking`] off the worker.
     Cold,
@@ -176,13 +177,24 @@ impl Storage {
         let writes = transaction.object_writes();
         let conflicts =
             check(&writes, &transaction.reads, |oid| current.get(&oid).copied().flatten());
-        if let Err(conflicts) = conflicts {
-            let found = found_conflicts(transaction, conflicts, access)?;
-            return Ok(found.map_or(Check::Cold, Check::Conflicts));
+        let mut resolved = Resolved::default();
+        if let Err(mut conflicts) = conflicts {
+            if self.may_resolve(&conflicts) {
+                if access == Access::Resident {
+                    return Ok(Check::Cold);
+                }
+                (resolved, conflicts) = self.resolve(transaction, conflicts)?;
+            }
+            if !conflicts.is_empty() {
+                let found = found_conflicts(transaction, conflicts, access)?;
+                return Ok(found.map_or(Check::Cold, Check::Conflicts));
+            }
         }
-        let records = self.new_records(transaction)?;
-        let changed = transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten());
-        let changed = changed.map(|record| record.oid).collect();
+        let mut undoing = Undoing::new(self.resolver);
+        let records = self.new_records(transaction, &resolved, &mut undoing)?;
+        let undone = transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten());
+        let undone = undone.map(|record| record.oid);
+        let changed = undone.chain(resolved.data.keys().copied()).collect();
         let bytes = NewTransaction::bytes(&transaction.metadata, &records);
         let Some(reservation) = self.file.reserve(bytes, access)? else { return Ok(Check::Cold) };
         let staged = self.stage_blobs(transaction, &records).map_err(VoteError::from);
@@ -204,6 +216,7 @@ impl Storage {
             reservation,
             blobs,
             changed,
+            resolved: resolved.data.len() + undoing.resolved(),
         }))
     }
 
@@ -224,7 +237,12 @@ impl Storage {
         Ok(Some(current))
     }
 
-    fn new_records(&self, transaction: &Transaction) -> Result<Vec<NewRecord>, VoteError> {
+    fn new_records(
+        &self,
+        transaction: &Transaction,
+        resolved: &Resolved,
+        undoing: &mut Undoing,
+    ) -> Result<Vec<NewRecord>, VoteError> {
         let mut records = Vec::with_capacity(transaction.writes.len());
         for write in transaction.effective_writes() {
             let body = match &write.body {
@@ -233,7 +251,10 @@ impl Storage {
                 {
                     return Err(VoteError::EmptyData { oid: write.oid });
                 }
-                WriteBody::Store(data) => NewBody::from(data),
+                WriteBody::Store(data) => match resolved.data.get(&write.oid) {
+                    Some(resolved) => NewBody::Data(resolved.clone()),
+                    None => NewBody::from(data),
+                },
                 WriteBody::Delete => NewBody::Deleted,
                 WriteBody::Restore { data, source } => {
                     self.copied_body(write.oid, data.as_ref(), *source)?
@@ -241,7 +262,7 @@ impl Storage {
             };
             records.push(NewRecord { oid: write.oid, body });
         }
-        self.undo_records(transaction, &mut records)?;
+        self.undo_records(transaction, undoing, &mut records)?;
         Ok(records)
     }
 
@@ -267,15 +288,15 @@ impl Storage {
     fn undo_records(
         &self,
         transaction: &Transaction,
+        undoing: &mut Undoing,
         records: &mut Vec<NewRecord>,
     ) -> Result<(), VoteError> {
-        let mut undoing = Undoing::default();
         let mut refused = Vec::new();
         // Of an object that several of the undos concern, only what the last one makes is written.
         let mut places = rustc_hash::FxHashMap::default();
         for record in transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten()) {
             let oid = record.oid;
-            let Some(body) = self.file.undo_record(*record, &mut undoing)? else {
+            let Some(body) = self.file.undo_record(*record, undoing)? else {
                 refused.push(oid);
                 continue;
             };

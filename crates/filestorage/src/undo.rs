@@ -2,7 +2,8 @@
 //!
 //! Undoing transaction T means: for each object it changed, a new record that points back to the
 //! record before T's. That is only right while T's data are still the current data, be it in T's
-//! own record or in a later one that points back to it or was stored with the same bytes.
+//! own record or in a later one that points back to it or was stored with the same bytes. Else
+//! going back is a change like any other, and is merged with the later ones if they can be.
 
 use bytes::Bytes;
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -26,10 +27,35 @@ pub struct UndoRecord {
     generation: u64,
 }
 
+/// Merges what `new` made of `old` with what `committed` did: data records, each of one object.
+pub type Resolver = fn(old: &[u8], committed: &[u8], new: &[u8]) -> Option<Vec<u8>>;
+
 /// What several undos within one transaction have made of each object so far.
 #[derive(Debug, Default)]
 pub struct Undoing {
-    done: rustc_hash::FxHashMap<Oid, u64>,
+    done: rustc_hash::FxHashMap<Oid, Current>,
+    resolver: Option<Resolver>,
+    resolved: usize,
+}
+
+/// Where the data of an object are that an undo finds.
+#[derive(Clone, Debug)]
+enum Current {
+    At(u64),
+    /// Made by an undo of the same transaction.
+    Merged(Bytes),
+}
+
+impl Undoing {
+    /// Nothing yet; what was changed later is given to `resolver`.
+    pub fn new(resolver: Option<Resolver>) -> Undoing {
+        Undoing { resolver, ..Undoing::default() }
+    }
+
+    /// How many records were merged with later changes.
+    pub fn resolved(&self) -> usize {
+        self.resolved
+    }
 }
 
 impl FileStorage {
@@ -61,7 +87,8 @@ impl FileStorage {
         Ok(last_of_each_object(records))
     }
 
-    /// The record that undoes `record`; `None` when a later transaction changed the data.
+    /// The record that undoes `record`; `None` when a later transaction changed the data and the
+    /// two cannot be merged.
     ///
     /// The object and the positions must be locked, or the answer may be old when it is used.
     pub fn undo_record(
@@ -73,13 +100,18 @@ impl FileStorage {
         let record = find_again(&log, record)?;
         let oid = record.oid;
         let current = match undoing.done.get(&oid) {
-            Some(position) => *position,
-            None => log.positions.position(oid).unwrap_or(0),
+            Some(current) => current.clone(),
+            None => Current::At(log.positions.position(oid).unwrap_or(0)),
         };
-        if current != record.position && !same_data(&log, current, record.position, oid)? {
-            return Ok(None);
+        if !same_data(&log, &current, record.position, oid)? {
+            let Some(merged) = merge(&log, &current, record, undoing.resolver)? else {
+                return Ok(None);
+            };
+            undoing.done.insert(oid, Current::Merged(merged.clone()));
+            undoing.resolved += 1;
+            return Ok(Some(NewBody::Data(merged)));
         }
-        undoing.done.insert(oid, record.previous);
+        undoing.done.insert(oid, Current::At(record.previous));
         Ok(Some(match record.previous {
             0 => NewBody::Deleted,
             previous => NewBody::SameAs(previous),
@@ -168,17 +200,45 @@ fn find_again(log: &LogFile, record: UndoRecord) -> Result<UndoRecord, StorageEr
     Err(packed)
 }
 
-/// Whether two records of an object have the same data, be it one pointing to the other or by
-/// having been stored twice.
-fn same_data(log: &LogFile, one: u64, other: u64, oid: Oid) -> Result<bool, StorageError> {
-    let one = log.data_behind(one, oid, Access::Blocking)?;
-    let other = log.data_behind(other, oid, Access::Blocking)?;
-    Ok(match (one, other) {
-        (Some((one, one_data)), Some((other, other_data))) => {
-            one == other || one_data == other_data
-        }
+/// Whether an object's current data are those of a record: by being them, by pointing to them,
+/// or by having been stored twice.
+fn same_data(
+    log: &LogFile,
+    current: &Current,
+    position: u64,
+    oid: Oid,
+) -> Result<bool, StorageError> {
+    let current = match current {
+        Current::At(current) if *current == position => return Ok(true),
+        Current::At(current) => log.data_behind(*current, oid, Access::Blocking)?,
+        Current::Merged(data) => Some((0, Some(data.clone()))),
+    };
+    let other = log.data_behind(position, oid, Access::Blocking)?;
+    Ok(match (current, other) {
+        (Some((_, current)), Some((_, other))) => current == other,
         _ => false,
     })
+}
+
+/// Goes back from the data of a record to those before it, and keeps what was done since.
+fn merge(
+    log: &LogFile,
+    current: &Current,
+    record: UndoRecord,
+    resolver: Option<Resolver>,
+) -> Result<Option<Bytes>, StorageError> {
+    let Some(resolver) = resolver else { return Ok(None) };
+    let oid = record.oid;
+    let committed = match current {
+        Current::At(position) => log.data_at(*position, oid)?,
+        Current::Merged(data) => Some(data.clone()),
+    };
+    let undone = log.data_at(record.position, oid)?;
+    let before = log.data_at(record.previous, oid)?;
+    let (Some(committed), Some(undone), Some(before)) = (committed, undone, before) else {
+        return Ok(None);
+    };
+    Ok(resolver(&undone, &committed, &before).map(Bytes::from))
 }
 
 fn holds(log: &LogFile, position: u64, oid: Oid, data: &Bytes) -> Result<bool, StorageError> {

@@ -54,12 +54,14 @@ fn decode_fully<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usiz
 
 /// Reads a data record: the pickles of its class metadata and of its state.
 ///
-/// They cannot be read apart, because the second may fetch what the first memoized.
+/// They cannot be read apart, because the second may fetch what the first memoized. Whoever
+/// writes the record anew must lose nothing: it is refused where the values would not tell all,
+/// which is of lists, dicts and instances that it mentions twice, and of `str` of Python 2.
 pub fn decode_record<'a>(
     record: &'a [u8],
     limits: &Limits,
 ) -> Result<(Value<'a>, Value<'a>), PickleError> {
-    let mut machine = Machine::new(record, limits);
+    let mut machine = Machine::exact(record, limits);
     let metadata = machine.value()?;
     Ok((metadata, machine.value()?))
 }
@@ -393,5 +395,27 @@ mod tests {
         let (class, state) = decode_record(record, &Limits::OBJECTS).unwrap();
         let reference = Value::tuple([b"\0\0\0\0\0\0\0\x01".into(), class]);
         assert_eq!(state.entry("a"), Some(&Value::Persistent(Box::new(reference))));
+    }
+
+    #[test]
+    fn a_record_whose_values_do_not_tell_all_is_refused() {
+        let read = |state: &[u8]| {
+            decode_record(&[b"cm\nC\nq\0.", state].concat(), &Limits::OBJECTS).map(drop)
+        };
+        let inexact = |what| Err(PickleError::Inexact { what });
+        for state in
+            [&b"]q\x01h\x01\x86."[..], b"}q\x01\x85q\x02h\x02\x86.", b"h\0)\x81q\x01h\x01\x86."]
+        {
+            assert_eq!(read(state), inexact("an object that two others share"), "{state:?}");
+        }
+        for state in [&b"U\x01a."[..], b"T\x01\0\0\0a.", b"S'a'\n."] {
+            assert_eq!(read(state), inexact("str of Python 2"), "{state:?}");
+        }
+        // Text, tuples and ids of persistent references have no identity that could be lost.
+        for state in
+            [&b"X\x01\0\0\0aq\x01h\x01\x86."[..], b"N\x85q\x01h\x01\x86.", b"]q\x01Qh\x01Q\x86."]
+        {
+            assert_eq!(read(state), Ok(()), "{state:?}");
+        }
     }
 }

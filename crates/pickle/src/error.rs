@@ -41,6 +41,12 @@ pub enum PickleError {
         /// The limit that was met.
         limit: usize,
     },
+    /// A pickle that says more than [`crate::Value`]s tell, where they had to tell all.
+    #[error("the pickle holds {what}, which cannot be told exactly")]
+    Inexact {
+        /// What it is.
+        what: &'static str,
+    },
     /// More values than [`crate::Limits::nodes`].
     #[error("the pickle holds more than {limit} values")]
     TooManyNodes {

@@ -51,6 +51,8 @@ pub(crate) struct Machine<'a> {
     /// Heights of the stack at each open mark. What lies below the last one is out of reach.
     marks: Vec<usize>,
     memo: Memo<NodeId>,
+    /// Refuse what the values would not tell.
+    exact: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -63,7 +65,13 @@ impl<'a> Machine<'a> {
             stack: Vec::with_capacity(16),
             marks: Vec::with_capacity(4),
             memo: Memo::with_capacity(0),
+            exact: false,
         }
+    }
+
+    /// A machine that gives only values which tell all that the pickle says.
+    pub(crate) fn exact(bytes: &'a [u8], limits: &Limits) -> Machine<'a> {
+        Machine { exact: true, ..Machine::new(bytes, limits) }
     }
 
     /// Reads one pickle, up to its STOP. The memo stays for the next.
@@ -76,7 +84,7 @@ impl<'a> Machine<'a> {
         };
         self.stack.clear();
         self.marks.clear();
-        Tree::new(&self.nodes, self.limits).value(root, 0)
+        Tree::new(&self.nodes, self.limits, self.exact).value(root, 0)
     }
 
     /// The bytes read so far.
@@ -171,6 +179,9 @@ impl<'a> Machine<'a> {
     }
 
     fn leaf(&self, operation: Operation<'a>) -> Result<Value<'a>, PickleError> {
+        if self.exact && self.reader.read_python2_text() {
+            return Err(PickleError::Inexact { what: "str of Python 2" });
+        }
         let (leaf, complaint) = match operation {
             Operation::None => (Some(Value::None), ""),
             Operation::Bool(truth) => (Some(Value::Bool(truth)), ""),

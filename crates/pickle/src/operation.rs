@@ -101,6 +101,12 @@ impl<'a> Reader<'a> {
         PickleError::UnsupportedOpcode { opcode, offset: self.operation_start }
     }
 
+    /// Whether the operation read last made a `str` of Python 2, which is bytes or text.
+    pub(crate) fn read_python2_text(&self) -> bool {
+        let code = self.bytes.get(self.operation_start);
+        matches!(code, Some(&(opcode::SHORT_BINSTRING | opcode::BINSTRING | opcode::STRING)))
+    }
+
     // Inlined, as its callers' steps are, so that an operation stays in registers: moving it
     // through memory takes longer than carrying it out.
     #[inline(always)]

@@ -4,6 +4,7 @@
 //! counted. It recurses, no deeper than the limit allows.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::machine::{Node, NodeId, ObjectNode};
 use crate::{Limits, Object, PickleError, Value};
@@ -14,11 +15,17 @@ pub(crate) struct Tree<'n, 'a> {
     /// How many values may still be made.
     left: usize,
     limits: Limits,
+    /// When sharing is refused: the containers made so far.
+    made: Option<HashSet<u32>>,
+    /// Within how many persistent references; these may share, since they are ids.
+    references: usize,
 }
 
 impl<'n, 'a> Tree<'n, 'a> {
-    pub(crate) fn new(nodes: &'n [Node<'a>], limits: Limits) -> Tree<'n, 'a> {
-        Tree { nodes, left: limits.nodes, limits }
+    /// `exact`: an object that can change and is mentioned twice is an error.
+    pub(crate) fn new(nodes: &'n [Node<'a>], limits: Limits, exact: bool) -> Tree<'n, 'a> {
+        let made = exact.then(HashSet::new);
+        Tree { nodes, left: limits.nodes, limits, made, references: 0 }
     }
 
     /// The value of a node within `depth` containers.
@@ -30,6 +37,9 @@ impl<'n, 'a> Tree<'n, 'a> {
         if depth > self.limits.nesting {
             return Err(PickleError::TooDeep { limit: self.limits.nesting });
         }
+        if matches!(node, Node::List(_) | Node::Dict(_) | Node::Object(_)) {
+            self.note_made(id)?;
+        }
         match node {
             Node::Leaf(leaf) => self.leaf(leaf),
             Node::List(ids) => self.values(ids, depth).map(Value::List),
@@ -39,8 +49,19 @@ impl<'n, 'a> Tree<'n, 'a> {
                 self.object(object, depth).map(|object| Value::Object(Box::new(object)))
             }
             Node::Persistent(id) => {
-                self.value(*id, depth + 1).map(|id| Value::Persistent(Box::new(id)))
+                self.references += 1;
+                let id = self.value(*id, depth + 1);
+                self.references -= 1;
+                id.map(|id| Value::Persistent(Box::new(id)))
             }
+        }
+    }
+
+    fn note_made(&mut self, id: NodeId) -> Result<(), PickleError> {
+        let Some(made) = &mut self.made else { return Ok(()) };
+        match self.references > 0 || made.insert(id.0) {
+            true => Ok(()),
+            false => Err(PickleError::Inexact { what: "an object that two others share" }),
         }
     }
 

@@ -131,6 +131,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
         pack_gc: true,
         pack_keep_old: true,
         pack_abort_on_dangling: false,
+        resolver: None,
     };
     Storage::start(open_file(disk, path), Arc::new(SystemClock::new()), &config).unwrap()
 }

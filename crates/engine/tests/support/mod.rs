@@ -26,6 +26,7 @@ pub(crate) const CONFIG: Config = Config {
     pack_gc: true,
     pack_keep_old: false,
     pack_abort_on_dangling: false,
+    resolver: None,
 };
 
 pub(crate) fn open_file(disk: impl Disk + 'static) -> FileStorage {

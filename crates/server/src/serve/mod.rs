@@ -1,6 +1,7 @@
 //! `zodium serve`: opens the storages, starts the workers, accepts until told to stop.
 
 mod announce;
+mod conflicts;
 mod listening;
 mod options;
 mod overrides;

@@ -113,7 +113,7 @@ pub(crate) struct ClientArguments {
     #[arg(env = "ZODIUM_TRANSACTION_TIMEOUT")]
     pub(crate) transaction_timeout: Option<Duration>,
 
-    /// Leave all conflicts to clients
+    /// Leave all conflicts to clients, those of BTrees and Length as well
     #[arg(long)]
     pub(crate) client_conflict_resolution: bool,
 

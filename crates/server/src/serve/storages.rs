@@ -11,6 +11,7 @@ use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::Storage;
 use zodium_filestorage::{FileStorage, OpenOptions, StorageError};
 
+use super::conflicts::resolve_conflict;
 use crate::progress::Progress;
 
 /// Open storages, in the order of the configuration. Closed by [`Storages::close`].
@@ -93,6 +94,7 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
         pack_gc: options.pack.garbage_collection,
         pack_keep_old: options.pack.keep_old,
         pack_abort_on_dangling: options.pack.abort_on_dangling,
+        resolver: (!server.client_conflict_resolution).then_some(resolve_conflict),
     };
     Ok(Storage::start(file, Arc::new(SystemClock::new()), &config)?)
 }

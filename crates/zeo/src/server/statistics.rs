@@ -22,7 +22,10 @@ pub(crate) struct Statistics {
     pub(crate) commits: Counter,
     pub(crate) aborts: Counter,
     pub(crate) active_transactions: Counter,
+    /// Conflicts that were found, in stores and in undos.
     pub(crate) conflicts: Counter,
+    /// Those of them that were resolved here.
+    pub(crate) conflicts_resolved: Counter,
     /// Transactions that held their locks for too long.
     pub(crate) expired: Counter,
     /// From arrival to answer, by method.

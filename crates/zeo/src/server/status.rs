@@ -68,7 +68,7 @@ impl Status {
             active_txns: sum(|s| &s.active_transactions),
             lock_time: commits.oldest_grant.map(|at| served.storage.unix_seconds_at(at)),
             conflicts: sum(|s| &s.conflicts),
-            conflicts_resolved: 0,
+            conflicts_resolved: sum(|s| &s.conflicts_resolved),
             start: ctime(server.started),
             waiting: commits.waiting as u64,
             timeout_thread_is_alive: true,

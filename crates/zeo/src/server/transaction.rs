@@ -359,6 +359,11 @@ impl Session {
     ) -> Result<Value<'static>, Exception> {
         let conflicts = match outcome {
             Ok(Check::Voted(voted)) => {
+                if let Some(hub) = self.hub() {
+                    let resolved = voted.resolved() as u64;
+                    hub.statistics.conflicts.add(resolved);
+                    hub.statistics.conflicts_resolved.add(resolved);
+                }
                 let changed = Value::list(voted.changed().iter().map(|oid| oid_value(*oid)));
                 self.put_state(TransactionState::Voted { number, voted });
                 return Ok(changed);

@@ -1,0 +1,36 @@
+//! What becomes of a conflict.
+
+use thiserror::Error;
+use zodium_pickle::PickleError;
+
+/// The answer to [`crate::resolve`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The data record to store.
+    Resolved(Vec<u8>),
+    /// The class is known, but these changes do not merge, or it is not certain how.
+    Unresolvable(Reason),
+    /// A class that only Python knows, or none that resolves conflicts.
+    NotOurs,
+}
+
+/// Why a conflict of a known class was not resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A record that cannot be read, or not exactly.
+    #[error(transparent)]
+    Pickle(#[from] PickleError),
+    /// The three records are not all of one class.
+    #[error("the revisions are of different classes, or of one with arguments")]
+    OtherClass,
+    /// A state that the class would not take either.
+    #[error("a state is malformed: {0}")]
+    Malformed(&'static str),
+    /// The changes contradict each other, or the result would not fit its tree.
+    #[error("the changes do not merge: {0}")]
+    Contradiction(&'static str),
+    /// Only Python could tell how two keys or values compare.
+    #[error("a comparison is left to Python: {0}")]
+    Uncertain(&'static str),
+}
