@@ -32,9 +32,9 @@ pub(crate) enum Shape {
 }
 
 /// Prefixes of the modules of BTrees 6 and before it.
-const PREFIXES: [&str; 23] = [
+const PREFIXES: [&str; 22] = [
     "IF", "II", "IO", "IU", "LF", "LL", "LO", "LQ", "OI", "OL", "OO", "OQ", "OU", "QF", "QL", "QO",
-    "QQ", "UF", "UI", "UO", "UU", "fs", "LU",
+    "QQ", "UF", "UI", "UO", "UU", "fs",
 ];
 
 const SHAPES: [(&str, Shape); 4] = [
