@@ -88,6 +88,8 @@ pub struct SessionFigures {
     pub expired: u64,
     /// Objects whose revision was not the one that the transaction replaced.
     pub conflicts: u64,
+    /// Those of them that the server resolved.
+    pub conflicts_resolved: u64,
     /// From arrival to answer, in seconds, by the methods that were called.
     pub requests: Vec<(&'static str, Distribution)>,
     /// Loads that waited for the disk.
@@ -235,6 +237,7 @@ impl SessionFigures {
             aborts: sum(|worker| worker.aborts.value()),
             expired: sum(|worker| worker.expired.value()),
             conflicts: sum(|worker| worker.conflicts.value()),
+            conflicts_resolved: sum(|worker| worker.conflicts_resolved.value()),
             requests: requests.collect(),
             cold_loads: total(&|worker| worker.cold_loads.distribution()),
             lock_waits: total(&|worker| worker.lock_waits.distribution()),
