@@ -29,9 +29,10 @@ pub enum VoteStart {
 pub enum Check {
     /// It can be finished.
     Voted(Voted),
-    /// It does not fit what is committed, and not all of it was resolved here. When all of these
-    /// are stores the locks stay, so that the client can resolve against what cannot change
-    /// again, and [`Storage::vote_again`] (or abort). Else the locks are free, and the transaction is over.
+    /// It does not fit what is committed, and not all of it was resolved here. When all of what
+    /// is left are stores the locks stay, so that the client can resolve against what cannot
+    /// change again, and [`Storage::vote_again`] (or abort). Else the locks are free, and the
+    /// transaction is over.
     Conflicts(Vec<FoundConflict>),
     /// The answer is not in memory: ask again with [`Access::Blocking`] off the worker.
     Cold,

@@ -230,9 +230,10 @@ mod tests {
 
     // Written by ZODB's pickler: shared text and class, one reference twice, a weak one, long and
     // short containers.
-    const GOLDEN: &[u8] = b"\x80\x03cBTrees.Length\nLength\nq\x00.\x80\x03(X\x02\x00\x00\x00abq\x01\
-        h\x01C\x08\x00\x00\x00\x00\x00\x00\x00\x01q\x02h\x00\x86q\x03Qh\x03Q]q\x04(X\x01\x00\x00\x00w\
-        q\x05h\x02\x85q\x06eQ}q\x07h\x01)s]q\x08K\x01a(NNNNtq\ttq\n.";
+    const GOLDEN: &[u8] =
+        b"\x80\x03cBTrees.Length\nLength\nq\x00.\x80\x03(X\x02\x00\x00\x00abq\x01\
+        h\x01C\x08\x00\x00\x00\x00\x00\x00\x00\x01q\x02h\x00\x86q\x03Qh\x03Q]q\x04(X\x01\x00\x00\
+        \x00wq\x05h\x02\x85q\x06eQ}q\x07h\x01)s]q\x08K\x01a(NNNNtq\ttq\n.";
 
     #[test]
     fn what_zodb_wrote_is_written_again() {
