@@ -103,9 +103,11 @@ impl Findings {
 
     /// What was read, when no mistake was found. Whoever found nothing to give has reported why.
     pub(crate) fn conclude<T>(
-        self,
+        mut self,
         read: Option<T>,
     ) -> Result<(T, Vec<Warning>), ConfigurationError> {
+        self.mistakes.sort_by(|one, other| one.place.order(&other.place));
+        self.warnings.sort_by(|one, other| one.place.order(&other.place));
         match read {
             Some(read) if self.mistakes.is_empty() => Ok((read, self.warnings)),
             _ => Err(ConfigurationError::Mistakes(self.mistakes)),

@@ -1,5 +1,6 @@
 //! Texts of configuration files, and the places in them that messages point at.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -93,6 +94,12 @@ impl Place {
     #[must_use]
     pub fn column(&self) -> usize {
         self.before()[self.line_start()..].chars().count() + 1
+    }
+
+    /// By file, and as they stand in it.
+    pub(crate) fn order(&self, other: &Place) -> Ordering {
+        let position = |place: &Place| (place.bytes.start, place.bytes.end);
+        self.path().cmp(other.path()).then(position(self).cmp(&position(other)))
     }
 
     fn before(&self) -> &str {

@@ -57,7 +57,7 @@ fn kind(table: &Table, findings: &mut Findings) -> Option<StorageKind> {
         findings.mistake(table.mistake("memory", message));
         return None;
     }
-    if !memory && !table.has("path") {
+    if !memory && !table.has("path") && !table.is_misspelt("path") {
         let message = "[[storage]] needs `path`, the data file";
         let help = "or `memory = true` for one that is gone when the server ends";
         findings.mistake(table.mistake("path", message).help(help));

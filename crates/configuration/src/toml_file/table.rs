@@ -47,6 +47,11 @@ impl<'a> Table<'a> {
         self.value(key).is_some()
     }
 
+    /// Whether a name is given that is nearly this: it is reported as unknown.
+    pub(super) fn is_misspelt(&self, key: &str) -> bool {
+        self.entries.keys().any(|name| names::nearest(name.get_ref(), &[key]).is_some())
+    }
+
     fn place_of(&self, value: &Spanned<DeValue>) -> Place {
         self.document.source.place(value.span())
     }
@@ -89,7 +94,7 @@ impl<'a> Table<'a> {
         findings: &mut Findings,
         convert: impl FnOnce(&DeValue) -> Converted<T>,
     ) -> Option<T> {
-        if !self.has(key) {
+        if !self.has(key) && !self.is_misspelt(key) {
             findings.mistake(self.mistake(key, format!("{} needs `{key}`", self.title)));
         }
         self.setting(key, findings, convert)

@@ -139,7 +139,9 @@ impl Section {
         findings: &mut Findings,
         convert: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        if self.value(key).is_none() {
+        // One that is misspelt is reported as that.
+        let is_misspelt = |value: &Value| names::nearest(&value.key, &[key]).is_some();
+        if self.value(key).is_none() && !self.values.iter().any(is_misspelt) {
             let message = format!("{} needs `{key}`", self.title());
             findings.mistake(Mistake::new(self.place.clone(), message));
         }
