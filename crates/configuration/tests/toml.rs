@@ -90,8 +90,14 @@ fn all_mistakes_are_shown_at_once_and_in_order() {
 
 #[test]
 fn a_mistake_looks_as_compilers_show_it() {
-    let expected = "a.toml:2:3: [log] knows no setting `lvl`\n  |\n2 |   lvl = 'info'\n  |   ^^^\n  \
-                    = known here: to, format, level";
+    let expected = [
+        "a.toml:2:3: [log] knows no setting `lvl`",
+        "  |",
+        "2 |   lvl = 'info'",
+        "  |   ^^^",
+        "  = known here: to, format, level",
+    ]
+    .join("\n");
     assert_eq!(refused("[log]\n  lvl = 'info'\n"), [expected]);
 }
 
