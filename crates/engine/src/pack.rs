@@ -125,6 +125,12 @@ impl Storage {
         let stall = started.elapsed();
         drop(appending);
         drop(hold);
+        if packed.is_ok()
+            && let Err(error) = self.file.remove_packed_blobs(&pack)
+        {
+            warn!(file = %self.file.path().display(), %error,
+                "not all blobs of dropped revisions could be removed; the next start will");
+        }
         // The pack itself goes last: nobody should wait for its files to be let go.
         Ok((packed?, stall))
     }

@@ -7,6 +7,8 @@
 mod client;
 #[path = "blobs/faults.rs"]
 mod faults;
+#[path = "blobs/pack.rs"]
+mod pack;
 mod support;
 
 use bytes::Bytes;

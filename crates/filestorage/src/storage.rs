@@ -94,7 +94,7 @@ impl FileStorage {
         }
         let last_oid = positions.largest_oid().unwrap_or(Oid::ROOT);
         let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0);
-        Ok(FileStorage {
+        let storage = FileStorage {
             path: path.to_owned(),
             disk,
             read_only: options.read_only,
@@ -108,7 +108,11 @@ impl FileStorage {
             last_oid: AtomicU64::new(last_oid.0),
             blobs,
             _lock: lock,
-        })
+        };
+        if !options.read_only {
+            storage.resume_blob_removal()?;
+        }
+        Ok(storage)
     }
 
     /// The data file.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use zodium_disk::{Disk, MemoryDisk, SystemClock};
-use zodium_engine::{Storage, Transaction, VoteError};
+use zodium_engine::{Config, Storage, Transaction, VoteError};
 use zodium_filestorage::{Access, BlobDirectory, FileStorage, StorageError, TemporaryBlob};
 use zodium_types::{Oid, Tid};
 
@@ -26,10 +26,22 @@ pub(crate) fn path_of((oid, tid): (u64, Tid)) -> PathBuf {
     Path::new(DIRECTORY).join(folders).join(format!("0x{tid}.blob"))
 }
 
-/// All files in the blob directory but the marker.
+/// All files in the blob directory but the marker and what a pack has dropped.
 pub(crate) fn blob_paths(disk: &MemoryDisk) -> Vec<PathBuf> {
     let paths = disk.paths().into_iter().filter(|path| path.starts_with(DIRECTORY));
-    paths.filter(|path| !path.ends_with(".layout")).collect()
+    paths.filter(|path| !path.ends_with(".layout") && !path.ends_with("zodium-packed")).collect()
+}
+
+/// A record that refers to others.
+pub(crate) fn folder_record(oids: &[u64]) -> Bytes {
+    let mut record = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03](".to_vec();
+    for oid in oids {
+        record.extend_from_slice(b"C\x08");
+        record.extend_from_slice(&oid.to_be_bytes());
+        record.extend_from_slice(b"N\x86Q");
+    }
+    record.extend_from_slice(b"e.");
+    record.into()
 }
 
 pub(crate) struct Client {
@@ -38,8 +50,12 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(disk: &(impl Disk + Clone + 'static)) -> Client {
+        Client::with(disk, &CONFIG)
+    }
+
+    pub(crate) fn with(disk: &(impl Disk + Clone + 'static), config: &Config) -> Client {
         let file = open(disk).expect("it opens");
-        let storage = Storage::start(file, Arc::new(SystemClock::new()), &CONFIG);
+        let storage = Storage::start(file, Arc::new(SystemClock::new()), config);
         Client { session: Session::new(&storage.expect("it starts")) }
     }
 
@@ -88,6 +104,15 @@ impl Client {
 
     pub(crate) fn store_blob(&mut self, oid: u64, data: &[u8]) -> Tid {
         self.store_blobs(&[(oid, data)])
+    }
+
+    /// Stores the root, with references to these objects.
+    pub(crate) fn store_root(&mut self, oids: &[u64]) -> Tid {
+        let serial = self.storage().file().current_serial(Oid::ROOT, Access::Blocking);
+        let serial = serial.expect("it reads").expect("access is blocking").unwrap_or(Tid::ZERO);
+        let mut transaction = transaction();
+        transaction.store(Oid::ROOT, serial, folder_record(oids));
+        self.session.commit(transaction)
     }
 
     pub(crate) fn undo(&mut self, tids: &[Tid]) -> Result<Tid, VoteError> {

@@ -1,7 +1,8 @@
 //! The folders of objects: made with their parents, durable before anything in them counts, and
 //! removed when they have become empty.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
@@ -46,5 +47,18 @@ impl BlobDirectory {
             durable.insert(path.clone());
         }
         put()
+    }
+
+    /// Removes a folder of blobs and those above it, as far as they are empty.
+    pub(super) fn remove_empty_folders(&self, folder: &Path) -> io::Result<()> {
+        let mut durable = self.folders.durable.lock();
+        let inside = |folder: &&Path| *folder != self.path() && folder.starts_with(self.path());
+        for folder in folder.ancestors().take_while(inside) {
+            durable.remove(folder);
+            if !self.disk.remove_folder(folder)? {
+                break;
+            }
+        }
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use tracing::info;
 use zodium_disk::{Disk, EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
-use super::{BlobDirectory, OUR_PREFIX, TEMPORARY_FOLDER, layout};
+use super::{BlobDirectory, OUR_PREFIX, PACKED_NAME, TEMPORARY_FOLDER, layout};
 use crate::StorageError;
 
 /// Ends the name of an intent.
@@ -53,6 +53,7 @@ impl BlobDirectory {
         for entry in self.list(&temporary)? {
             if let Some(name) = entry.name.to_str()
                 && name.starts_with(OUR_PREFIX)
+                && name != PACKED_NAME
                 && entry.kind == EntryKind::File
             {
                 names.push(name.to_owned());

@@ -87,6 +87,11 @@ pub(super) fn blob_name(tid: Tid) -> String {
     short_hex(tid.0) + BLOB_SUFFIX
 }
 
+/// Whether a file is a blob by its name, as ZODB sees it.
+pub(super) fn is_blob_name(name: &str) -> bool {
+    name.ends_with(BLOB_SUFFIX)
+}
+
 /// The transaction that wrote the blob of that name; `None` when it is no blob's.
 pub(super) fn tid_of_name(name: &str) -> Option<Tid> {
     let digits = name.strip_suffix(BLOB_SUFFIX)?.strip_prefix("0x")?;

@@ -10,6 +10,7 @@ mod cleaner;
 mod folders;
 mod intent;
 mod layout;
+mod packed;
 mod staged;
 mod temporary;
 mod undone;
@@ -28,8 +29,10 @@ use zodium_types::{Oid, Tid};
 use self::cleaner::Cleaner;
 use self::folders::Folders;
 pub use self::layout::BlobLayout;
+pub(crate) use self::packed::PackedBlobs;
 pub use self::staged::{NewBlob, StagedBlobs};
 pub use self::temporary::TemporaryBlob;
+pub(crate) use self::undone::is_blob_record;
 use crate::StorageError;
 
 /// Names the layout; ZODB's.
@@ -38,6 +41,9 @@ const LAYOUT_MARKER: &str = ".layout";
 const TEMPORARY_FOLDER: &str = "tmp";
 /// Begins the names of our own files in [`TEMPORARY_FOLDER`]: all else there is others'.
 const OUR_PREFIX: &str = "zodium-";
+
+/// The list of what a pack has dropped, in [`TEMPORARY_FOLDER`].
+const PACKED_NAME: &str = "zodium-packed";
 
 /// An open blob directory.
 #[derive(Debug)]
@@ -77,7 +83,8 @@ impl BlobDirectory {
         // The wall clock only makes names differ from those that a crash left.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
-        let (path, names) = (path.to_owned(), AtomicU64::new(0));
+        // Without a slash at the end, behind which `.old` would be something inside.
+        let (path, names) = (path.components().collect(), AtomicU64::new(0));
         let (folders, cleaner) = (Folders::default(), Cleaner::new(Arc::clone(&disk)));
         let directory =
             BlobDirectory { disk, path, layout, read_only, folders, cleaner, started, names };

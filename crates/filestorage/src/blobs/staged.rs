@@ -115,7 +115,12 @@ impl BlobDirectory {
         restricted.map_err(|error| StorageError::io(path, "make read-only", error))
     }
 
-    fn copy(&self, from: &Path, copy: &dyn DiskFile, to: &Path) -> Result<(), StorageError> {
+    pub(super) fn copy(
+        &self,
+        from: &Path,
+        copy: &dyn DiskFile,
+        to: &Path,
+    ) -> Result<(), StorageError> {
         let read = |error| StorageError::io(from, "read", error);
         let source = self.disk.open(from, OpenMode::Read).map_err(read)?;
         let length = source.length().map_err(read)?;
@@ -133,7 +138,7 @@ impl BlobDirectory {
 }
 
 /// Whether a file can get there by its data only: from another device, or without links.
-fn asks_for_copy(error: &io::Error) -> bool {
+pub(super) fn asks_for_copy(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::CrossesDevices

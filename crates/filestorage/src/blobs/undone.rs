@@ -37,7 +37,7 @@ impl FileStorage {
 }
 
 /// Whether a data record is that of a blob: its class is `ZODB.blob.Blob` itself.
-fn is_blob_record(data: &[u8]) -> bool {
+pub(crate) fn is_blob_record(data: &[u8]) -> bool {
     let names_module = data.windows(BLOB_MODULE.len()).any(|bytes| bytes == BLOB_MODULE.as_bytes());
     if !names_module {
         return false;

@@ -34,6 +34,7 @@ use self::reachable::Reachable;
 use self::watch::Watch;
 pub use self::watch::{PackOptions, PackStep};
 use crate::append::Suspension;
+use crate::blobs::PackedBlobs;
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
 use crate::log::LogFile;
@@ -51,6 +52,8 @@ const ROUNDS_MAX: usize = 50;
 /// Dropping it can take a while in any case: memory and large files are let go.
 pub struct Pack {
     log: PackedLog,
+    /// What is to be removed from the blob directory afterwards.
+    blobs: PackedBlobs,
     keep_old: bool,
     is_finished: bool,
     size_before: u64,
@@ -106,17 +109,37 @@ impl FileStorage {
         }
         // Now, and not when it is replaced: its space may be needed for the copy.
         self.remove(".old")?;
+        if let Some(blobs) = &self.blobs {
+            blobs.remove_old()?;
+        }
         let disk = self.disk.as_ref();
         let output = Output::create(disk, &place.path, &self.path, self.magic)?;
-        let mut log = PackedLog::new(source, reachable, output, options.cancelled);
+        let mut log =
+            PackedLog::new(source, reachable, output, self.blobs.is_some(), options.cancelled);
         log.copy_kept(&watch)?;
         if log.output().position() >= pack_end {
             return Ok(None);
         }
         let keep_old = options.keep_old;
+        let boundary = log.output().position();
+        let revisions = log.take_dropped_blobs();
+        let last = step_scan(log.source()).transaction_before(pack_end)?;
+        let last_tid = last.map_or(Tid::ZERO, |entry| entry.tid());
+        let blobs = PackedBlobs { last_tid, boundary, keep_old, revisions };
+        if let Some(directory) = &self.blobs {
+            directory.write_packed(&blobs)?;
+        }
         let is_finished = false;
-        let mut pack =
-            Pack { log, keep_old, is_finished, size_before, objects_before, dangling, place };
+        let mut pack = Pack {
+            log,
+            blobs,
+            keep_old,
+            is_finished,
+            size_before,
+            objects_before,
+            dangling,
+            place,
+        };
         self.catch_up(&mut pack)?;
         self.remove_index()?;
         Ok(Some(pack))
@@ -161,6 +184,21 @@ impl FileStorage {
         suspension.replace_log(log, reserved_end);
         let Pack { size_before, objects_before, dangling, .. } = *pack;
         Ok(Packed { size_before, size_after, objects_before, objects_after, dangling })
+    }
+
+    /// Removes the blobs of what a finished pack has dropped, or keeps them in `.old` beside the
+    /// blob directory. Blocking; commits go on. What is left after an error goes when the storage
+    /// is opened again.
+    pub fn remove_packed_blobs(&self, pack: &Pack) -> Result<(), StorageError> {
+        assert!(pack.is_finished, "the old file does not need them any more");
+        self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.remove_packed(&pack.blobs))
+    }
+
+    /// Ends the removal of blobs that a crash has interrupted.
+    pub(crate) fn resume_blob_removal(&self) -> Result<(), StorageError> {
+        let Some(blobs) = &self.blobs else { return Ok(()) };
+        let log = self.log();
+        blobs.resume_packed(|packed| is_made_by(&log, packed))
     }
 
     /// Renames the copy to the name of the file.
@@ -277,4 +315,22 @@ fn is_packed(log: &LogFile, pack_end: u64) -> Result<bool, StorageError> {
         }
     }
     Ok(true)
+}
+
+/// Whether a pack made this file: no other has the end of what was packed in the same place.
+fn is_made_by(log: &LogFile, packed: &PackedBlobs) -> bool {
+    let mut scan = step_scan(log);
+    let is_later = match scan.transaction(packed.boundary) {
+        Ok(Step::Transaction(entry)) => entry.tid() > packed.last_tid,
+        Ok(Step::End) => true,
+        Ok(Step::Unfinished) | Err(_) => false,
+    };
+    let is_packed = match scan.transaction_before(packed.boundary) {
+        Ok(Some(entry)) => {
+            entry.tid() <= packed.last_tid && entry.status() == Some(TransactionStatus::Packed)
+        }
+        Ok(None) => packed.boundary == MAGIC_BYTES,
+        Err(_) => false,
+    };
+    is_later && is_packed
 }

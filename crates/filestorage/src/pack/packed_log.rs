@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use rustc_hash::FxHashSet;
 use tracing::warn;
-use zodium_types::{Oid, TransactionStatus};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::output::Output;
 use super::reachable::{Reachable, Reason, strong_references};
 use super::watch::{PackStep, Watch};
 use crate::StorageError;
+use crate::blobs::is_blob_record;
 use crate::format::{DataHeader, MAGIC_BYTES, TransactionHeader};
 use crate::log::LogFile;
 use crate::positions::Positions;
@@ -23,6 +25,8 @@ use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 
 /// Data are copied in pieces of this size.
 const COPY_BYTES: u64 = 1 << 20;
+/// The class of a blob is named within so many bytes of its record.
+const BLOB_CLASS_BYTES_MAX: u64 = 256;
 /// Bytes copied between two reports of progress.
 const PROGRESS_BYTES: u64 = 8 << 20;
 
@@ -39,6 +43,8 @@ pub(super) struct PackedLog {
     shifts: Vec<Shift>,
     /// Garbage that a transaction being copied refers to, and that may come back with it.
     missed: Vec<Oid>,
+    /// Revisions left out whose blobs are to be removed; `None` where there are no blobs.
+    dropped_blobs: Option<Vec<(Oid, Tid)>>,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -91,6 +97,7 @@ impl PackedLog {
         source: Arc<LogFile>,
         reachable: Reachable,
         output: Output,
+        has_blobs: bool,
         cancelled: &Arc<AtomicBool>,
     ) -> PackedLog {
         PackedLog {
@@ -102,6 +109,7 @@ impl PackedLog {
             copied: MAGIC_BYTES,
             shifts: Vec::new(),
             missed: Vec::new(),
+            dropped_blobs: has_blobs.then(Vec::new),
             cancelled: Arc::clone(cancelled),
         }
     }
@@ -140,6 +148,11 @@ impl PackedLog {
         Ok(())
     }
 
+    /// Revisions left out that have a blob. They can be taken once.
+    pub(super) fn take_dropped_blobs(&mut self) -> Vec<(Oid, Tid)> {
+        self.dropped_blobs.take().unwrap_or_default()
+    }
+
     /// Makes what was copied so far durable.
     pub(super) fn sync(&mut self) -> Result<(), StorageError> {
         self.output.sync()
@@ -174,10 +187,19 @@ impl PackedLog {
     ) -> Result<(), StorageError> {
         let source = Arc::clone(&self.source);
         let mut start = None;
+        let (mut kept_oids, mut dropped) = (FxHashSet::default(), Vec::new());
         scan.try_each_record(entry, |scan, record| {
             let has_older = self.positions.position(record.header.oid).is_some();
             let kept = kept_body(&source, &self.reachable, has_older, scan, record)?;
-            let Some((reason, body)) = kept else { return Ok(()) };
+            let Some((reason, body)) = kept else {
+                if self.dropped_blobs.is_some() && is_blob(&source, scan, record)? {
+                    dropped.push(record.header.oid);
+                }
+                return Ok(());
+            };
+            if self.dropped_blobs.is_some() {
+                kept_oids.insert(record.header.oid);
+            }
             let start = match start {
                 Some(start) => start,
                 None => *start.insert(self.begin(scan, entry, TransactionStatus::Packed)?),
@@ -189,6 +211,11 @@ impl PackedLog {
             }
             Ok(())
         })?;
+        if let Some(dropped_blobs) = &mut self.dropped_blobs {
+            // Stored twice by the transaction, as the stock server does, it has one blob.
+            dropped.retain(|oid| !kept_oids.contains(oid));
+            dropped_blobs.extend(dropped.into_iter().map(|oid| (oid, entry.tid())));
+        }
         start.map_or(Ok(()), |start| self.end(start))
     }
 
@@ -360,6 +387,21 @@ impl PackedLog {
         }
         Ok(())
     }
+}
+
+/// Whether a record is that of a blob.
+fn is_blob(
+    source: &LogFile,
+    scan: &mut Scan<'_>,
+    record: &DataEntry,
+) -> Result<bool, StorageError> {
+    if record.header.data_length > 0 {
+        let length = record.header.data_length.min(BLOB_CLASS_BYTES_MAX);
+        return Ok(is_blob_record(scan.data(record, 0, length as usize)?));
+    }
+    let back = scan.back_pointer(record)?;
+    let data = source.data_at(back, record.header.oid)?;
+    Ok(data.is_some_and(|data| is_blob_record(&data)))
 }
 
 /// What is kept of a record before the pack time. `has_older`: an older record of its object is.

@@ -135,9 +135,6 @@ fn refuse_what_is_missing(configuration: &Configuration) -> Result<()> {
         bail!("this version has no monitor");
     }
     for storage in &configuration.storages {
-        if storage.blob_directory.is_some() {
-            bail!("storage {}: this version has no blobs", storage.name);
-        }
         if storage.pack.schedule.is_some() {
             bail!("storage {}: this version does not pack by itself", storage.name);
         }
