@@ -6,10 +6,13 @@ ADDRESS ?= 127.0.0.1:8100
 DATA ?= var/Data.fs
 # The server under test; {path}, {port} and {options} are filled in.
 ZODIUM_SERVER_COMMAND ?=
+# The browser that looks at the status page, and its driver; else they are looked for.
+CHROMIUM ?=
+CHROMEDRIVER ?=
 
 VENV := .venv
 BINARY := target/release/zodium
-export ZODIUM_SERVER_COMMAND
+export ZODIUM_SERVER_COMMAND CHROMIUM CHROMEDRIVER
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -19,7 +22,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build test tools format tidy python lint doc unit e2e conformance bench clean
+.PHONY: help serve build test tools format tidy python lint doc unit browser e2e conformance bench clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,7 +79,19 @@ $(VENV)/ready: tests/requirements.txt
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
 
-e2e: build $(VENV)/ready ## Run the end-to-end tests against the release binary
+browser: ## Find Chromium and its driver for the status page's tests, or install them
+	$(SAY) 'browser'
+	@browser='$(or $(CHROMIUM),chromium)'; driver='$(or $(CHROMEDRIVER),chromedriver)'; \
+	found() { command -v "$$browser" >/dev/null && command -v "$$driver" >/dev/null; }; \
+	if ! found && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get install -y -q --no-install-recommends chromium chromium-driver \
+	    || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium chromium-driver; }; \
+	fi; \
+	found && "$$browser" --version || { \
+	  echo 'chromium and chromedriver are missing: apt install chromium chromium-driver,'; \
+	  echo 'or say where they are: make CHROMIUM=... CHROMEDRIVER=...'; exit 1; }
+
+e2e: build $(VENV)/ready browser ## Run the end-to-end tests against the release binary
 	$(SAY) 'end-to-end tests'
 	$(VENV)/bin/python -m pytest -c tests/pytest.ini tests/e2e $(PYTEST)
 

@@ -31,8 +31,6 @@ pub struct StorageFigures {
     pub syncs: Distribution,
     /// What packs have done.
     pub pack: PackStatus,
-    /// Whether the storage was told to close.
-    pub closing: bool,
 }
 
 impl Storage {
@@ -44,8 +42,12 @@ impl Storage {
             appends: self.figures.appends.distribution(),
             syncs: self.file.sync_durations(),
             pack: self.pack_status.lock().clone(),
-            closing: self.queue.is_stopping(),
         }
+    }
+
+    /// Whether it was told to close.
+    pub fn is_closing(&self) -> bool {
+        self.queue.is_stopping()
     }
 
     /// Who waits for which lock behind whom; the first hundred.

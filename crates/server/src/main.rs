@@ -8,6 +8,7 @@
 mod cli;
 mod healthcheck;
 mod logging;
+mod monitoring;
 mod pack;
 mod progress;
 mod serve;

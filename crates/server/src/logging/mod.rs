@@ -3,24 +3,30 @@
 mod destinations;
 
 use anyhow::{Context, Result};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 use zodium_configuration::{LogFormat, LogOptions};
+use zodium_monitor::Messages;
 
 pub(crate) use self::destinations::Destinations;
 
-/// Starts logging as the options say.
-pub(crate) fn start(options: &LogOptions) -> Result<Destinations> {
+/// Starts logging as the options say. Warnings and errors are also kept, whatever the options.
+pub(crate) fn start(options: &LogOptions) -> Result<(Destinations, Messages)> {
     let filter = EnvFilter::try_new(&options.level)
         .with_context(|| format!("log level {:?} is not understood", options.level))?;
     let destinations = Destinations::open(&options.destinations)?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let messages = Messages::default();
+    let lines = fmt::layer()
         .with_ansi(destinations.are_terminals())
         .with_writer(destinations.clone())
         .with_target(false);
-    match options.format {
-        LogFormat::Human => builder.init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-    }
-    Ok(destinations)
+    let lines = match options.format {
+        LogFormat::Human => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let kept = messages.clone().with_filter(LevelFilter::WARN);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(kept).init();
+    Ok((destinations, messages))
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tracing::{error, info, warn};
 use zodium_configuration::Configuration;
+use zodium_monitor::Messages;
 use zodium_net::Bound;
 
 use self::listening::Accepting;
@@ -25,6 +26,7 @@ use self::pid_file::PidFile;
 use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
 use crate::logging::{self, Destinations};
+use crate::monitoring::{self, Watched};
 use crate::supervisor::{self, Watchdog};
 
 /// How long a stop waits for clients to take what they are owed.
@@ -33,8 +35,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Serves until a signal ends it.
 pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let configuration = overrides::configuration(options)?;
-    let logs = logging::start(&configuration.log)?;
-    match run_logged(configuration, &logs) {
+    let (logs, messages) = logging::start(&configuration.log)?;
+    match run_logged(configuration, &logs, messages) {
         Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
         Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
         Err(failure) => {
@@ -47,19 +49,30 @@ pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     }
 }
 
-fn run_logged(configuration: Configuration, logs: &Destinations) -> Result<Ending> {
+fn run_logged(
+    configuration: Configuration,
+    logs: &Destinations,
+    messages: Messages,
+) -> Result<Ending> {
     refuse_what_is_missing(&configuration)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ending = runtime.block_on(serve(configuration, logs));
+    let ending = runtime.block_on(serve(configuration, logs, messages));
     // Storages that are still being opened have nothing to lose.
     runtime.shutdown_background();
     ending
 }
 
-async fn serve(configuration: Configuration, logs: &Destinations) -> Result<Ending> {
+async fn serve(
+    configuration: Configuration,
+    logs: &Destinations,
+    messages: Messages,
+) -> Result<Ending> {
     let configuration = Arc::new(configuration);
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let bound = listening::bind(&configuration.server.addresses).await?;
+    let watched = Watched::opening();
+    // Until the end: while storages are opened and closed there is something to tell too.
+    let _monitor = monitoring::start(configuration.monitor.as_ref(), &watched, messages)?;
     let opening = {
         let configuration = Arc::clone(&configuration);
         tokio::task::spawn_blocking(move || Storages::open(&configuration))
@@ -68,7 +81,9 @@ async fn serve(configuration: Configuration, logs: &Destinations) -> Result<Endi
         opened = opening => opened??,
         ending = ending(&mut signals, || reopen(logs)) => return Ok(ending),
     };
-    let served = serve_storages(&configuration, logs, &storages, bound, &mut signals).await;
+    let served =
+        serve_storages(&configuration, logs, &storages, bound, &watched, &mut signals).await;
+    watched.closes();
     let closed = storages.close();
     let ending = served?;
     closed?;
@@ -81,11 +96,13 @@ async fn serve_storages(
     logs: &Destinations,
     storages: &Storages,
     bound: Vec<Bound>,
+    watched: &Watched,
     signals: &mut Signals,
 ) -> Result<Ending> {
     let listeners = listening::listen(bound)?;
     let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
-    let workers = workers::start(&configuration.server, storages)?;
+    let (server, workers) = workers::start(&configuration.server, storages)?;
+    watched.serves(&server, &workers);
     announce::announce(configuration.log.format, storages, &listeners);
     let accepting = Accepting::start(listeners, &workers);
     let watchdog = Watchdog::start(&workers);
@@ -98,6 +115,7 @@ async fn serve_storages(
     };
     let ending = ending(signals, reload).await;
     supervisor::stopping();
+    watched.closes();
     accepting.stop().await;
     watchdog.stop().await;
     // Those who wait for it are answered before their connections are closed.
@@ -130,9 +148,6 @@ fn reopen(logs: &Destinations) {
 fn refuse_what_is_missing(configuration: &Configuration) -> Result<()> {
     if configuration.server.tls.is_some() {
         bail!("this version does not speak TLS");
-    }
-    if configuration.monitor.is_some() {
-        bail!("this version has no monitor");
     }
     for storage in &configuration.storages {
         if storage.pack.schedule.is_some() {

@@ -157,7 +157,7 @@ pub(crate) struct ProcessArguments {
     #[arg(long, value_name = "PATH")]
     pub(crate) pid_file: Option<PathBuf>,
 
-    /// Serve metrics, health and a status page over HTTP on HOST:PORT or PORT
+    /// Serve metrics, health and a status page over HTTP on HOST:PORT, or PORT of 127.0.0.1
     #[arg(long, value_name = "ADDRESS", env = "ZODIUM_MONITOR")]
     pub(crate) monitor: Option<Address>,
 }

@@ -9,8 +9,11 @@ use zodium_zeo::server::{Config, Server, ZeoService};
 
 use super::storages::Storages;
 
-/// Starts them.
-pub(crate) fn start(options: &ServerOptions, storages: &Storages) -> Result<Arc<Workers>> {
+/// Starts them; also what they serve.
+pub(crate) fn start(
+    options: &ServerOptions,
+    storages: &Storages,
+) -> Result<(Arc<Server>, Arc<Workers>)> {
     let config = Config {
         encoding: match options.encoding {
             Encoding::Msgpack => zodium_zeo::codec::Encoding::Msgpack,
@@ -22,7 +25,8 @@ pub(crate) fn start(options: &ServerOptions, storages: &Storages) -> Result<Arc<
     let server = Arc::new(Server::new(config, storages.by_name()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = options.workers.map_or(cores, usize::from);
+    let served = Arc::clone(&server);
     let workers =
-        Workers::start(count, Limits::default(), move |_| ZeoService::new(Arc::clone(&server)))?;
-    Ok(Arc::new(workers))
+        Workers::start(count, Limits::default(), move |_| ZeoService::new(Arc::clone(&served)))?;
+    Ok((server, Arc::new(workers)))
 }

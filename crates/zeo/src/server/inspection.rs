@@ -117,6 +117,11 @@ impl Server {
         inspection
     }
 
+    /// The storages by name.
+    pub fn storages(&self) -> impl Iterator<Item = (&str, &Arc<Storage>)> {
+        self.storages.iter().map(|(name, served)| (&name[..], &served.storage))
+    }
+
     /// The storages with what their sessions have done.
     pub fn figures(&self) -> Vec<(&str, &Arc<Storage>, SessionFigures)> {
         let storages = self.storages.iter();

@@ -1,0 +1,101 @@
+//! Whether a server does what it is there for.
+
+use serde::Serialize;
+
+/// The health of a server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Health {
+    /// What the server as a whole is about.
+    pub phase: Phase,
+    /// Each storage, as far as it is open.
+    pub storages: Vec<StorageHealth>,
+}
+
+/// What a server as a whole is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It opens its storages.
+    Opening,
+    /// It serves.
+    Serving,
+    /// It was told to stop.
+    Closing,
+}
+
+/// The health of one storage.
+#[derive(Clone, Debug, Serialize)]
+pub struct StorageHealth {
+    /// The name that clients ask for.
+    pub name: String,
+    /// Whether it takes commits.
+    pub state: StorageState,
+}
+
+/// Whether a storage takes commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StorageState {
+    /// It does.
+    Writable,
+    /// It is served for reading only, as was wished.
+    ReadOnly,
+    /// It has just refused one for lack of space.
+    Full,
+    /// A write has failed; it takes none until the server is restarted.
+    Failed,
+    /// It is being closed.
+    Closing,
+}
+
+impl StorageState {
+    /// Why it does not do what it should; `None` when it does.
+    pub fn complaint(self) -> Option<&'static str> {
+        match self {
+            StorageState::Writable | StorageState::ReadOnly => None,
+            StorageState::Full => Some("refuses commits: there is no space left for them"),
+            StorageState::Failed => {
+                Some("refuses commits since a write failed: mend the disk, restart the server")
+            }
+            StorageState::Closing => Some("is being closed"),
+        }
+    }
+}
+
+impl Health {
+    /// What is wrong, in sentences; nothing when all is well.
+    pub fn complaints(&self) -> Vec<String> {
+        let server = match self.phase {
+            Phase::Opening => Some("the server is opening its storages"),
+            Phase::Serving => None,
+            Phase::Closing => Some("the server is stopping"),
+        };
+        let storages = self.storages.iter().filter_map(|storage| {
+            let complaint = storage.state.complaint()?;
+            Some(format!("storage {} {complaint}", storage.name))
+        });
+        server.map(str::to_owned).into_iter().chain(storages).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_that_only_reads_is_well_and_one_that_failed_is_not() {
+        let storage = |name: &str, state| StorageHealth { name: name.to_owned(), state };
+        let mut health = Health {
+            phase: Phase::Serving,
+            storages: vec![
+                storage("1", StorageState::Writable),
+                storage("2", StorageState::ReadOnly),
+            ],
+        };
+        assert!(health.complaints().is_empty());
+        health.storages.push(storage("3", StorageState::Failed));
+        assert!(health.complaints()[0].starts_with("storage 3 refuses commits"));
+        health.phase = Phase::Closing;
+        assert_eq!(health.complaints().len(), 2);
+    }
+}

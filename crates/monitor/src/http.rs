@@ -1,0 +1,161 @@
+//! The monitor's thread: accepts connections and holds strangers to their limits.
+//!
+//! Key decision: when there are too many connections the oldest one goes, so that whoever holds
+//! them open in numbers keeps nobody else out.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use zodium_types::Address;
+
+use crate::pages::Pages;
+use crate::{Messages, Source};
+
+/// Connections that may be open: a few browsers and scrapers need far fewer.
+const CONNECTIONS_MAX: usize = 64;
+/// Bytes that the head of a request may take. (8 KiB is the least that hyper takes for a buffer.)
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Lines that the head of a request may have.
+const HEADERS_MAX: usize = 64;
+/// How long a client may take to send the head of a request, or wait before it sends the next.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a connection lasts, however busy it is: who does not take an answer is rid of.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
+/// After a failed accept (no more descriptors, say) the next try waits this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// An address that is listened on; nobody is answered yet.
+#[derive(Debug)]
+pub struct Listener {
+    listener: StdListener,
+    address: SocketAddr,
+}
+
+/// A running monitor. It ends when dropped.
+#[derive(Debug)]
+pub struct Monitor {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Takes an address: host and port. Without a host it is this machine's own: there is no
+    /// password, so that others can see it has to be wished.
+    ///
+    /// # Errors
+    /// Those of the system, and `Unsupported` for a Unix socket.
+    pub fn bind(address: &Address) -> io::Result<Listener> {
+        let listener = match address {
+            Address::Tcp { host, port } if host.is_empty() => {
+                StdListener::bind(("127.0.0.1", *port))?
+            }
+            Address::Tcp { host, port } => StdListener::bind((host.as_str(), *port))?,
+            Address::Unix(_) => {
+                let text = "browsers and Prometheus need HOST:PORT, not a Unix socket";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+            }
+        };
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Listener { listener, address })
+    }
+
+    /// The address with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Monitor {
+    /// Answers on a thread of its own.
+    ///
+    /// # Errors
+    /// When there are no descriptors or threads to be had.
+    pub fn start(
+        listener: Listener,
+        source: Arc<dyn Source>,
+        messages: Messages,
+    ) -> io::Result<Monitor> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let pages = Arc::new(Pages::new(source, messages));
+        let accepting = async move {
+            match TcpListener::from_std(listener.listener) {
+                Ok(listener) => tokio::select! {
+                    () = accept(listener, pages) => {}
+                    _ = stopped => {}
+                },
+                Err(error) => tracing::error!(%error, "the monitor cannot listen"),
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("monitor".to_owned())
+            .spawn(move || runtime.block_on(accepting))?;
+        Ok(Monitor { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // A closed channel stops it as well.
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has ended the process already.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, pages: Arc<Pages>) {
+    let mut connections: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS_MAX);
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "the monitor cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        connections.retain(|connection| !connection.is_finished());
+        if connections.len() >= CONNECTIONS_MAX
+            && let Some(oldest) = connections.pop_front()
+        {
+            oldest.abort();
+        }
+        let serving = tokio::spawn(serve(stream, Arc::clone(&pages)));
+        connections.push_back(serving.abort_handle());
+    }
+}
+
+async fn serve(stream: TcpStream, pages: Arc<Pages>) {
+    let answer = service_fn(move |request| {
+        let pages = Arc::clone(&pages);
+        async move { Ok::<_, Infallible>(pages.answer(&request).await) }
+    });
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(2 * HEAD_BYTES_MAX);
+    let connection = protocol.serve_connection(TokioIo::new(stream), answer);
+    match timeout(CONNECTION_TIME_MAX, connection).await {
+        Ok(Ok(())) | Err(_) => {}
+        // Its own fault, and of no interest to anybody else.
+        Ok(Err(error)) => tracing::debug!(%error, "a request to the monitor failed"),
+    }
+}

@@ -1,0 +1,427 @@
+//! Metrics as text in the OpenMetrics format, which Prometheus reads.
+//!
+//! Every family is announced even while it has no samples, so that what there is to watch can be
+//! read off any server.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue};
+use prometheus_client::encoding::{NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use zodium_types::Distribution;
+
+use crate::health::Health;
+use crate::process::Process;
+use crate::snapshot::{Snapshot, Storage};
+
+/// All that metrics are made of.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) health: Health,
+    pub(crate) process: Process,
+    /// Lines of the log by level.
+    pub(crate) messages: [(&'static str, u64); 2],
+}
+
+/// The type of what [`exposition`] makes.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The text.
+pub(crate) fn exposition(figures: Figures) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(figures));
+    let mut exposed = String::new();
+    // Writing to a string does not fail.
+    let _ = text::encode(&mut exposed, &registry);
+    exposed
+}
+
+impl Collector for Figures {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families { encoder, storages: &self.snapshot.storages };
+        self.encode_server(&mut families)?;
+        self.encode_process(&mut families)?;
+        encode_contents(&mut families)?;
+        encode_requests(&mut families)?;
+        encode_transactions(&mut families)?;
+        encode_locks(&mut families)?;
+        encode_writing(&mut families)?;
+        encode_cache(&mut families)?;
+        encode_packs(&mut families)?;
+        self.encode_health(&mut families)
+    }
+}
+
+impl Figures {
+    fn encode_server(&self, families: &mut Families<'_, '_>) -> fmt::Result {
+        let (server, network) = (&self.snapshot.server, &self.snapshot.network);
+        let build = [("version", server.version)];
+        families.gauge(
+            "zodium_build_info",
+            "Always 1; says what is running",
+            None,
+            [(&build, 1_u64)],
+        )?;
+        let uptime = unix_seconds() - server.started;
+        families.one_gauge(
+            "zodium_uptime",
+            "Time since the server was started",
+            SECONDS,
+            uptime,
+        )?;
+        families.one_gauge(
+            "zodium_workers",
+            "Threads that serve connections",
+            None,
+            server.workers as u64,
+        )?;
+        families.one_gauge(
+            "zodium_workers_silent",
+            "Of them those that did not answer the monitor in time",
+            None,
+            server.workers_silent as u64,
+        )?;
+        families.one_gauge(
+            "zodium_network_connections",
+            "Connections that are open, registered or not",
+            None,
+            network.connections,
+        )?;
+        let counters = [
+            ("zodium_network_accepted", "Connections accepted", None, network.accepted),
+            (
+                "zodium_network_refused",
+                "Connections ended because of what the client did, or did not do",
+                None,
+                network.refused,
+            ),
+            ("zodium_network_received", "Bytes received", BYTES, network.bytes_received),
+            ("zodium_network_sent", "Bytes sent", BYTES, network.bytes_sent),
+        ];
+        for (name, help, unit, value) in counters {
+            families.counter(name, help, unit, [(&NO_LABELS, value)])?;
+        }
+        let unsent = network.unsent_bytes;
+        families.one_gauge("zodium_network_unsent", "Bytes that wait to be sent", BYTES, unsent)?;
+        let messages = self.messages.map(|(level, count)| ([("level", level)], count));
+        let messages = messages.iter().map(|(labels, count)| (labels, *count));
+        families.counter("zodium_log_messages", "Warnings and errors logged", None, messages)
+    }
+
+    /// Under the names that all programs give them.
+    fn encode_process(&self, families: &mut Families<'_, '_>) -> fmt::Result {
+        let process = &self.process;
+        let cpu = [(&NO_LABELS, process.cpu_seconds)];
+        families.counter("process_cpu", "Time on a processor", SECONDS, cpu)?;
+        let started = self.snapshot.server.started;
+        families.one_gauge("process_start_time", "When it was started", SECONDS, started)?;
+        let gauges = [
+            ("process_resident_memory", "Memory in use", BYTES, process.resident_bytes),
+            ("process_open_fds", "Open files and sockets", None, process.open_files),
+            ("process_max_fds", "How many may be open", None, process.open_files_max),
+        ];
+        for (name, help, unit, value) in gauges {
+            families.gauge(name, help, unit, value.map(|value| (&NO_LABELS, value)))?;
+        }
+        Ok(())
+    }
+
+    fn encode_health(&self, families: &mut Families<'_, '_>) -> fmt::Result {
+        let labels: Vec<_> =
+            self.health.storages.iter().map(|s| [("storage", &s.name[..])]).collect();
+        let states = self.health.storages.iter().map(|s| u64::from(s.state.complaint().is_none()));
+        families.gauge(
+            "zodium_storage_healthy",
+            "1 while commits are accepted (or, where that is wished, only reads), else 0",
+            None,
+            labels.iter().zip(states),
+        )
+    }
+}
+
+fn encode_contents(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.each("zodium_file_size", "Size of the data file", BYTES, |s| s.size_bytes)?;
+    families.each("zodium_objects", "Objects in the index", None, |s| s.objects)?;
+    families.some(
+        "zodium_last_transaction_time",
+        "When the last transaction was, since the Unix epoch",
+        SECONDS,
+        |s| s.last_transaction_time,
+    )?;
+    let now = unix_seconds();
+    families.some("zodium_last_transaction_age", "Time since the last transaction", SECONDS, |s| {
+        s.last_transaction_time.map(|time| now - time)
+    })
+}
+
+fn encode_requests(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.each("zodium_connections", "Clients that use the storage", None, |s| s.connections)?;
+    let requests = families.storages.iter().flat_map(|storage| {
+        let requests = storage.requests.iter();
+        requests.map(|r| ([("storage", &storage.name[..]), ("method", r.method)], &r.seconds))
+    });
+    let requests: Vec<_> = requests.collect();
+    families.histogram(
+        "zodium_request_duration",
+        "From the arrival of a request to its answer",
+        SECONDS,
+        requests.iter().map(|(labels, seconds)| (labels, *seconds)),
+    )?;
+    families.each_histogram(
+        "zodium_cold_load_duration",
+        "The same of those loads that waited for the disk",
+        SECONDS,
+        |s| &s.cold_loads,
+    )?;
+    let errors = families.storages.iter().flat_map(|storage| {
+        let errors = storage.errors.iter();
+        errors.map(|(error, count)| ([("storage", &storage.name[..]), ("error", *error)], *count))
+    });
+    let errors: Vec<_> = errors.collect();
+    families.counter(
+        "zodium_errors",
+        "Errors that clients were answered with",
+        None,
+        errors.iter().map(|(labels, count)| (labels, *count)),
+    )
+}
+
+fn encode_transactions(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.each("zodium_open_transactions", "Transactions begun and not ended", None, |s| {
+        s.open_transactions
+    })?;
+    families.count("zodium_commits", "Transactions committed", |s| s.commits)?;
+    families.count("zodium_aborts", "Transactions that clients gave up", |s| s.aborts)?;
+    families.count(
+        "zodium_expired_transactions",
+        "Transactions that held their locks for longer than the transaction timeout",
+        |s| s.expired,
+    )?;
+    families.count(
+        "zodium_conflicts",
+        "Objects whose revision was not the one that a transaction replaced",
+        |s| s.conflicts,
+    )?;
+    families.count("zodium_conflicts_resolved", "Conflicts that the server resolved", |s| {
+        s.conflicts_resolved
+    })
+}
+
+fn encode_locks(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.each(
+        "zodium_lock_waiting_transactions",
+        "Transactions that wait for locks",
+        None,
+        |s| s.waiting_for_locks,
+    )?;
+    families.each(
+        "zodium_lock_holding_transactions",
+        "Transactions that hold locks",
+        None,
+        |s| s.holding_locks,
+    )?;
+    families.some(
+        "zodium_oldest_lock_age",
+        "For how long the longest-held locks have been held",
+        SECONDS,
+        |s| Some(s.oldest_lock_seconds.unwrap_or(0.0)),
+    )?;
+    families.each_histogram(
+        "zodium_lock_wait_duration",
+        "How long those votes waited that had to wait for locks",
+        SECONDS,
+        |s| &s.lock_waits,
+    )
+}
+
+fn encode_writing(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.each(
+        "zodium_finish_queue_transactions",
+        "Transactions that are written or wait for it",
+        None,
+        |s| s.finish_queue,
+    )?;
+    families.each_histogram(
+        "zodium_commit_batch_transactions",
+        "Transactions that were written together",
+        None,
+        |s| &s.batches,
+    )?;
+    families.each_histogram(
+        "zodium_append_duration",
+        "How long it took to write a batch and to sync it",
+        SECONDS,
+        |s| &s.appends,
+    )?;
+    families.each_histogram("zodium_sync_duration", "How long the sync took", SECONDS, |s| &s.syncs)
+}
+
+fn encode_cache(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.count("zodium_cache_hits", "Records found in memory", |s| s.cache.hits)?;
+    families.count("zodium_cache_misses", "Records not found in memory", |s| s.cache.misses)?;
+    families.count("zodium_cache_evictions", "Records that made room for others", |s| {
+        s.cache.evictions
+    })?;
+    families.each("zodium_cache_records", "Records in memory", None, |s| s.cache.records)?;
+    families.each("zodium_cache_size", "Memory they take", BYTES, |s| s.cache.bytes)?;
+    families.each("zodium_cache_limit", "Memory they may take", BYTES, |s| s.cache.bytes_max)
+}
+
+fn encode_packs(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.each("zodium_pack_running", "1 while a pack is under way", None, |s| {
+        u64::from(s.pack.running.is_some())
+    })?;
+    let packs = families.storages.iter().flat_map(|storage| {
+        let name = &storage.name[..];
+        [("success", storage.pack.succeeded), ("failure", storage.pack.failed)]
+            .map(|(result, count)| ([("storage", name), ("result", result)], count))
+    });
+    let packs: Vec<_> = packs.collect();
+    families.counter(
+        "zodium_packs",
+        "Packs that have ended",
+        None,
+        packs.iter().map(|(labels, count)| (labels, *count)),
+    )?;
+    families.some("zodium_last_pack_time", "When the last pack ended", SECONDS, |s| {
+        s.pack.last.as_ref().map(|last| last.time)
+    })?;
+    families.some("zodium_last_pack_duration", "How long the last pack took", SECONDS, |s| {
+        s.pack.last.as_ref().map(|last| last.seconds)
+    })?;
+    families.some("zodium_last_pack_failed", "1 when the last pack failed, else 0", None, |s| {
+        s.pack.last.as_ref().map(|last| f64::from(last.error.is_some()))
+    })
+}
+
+const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
+const BYTES: Option<&Unit> = Some(&Unit::Bytes);
+
+type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
+
+const NO_LABELS: Labels<'static, 0> = [];
+
+/// Writes families of metrics, most of which have one sample for each storage.
+struct Families<'a, 'b> {
+    encoder: DescriptorEncoder<'a>,
+    storages: &'b [Storage],
+}
+
+impl<'b> Families<'_, 'b> {
+    fn gauge<'l, const N: usize, V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        samples: impl IntoIterator<Item = (&'l Labels<'l, N>, V)>,
+    ) -> fmt::Result {
+        let mut family = self.encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for (labels, value) in samples {
+            match N {
+                0 => family.encode_gauge(&value)?,
+                _ => family.encode_family(labels)?.encode_gauge(&value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn counter<'l, const N: usize, V: EncodeCounterValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        samples: impl IntoIterator<Item = (&'l Labels<'l, N>, V)>,
+    ) -> fmt::Result {
+        let mut family = self.encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        for (labels, value) in samples {
+            match N {
+                0 => family.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+                _ => family
+                    .encode_family(labels)?
+                    .encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn histogram<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        samples: impl IntoIterator<Item = (&'l Labels<'l, N>, &'l Distribution)>,
+    ) -> fmt::Result {
+        let mut family = self.encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+        for (labels, distribution) in samples {
+            let buckets: Vec<_> = distribution.bounded().collect();
+            let (sum, count) = (distribution.sum, distribution.count());
+            let mut labelled = family.encode_family(labels)?;
+            labelled.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn one_gauge<V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: V,
+    ) -> fmt::Result {
+        self.gauge(name, help, unit, [(&NO_LABELS, value)])
+    }
+
+    fn each(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: impl Fn(&Storage) -> u64,
+    ) -> fmt::Result {
+        let labels = self.labels();
+        self.gauge(name, help, unit, labels.iter().zip(self.storages.iter().map(value)))
+    }
+
+    /// Without a sample for a storage that has no such value.
+    fn some(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: impl Fn(&Storage) -> Option<f64>,
+    ) -> fmt::Result {
+        let labels = self.labels();
+        let samples = labels.iter().zip(self.storages);
+        let samples = samples.filter_map(|(labels, storage)| Some((labels, value(storage)?)));
+        self.gauge(name, help, unit, samples)
+    }
+
+    fn count(&mut self, name: &str, help: &str, value: impl Fn(&Storage) -> u64) -> fmt::Result {
+        let labels = self.labels();
+        self.counter(name, help, None, labels.iter().zip(self.storages.iter().map(value)))
+    }
+
+    fn each_histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: impl Fn(&Storage) -> &Distribution,
+    ) -> fmt::Result {
+        let labels = self.labels();
+        self.histogram(name, help, unit, labels.iter().zip(self.storages.iter().map(value)))
+    }
+
+    fn labels(&self) -> Vec<Labels<'b, 1>> {
+        self.storages.iter().map(|storage| [("storage", &storage.name[..])]).collect()
+    }
+}
+
+fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

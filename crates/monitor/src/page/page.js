@@ -1,0 +1,439 @@
+// The status page: asks for status.json every two seconds and shows it.
+//
+// Whatever comes from the server is only ever set as text, never as markup: labels and messages
+// hold what clients have sent.
+"use strict";
+
+const INTERVAL_MS = 2000;
+const TIMEOUT_MS = 5000;
+const POINTS_MAX = 90;
+// A graph is drawn as wide as so many points at least.
+const POINTS_MIN = 30;
+const GRAPH_WIDTH = 180;
+const GRAPH_HEIGHT = 40;
+
+const byId = (id) => document.getElementById(id);
+
+// --- Numbers for people
+
+function short(number) {
+  if (number === null || number === undefined || !Number.isFinite(number)) return "–";
+  const magnitude = Math.abs(number);
+  if (magnitude >= 1e9) return (number / 1e9).toPrecision(3) + " G";
+  if (magnitude >= 1e6) return (number / 1e6).toPrecision(3) + " M";
+  if (magnitude >= 1e4) return (number / 1e3).toPrecision(3) + " k";
+  if (magnitude >= 100 || Number.isInteger(number)) return String(Math.round(number));
+  return number.toPrecision(2);
+}
+
+// Two digits that say something, or all before the point.
+const digits = (number) => (number < 10 ? String(Number(number.toPrecision(2))) : String(Math.round(number)));
+
+function bytes(number) {
+  if (number === null || number === undefined) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (number >= 1024 && unit < units.length - 1) {
+    number /= 1024;
+    unit += 1;
+  }
+  return (unit === 0 ? number : number.toFixed(number < 10 ? 1 : 0)) + " " + units[unit];
+}
+
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 0.0009995) return digits(seconds * 1e6) + " µs";
+  if (seconds < 0.9995) return digits(seconds * 1e3) + " ms";
+  if (seconds < 59.5) return digits(seconds) + " s";
+  if (seconds < 3600) return Math.floor(seconds / 60) + " min " + Math.floor(seconds % 60) + " s";
+  if (seconds < 86400) return Math.floor(seconds / 3600) + " h " + Math.floor((seconds % 3600) / 60) + " min";
+  return Math.floor(seconds / 86400) + " d " + Math.floor((seconds % 86400) / 3600) + " h";
+}
+
+const clock = (time) => new Date(time * 1000).toLocaleTimeString();
+
+function percent(share) {
+  if (share === null) return "–";
+  // 99.99 % is not the same as 100 %.
+  return (share > 0.995 && share < 1 ? (share * 100).toFixed(2) : digits(share * 100)) + " %";
+}
+
+// --- Distributions
+
+const count = (distribution) => distribution.buckets.reduce((sum, bucket) => sum + bucket, 0);
+
+function merged(distributions) {
+  if (distributions.length === 0) return null;
+  const buckets = distributions[0].buckets.map((_, at) => distributions.reduce((sum, d) => sum + d.buckets[at], 0));
+  return { first_bound: distributions[0].first_bound, buckets };
+}
+
+function since(later, earlier) {
+  if (!later) return null;
+  if (!earlier) return later;
+  return { first_bound: later.first_bound, buckets: later.buckets.map((bucket, at) => bucket - earlier.buckets[at]) };
+}
+
+// The value below which a share of all lies, as well as buckets can tell.
+function quantile(distribution, share) {
+  const total = distribution ? count(distribution) : 0;
+  if (total <= 0) return null;
+  let left = share * total;
+  for (let at = 0; at < distribution.buckets.length; at += 1) {
+    const inBucket = distribution.buckets[at];
+    if (left <= inBucket && inBucket > 0) {
+      const upper = distribution.first_bound * 2 ** at;
+      const lower = at === 0 ? 0 : upper / 2;
+      return lower + (upper - lower) * (left / inBucket);
+    }
+    left -= inBucket;
+  }
+  return null;
+}
+
+const ofMethod = (status, method) =>
+  merged(status.storages.flatMap((s) => s.requests.filter((r) => r.method === method).map((r) => r.seconds)));
+const total = (status, value) => status.storages.reduce((sum, storage) => sum + value(storage), 0);
+const allRequests = (storage) => storage.requests.reduce((sum, request) => sum + count(request.seconds), 0);
+
+// --- What is drawn over time. Each gives a number, or null when there is nothing to tell.
+
+const perSecond = (value) => (now, before, seconds) => Math.max(0, value(now) - value(before)) / seconds;
+const latency = (method, share) => (now, before) => quantile(since(ofMethod(now, method), ofMethod(before, method)), share);
+
+function hitRate(now, before) {
+  const hits = total(now, (s) => s.cache.hits) - total(before, (s) => s.cache.hits);
+  const misses = total(now, (s) => s.cache.misses) - total(before, (s) => s.cache.misses);
+  return hits >= 0 && misses >= 0 && hits + misses > 0 ? hits / (hits + misses) : null;
+}
+
+const split = (text) => {
+  const [value, unit] = text.split(/ (?=[^ ]+$)/);
+  return { value, unit: unit || "" };
+};
+
+const TILES = [
+  { name: "Requests", value: perSecond((s) => total(s, allRequests)), show: (v) => ({ value: short(v), unit: "/s" }) },
+  {
+    name: "Loads, 99 % within", value: latency("loadBefore", 0.99), show: (v) => split(duration(v)),
+    note: (now, before) => "half within " + duration(latency("loadBefore", 0.5)(now, before)), keep: true,
+  },
+  { name: "Commits", value: perSecond((s) => total(s, (t) => t.commits)), show: (v) => ({ value: short(v), unit: "/s" }) },
+  {
+    name: "Finishes, 99 % within", value: latency("tpc_finish", 0.99), show: (v) => split(duration(v)),
+    note: (now, before) => "half within " + duration(latency("tpc_finish", 0.5)(now, before)), keep: true,
+  },
+  {
+    name: "Found in memory", value: hitRate, show: (v) => split(percent(v)), keep: true,
+    note: (now) => bytes(total(now, (s) => s.cache.bytes)) + " of " + bytes(total(now, (s) => s.cache.bytes_max)),
+  },
+  {
+    name: "Connections", value: (now) => now.network.connections, atOnce: true, show: (v) => ({ value: short(v), unit: "" }),
+    note: (now) => total(now, (s) => s.open_transactions) + " open transactions",
+  },
+  {
+    name: "Network", value: perSecond((s) => s.network.bytes_sent + s.network.bytes_received), show: (v) => split(bytes(v) + "/s"),
+    note: (now) => bytes(now.network.unsent_bytes) + " wait to be sent",
+  },
+  {
+    name: "Processor", value: perSecond((s) => s.process.cpu_seconds), show: (v) => split(percent(v)),
+    note: (now) => "memory " + bytes(now.process.resident_bytes),
+  },
+];
+
+// --- Building blocks
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined && text !== null) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function drawing(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+// Replaces what is inside `parent`, unless it already looks like that: what a reader has selected
+// stays selected.
+function fill(parent, ...children) {
+  const made = element("div");
+  made.append(...children);
+  if (parent.innerHTML !== made.innerHTML) parent.replaceChildren(...made.childNodes);
+}
+
+// `columns`: title, text of a row, and class. The first column names the row.
+function table(caption, columns, rows, ifNone) {
+  if (rows.length === 0) return element("p", ifNone, "none");
+  const made = element("table");
+  made.append(element("caption", caption, "unseen"));
+  const titles = element("tr");
+  for (const [title, , className] of columns) {
+    const cell = element("th", title, className);
+    cell.scope = "col";
+    titles.append(cell);
+  }
+  const head = element("thead");
+  head.append(titles);
+  const body = element("tbody");
+  for (const row of rows) {
+    const line = element("tr");
+    columns.forEach(([title, text, className], at) => {
+      const cell = element(at === 0 ? "th" : "td", text(row), className);
+      if (at === 0) cell.scope = "row";
+      else cell.dataset.label = title;
+      line.append(cell);
+    });
+    body.append(line);
+  }
+  made.append(head, body);
+  return made;
+}
+
+function list(entries) {
+  const made = element("dl");
+  for (const [term, text, className] of entries) {
+    const entry = element("div", null, className);
+    entry.append(element("dt", term), element("dd", text));
+    made.append(entry);
+  }
+  return made;
+}
+
+// --- Tiles
+
+function makeTiles() {
+  for (const tile of TILES) {
+    const box = element("article", null, "tile");
+    tile.points = [];
+    tile.valueElement = element("p", "–", "value");
+    tile.noteElement = element("p", "", "note");
+    tile.area = drawing("path", { class: "area" });
+    tile.line = drawing("path", { class: "line" });
+    tile.graph = drawing("svg", { viewBox: `0 0 ${GRAPH_WIDTH} ${GRAPH_HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+    tile.graph.append(tile.area, tile.line);
+    box.append(element("h3", tile.name), tile.valueElement, tile.noteElement, tile.graph);
+    byId("tiles").append(box);
+  }
+}
+
+function showTiles(now, before) {
+  const seconds = before ? now.time - before.time : 0;
+  for (const tile of TILES) {
+    const value = tile.atOnce || seconds > 0 ? tile.value(now, before, seconds) : null;
+    tile.points.push(value);
+    if (tile.points.length > POINTS_MAX) tile.points.shift();
+    // A latency stays until there is a newer one; a rate of nothing is 0.
+    if (value !== null || !tile.keep) {
+      const shown = value === null ? { value: "–", unit: "" } : tile.show(value);
+      const parts = [shown.value + " "];
+      if (shown.unit) parts.push(element("small", shown.unit));
+      tile.valueElement.replaceChildren(...parts);
+      if (tile.note && (before || !tile.keep)) tile.noteElement.textContent = tile.note(now, before);
+    }
+    draw(tile);
+  }
+}
+
+function draw(tile) {
+  const known = tile.points.filter((point) => point !== null);
+  const highest = Math.max(...known, 0) || 1;
+  const shown = Math.max(POINTS_MIN, tile.points.length);
+  const step = GRAPH_WIDTH / (shown - 1);
+  const first = shown - tile.points.length;
+  const y = (point) => (GRAPH_HEIGHT - 2 - (point / highest) * (GRAPH_HEIGHT - 6)).toFixed(1);
+  let line = "";
+  let area = "";
+  let begun = null;
+  const end = (at) => {
+    if (begun !== null) area += `L${(at * step).toFixed(1)} ${GRAPH_HEIGHT}L${(begun * step).toFixed(1)} ${GRAPH_HEIGHT}Z`;
+    begun = null;
+  };
+  tile.points.forEach((point, index) => {
+    const at = first + index;
+    if (point === null) return end(at - 1);
+    const command = begun === null ? "M" : "L";
+    line += `${command}${(at * step).toFixed(1)} ${y(point)}`;
+    area += `${command}${(at * step).toFixed(1)} ${y(point)}`;
+    if (begun === null) begun = at;
+  });
+  end(shown - 1);
+  tile.line.setAttribute("d", line);
+  tile.area.setAttribute("d", area);
+  const { value, unit } = known.length ? tile.show(known[known.length - 1]) : { value: "nothing yet", unit: "" };
+  const top = known.length ? tile.show(Math.max(...known)) : { value: "nothing", unit: "" };
+  tile.graph.setAttribute("aria-label", `${tile.name} over the last three minutes: now ${value} ${unit}, at most ${top.value} ${top.unit}`);
+}
+
+// --- Tables
+
+const STATES = {
+  writable: ["takes commits", "good"],
+  readonly: ["read-only", "good"],
+  full: ["no space left", "bad"],
+  failed: ["a write failed", "bad"],
+  closing: ["closing", "warn"],
+};
+
+function packText(pack, time) {
+  if (pack.running) {
+    const done = pack.running.done === null ? "" : ", " + percent(pack.running.done) + " done";
+    return `${pack.running.step} for ${duration(pack.running.seconds)}${done}`;
+  }
+  if (!pack.last) return "none since the start";
+  const ended = duration(Math.max(0, time - pack.last.time)) + " ago, took " + duration(pack.last.seconds);
+  return pack.last.error === null ? `${ended}, freed ${bytes(pack.last.freed_bytes)}` : `failed ${ended}: ${pack.last.error}`;
+}
+
+function storageCard(storage, status) {
+  const state = status.health.storages.find((health) => health.name === storage.name);
+  const [stateText, stateClass] = STATES[state ? state.state : "closing"];
+  const card = element("article", null, "card");
+  const title = element("h3", storage.name);
+  title.append(element("span", stateText, "pill " + stateClass), element("span", storage.file, "quiet"));
+  const age = storage.last_transaction_time === null ? "none yet"
+    : duration(Math.max(0, status.time - storage.last_transaction_time)) + " ago";
+  const locks = storage.oldest_lock_seconds === null ? "none"
+    : `${storage.holding_locks}, oldest for ${duration(storage.oldest_lock_seconds)}`;
+  const batches = count(storage.batches);
+  card.append(title, list([
+    ["Size", bytes(storage.size_bytes)],
+    ["Objects", storage.objects.toLocaleString()],
+    ["Last transaction", age],
+    ["Clients", short(storage.connections)],
+    ["Commits", storage.commits.toLocaleString()],
+    ["Aborts", storage.aborts.toLocaleString()],
+    ["Conflicts", storage.conflicts.toLocaleString()],
+    ["Wait for locks", short(storage.waiting_for_locks)],
+    ["Hold locks", locks],
+    ["Finish queue", short(storage.finish_queue)],
+    ["Commits per sync", batches ? short(storage.batches.sum / batches) : "–"],
+    ["Syncs, 99 % within", duration(quantile(storage.syncs, 0.99))],
+    ["Loads from disk", short(count(storage.cold_loads))],
+    ["Errors answered", short(storage.errors.reduce((sum, [, n]) => sum + n, 0))],
+    ["Pack", packText(storage.pack, status.time), "wide"],
+  ]));
+  return card;
+}
+
+const nameOf = (connection) => connection.label || connection.peer;
+
+function waitText(connection) {
+  const wait = connection.transaction.waits_for;
+  if (!wait) return "";
+  return `${wait.what}, behind ${wait.behind_label || "transaction " + wait.behind}`;
+}
+
+function openText(connection) {
+  const open = [];
+  if (connection.transaction) open.push("transaction (" + connection.transaction.state + ")");
+  if (connection.iterators) open.push(connection.iterators + " iterators");
+  if (connection.requests_under_way) open.push(connection.requests_under_way + " requests");
+  if (connection.unsent_bytes) open.push(bytes(connection.unsent_bytes) + " unsent");
+  return open.join(", ");
+}
+
+function storageText(connection) {
+  if (connection.storage === null) return "not registered";
+  return connection.storage + (connection.read_only ? " (reads only)" : "");
+}
+
+function showTables(status) {
+  const cards = element("div", null, "cards");
+  cards.append(...status.storages.map((storage) => storageCard(storage, status)));
+  fill(byId("storages"), cards);
+
+  const transactions = status.connections.filter((connection) => connection.transaction);
+  transactions.sort((a, b) => b.transaction.seconds - a.transaction.seconds);
+  byId("transactions-count").textContent = transactions.length || "";
+  fill(byId("transactions"), table("Open transactions", [
+    ["Client", nameOf],
+    ["Storage", (c) => c.storage],
+    ["State", (c) => c.transaction.state],
+    ["Open for", (c) => duration(c.transaction.seconds), "number"],
+    ["Waits for", waitText],
+  ], transactions, "Nobody has a transaction open."));
+
+  byId("connections-count").textContent = status.network.connections || "";
+  const more = status.network.connections - status.connections.length;
+  const connections = [table("Connections", [
+    ["Client", nameOf],
+    ["From", (c) => c.peer, "plain"],
+    ["Storage", storageText],
+    ["Connected for", (c) => duration(c.seconds), "number"],
+    ["Open", openText],
+  ], status.connections, "Nobody is connected.")];
+  if (more > 0 && status.connections.length) connections.push(element("p", `and ${more} more`, "quiet"));
+  fill(byId("connections"), ...connections);
+
+  const requests = status.storages.flatMap((storage) =>
+    storage.requests.map((request) => ({ storage: storage.name, calls: count(request.seconds), ...request })));
+  requests.sort((a, b) => b.calls - a.calls);
+  fill(byId("requests"), table("Requests since the start", [
+    ["Method", (r) => r.method],
+    ["Storage", (r) => r.storage],
+    ["Calls", (r) => r.calls.toLocaleString(), "number"],
+    ["Half within", (r) => duration(quantile(r.seconds, 0.5)), "number"],
+    ["99 % within", (r) => duration(quantile(r.seconds, 0.99)), "number"],
+  ], requests, "No requests yet."));
+
+  byId("messages-count").textContent = status.messages.length || "";
+  fill(byId("messages"), table("Warnings and errors, newest first", [
+    ["Time", (m) => clock(m.time), "plain"],
+    ["Level", (m) => m.level],
+    ["Message", (m) => m.text, "text"],
+  ], status.messages, "None since the start."));
+}
+
+function showHeader(status) {
+  const healthy = status.complaints.length === 0;
+  const health = byId("health");
+  const text = healthy ? "healthy" : "not healthy";
+  if (health.textContent !== text) health.textContent = text;
+  health.className = "pill " + (healthy ? "good" : "bad");
+  byId("version").textContent = status.server.version;
+  byId("uptime").textContent = "up for " + duration(Math.max(0, status.time - status.server.started));
+  byId("complaints").hidden = healthy;
+  fill(byId("complaints"), ...status.complaints.map((complaint) => element("li", complaint)));
+  byId("process").textContent = `${status.server.workers} workers, ${short(status.process.open_files)} of ` +
+    `${short(status.process.open_files_max)} files open`;
+  document.title = (healthy ? "" : "✗ ") + "Zodium";
+}
+
+// --- The round
+
+let before = null;
+
+async function refresh() {
+  const given = new AbortController();
+  const patience = setTimeout(() => given.abort(), TIMEOUT_MS);
+  try {
+    const answer = await fetch("status.json", { signal: given.signal, cache: "no-store" });
+    const status = await answer.json();
+    // A server that was started anew counts from nothing.
+    if (before && before.server.started !== status.server.started) before = null;
+    showHeader(status);
+    showTiles(status, before);
+    showTables(status);
+    document.body.classList.remove("stale");
+    before = status;
+  } catch {
+    document.body.classList.add("stale");
+    byId("health").textContent = "no answer";
+    byId("health").className = "pill bad";
+  } finally {
+    clearTimeout(patience);
+    setTimeout(refresh, INTERVAL_MS);
+  }
+}
+
+byId("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = isDark ? "light" : "dark";
+});
+
+makeTiles();
+refresh();

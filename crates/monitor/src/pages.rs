@@ -1,0 +1,240 @@
+//! What is answered at which path.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+use tokio::sync::Mutex;
+
+use crate::health::Health;
+use crate::messages::Message;
+use crate::metrics::{self, Figures};
+use crate::process::Process;
+use crate::snapshot::Snapshot;
+use crate::{Messages, Source};
+
+/// For so long one snapshot answers everybody who asks: workers are not kept from their work by
+/// those who ask very often.
+const SNAPSHOT_AGE_MAX: Duration = Duration::from_millis(100);
+
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+
+const JSON: &str = "application/json";
+
+/// On every answer: nothing is kept, nothing comes from elsewhere, nobody frames the page.
+const HEADERS: [(HeaderName, HeaderValue); 4] = [
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        HeaderName::from_static("content-security-policy"),
+        HeaderValue::from_static(
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+             img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+    ),
+    (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff")),
+    (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer")),
+];
+
+type Answer = Response<Full<Bytes>>;
+
+/// What is shown, and where it comes from.
+pub(crate) struct Pages {
+    source: Arc<dyn Source>,
+    messages: Messages,
+    recent: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+}
+
+/// What the status page is made of.
+#[derive(Serialize)]
+struct Status<'a> {
+    /// Seconds since the Unix epoch.
+    time: f64,
+    health: Health,
+    complaints: Vec<String>,
+    process: Process,
+    #[serde(flatten)]
+    snapshot: &'a Snapshot,
+    messages: Vec<Message>,
+}
+
+#[derive(Serialize)]
+struct HealthAnswer {
+    status: &'static str,
+    reasons: Vec<String>,
+    #[serde(flatten)]
+    health: Health,
+}
+
+impl Pages {
+    pub(crate) fn new(source: Arc<dyn Source>, messages: Messages) -> Pages {
+        Pages { source, messages, recent: Mutex::default() }
+    }
+
+    pub(crate) async fn answer<B>(&self, request: &Request<B>) -> Answer {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        match request.uri().path() {
+            "/" => with(StatusCode::OK, "text/html; charset=utf-8", PAGE),
+            "/page.css" => with(StatusCode::OK, "text/css; charset=utf-8", STYLE),
+            "/page.js" => with(StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT),
+            "/metrics" => with(StatusCode::OK, metrics::CONTENT_TYPE, self.metrics().await),
+            "/status.json" => self.status().await,
+            "/health" => self.health(),
+            "/health/live" => json(StatusCode::OK, &serde_json::json!({"status": "ok"})),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there are /, /metrics, /health, /health/live and /status.json\n",
+            ),
+        }
+    }
+
+    async fn metrics(&self) -> String {
+        metrics::exposition(Figures {
+            snapshot: self.snapshot().await,
+            health: self.source.health(),
+            process: Process::now(),
+            messages: self.messages.counts(),
+        })
+    }
+
+    async fn status(&self) -> Answer {
+        let snapshot = self.snapshot().await;
+        let health = self.source.health();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let status = Status {
+            time: since_epoch.as_secs_f64(),
+            complaints: health.complaints(),
+            health,
+            process: Process::now(),
+            snapshot: &snapshot,
+            messages: self.messages.newest(),
+        };
+        json(StatusCode::OK, &status)
+    }
+
+    fn health(&self) -> Answer {
+        let health = self.source.health();
+        let reasons = health.complaints();
+        let (code, status) = match reasons.is_empty() {
+            true => (StatusCode::OK, "ok"),
+            false => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        };
+        json(code, &HealthAnswer { status, reasons, health })
+    }
+
+    async fn snapshot(&self) -> Arc<Snapshot> {
+        // Whoever comes while one is taken waits for it here, and gets it.
+        let mut recent = self.recent.lock().await;
+        if let Some((taken, snapshot)) = &*recent
+            && taken.elapsed() < SNAPSHOT_AGE_MAX
+        {
+            return Arc::clone(snapshot);
+        }
+        let snapshot = Arc::new(self.source.snapshot().await);
+        *recent = Some((Instant::now(), Arc::clone(&snapshot)));
+        snapshot
+    }
+}
+
+fn json(code: StatusCode, value: &impl Serialize) -> Answer {
+    // Plain data with text for keys: there is nothing in it that JSON could not say.
+    with(code, JSON, serde_json::to_string(value).unwrap_or_default())
+}
+
+fn text(code: StatusCode, text: &'static str) -> Answer {
+    with(code, "text/plain; charset=utf-8", text)
+}
+
+fn with(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = code;
+    answer.headers_mut().extend(HEADERS);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::{Phase, Promise, StorageHealth, StorageState};
+
+    struct Example {
+        state: StorageState,
+        snapshots: AtomicU64,
+    }
+
+    impl Source for Example {
+        fn health(&self) -> Health {
+            let storage = StorageHealth { name: "1".to_owned(), state: self.state };
+            Health { phase: Phase::Serving, storages: vec![storage] }
+        }
+
+        fn snapshot(&self) -> Promise<'_, Snapshot> {
+            self.snapshots.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(Snapshot::default()))
+        }
+    }
+
+    fn answer(state: StorageState, method: &str, path: &str) -> (StatusCode, String) {
+        let source = Arc::new(Example { state, snapshots: AtomicU64::new(0) });
+        let pages = Pages::new(source, Messages::default());
+        let request = Request::builder().method(method).uri(path).body(()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let answer = pages.answer(&request).await;
+            assert!(answer.headers().contains_key("content-security-policy"));
+            let code = answer.status();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            (code, String::from_utf8(body.to_vec()).unwrap())
+        })
+    }
+
+    #[test]
+    fn health_is_told_by_the_code_and_by_reasons() {
+        let (code, body) = answer(StorageState::Writable, "GET", "/health");
+        assert_eq!((code.as_u16(), body.contains(r#""status":"ok""#)), (200, true));
+        let (code, body) = answer(StorageState::Failed, "GET", "/health");
+        assert_eq!((code.as_u16(), body.contains("a write failed")), (503, true));
+        assert_eq!(answer(StorageState::Failed, "GET", "/health/live").0.as_u16(), 200);
+    }
+
+    #[test]
+    fn what_is_not_there_and_what_is_not_read_is_refused() {
+        assert_eq!(answer(StorageState::Writable, "GET", "/etc/passwd").0.as_u16(), 404);
+        assert_eq!(answer(StorageState::Writable, "POST", "/metrics").0.as_u16(), 405);
+    }
+
+    #[test]
+    fn metrics_end_as_openmetrics_has_it() {
+        let (code, body) = answer(StorageState::Writable, "GET", "/metrics");
+        assert_eq!((code.as_u16(), body.ends_with("# EOF\n")), (200, true));
+    }
+
+    #[test]
+    fn many_who_ask_at_once_share_a_snapshot() {
+        let source =
+            Arc::new(Example { state: StorageState::Writable, snapshots: AtomicU64::new(0) });
+        let pages = Pages::new(Arc::clone(&source) as Arc<dyn Source>, Messages::default());
+        let request = Request::builder().uri("/metrics").body(()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..10 {
+                pages.answer(&request).await;
+            }
+        });
+        assert!(source.snapshots.load(Ordering::Relaxed) <= 5);
+    }
+}

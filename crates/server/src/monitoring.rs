@@ -1,0 +1,296 @@
+//! What the monitor shows of this server: the figures of all crates, brought into its words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+use tracing::info;
+use zodium_configuration::MonitorOptions;
+use zodium_engine::commit::{LockKey, LockWait};
+use zodium_engine::{PackStatus, Storage};
+use zodium_filestorage::{PackStep, WriteState};
+use zodium_monitor::{
+    Cache, Connection, Health, Listener, Messages, MethodFigures, Monitor, Network, Pack, PackEnd,
+    PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState, Transaction,
+};
+use zodium_net::{LinkFigures, Workers};
+use zodium_types::{Counter, Tid};
+use zodium_zeo::server::{Inspection, Server, SessionFigures, SessionReport};
+
+/// How long workers may take to say what their sessions do.
+const WORKER_PATIENCE: Duration = Duration::from_millis(500);
+/// Connections that each worker describes; of those without a transaction some are left out.
+const CONNECTIONS_LISTED_MAX: usize = 200;
+
+/// What the monitor is told of, from before storages are open until they are closed.
+pub(crate) struct Watched {
+    started: f64,
+    serving: Mutex<Serving>,
+}
+
+struct Serving {
+    phase: Phase,
+    server: Option<Arc<Server>>,
+    links: Vec<Arc<LinkFigures>>,
+}
+
+impl Watched {
+    /// A server that opens its storages.
+    pub(crate) fn opening() -> Arc<Watched> {
+        let serving = Serving { phase: Phase::Opening, server: None, links: Vec::new() };
+        Arc::new(Watched { started: unix_seconds(SystemTime::now()), serving: Mutex::new(serving) })
+    }
+
+    /// It serves from now on.
+    pub(crate) fn serves(&self, server: &Arc<Server>, workers: &Workers) {
+        *self.serving.lock() = Serving {
+            phase: Phase::Serving,
+            server: Some(Arc::clone(server)),
+            links: workers.figures(),
+        };
+    }
+
+    /// It is about to stop.
+    pub(crate) fn closes(&self) {
+        self.serving.lock().phase = Phase::Closing;
+    }
+
+    fn server(&self) -> Option<Arc<Server>> {
+        self.serving.lock().server.clone()
+    }
+}
+
+/// Starts the monitor, if one is wished.
+pub(crate) fn start(
+    options: Option<&MonitorOptions>,
+    watched: &Arc<Watched>,
+    messages: Messages,
+) -> Result<Option<Monitor>> {
+    let Some(MonitorOptions { address }) = options else { return Ok(None) };
+    let failed = || format!("cannot serve the monitor on {address}");
+    let listener = Listener::bind(address).with_context(failed)?;
+    info!(address = %listener.address(), "monitor: /, /metrics, /health");
+    let source = Arc::<Watched>::clone(watched);
+    Monitor::start(listener, source, messages).map(Some).with_context(failed)
+}
+
+impl Source for Watched {
+    fn health(&self) -> Health {
+        let phase = self.serving.lock().phase;
+        let storages = self.server().map_or(Vec::new(), |server| {
+            let storages = server.storages();
+            storages.map(|(name, storage)| health_of(name, storage)).collect()
+        });
+        Health { phase, storages }
+    }
+
+    fn snapshot(&self) -> Promise<'_, Snapshot> {
+        Box::pin(async {
+            let Some(server) = self.server() else { return self.of_server(0, 0) };
+            let inspection = server.inspect(CONNECTIONS_LISTED_MAX, WORKER_PATIENCE).await;
+            let silent = inspection.silent;
+            let mut snapshot = self.of_server(inspection.workers.len() + silent, silent);
+            self.add_network(&mut snapshot.network, &inspection);
+            snapshot.storages = server
+                .figures()
+                .into_iter()
+                .map(|(name, storage, sessions)| storage_of(name, storage, sessions))
+                .collect();
+            snapshot.connections = connections_of(&server, inspection);
+            snapshot
+        })
+    }
+}
+
+impl Watched {
+    fn of_server(&self, workers: usize, workers_silent: usize) -> Snapshot {
+        let version = env!("CARGO_PKG_VERSION");
+        let started = self.started;
+        Snapshot {
+            server: zodium_monitor::Server { version, started, workers, workers_silent },
+            ..Snapshot::default()
+        }
+    }
+
+    fn add_network(&self, network: &mut Network, inspection: &Inspection) {
+        let serving = self.serving.lock();
+        let sum = |counter: fn(&LinkFigures) -> &Counter| -> u64 {
+            serving.links.iter().map(|figures| counter(figures).value()).sum()
+        };
+        // Those that ended first: one that ends meanwhile must not make it negative.
+        let ended = sum(|figures| &figures.ended);
+        *network = Network {
+            accepted: sum(|figures| &figures.accepted),
+            refused: sum(|figures| &figures.refused),
+            bytes_received: sum(|figures| &figures.bytes_received),
+            bytes_sent: sum(|figures| &figures.bytes_sent),
+            unsent_bytes: inspection.workers.iter().map(|worker| worker.unsent_bytes).sum(),
+            connections: 0,
+        };
+        network.connections = network.accepted.saturating_sub(ended);
+    }
+}
+
+fn health_of(name: &str, storage: &Storage) -> StorageHealth {
+    let state = match storage.file().write_state() {
+        _ if storage.is_closing() => StorageState::Closing,
+        _ if storage.commit_status().failed => StorageState::Failed,
+        WriteState::Failed => StorageState::Failed,
+        WriteState::Full => StorageState::Full,
+        WriteState::ReadOnly => StorageState::ReadOnly,
+        WriteState::Writable => StorageState::Writable,
+    };
+    StorageHealth { name: name.to_owned(), state }
+}
+
+fn storage_of(name: &str, storage: &Storage, sessions: SessionFigures) -> zodium_monitor::Storage {
+    let (file, figures) = (storage.file(), storage.figures());
+    let commits = figures.commits;
+    let last = storage.last_tid();
+    let held_since = commits.oldest_grant.map(|at| storage.unix_seconds_at(at));
+    let now = unix_seconds(SystemTime::now());
+    let requests = sessions.requests.into_iter();
+    zodium_monitor::Storage {
+        name: name.to_owned(),
+        file: file.path().display().to_string(),
+        size_bytes: file.size(),
+        objects: file.object_count(),
+        last_transaction: last.to_string(),
+        last_transaction_time: (last != Tid::ZERO).then(|| last.to_unix_nanos() as f64 / 1e9),
+        connections: sessions.connections,
+        open_transactions: sessions.active_transactions,
+        waiting_for_locks: commits.waiting as u64,
+        holding_locks: commits.locking as u64,
+        oldest_lock_seconds: held_since.map(|since| (now - since).max(0.0)),
+        finish_queue: (commits.ready + commits.writing) as u64,
+        commits: sessions.commits,
+        aborts: sessions.aborts,
+        expired: sessions.expired,
+        conflicts: sessions.conflicts,
+        conflicts_resolved: sessions.conflicts_resolved,
+        requests: requests.map(|(method, seconds)| MethodFigures { method, seconds }).collect(),
+        cold_loads: sessions.cold_loads,
+        lock_waits: sessions.lock_waits,
+        batches: figures.batches,
+        appends: figures.appends,
+        syncs: figures.syncs,
+        errors: sessions.errors,
+        cache: cache_of(storage),
+        pack: pack_of(&figures.pack),
+    }
+}
+
+fn cache_of(storage: &Storage) -> Cache {
+    let cache = storage.file().cache_statistics();
+    Cache {
+        hits: cache.hits,
+        misses: cache.misses,
+        evictions: cache.evictions,
+        records: cache.entries as u64,
+        bytes: cache.bytes as u64,
+        bytes_max: cache.budget_bytes as u64,
+    }
+}
+
+fn pack_of(status: &PackStatus) -> Pack {
+    let running = status.running.map(|run| {
+        let seconds = run.started.elapsed().as_secs_f64();
+        let Some((step, done, total)) = run.progress else {
+            return PackRun { seconds, step: "beginning", done: None };
+        };
+        let step = match step {
+            PackStep::Marking => "finding what is in use",
+            PackStep::Copying => "copying",
+        };
+        let done = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
+        PackRun { seconds, step, done }
+    });
+    let last = status.last.as_ref().map(|last| PackEnd {
+        time: unix_seconds(last.at),
+        seconds: last.duration.as_secs_f64(),
+        freed_bytes: last.result.as_ref().ok().copied(),
+        error: last.result.as_ref().err().cloned(),
+    });
+    Pack { succeeded: status.succeeded, failed: status.failed, running, last }
+}
+
+/// The locks that are waited for, by storage and number of who waits.
+type Waits = BTreeMap<(String, u64), LockWait>;
+
+fn connections_of(server: &Server, inspection: Inspection) -> Vec<Connection> {
+    let reports = inspection.workers.into_iter().flat_map(|worker| worker.sessions);
+    let reports: Vec<SessionReport> = reports.collect();
+    let mut waits = Waits::new();
+    for (name, storage) in server.storages() {
+        let waiting = storage.lock_waits().into_iter();
+        waits.extend(waiting.map(|wait| ((name.to_owned(), wait.owner.0), wait)));
+    }
+    let labels: BTreeMap<(String, u64), String> =
+        reports.iter().filter_map(|report| Some((key(report)?, name_of(report)))).collect();
+    let mut connections: Vec<_> =
+        reports.into_iter().map(|report| connection_of(report, &waits, &labels)).collect();
+    connections.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    connections
+}
+
+/// The transaction of a session, as others wait for it.
+fn key(report: &SessionReport) -> Option<(String, u64)> {
+    let number = report.transaction.as_ref()?.number?;
+    Some((report.storage.clone()?, number.0))
+}
+
+fn name_of(report: &SessionReport) -> String {
+    if report.label.is_empty() { report.peer.clone() } else { report.label.clone() }
+}
+
+fn connection_of(
+    report: SessionReport,
+    waits: &Waits,
+    labels: &BTreeMap<(String, u64), String>,
+) -> Connection {
+    let wait = key(&report).and_then(|key| waits.get(&key));
+    let waits_for = wait.map(|wait| {
+        let behind = wait.behind.0;
+        let storage = report.storage.clone().unwrap_or_default();
+        zodium_monitor::LockWait {
+            what: what_is_locked(wait.key),
+            behind,
+            behind_label: labels.get(&(storage, behind)).cloned(),
+        }
+    });
+    let transaction = report.transaction.map(|transaction| Transaction {
+        state: transaction.state,
+        seconds: seconds_since(transaction.begun),
+        number: transaction.number.map(|number| number.0),
+        waits_for,
+    });
+    Connection {
+        peer: report.peer,
+        label: report.label,
+        storage: report.storage,
+        read_only: report.read_only,
+        seconds: seconds_since(report.connected),
+        unsent_bytes: report.unsent_bytes,
+        requests_under_way: report.jobs as u64,
+        iterators: report.iterators as u64,
+        transaction,
+    }
+}
+
+fn what_is_locked(key: LockKey) -> String {
+    match key {
+        LockKey::Object(oid) => format!("object {oid}"),
+        LockKey::Positions => "the end of a pack, or of undos before it".to_owned(),
+        LockKey::Clock => "a transaction that brings its own tid, or others before it".to_owned(),
+    }
+}
+
+fn seconds_since(instant: Instant) -> f64 {
+    instant.elapsed().as_secs_f64()
+}
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

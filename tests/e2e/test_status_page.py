@@ -1,0 +1,190 @@
+"""The status page in a real browser, while clients work.
+
+Screenshots are left in the test's folder.
+"""
+
+import threading
+import time
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from harness.browser import open_browser
+from harness.files import oid_of
+from harness.monitor import Monitor
+from harness.wire import MAXTID, Z64, Wire
+
+pytestmark = pytest.mark.zodium
+
+HOSTILE_LABEL = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def browser(tmp_path):
+    opened = open_browser(tmp_path / "profile")
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture
+def workload():
+    """workload(server): a client that loads and commits until the test ends."""
+    stopping = threading.Event()
+    threads = []
+
+    def work(server):
+        with Wire(server.address) as client:
+            client.register()
+            client.call("set_client_label", b"the worker")
+            serial, number = Z64, 0
+            while not stopping.is_set():
+                number += 1
+                serial = client.commit(number, [(oid_of(1), serial, b"data %d" % number)])
+                for _ in range(20):
+                    client.call("loadBefore", oid_of(1), MAXTID)
+                time.sleep(0.005)
+
+    def start(server):
+        thread = threading.Thread(target=work, args=[server])
+        thread.start()
+        threads.append(thread)
+
+    yield start
+    stopping.set()
+    for thread in threads:
+        thread.join()
+
+
+def text_of(browser, element_id):
+    return browser.find_element(By.ID, element_id).text
+
+
+def tiles(browser):
+    """The value of each tile by its name."""
+    found = browser.find_elements(By.CSS_SELECTOR, ".tile")
+    return {
+        tile.find_element(By.TAG_NAME, "h3").text: tile.find_element(By.CLASS_NAME, "value").text
+        for tile in found
+    }
+
+
+def wait_for(browser, condition, seconds=20):
+    return WebDriverWait(browser, seconds, 0.2).until(lambda _: condition())
+
+
+def shoot(browser, path, width, dark):
+    """Screenshot of the whole page, as wide as a phone or a desk has it."""
+    features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    size["height"] = browser.execute_script("return document.documentElement.scrollHeight")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.save_screenshot(str(path))
+    # Nothing sticks out at the side.
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def hold_and_wait(wire, server):
+    """Two clients that want one object; the second one waits. Both are given back."""
+    clients = wire(server), wire(server)
+    for number, (client, label) in enumerate(zip(clients, (b"the holder", b"the waiter"))):
+        client.call("set_client_label", label)
+        client.notify("tpc_begin", number, b"", b"", {}, None, " ")
+        client.notify("storea", oid_of(7), Z64, b"data", number)
+        if number == 0:
+            client.call("vote", number)
+        else:
+            client.request("vote", number)
+    return clients
+
+
+def test_the_page_shows_what_the_server_does(
+    start_server, wire, connect, browser, workload, tmp_path
+):
+    monitor = Monitor()
+    server = start_server(None, *monitor.options)
+    workload(server)
+    connect(server, client_label=HOSTILE_LABEL)
+    hold_and_wait(wire, server)
+    with Wire(server.address, handshake=False) as stranger:
+        stranger.send_raw(b"\0\0\0\3<b>")
+        time.sleep(0.2)
+
+    browser.get(monitor.url)
+    wait_for(browser, lambda: text_of(browser, "health") == "healthy")
+    wait_for(browser, lambda: float(tiles(browser)["Commits"].split()[0].replace("–", "0")) > 0)
+    first = tiles(browser)
+    wait_for(browser, lambda: tiles(browser)["Requests"] != first["Requests"])
+    assert "s" in tiles(browser)["Loads, 99 % within"]
+    assert tiles(browser)["Connections"].split()[0] == "4"
+
+    connections = text_of(browser, "connections")
+    assert "the worker" in connections and HOSTILE_LABEL in connections
+    transactions = text_of(browser, "transactions")
+    assert "object 0000000000000007, behind the holder" in transactions
+    assert "waiting" in transactions
+    assert "loadBefore" in text_of(browser, "requests")
+    assert "disconnecting" in text_of(browser, "messages")
+    assert browser.title == "Zodium"
+
+    time.sleep(6)  # some more points for the graphs
+    for name, width, dark in [
+        ("light", 1280, False),
+        ("dark", 1280, True),
+        ("phone", 390, False),
+        ("phone-dark", 390, True),
+    ]:
+        shoot(browser, tmp_path / f"status-{name}.png", width, dark)
+    assert browser.get_log("browser") == []
+
+
+def test_the_page_says_when_the_server_is_gone_and_when_it_is_back(start_server, browser, tmp_path):
+    monitor = Monitor()
+    server = start_server(tmp_path / "Data.fs", *monitor.options)
+    browser.get(monitor.url)
+    wait_for(browser, lambda: text_of(browser, "health") == "healthy")
+    server.stop()
+    wait_for(browser, lambda: text_of(browser, "health") == "no answer")
+    start_server(tmp_path / "Data.fs", *monitor.options)
+    wait_for(browser, lambda: text_of(browser, "health") == "healthy")
+
+
+def test_everything_can_be_read_without_seeing_it(start_server, browser):
+    monitor = Monitor()
+    start_server(None, *monitor.options)
+    browser.get(monitor.url)
+    wait_for(browser, lambda: text_of(browser, "health") == "healthy")
+    graphs = browser.find_elements(By.CSS_SELECTOR, "svg")
+    assert len(graphs) == 8
+    assert all(graph.get_attribute("aria-label") for graph in graphs)
+    assert browser.find_element(By.ID, "health").get_attribute("role") == "status"
+    for section in browser.find_elements(By.TAG_NAME, "section"):
+        assert section.get_attribute("aria-labelledby")
+    # The button works without a mouse.
+    theme = browser.find_element(By.ID, "theme")
+    theme.send_keys("\n")
+    root = browser.find_element(By.TAG_NAME, "html")
+    chosen = root.get_attribute("data-theme")
+    theme.send_keys(" ")
+    assert {chosen, root.get_attribute("data-theme")} == {"light", "dark"}
+
+
+def test_a_storage_that_failed_is_the_first_thing_one_sees(start_server, wire, browser, tmp_path):
+    import resource  # noqa: PLC0415
+
+    monitor = Monitor()
+    prefix = ["env", "--ignore-signal=XFSZ"]
+    server = start_server(tmp_path / "Data.fs", *monitor.options, prefix=prefix)
+    client = wire(server)
+    client.commit(1, [(oid_of(1), Z64, b"x" * 200_000)])
+    used = monitor.status()["storages"][0]["size_bytes"]
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (used, used))
+    with pytest.raises(Exception, match="."):
+        client.commit(2, [(oid_of(2), Z64, b"data")])
+    browser.get(monitor.url)
+    wait_for(browser, lambda: text_of(browser, "health") == "not healthy")
+    assert "storage 1 refuses commits" in text_of(browser, "complaints")
+    assert "a write failed" in text_of(browser, "storages")
+    shoot(browser, tmp_path / "status-failed.png", 1280, False)
