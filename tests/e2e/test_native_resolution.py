@@ -4,6 +4,7 @@ ZODB's own resolution is the judge: of the same three records both make equal
 states, or the server leaves the conflict to the client.
 """
 
+import base64
 import collections
 import logging
 
@@ -66,10 +67,40 @@ def test_every_class_is_resolved_as_python_does(start_server, seeded, scale, qui
                 assert data == case.new
                 data = None
             count[judge(quiet_judge, case, data)] += 1
-        (status,) = [wire.call("server_status")]
+        status = wire.call("server_status")
     print(dict(count))
     assert (status["conflicts"], status["conflicts_resolved"]) == (len(cases), len(resolved))
     assert count["resolved"] > len(cases) // 5 and count["left"] > len(cases) // 10
+
+
+def test_an_undo_is_resolved_as_python_does(start_server, seeded, scale, quiet_judge):
+    server = start_server()
+    # What goes back from the old state to the new one is the undo of what led from that to it.
+    cases = [
+        (case, expected)
+        for case in conflicts.cases(seeded, int(ROUNDS / 4 * scale))
+        if case.must and case.old != case.committed
+        for expected in [quiet_judge.resolve(case)]
+        if expected
+    ]
+    oids = [p64(number) for number in range(1, len(cases) + 1)]
+    with Wire(server.address, seconds=60) as wire:
+        wire.register()
+        serial = Z64
+        tids = []
+        for name in ("new", "old", "committed"):
+            stores = [(oid, serial, getattr(case, name)) for oid, (case, _) in zip(oids, cases)]
+            serial = wire.commit(name, stores)
+            tids.append(serial)
+        wire.notify("tpc_begin", "undo", b"", b"", {}, None, " ")
+        wire.notify("undoa", base64.encodebytes(tids[1]).rstrip(), "undo")
+        assert set(wire.call("vote", "undo")) == set(oids)
+        wire.call("tpc_finish", "undo")
+        for oid, (case, expected) in zip(oids, cases):
+            data, _, _ = wire.call("loadBefore", oid, MAXTID)
+            assert conflicts.loaded(data) == conflicts.loaded(expected), f"{case.name}\n{case}"
+        assert wire.call("server_status")["conflicts_resolved"] == len(cases)
+    assert len(cases) > 100
 
 
 def judge(judge, case, data):
