@@ -25,7 +25,8 @@ What {..} in --server-cmd may name:
             has no ZConfig reader: --blob-dir D, --read-only, --no-pack-gc,
             --invalidation-queue-size N, --invalidation-age S,
             --transaction-timeout S, --client-conflict-resolution, --msgpack,
-            --ssl-certificate F, --ssl-key F, --ssl-authenticate F
+            --ssl-certificate F, --ssl-key F, --ssl-authenticate F,
+            --ssl-key-password-file F (with what a password-function returns)
 A suite that needs such a setting is skipped when the command names neither
 {config} nor {options}; a skipped suite is printed, never counted as passed.
 

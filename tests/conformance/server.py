@@ -6,6 +6,7 @@ server command that has neither skips the tests that ask for anything.
 """
 
 import contextlib
+import importlib
 import os
 import re
 import tempfile
@@ -25,7 +26,7 @@ class Settings:
 
     FLAGS = ("read-only", "client-conflict-resolution")
     VALUES = ("invalidation-queue-size", "invalidation-age", "transaction-timeout")
-    SSL = ("certificate", "key", "authenticate", "password-function")
+    SSL = ("certificate", "key", "authenticate")
 
     def __init__(self, **values):
         self.values = {key.replace("_", "-"): value for key, value in values.items() if value}
@@ -43,6 +44,7 @@ class Settings:
         ssl = re.search(r"<ssl>(.*?)</ssl>", zeo_text, re.S)
         if ssl:
             found.update({f"ssl-{key}": value(key, ssl[1]) for key in cls.SSL})
+            found["ssl-key-password-file"] = password_file(value("password-function", ssl[1]))
         found["blob-dir"] = value("blob-dir", storage_text)
         found["read-only"] = found["read-only"] or bool(value("read-only", storage_text))
         found["no-pack-gc"] = bool(re.search(r"^\s*pack-gc\s+false", storage_text, re.M))
@@ -73,6 +75,16 @@ class Settings:
                 "</blobstorage>",
             ]
         return "\n".join(lines + storage) + "\n"
+
+
+def password_file(function):
+    """A file with what `function` returns: who moves from the stock server writes it by hand."""
+    if function:
+        module, _, name = function.rpartition(".")
+        handle, path = tempfile.mkstemp(".txt", "password-", os.getcwd())
+        with os.fdopen(handle, "w") as out:
+            out.write(getattr(importlib.import_module(module), name)())
+        return path
 
 
 class Server(ServerProcess):

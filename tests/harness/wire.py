@@ -69,10 +69,12 @@ CODECS = {codec.letter: codec for codec in (PickleCodec, MsgpackCodec)}
 class Wire:
     """One connection, in the encoding the server announces."""
 
-    def __init__(self, address, handshake=True, seconds=10):
+    def __init__(self, address, handshake=True, seconds=10, ssl=None):
         self.seconds = seconds
         self.socket = socket.create_connection(address, seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if ssl:  # an ssl.SSLContext
+            self.socket = ssl.wrap_socket(self.socket, server_hostname="localhost")
         self.buffer = bytearray()
         self.taken = 0  # bytes of the buffer that are received already
         self.notices = []

@@ -9,10 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod figures;
+mod handshake;
 mod link;
 mod listener;
 mod output;
 mod session;
+#[cfg(test)]
+mod tls_tests;
 mod worker;
 
 pub use figures::LinkFigures;

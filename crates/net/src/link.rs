@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use zodium_tls::PeerIdentity;
 
 use crate::figures::LinkFigures;
 use crate::output::{Output, SLICES_MAX};
@@ -41,6 +42,7 @@ pub struct Link {
 
 struct LinkState {
     peer: String,
+    identity: Option<PeerIdentity>,
     limits: Limits,
     figures: Arc<LinkFigures>,
     output: RefCell<Output>,
@@ -56,10 +58,16 @@ struct LinkState {
 }
 
 impl Link {
-    pub(crate) fn new(peer: String, limits: Limits, figures: Arc<LinkFigures>) -> Link {
+    pub(crate) fn new(
+        peer: String,
+        identity: Option<PeerIdentity>,
+        limits: Limits,
+        figures: Arc<LinkFigures>,
+    ) -> Link {
         Link {
             state: Rc::new(LinkState {
                 peer,
+                identity,
                 limits,
                 figures,
                 output: RefCell::default(),
@@ -76,6 +84,11 @@ impl Link {
     /// Who is at the other end, for people.
     pub fn peer(&self) -> &str {
         &self.state.peer
+    }
+
+    /// Who the peer has proved to be; `None` without TLS.
+    pub fn identity(&self) -> Option<&PeerIdentity> {
+        self.state.identity.as_ref()
     }
 
     /// The output queue. After appending outside of [`Session::received`] the link must be
@@ -312,7 +325,8 @@ fn split(consumed: Consumed) -> (usize, Option<usize>) {
     }
 }
 
-/// Sends as much as the socket takes; pending when something is left.
+/// Sends as much as the socket takes; pending when something is left, here or in the stream: one
+/// that encrypts keeps what the socket did not take.
 fn poll_flush<T: AsyncWrite>(
     mut stream: Pin<&mut T>,
     link: &Link,
@@ -321,8 +335,11 @@ fn poll_flush<T: AsyncWrite>(
     loop {
         let mut output = link.output();
         if output.is_empty() {
-            link.state.unasked_bytes.set(0);
-            return Ok(Poll::Ready(()));
+            let flushed = stream.as_mut().poll_flush(context)?;
+            if flushed.is_ready() {
+                link.state.unasked_bytes.set(0);
+            }
+            return Ok(flushed);
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = output.slices(&mut slices);
@@ -417,7 +434,7 @@ mod tests {
     /// A link over a pipe that holds 4 KiB each way.
     fn start(answer_bytes: usize, limits: Limits) -> Running {
         let (peer, stream) = tokio::io::duplex(4096);
-        let link = Link::new("peer".to_owned(), limits, Arc::default());
+        let link = Link::new("peer".to_owned(), None, limits, Arc::default());
         let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let session = Lines {
             link: link.clone(),

@@ -3,11 +3,14 @@
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
+use tokio_rustls::rustls::ServerConfig;
 
+use zodium_tls::ServerTls;
 use zodium_types::Address;
 
 /// Connections that may wait to be accepted.
@@ -41,6 +44,7 @@ enum Socket {
 pub struct Listener {
     kind: Kind,
     address: Address,
+    tls: Option<Arc<ServerTls>>,
     _file: Option<SocketFile>,
 }
 
@@ -56,10 +60,15 @@ struct SocketFile(PathBuf);
 
 /// An accepted connection on its way to a worker.
 #[derive(Debug)]
-pub enum Incoming {
-    /// Over TCP.
+pub struct Incoming {
+    pub(crate) stream: IncomingStream,
+    /// What it is to be encrypted with.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum IncomingStream {
     Tcp(std::net::TcpStream),
-    /// Over a Unix socket.
     Unix(std::os::unix::net::UnixStream),
 }
 
@@ -107,7 +116,7 @@ impl Bound {
             Socket::Unix(socket) => Kind::Unix(socket.listen(BACKLOG)?),
             Socket::Inherited(kind) => kind,
         };
-        Ok(Listener { kind, address: self.address, _file: self.file })
+        Ok(Listener { kind, address: self.address, tls: None, _file: self.file })
     }
 }
 
@@ -125,16 +134,30 @@ async fn bind_tcp(host: &str, port: u16) -> io::Result<Bound> {
 }
 
 impl Listener {
+    /// Connections are encrypted, and only who shows a certificate that is believed gets in.
+    #[must_use]
+    pub fn with_tls(self, tls: Arc<ServerTls>) -> Listener {
+        Listener { tls: Some(tls), ..self }
+    }
+
     /// The address with the port that was chosen.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Whether connections are encrypted.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// The next connection and who it is from. Goes on trying when the system refuses.
     pub async fn accept(&self) -> (Incoming, String) {
         loop {
             match self.try_accept().await {
-                Ok(accepted) => return accepted,
+                Ok((stream, peer)) => {
+                    let tls = self.tls.as_deref().map(ServerTls::config);
+                    return (Incoming { stream, tls }, peer);
+                }
                 Err(error) => {
                     tracing::warn!(%error, address = %self.address, "cannot accept");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -143,18 +166,18 @@ impl Listener {
         }
     }
 
-    async fn try_accept(&self) -> io::Result<(Incoming, String)> {
+    async fn try_accept(&self) -> io::Result<(IncomingStream, String)> {
         match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE);
                 SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-                Ok((Incoming::Tcp(stream.into_std()?), peer.to_string()))
+                Ok((IncomingStream::Tcp(stream.into_std()?), peer.to_string()))
             }
             Kind::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Incoming::Unix(stream.into_std()?), self.address.to_string()))
+                Ok((IncomingStream::Unix(stream.into_std()?), self.address.to_string()))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Worker threads, and handing connections to them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,16 +9,24 @@ use std::time::Duration;
 
 use slab::Slab;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
+use tracing::Instrument;
+use zodium_tls::PeerIdentity;
 
+use crate::handshake::{HandshakeError, Handshakes, Secured};
 use crate::link::{self, Scratch};
+use crate::listener::IncomingStream;
 use crate::{Incoming, Limits, Link, LinkFigures, Service};
 
 /// Threads per worker for reads that have to wait for the disk, and the like.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// Bytes read from a socket at once.
 const SCRATCH_BYTES: usize = 128 << 10;
+/// How long the end of an encrypted stream may take to be sent.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The worker threads.
 pub struct Workers {
@@ -133,29 +141,42 @@ impl Workers {
     }
 }
 
+/// What the connections of a worker share.
+struct Host<S> {
+    service: S,
+    links: RefCell<Slab<Link>>,
+    scratch: Scratch,
+    handshakes: Handshakes,
+    figures: Arc<LinkFigures>,
+    /// No new links: those that there are come to their end.
+    stopping: Cell<bool>,
+}
+
 async fn serve<S: Service>(
     service: S,
     mut orders: mpsc::UnboundedReceiver<Order>,
     count: Arc<AtomicUsize>,
     figures: Arc<LinkFigures>,
 ) {
-    let links: Rc<RefCell<Slab<Link>>> = Rc::default();
-    let scratch: Scratch = Rc::new(RefCell::new(vec![0; SCRATCH_BYTES]));
+    let host = Rc::new(Host {
+        service,
+        links: RefCell::default(),
+        scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES])),
+        handshakes: Handshakes::default(),
+        figures,
+        stopping: Cell::new(false),
+    });
     let mut patience = Duration::ZERO;
     while let Some(order) = orders.recv().await {
         match order {
             Order::Serve { incoming, peer, limits } => {
-                figures.accepted.add(1);
-                let link = Link::new(peer, limits, Arc::clone(&figures));
-                let key = links.borrow_mut().insert(link.clone());
-                let session = service.open(link.clone());
-                let (links, count) = (Rc::clone(&links), Arc::clone(&count));
-                let figures = Arc::clone(&figures);
-                let scratch = Rc::clone(&scratch);
+                host.figures.accepted.add(1);
+                let (host, count) = (Rc::clone(&host), Arc::clone(&count));
                 tokio::task::spawn_local(async move {
-                    run_incoming(incoming, link, session, scratch).await;
-                    links.borrow_mut().remove(key);
-                    figures.ended.add(1);
+                    if let Err(error) = host.run_incoming(incoming, &peer, limits).await {
+                        tracing::warn!(peer, %error, "cannot serve a connection");
+                    }
+                    host.figures.ended.add(1);
                     count.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -169,33 +190,97 @@ async fn serve<S: Service>(
             }
         }
     }
-    for (_, link) in links.borrow().iter() {
-        link.stop();
-    }
-    let all_gone = async {
-        while !links.borrow().is_empty() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    if tokio::time::timeout(patience, all_gone).await.is_err() {
-        tracing::warn!(links = links.borrow().len(), "gave up waiting for connections to finish");
-    }
+    host.stop(patience).await;
 }
 
-async fn run_incoming<S: crate::Session>(
-    incoming: Incoming,
-    link: Link,
-    session: S,
-    scratch: Scratch,
-) {
-    match incoming {
-        Incoming::Tcp(stream) => match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => link::run(stream, link, session, scratch).await,
-            Err(error) => tracing::warn!(%error, "cannot serve a connection"),
-        },
-        Incoming::Unix(stream) => match tokio::net::UnixStream::from_std(stream) {
-            Ok(stream) => link::run(stream, link, session, scratch).await,
-            Err(error) => tracing::warn!(%error, "cannot serve a connection"),
-        },
+impl<S: Service> Host<S> {
+    async fn run_incoming(
+        &self,
+        incoming: Incoming,
+        peer: &str,
+        limits: Limits,
+    ) -> std::io::Result<()> {
+        match incoming.stream {
+            IncomingStream::Tcp(stream) => {
+                let stream = TcpStream::from_std(stream)?;
+                match incoming.tls {
+                    None => self.run(stream, peer, None, limits).await,
+                    Some(tls) => {
+                        let secured = self.handshakes.shake(stream, tls, TcpStream::readable);
+                        self.run_secured(secured, peer, limits).await;
+                    }
+                }
+            }
+            IncomingStream::Unix(stream) => {
+                let stream = UnixStream::from_std(stream)?;
+                match incoming.tls {
+                    None => self.run(stream, peer, None, limits).await,
+                    Some(tls) => {
+                        let secured = self.handshakes.shake(stream, tls, UnixStream::readable);
+                        self.run_secured(secured, peer, limits).await;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A session begins when the handshake is done: before that nothing is told to anybody.
+    async fn run_secured<T>(
+        &self,
+        secured: impl Future<Output = Result<Secured<T>, HandshakeError>>,
+        peer: &str,
+        limits: Limits,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        let span = tracing::info_span!("handshake", peer);
+        match secured.instrument(span).await {
+            Ok(Secured { stream, identity }) => {
+                tracing::debug!(peer, subject = identity.subject, "TLS handshake done");
+                self.run(stream, peer, Some(identity), limits).await;
+            }
+            Err(error) => tracing::info!(peer, reason = %error, "TLS handshake failed"),
+        }
+    }
+
+    async fn run<T>(
+        &self,
+        mut stream: T,
+        peer: &str,
+        identity: Option<PeerIdentity>,
+        limits: Limits,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        if self.stopping.get() {
+            return;
+        }
+        let is_secured = identity.is_some();
+        let link = Link::new(peer.to_owned(), identity, limits, Arc::clone(&self.figures));
+        let key = self.links.borrow_mut().insert(link.clone());
+        let session = self.service.open(link.clone());
+        link::run(&mut stream, link, session, Rc::clone(&self.scratch)).await;
+        if is_secured {
+            // A peer that does not take the end of the stream has to do without.
+            let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
+        }
+        self.links.borrow_mut().remove(key);
+    }
+
+    async fn stop(&self, patience: Duration) {
+        self.stopping.set(true);
+        for (_, link) in self.links.borrow().iter() {
+            link.stop();
+        }
+        let all_gone = async {
+            while !self.links.borrow().is_empty() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        if tokio::time::timeout(patience, all_gone).await.is_err() {
+            let links = self.links.borrow().len();
+            tracing::warn!(links, "gave up waiting for connections to finish");
+        }
     }
 }

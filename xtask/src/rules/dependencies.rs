@@ -24,10 +24,17 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("zodium-net", &["zodium-types", "zodium-tls"]),
     // What a server is told, before there is a server.
     ("zodium-configuration", &["zodium-types"]),
-    // The protocol knows no disk.
+    // The protocol knows no disk. Of TLS it knows who a peer is, and who may use what.
     (
         "zodium-zeo",
-        &["zodium-types", "zodium-pickle", "zodium-filestorage", "zodium-engine", "zodium-net"],
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-filestorage",
+            "zodium-engine",
+            "zodium-tls",
+            "zodium-net",
+        ],
     ),
     // Benchmarks speak to servers over sockets, whoever's they are.
     (

@@ -11,7 +11,7 @@ use super::storages::{OpenStorage, Storages};
 
 /// Says where it listens, what it serves, and how to connect.
 pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[Listener]) {
-    for OpenStorage { name, storage } in storages.iter() {
+    for OpenStorage { name, storage, .. } in storages.iter() {
         let file = storage.file();
         info!(
             storage = name,
@@ -24,7 +24,7 @@ pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[List
         );
     }
     for listener in listeners {
-        info!(address = %listener.address(), "listening");
+        info!(address = %listener.address(), tls = listener.has_tls(), "listening");
     }
     if format == LogFormat::Human {
         greet(storages, listeners);
@@ -33,7 +33,7 @@ pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[List
 
 fn greet(storages: &Storages, listeners: &[Listener]) {
     println!("Zodium {} serves", env!("CARGO_PKG_VERSION"));
-    for OpenStorage { name, storage } in storages.iter() {
+    for OpenStorage { name, storage, .. } in storages.iter() {
         let file = storage.file();
         println!("  storage {name}: {}", file.path().display());
         println!(
@@ -46,12 +46,18 @@ fn greet(storages: &Storages, listeners: &[Listener]) {
         );
     }
     for listener in listeners {
-        println!("  listening on {}", listener.address());
+        let tls = if listener.has_tls() { ", with TLS" } else { "" };
+        println!("  listening on {}{tls}", listener.address());
     }
     if let Some(listener) = listeners.first() {
         println!("Connect from Python (pip install ZEO):");
         println!("  import ZEO");
-        println!("  db = ZEO.DB({})", python_address(listener.address()));
+        let address = python_address(listener.address());
+        if listener.has_tls() {
+            println!("  db = ZEO.DB({address}, ssl=context)  # ssl.SSLContext with a certificate");
+        } else {
+            println!("  db = ZEO.DB({address})");
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use listenfd::ListenFd;
 use tokio::task::JoinHandle;
 use zodium_net::{Bound, Listener, Workers};
+use zodium_tls::ServerTls;
 use zodium_types::Address;
 
 /// Takes all addresses; within a tokio runtime.
@@ -46,9 +47,16 @@ fn inherited(sockets: &mut ListenFd) -> Result<Vec<Bound>> {
     Ok(bound)
 }
 
-/// Listens on all addresses.
-pub(crate) fn listen(bound: Vec<Bound>) -> Result<Vec<Listener>> {
-    bound.into_iter().map(|bound| bound.listen().context("cannot listen")).collect()
+/// Listens on all addresses, with TLS on all or none.
+pub(crate) fn listen(bound: Vec<Bound>, tls: Option<&Arc<ServerTls>>) -> Result<Vec<Listener>> {
+    let listen = |bound: Bound| {
+        let listener = bound.listen().context("cannot listen")?;
+        Ok(match tls {
+            Some(tls) => listener.with_tls(Arc::clone(tls)),
+            None => listener,
+        })
+    };
+    bound.into_iter().map(listen).collect()
 }
 
 /// Tasks that hand new connections to workers.

@@ -8,6 +8,7 @@ mod overrides;
 mod pid_file;
 mod signals;
 mod storages;
+mod tls;
 mod workers;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use tracing::{error, info, warn};
 use zodium_configuration::Configuration;
 use zodium_monitor::Messages;
 use zodium_net::Bound;
+use zodium_tls::ServerTls;
 
 use self::listening::Accepting;
 pub(crate) use self::options::ServeOptions;
@@ -69,6 +71,7 @@ async fn serve(
 ) -> Result<Ending> {
     let configuration = Arc::new(configuration);
     let mut signals = Signals::catch().context("cannot catch signals")?;
+    let tls = tls::load(configuration.server.tls.as_ref())?;
     let bound = listening::bind(&configuration.server.addresses).await?;
     let watched = Watched::opening();
     // Until the end: while storages are opened and closed there is something to tell too.
@@ -81,8 +84,9 @@ async fn serve(
         opened = opening => opened??,
         ending = ending(&mut signals, || reopen(logs)) => return Ok(ending),
     };
+    let network = Network { bound, tls };
     let served =
-        serve_storages(&configuration, logs, &storages, bound, &watched, &mut signals).await;
+        serve_storages(&configuration, logs, &storages, network, &watched, &mut signals).await;
     watched.closes();
     let closed = storages.close();
     let ending = served?;
@@ -91,15 +95,22 @@ async fn serve(
     Ok(ending)
 }
 
+/// What clients come in by.
+struct Network {
+    bound: Vec<Bound>,
+    tls: Option<Arc<ServerTls>>,
+}
+
 async fn serve_storages(
     configuration: &Configuration,
     logs: &Destinations,
     storages: &Storages,
-    bound: Vec<Bound>,
+    network: Network,
     watched: &Watched,
     signals: &mut Signals,
 ) -> Result<Ending> {
-    let listeners = listening::listen(bound)?;
+    let Network { bound, tls } = network;
+    let listeners = listening::listen(bound, tls.as_ref())?;
     let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
     let (server, workers) = workers::start(&configuration.server, storages)?;
     watched.serves(&server, &workers);
@@ -111,6 +122,9 @@ async fn serve_storages(
     let reload = || {
         supervisor::reloading();
         reopen(logs);
+        if let Some(tls) = &tls {
+            tls::reload(tls);
+        }
         ready();
     };
     let ending = ending(signals, reload).await;
@@ -128,11 +142,11 @@ async fn serve_storages(
 }
 
 /// Waits for a signal that ends the server, and does what others ask for.
-async fn ending(signals: &mut Signals, reopen_logs: impl Fn()) -> Ending {
+async fn ending(signals: &mut Signals, reload: impl Fn()) -> Ending {
     loop {
         match signals.next().await {
             Wish::End(ending) => return ending,
-            Wish::ReopenLogs => reopen_logs(),
+            Wish::Reload => reload(),
         }
     }
 }
@@ -146,15 +160,9 @@ fn reopen(logs: &Destinations) {
 
 /// What the model has and this server cannot do would be left out silently otherwise.
 fn refuse_what_is_missing(configuration: &Configuration) -> Result<()> {
-    if configuration.server.tls.is_some() {
-        bail!("this version does not speak TLS");
-    }
     for storage in &configuration.storages {
         if storage.pack.schedule.is_some() {
             bail!("storage {}: this version does not pack by itself", storage.name);
-        }
-        if storage.allow.is_some() {
-            bail!("storage {}: this version cannot tell clients apart", storage.name);
         }
     }
     Ok(())

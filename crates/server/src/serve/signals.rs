@@ -19,8 +19,9 @@ pub(crate) struct Signals {
 pub(crate) enum Wish {
     /// To end.
     End(Ending),
-    /// SIGUSR2: to open the log files anew, which were moved away.
-    ReopenLogs,
+    /// SIGUSR2: to open the log files anew, which were moved away, and to read the certificates
+    /// again, which were renewed.
+    Reload,
 }
 
 /// Why a server ends.
@@ -59,7 +60,7 @@ impl Signals {
                 info!("SIGHUP, stopping to be started anew");
                 Wish::End(Ending::Restart)
             }
-            _ = self.user.recv() => Wish::ReopenLogs,
+            _ = self.user.recv() => Wish::Reload,
         }
     }
 }

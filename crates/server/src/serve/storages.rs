@@ -10,6 +10,8 @@ use zodium_configuration::{Configuration, ServerOptions, StorageKind, StorageOpt
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::Storage;
 use zodium_filestorage::{FileStorage, OpenOptions, StorageError};
+use zodium_tls::AllowList;
+use zodium_zeo::server::Offer;
 
 use super::conflicts::resolve_conflict;
 use crate::progress::Progress;
@@ -25,6 +27,8 @@ pub(crate) struct OpenStorage {
     pub(crate) name: String,
     /// The running database.
     pub(crate) storage: Arc<Storage>,
+    /// Who may use it; absent: all that get in.
+    allow: Option<AllowList>,
 }
 
 impl Storages {
@@ -34,7 +38,12 @@ impl Storages {
         for options in &configuration.storages {
             match open(options, &configuration.server) {
                 Ok(storage) => {
-                    storages.opened.push(OpenStorage { name: options.name.clone(), storage });
+                    let allow = options.allow.as_ref();
+                    storages.opened.push(OpenStorage {
+                        name: options.name.clone(),
+                        storage,
+                        allow: allow.map(|all| AllowList::new(all.iter().map(String::as_str))),
+                    });
                 }
                 Err(error) => {
                     // What the user has to know is why the start failed.
@@ -54,10 +63,13 @@ impl Storages {
         self.opened.iter()
     }
 
-    /// By name.
-    pub(crate) fn by_name(&self) -> BTreeMap<String, Arc<Storage>> {
-        let named = |opened: &OpenStorage| (opened.name.clone(), Arc::clone(&opened.storage));
-        self.opened.iter().map(named).collect()
+    /// What is offered to clients, by name.
+    pub(crate) fn offers(&self) -> BTreeMap<String, Offer> {
+        let offer = |opened: &OpenStorage| {
+            let storage = Arc::clone(&opened.storage);
+            (opened.name.clone(), Offer { storage, allow: opened.allow.clone() })
+        };
+        self.opened.iter().map(offer).collect()
     }
 
     /// Gives up packs that are under way, so that who waits for one is answered.
@@ -70,7 +82,7 @@ impl Storages {
     /// Closes all, whatever becomes of each; the first error.
     pub(crate) fn close(self) -> Result<()> {
         let mut outcome = Ok(());
-        for OpenStorage { name, storage } in self.opened {
+        for OpenStorage { name, storage, .. } in self.opened {
             if let Err(reason) = storage.close() {
                 error!(storage = name, %reason, "not closed in order");
                 let failed = Err(reason)

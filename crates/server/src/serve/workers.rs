@@ -22,7 +22,7 @@ pub(crate) fn start(
         frame_bytes_max: options.message_bytes_max,
         read_only: options.read_only,
     };
-    let server = Arc::new(Server::new(config, storages.by_name()));
+    let server = Arc::new(Server::new(config, storages.offers()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = options.workers.map_or(cores, usize::from);
     let served = Arc::clone(&server);

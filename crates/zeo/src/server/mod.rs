@@ -22,4 +22,4 @@ mod undo_log;
 mod wire;
 
 pub use inspection::{Inspection, SessionFigures, SessionReport, TransactionReport, WorkerReport};
-pub use service::{Config, Server, ZeoService};
+pub use service::{Config, Offer, Server, ZeoService};

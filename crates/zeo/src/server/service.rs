@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use zodium_engine::{Mailbox, Notice, Storage};
 use zodium_net::{Link, Service};
+use zodium_tls::{AllowList, PeerIdentity};
 
 use super::hub::Hub;
 use super::inspection::{self, Inquiry};
@@ -28,6 +29,14 @@ pub struct Config {
     pub read_only: bool,
 }
 
+/// A storage that is to be served, and how.
+pub struct Offer {
+    /// The running storage.
+    pub storage: Arc<Storage>,
+    /// Who may use it; absent: all that get in.
+    pub allow: Option<AllowList>,
+}
+
 /// What all workers of a server share.
 pub struct Server {
     pub(crate) config: Config,
@@ -41,22 +50,31 @@ pub struct Server {
 /// A storage under its name.
 pub(crate) struct ServedStorage {
     pub(crate) storage: Arc<Storage>,
+    allow: Option<AllowList>,
     /// One for each worker.
     pub(crate) statistics: Mutex<Vec<Arc<Statistics>>>,
 }
 
 impl Server {
     /// A server of storages by name (`1` is what clients ask for by default).
-    pub fn new(config: Config, storages: BTreeMap<String, Arc<Storage>>) -> Server {
+    pub fn new(config: Config, storages: BTreeMap<String, Offer>) -> Server {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let serve =
-            |(name, storage)| (name, ServedStorage { storage, statistics: Mutex::default() });
+        let serve = |(name, Offer { storage, allow })| {
+            (name, ServedStorage { storage, allow, statistics: Mutex::default() })
+        };
         Server {
             config,
             storages: storages.into_iter().map(serve).collect(),
             started: since_epoch.as_secs(),
             inquiries: Mutex::default(),
         }
+    }
+}
+
+impl ServedStorage {
+    /// Whether this client may use it.
+    pub(crate) fn admits(&self, peer: Option<&PeerIdentity>) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.admits(peer))
     }
 }
 
@@ -105,7 +123,9 @@ impl ZeoService {
 }
 
 impl LocalServer {
-    pub(crate) fn hub(&self, name: &str) -> Option<&Rc<Hub>> {
+    /// The hub of a storage that there is, and that this client may use.
+    pub(crate) fn hub(&self, name: &str, peer: Option<&PeerIdentity>) -> Option<&Rc<Hub>> {
+        self.server.storages.get(name).filter(|served| served.admits(peer))?;
         self.hubs.get(name)
     }
 }

@@ -29,6 +29,9 @@ const LARGE_FRAME_BYTES: usize = 64 << 10;
 /// A greeting has 2 or 4 bytes; whoever sends more speaks something else.
 const HELLO_BYTES_MAX: u32 = 16;
 
+/// What a client sends first that takes the server for one with TLS.
+const TLS_BEGIN: &[u8] = &[0x16, 0x03];
+
 /// Invalidations from this size on are sent from where they lie.
 const SHARED_BYTES_MIN: usize = 4096;
 
@@ -268,6 +271,9 @@ impl Session {
                     return Ok(Consumed::Large { consumed, frame: rest.len() + missing });
                 }
                 Ok(Peek::Missing(_)) => break,
+                Err(_) if self.encoding.is_none() && rest.starts_with(TLS_BEGIN) => {
+                    return Err(self.refuse("speaks TLS, which this server is not set up for"));
+                }
                 Err(error) => return Err(self.refuse(&error.to_string())),
             }
         }
@@ -385,7 +391,8 @@ impl Session {
                 Ok(())
             }
             Ok(Greeting::Monitor) => {
-                put_frame(&self.link, self.local.server.status_json().as_bytes());
+                let status = self.local.server.status_json(self.link.identity());
+                put_frame(&self.link, status.as_bytes());
                 Err(Verdict::Done)
             }
             Err(error) => Err(self.refuse(&error.to_string())),
@@ -405,8 +412,8 @@ impl Session {
             }
             other => other.as_str().unwrap_or_default().to_owned(),
         };
-        let Some(hub) = self.local.hub(&name).cloned() else {
-            return Err(Exception::value_error(format!("unknown storage: {name}")));
+        let Some(hub) = self.local.hub(&name, self.link.identity()).cloned() else {
+            return Err(self.unknown_storage(&name));
         };
         let writable = !self.local.server.config.read_only && !hub.storage.file().is_read_only();
         if !read_only && !writable {
@@ -418,6 +425,17 @@ impl Session {
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
         self.registration = Some(Registration { hub, name, read_only });
         Ok(Reply::Value(super::exception::tid_value(told)))
+    }
+
+    /// Also said of a storage that this client may not use: it learns nothing of it.
+    fn unknown_storage(&self, name: &str) -> Exception {
+        let subject = self.link.identity().map(|identity| identity.subject.as_str());
+        let peer = self.link.peer();
+        tracing::info!(peer, subject, storage = name, "refused: no such storage for it");
+        Exception::value_error(match subject {
+            Some(subject) => format!("unknown storage: {name} (or not for {subject})"),
+            None => format!("unknown storage: {name}"),
+        })
     }
 
     fn set_label(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use zodium_pickle::Value;
+use zodium_tls::PeerIdentity;
 use zodium_types::Counter;
 
 use super::call::Method;
@@ -43,9 +44,10 @@ impl Session {
 }
 
 impl Server {
-    /// The answer to `ruok`: status by storage name.
-    pub(crate) fn status_json(&self) -> String {
-        let statuses = self.storages.iter().map(|(name, served)| (name, Status::of(self, served)));
+    /// The answer to `ruok`: status by storage name, of those that this client may use.
+    pub(crate) fn status_json(&self, peer: Option<&PeerIdentity>) -> String {
+        let storages = self.storages.iter().filter(|(_, served)| served.admits(peer));
+        let statuses = storages.map(|(name, served)| (name, Status::of(self, served)));
         let statuses: std::collections::BTreeMap<_, _> = statuses.collect();
         serde_json::to_string(&statuses).unwrap_or_default()
     }

@@ -1,0 +1,229 @@
+//! Links over TLS, over a pipe that takes little at a time; handshakes that go wrong.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rcgen::{CertificateParams, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::LocalSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use zodium_tls::{ServerFiles, ServerTls};
+
+use crate::handshake::{HANDSHAKE_TIME_MAX, HandshakeError, Handshakes, Secured};
+use crate::link::{self, Limits, Link};
+use crate::session::{Consumed, Session, Verdict};
+
+/// Bytes that the pipe takes at once, less than one record has.
+const PIPE_BYTES: usize = 700;
+const ANSWER_BYTES: usize = 1000;
+
+/// One certificate for both sides, which both believe.
+struct Party {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl Party {
+    fn new() -> Party {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["server".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("both.pem");
+        std::fs::write(&path, certificate.pem() + &key.serialize_pem()).unwrap();
+        let server = ServerTls::load(ServerFiles {
+            certificate: path.clone(),
+            key: None,
+            key_password: None,
+            authenticate: path,
+        })
+        .unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let client = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+            )
+            .unwrap();
+        Party { client: Arc::new(client), server: server.config() }
+    }
+
+    async fn connect(&self, pipe: DuplexStream) -> TlsStream<DuplexStream> {
+        let name = ServerName::try_from("server").unwrap();
+        TlsConnector::from(Arc::clone(&self.client)).connect(name, pipe).await.unwrap()
+    }
+}
+
+/// Answers each byte with many.
+struct Echo {
+    link: Link,
+    seen: Rc<Cell<usize>>,
+    closed: Rc<Cell<bool>>,
+}
+
+impl Session for Echo {
+    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+        let mut consumed = 0;
+        while consumed < bytes.len() && !self.link.is_congested() {
+            let answer = vec![bytes[consumed]; ANSWER_BYTES];
+            self.link.output().push(Bytes::from(answer));
+            consumed += 1;
+        }
+        self.seen.set(self.seen.get() + consumed);
+        Ok(Consumed::Bytes(consumed))
+    }
+
+    fn received_large(&mut self, _: Bytes) -> Result<(), Verdict> {
+        Err(Verdict::Refused)
+    }
+
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    fn closed(&mut self) {
+        self.closed.set(true);
+    }
+}
+
+struct Running {
+    peer: TlsStream<DuplexStream>,
+    link: Link,
+    seen: Rc<Cell<usize>>,
+    closed: Rc<Cell<bool>>,
+}
+
+async fn start(limits: Limits) -> Running {
+    let party = Party::new();
+    let (near, far) = tokio::io::duplex(PIPE_BYTES);
+    let handshakes = Handshakes::default();
+    let (secured, peer) = tokio::join!(
+        handshakes.shake(far, Arc::clone(&party.server), async |_: &DuplexStream| Ok(())),
+        party.connect(near)
+    );
+    let Ok(Secured { stream, identity }) = secured else { panic!("no handshake") };
+    let link = Link::new("peer".to_owned(), Some(identity), limits, Arc::default());
+    let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    let session = Echo { link: link.clone(), seen: Rc::clone(&seen), closed: Rc::clone(&closed) };
+    let scratch = Rc::new(RefCell::new(vec![0; 512]));
+    tokio::task::spawn_local(link::run(stream, link.clone(), session, scratch));
+    Running { peer, link, seen, closed }
+}
+
+fn run_local(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build().unwrap();
+    LocalSet::new().block_on(&runtime, test);
+}
+
+async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn answers_arrive_whole_however_little_the_socket_takes() {
+    run_local(async {
+        let mut running = start(Limits::default()).await;
+        assert!(running.link.identity().is_some());
+        let asked: Vec<u8> = (0..=255).collect();
+        running.peer.write_all(&asked).await.unwrap();
+        running.peer.flush().await.unwrap();
+        for byte in asked {
+            let mut answer = [0; ANSWER_BYTES];
+            running.peer.read_exact(&mut answer).await.unwrap();
+            assert_eq!(answer, [byte; ANSWER_BYTES]);
+        }
+    });
+}
+
+#[test]
+fn the_last_record_leaves_without_another_to_push_it() {
+    run_local(async {
+        let mut running = start(Limits::default()).await;
+        for _ in 0..20 {
+            running.peer.write_all(b"a").await.unwrap();
+            running.peer.flush().await.unwrap();
+            running.peer.read_exact(&mut [0; ANSWER_BYTES]).await.unwrap();
+        }
+        running.link.output().push(Bytes::from(vec![b'!'; 3 * PIPE_BYTES]));
+        running.link.wake();
+        running.peer.read_exact(&mut [0; 3 * PIPE_BYTES]).await.unwrap();
+    });
+}
+
+#[test]
+fn who_does_not_take_answers_gets_no_new_ones_and_loses_none() {
+    run_local(async {
+        let limits = Limits { output_bytes_high: 10_000, ..Limits::default() };
+        let mut running = start(limits).await;
+        running.peer.write_all(&[b'a'; 500]).await.unwrap();
+        running.peer.flush().await.unwrap();
+        settle().await;
+        // 64 KiB are in records, 10 KB and the answer that went over it wait.
+        assert!(running.seen.get() < 100, "{} were answered", running.seen.get());
+        let mut answers = vec![0; 500 * ANSWER_BYTES];
+        running.peer.read_exact(&mut answers).await.unwrap();
+        assert_eq!(running.seen.get(), 500);
+    });
+}
+
+#[test]
+fn who_lets_unasked_messages_pile_up_is_disconnected() {
+    run_local(async {
+        let limits = Limits { unasked_bytes_max: 50_000, ..Limits::default() };
+        let mut running = start(limits).await;
+        for _ in 0..200 {
+            running.link.output().push(Bytes::from(vec![b'!'; 1000]));
+            running.link.note_unasked(1000);
+            running.link.wake();
+            tokio::task::yield_now().await;
+        }
+        let mut rest = Vec::new();
+        // What is in records is still taken; then the pipe ends, without a farewell.
+        let _ = running.peer.read_to_end(&mut rest).await;
+        assert!(running.closed.get());
+        assert!(rest.len() < 100_000, "{}", rest.len());
+    });
+}
+
+#[test]
+fn what_is_no_handshake_ends_with_its_reason() {
+    run_local(async {
+        let party = Party::new();
+        let handshakes = Handshakes::default();
+        let begun = tokio::time::Instant::now();
+        let meet = async |said: &'static [u8], stays: bool, speaks: bool| {
+            let (mut near, far) = tokio::io::duplex(PIPE_BYTES);
+            near.write_all(said).await.unwrap();
+            let kept = stays.then_some(near);
+            let spoken = async |_: &DuplexStream| match speaks {
+                true => Ok(()),
+                false => std::future::pending().await,
+            };
+            let outcome = handshakes.shake(far, Arc::clone(&party.server), spoken).await;
+            drop(kept);
+            outcome.err().map(|error| error.to_string())
+        };
+        let said = |error: HandshakeError| Some(error.to_string());
+        assert_eq!(meet(b"", false, true).await, said(HandshakeError::Closed));
+        assert_eq!(meet(b"\0\0\0\x02Z5", true, true).await, said(HandshakeError::NotTls));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(meet(b"\x16\x03\x01\x02\0", true, true).await, said(HandshakeError::Slow));
+        assert_eq!(begun.elapsed().as_secs(), HANDSHAKE_TIME_MAX.as_secs());
+        assert_eq!(meet(b"", true, false).await, said(HandshakeError::Silent));
+    });
+}

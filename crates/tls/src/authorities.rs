@@ -1,0 +1,126 @@
+//! Whom a server believes: the certificates and revocation lists of a file or a directory.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use rustls_pki_types::{CertificateDer, TrustAnchor};
+
+use crate::TlsError;
+use crate::certificate::{Certificate, Validity, now_seconds};
+use crate::pem_file::PemFile;
+use crate::revocation::RevocationLists;
+
+/// What is believed.
+///
+/// Every certificate is believed when it is shown itself; those that may sign are also believed
+/// as the end of a chain. A certificate that says nothing of signing must not become an
+/// authority by being listed: its holder could then let in anybody.
+#[derive(Debug, Default)]
+pub(crate) struct Authorities {
+    /// By their bytes.
+    pub(crate) listed: HashMap<Vec<u8>, Certificate>,
+    pub(crate) anchors: Vec<TrustAnchor<'static>>,
+    /// What webpki does not ask of its anchors, in the same order.
+    pub(crate) anchor_limits: Vec<AnchorLimits>,
+    pub(crate) revocation: RevocationLists,
+}
+
+#[derive(Debug)]
+pub(crate) struct AnchorLimits {
+    pub(crate) validity: Validity,
+    pub(crate) intermediates_max: Option<usize>,
+}
+
+impl Authorities {
+    /// Reads a PEM file, or all of a directory: files named `*.pem`, `*.crt`, `*.cer`, `*.crl`
+    /// and by hash, as `openssl rehash` does.
+    pub(crate) fn read(path: &Path) -> Result<Authorities, TlsError> {
+        let mut authorities = Authorities::default();
+        let files = if path.is_dir() { files_of(path)? } else { vec![path.to_owned()] };
+        for file in files {
+            authorities.add_file(&PemFile::read(&file)?)?;
+        }
+        if authorities.listed.is_empty() {
+            return Err(TlsError::NoCertificate { path: path.to_owned() });
+        }
+        Ok(authorities)
+    }
+
+    fn add_file(&mut self, file: &PemFile) -> Result<(), TlsError> {
+        for der in file.labelled("CERTIFICATE") {
+            // Links by hash lead to files that have been read already.
+            if !self.listed.contains_key(der) {
+                self.add_certificate(&file.path, der)?;
+            }
+        }
+        for der in file.labelled("X509 CRL") {
+            self.revocation.add(&file.path, der)?;
+        }
+        Ok(())
+    }
+
+    fn add_certificate(&mut self, path: &Path, der: &[u8]) -> Result<(), TlsError> {
+        let unusable = |reason| TlsError::Unusable {
+            path: path.to_owned(),
+            what: "a certificate".to_owned(),
+            reason,
+        };
+        let certificate = Certificate::read(der).map_err(unusable)?;
+        if let Some(when) = certificate.validity.failure(now_seconds()) {
+            let (path, subject) = (path.display(), &certificate.identity.subject);
+            tracing::warn!(%path, subject, "a listed certificate {when}");
+        }
+        if certificate.may_sign {
+            let shared = CertificateDer::from(der);
+            let anchor = webpki::anchor_from_trusted_cert(&shared);
+            let anchor = anchor.map_err(|error| unusable(error.to_string()))?;
+            self.anchors.push(anchor.to_owned());
+            self.anchor_limits.push(AnchorLimits {
+                validity: certificate.validity.clone(),
+                intermediates_max: certificate.intermediates_max,
+            });
+        }
+        self.listed.insert(der.to_vec(), certificate);
+        Ok(())
+    }
+}
+
+fn files_of(directory: &Path) -> Result<Vec<PathBuf>, TlsError> {
+    let unreadable = |source| TlsError::Unreadable { path: directory.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let path = entry.path();
+        let name = entry.file_name();
+        if name.to_str().is_some_and(is_for_us) && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_for_us(name: &str) -> bool {
+    let Some((stem, end)) = name.rsplit_once('.') else { return false };
+    let number = end.strip_prefix('r').unwrap_or(end);
+    let is_hash = stem.len() == 8
+        && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_hash || matches!(end, "pem" | "crt" | "cer" | "crl")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        for name in ["ca.pem", "a.b.crt", "x.crl", "9d66eef0.0", "9d66eef0.r12", "x.cer"] {
+            assert!(is_for_us(name), "{name}");
+        }
+        for name in ["README", "ca.pem~", "ca.key", "9d66eef0.r", "9d66eef.0", "9d66eefg.0", ""] {
+            assert!(!is_for_us(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Whether a client is believed.
+//!
+//! Key decision: a listed certificate is believed by its bytes, as OpenSSL does and webpki does
+//! not; everything else is webpki's to judge. That the client has the key to it, the signature
+//! in the handshake proves, either way.
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerMisbehaved,
+    SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
+use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity, VerifiedPath};
+
+use crate::authorities::Authorities;
+use crate::certificate::Certificate;
+use crate::revocation;
+
+/// Characters of the subject of a refused certificate that are logged.
+const SUBJECT_SHOWN_MAX: usize = 200;
+
+/// Believes clients whose certificates are listed, or signed by a listed authority.
+#[derive(Debug)]
+pub(crate) struct ClientVerifier {
+    authorities: Authorities,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientVerifier {
+    pub(crate) fn new(
+        authorities: Authorities,
+        algorithms: WebPkiSupportedAlgorithms,
+    ) -> ClientVerifier {
+        ClientVerifier { authorities, algorithms }
+    }
+
+    fn check(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), CertificateError> {
+        match self.authorities.listed.get(end_entity.as_ref()) {
+            Some(certificate) => self.check_listed(certificate, now),
+            None => self.check_chain(end_entity, intermediates, now),
+        }
+    }
+
+    fn check_listed(&self, listed: &Certificate, now: UnixTime) -> Result<(), CertificateError> {
+        if self.authorities.revocation.has(&listed.number) {
+            return Err(CertificateError::Revoked);
+        }
+        if !listed.validity.holds(seconds(now)) {
+            return Err(CertificateError::Expired);
+        }
+        match listed.is_for_clients {
+            true => Ok(()),
+            false => Err(CertificateError::InvalidPurpose),
+        }
+    }
+
+    fn check_chain(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), CertificateError> {
+        let lists = self.authorities.revocation.for_chains();
+        let certificate = EndEntityCert::try_from(end_entity).map_err(reason)?;
+        let path = certificate.verify_for_usage(
+            self.algorithms.all,
+            &self.authorities.anchors,
+            intermediates,
+            now,
+            KeyUsage::client_auth(),
+            revocation::options(&lists),
+            Some(&|path: &VerifiedPath<'_>| self.check_anchor(path, now)),
+        );
+        path.map(|_| ()).map_err(reason)
+    }
+
+    /// webpki takes an anchor for a name and a key; it is a certificate, with limits of its own.
+    fn check_anchor(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), webpki::Error> {
+        let anchors = self.authorities.anchors.iter();
+        let limits = anchors.zip(&self.authorities.anchor_limits).filter(|(anchor, _)| {
+            anchor.subject == path.anchor().subject
+                && anchor.subject_public_key_info == path.anchor().subject_public_key_info
+        });
+        let between = path.intermediate_certificates().count();
+        // The same authority may be listed twice, as when it has been renewed.
+        let mut known = limits.map(|(_, limits)| limits);
+        let holds = known.any(|limits| {
+            limits.validity.holds(seconds(now))
+                && limits.intermediates_max.is_none_or(|max| between <= max)
+        });
+        if holds { Ok(()) } else { Err(webpki::Error::UnknownIssuer) }
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    /// None: a client that has a certificate is to show it.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let read = Certificate::read(end_entity).map_err(|_| CertificateError::BadEncoding)?;
+        match self.check(end_entity, intermediates, now) {
+            Ok(()) => Ok(ClientCertVerified::assertion()),
+            Err(error) => {
+                // Its sender may be anybody, and write what he likes.
+                let subject = format!("{:.SUBJECT_SHOWN_MAX$}", read.identity.subject);
+                let when = read.validity.failure(seconds(now));
+                let reason = when.unwrap_or_else(|| in_words(&error));
+                tracing::info!(subject, reason, "refused a client's certificate");
+                Err(error.into())
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = public_key(certificate)?;
+        let key = RawPublicKeyEntity::try_from(&key).map_err(reason)?;
+        let mapping = self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == signed.scheme);
+        let (_, algorithms) =
+            mapping.ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+        // TLS 1.2 does not tell which of them: the one that takes this kind of key.
+        for algorithm in *algorithms {
+            match key.verify_signature(*algorithm, message, signed.signature()) {
+                Ok(()) => return Ok(HandshakeSignatureValid::assertion()),
+                Err(webpki::Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_)) => {}
+                Err(error) => return Err(reason(error).into()),
+            }
+        }
+        Err(CertificateError::BadSignature.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = public_key(certificate)?;
+        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Not by webpki's certificate, which cannot be made of all that may be listed.
+fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
+    let read = Certificate::read(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    Ok(SubjectPublicKeyInfoDer::from(read.public_key))
+}
+
+/// Which alert the client is told is decided by this.
+fn reason(error: webpki::Error) -> CertificateError {
+    match error {
+        webpki::Error::CertExpired { .. } | webpki::Error::InvalidCertValidity => {
+            CertificateError::Expired
+        }
+        webpki::Error::CertNotValidYet { .. } => CertificateError::NotValidYet,
+        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
+        webpki::Error::CertRevoked => CertificateError::Revoked,
+        webpki::Error::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+        webpki::Error::CrlExpired { .. } => CertificateError::ExpiredRevocationList,
+        webpki::Error::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
+        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        error => CertificateError::Other(OtherError(std::sync::Arc::new(error))),
+    }
+}
+
+/// For who reads the log, and can do something about it.
+fn in_words(error: &CertificateError) -> String {
+    let words = match error {
+        CertificateError::UnknownIssuer => "neither it nor who signed it is listed",
+        CertificateError::Revoked => "it is revoked",
+        CertificateError::UnknownRevocationStatus => {
+            "there are revocation lists, but none of its authority"
+        }
+        CertificateError::ExpiredRevocationList => {
+            "the revocation list of its authority has expired"
+        }
+        CertificateError::InvalidPurpose => {
+            "its extended key usage says that it is not for clients"
+        }
+        CertificateError::Other(OtherError(inner))
+            if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
+        {
+            "it says that it is an authority: such a certificate has to be listed itself"
+        }
+        other => return other.to_string(),
+    };
+    words.to_owned()
+}
+
+fn seconds(time: UnixTime) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
