@@ -31,6 +31,11 @@ pub(crate) enum Method {
     CheckCurrent,
     Restore,
     Undo,
+    BlobStart,
+    BlobChunk,
+    BlobEnd,
+    BlobShared,
+    SendBlob,
     Vote,
     Finish,
     Abort,
@@ -75,6 +80,10 @@ impl Method {
                 | CheckCurrent
                 | Restore
                 | Undo
+                | BlobStart
+                | BlobChunk
+                | BlobEnd
+                | BlobShared
                 | Vote
                 | Finish
                 | Abort
@@ -94,6 +103,11 @@ const METHODS: &[(&str, Method, usize, usize)] = &[
     ("deleteObject", Method::Delete, 3, 3),
     ("restorea", Method::Restore, 5, 5),
     ("undoa", Method::Undo, 2, 2),
+    ("storeBlobStart", Method::BlobStart, 0, 0),
+    ("storeBlobChunk", Method::BlobChunk, 1, 1),
+    ("storeBlobEnd", Method::BlobEnd, 4, 4),
+    ("storeBlobShared", Method::BlobShared, 5, 5),
+    ("sendBlob", Method::SendBlob, 2, 2),
     ("lastTransaction", Method::LastTransaction, 0, 0),
     ("ping", Method::Ping, 0, 0),
     ("new_oids", Method::NewOids, 0, 1),

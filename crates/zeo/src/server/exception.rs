@@ -118,6 +118,18 @@ impl From<&StorageError> for Exception {
             StorageError::ReadOnly { .. } => Exception::read_only(),
             StorageError::NotUndoable { .. } => Exception::undo(error.to_string()),
             StorageError::AlreadyPacking { .. } => Exception::file_storage_error("Already packing"),
+            StorageError::BlobMissing { oid, tid, .. } => Exception {
+                name: "ZODB.POSException.POSKeyError",
+                payload: Value::tuple([
+                    text_value(error.to_string()),
+                    oid_value(*oid),
+                    tid_value(*tid),
+                ]),
+            },
+            StorageError::BlobName { .. } => Exception::value_error(error.to_string()),
+            StorageError::BlobsUnsupported { .. } => {
+                Exception::new("ZODB.POSException.Unsupported", error.to_string())
+            }
             StorageError::Corrupt { .. } => {
                 Exception::new("ZODB.FileStorage.FileStorage.CorruptedDataError", error.to_string())
             }

@@ -5,6 +5,8 @@
 //! appended without a pause, so the ordering contract of the protocol holds by construction;
 //! only a load that waited for the disk has to ask again whether it is still current.
 
+mod blob_download;
+mod blob_upload;
 mod call;
 mod exception;
 mod hub;

@@ -19,6 +19,8 @@ use crate::codec::{MessageId, encode_load_reply, load_reply_head, load_reply_tai
 const GATHER_BYTES_MIN: usize = 4096;
 /// Most oids handed out at once, as ZEO does.
 const NEW_OIDS_MAX: i64 = 100;
+/// Those announced of a storage that has a blob directory, whether clients share it or not.
+const BLOB_INTERFACES: [&str; 2] = ["IBlobStorageRestoreable", "IBlobStorage"];
 /// Interfaces of ZODB that are announced: exactly what is served.
 const INTERFACES: [&str; 6] = [
     "IStorageRestoreable",
@@ -243,7 +245,8 @@ impl Session {
         let Some(registration) = &self.registration else { return Ok(Reply::Later) };
         let file = registration.hub.storage.file();
         let read_only = file.is_read_only();
-        let served = INTERFACES.iter().map(|name| ("ZODB.interfaces", *name));
+        let blobs = file.blobs().into_iter().flat_map(|_| BLOB_INTERFACES);
+        let served = blobs.chain(INTERFACES).map(|name| ("ZODB.interfaces", name));
         let interfaces = served.chain([("zope.interface", "Interface")]);
         let interfaces =
             interfaces.map(|(module, name)| Value::tuple([text_value(module), text_value(name)]));

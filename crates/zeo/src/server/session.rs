@@ -13,6 +13,8 @@ use zodium_net::{Consumed, Link, Verdict};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
+use super::blob_download::Downloads;
+use super::blob_upload::Upload;
 use super::call::{Arguments, Method};
 use super::exception::Exception;
 use super::hub::{EncodedInvalidation, Hub};
@@ -55,6 +57,10 @@ pub(crate) struct Session {
     pub(crate) jobs: usize,
     /// The data of the open transaction are being put aside.
     pub(crate) spilling: bool,
+    /// The blob that is coming in, and how many have so far.
+    pub(crate) upload: Option<Upload>,
+    pub(crate) uploads: u64,
+    pub(crate) downloads: Downloads,
     /// Votes begun so far; tells the jobs of one from those of another.
     pub(crate) attempts: u64,
     label: String,
@@ -104,6 +110,9 @@ impl SessionHandle {
             iterators: Iterators::default(),
             jobs: 0,
             spilling: false,
+            upload: None,
+            uploads: 0,
+            downloads: Downloads::default(),
             attempts: 0,
             label: String::new(),
             connected: Instant::now(),
@@ -200,6 +209,7 @@ impl zodium_net::Session for SessionHandle {
         session.closed = true;
         session.drop_transaction();
         session.iterators.clear();
+        session.downloads = Downloads::default();
         let number = session.number;
         session.local.sessions.borrow_mut().remove(&number);
         if let Some(registration) = session.registration.take() {
@@ -215,7 +225,8 @@ impl Session {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.jobs < JOBS_MAX && !self.spilling
+        let takes_chunks = self.upload.as_ref().is_none_or(Upload::is_ready);
+        self.jobs < JOBS_MAX && !self.spilling && takes_chunks
     }
 
     /// A finish that was asked for is answered before the server stops.
@@ -370,9 +381,14 @@ impl Session {
             Method::CheckCurrent => self.check_current(arguments),
             Method::Restore => self.restore(context, arguments),
             Method::Undo => self.undo(arguments),
+            Method::BlobStart => self.blob_start(),
+            Method::BlobChunk => self.blob_chunk(context, arguments),
+            Method::BlobEnd => self.blob_end(context, arguments),
+            Method::BlobShared => self.blob_shared(context, arguments),
+            Method::SendBlob => self.send_blob(context, arguments),
             Method::Vote => self.vote(context, arguments),
             Method::Finish => self.finish(context, arguments),
-            Method::Abort => self.abort(arguments),
+            Method::Abort => self.abort(context, arguments),
             Method::UndoLog => self.undo_log(context, arguments),
             Method::UndoInfo => self.undo_info(context, arguments),
             Method::Pack => self.pack(context, arguments),

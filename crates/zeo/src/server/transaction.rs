@@ -148,6 +148,9 @@ impl Session {
             }
             TransactionState::Open { .. } | TransactionState::Unfit(_) => {}
         }
+        if self.upload.take().is_some() {
+            self.make_unfit(Exception::transaction_error("a blob was not sent to its end"));
+        }
         self.attempts += 1;
         let finding = TransactionState::Finding { attempt: self.attempts };
         let Some(open) = &mut self.transaction else { return Ok(Reply::Later) };
@@ -196,19 +199,26 @@ impl Session {
         Ok(Reply::Later)
     }
 
-    pub(crate) fn abort(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
+    pub(crate) fn abort(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
         let id = arguments.owned();
-        if self.own_transaction(&id).is_ok() {
-            if let Some(hub) = self.hub() {
-                hub.statistics.aborts.add(1);
-            }
-            self.drop_transaction();
+        if self.own_transaction(&id).is_err() {
+            return Ok(Reply::Value(Value::None));
         }
-        Ok(Reply::Value(Value::None))
+        if let Some(hub) = self.hub() {
+            hub.statistics.aborts.add(1);
+        }
+        let may_have_blobs = self.may_have_blobs();
+        self.drop_transaction();
+        if may_have_blobs { self.settle_blobs(context) } else { Ok(Reply::Value(Value::None)) }
     }
 
     /// Gives up the transaction, if any: on abort, and when the client has gone.
     pub(crate) fn drop_transaction(&mut self) {
+        self.upload = None;
         let Some(open) = self.transaction.take() else { return };
         let Some(hub) = self.hub().cloned() else { return };
         hub.statistics.active_transactions.subtract(1);
@@ -442,7 +452,7 @@ impl Session {
 
     /// Puts the data of a transaction that has grown large aside. Nothing more is read from this
     /// client until that is done.
-    fn spill(&mut self, handle: &SessionHandle) {
+    pub(crate) fn spill(&mut self, handle: &SessionHandle) {
         let Some(storage) = self.storage() else { return };
         let Some(TransactionState::Open { transaction, .. }) = self.transaction_state() else {
             return;
@@ -464,7 +474,7 @@ impl Session {
     }
 
     /// The open transaction cannot be committed, and what it held is free.
-    fn make_unfit(&mut self, exception: Exception) {
+    pub(crate) fn make_unfit(&mut self, exception: Exception) {
         let Some(state) = self.transaction_state() else { return };
         let state = std::mem::replace(state, TransactionState::Unfit(exception));
         if let (TransactionState::Open { held: Some(number), .. }, Some(hub)) = (state, self.hub())
@@ -474,11 +484,14 @@ impl Session {
         }
     }
 
-    fn transaction_state(&mut self) -> Option<&mut TransactionState> {
+    pub(crate) fn transaction_state(&mut self) -> Option<&mut TransactionState> {
         self.transaction.as_mut().map(|open| &mut open.state)
     }
 
-    fn own_transaction(&mut self, id: &Value<'static>) -> Result<&mut OpenTransaction, Exception> {
+    pub(crate) fn own_transaction(
+        &mut self,
+        id: &Value<'static>,
+    ) -> Result<&mut OpenTransaction, Exception> {
         let Some(open) = &mut self.transaction else {
             return Err(Exception::wrong_transaction(Value::None, id.clone()));
         };

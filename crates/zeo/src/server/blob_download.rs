@@ -1,0 +1,254 @@
+//! Blobs on their way to a client.
+//!
+//! Key decision: blobs of one connection take turns, a window each, and a window is only read
+//! when the output has drained. So however large they are and however many at once, no more than
+//! a window and what is left of the one before are in memory, and any other reply or message
+//! waits behind no more than that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zodium_engine::Storage;
+use zodium_filestorage::{CommittedBlob, StorageError};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+use super::blob_upload::blobs_of;
+use super::call::Arguments;
+use super::exception::Exception;
+use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+use crate::codec::{BlobNotice, CodecError, blob_chunk_head, blob_chunk_tail, encode_blob_notice};
+
+/// Bytes read from a blob at once. With [`WAITING_BYTES_MAX`] this stays below what makes a link
+/// stop reading requests.
+const WINDOW_BYTES: usize = 512 << 10;
+/// While more than this waits to be sent, no window is read.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a blob in one message. The stock server sends 59,000; clients take any number, and
+/// open and close their file for every message.
+const CHUNK_BYTES: usize = 128 << 10;
+/// Blobs of one connection that are sent at once; each is an open file. More wait their turn.
+const AT_ONCE_MAX: usize = 16;
+
+/// The blobs that a client has asked for.
+#[derive(Default)]
+pub(crate) struct Downloads {
+    /// Those under way, in the order of their turns. The one that is being read is not here.
+    turns: VecDeque<Download>,
+    /// What is being read, and who is under way in all.
+    under_way: Vec<(Oid, Tid)>,
+    /// Those that begin when others have ended.
+    waiting: VecDeque<Download>,
+    /// Whether [`SessionHandle::send_blobs`] runs.
+    sending: bool,
+}
+
+struct Download {
+    oid: Oid,
+    serial: Tid,
+    reply_to: ReplyTo,
+    /// Known from its first turn on.
+    blob: Option<CommittedBlob>,
+    position: u64,
+}
+
+/// What a turn has read.
+struct Window {
+    bytes: Bytes,
+    is_first: bool,
+    is_last: bool,
+}
+
+impl Session {
+    pub(crate) fn send_blob(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let (oid, serial) = (arguments.oid()?, arguments.tid()?);
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        blobs_of(&storage)?;
+        let reply_to = context.reply_to.clone();
+        self.jobs += 1;
+        self.downloads.add(Download { oid, serial, reply_to, blob: None, position: 0 });
+        if !self.downloads.sending {
+            self.downloads.sending = true;
+            tokio::task::spawn_local(context.handle.clone().send_blobs(storage));
+        }
+        Ok(Reply::Later)
+    }
+
+    /// Sends what a turn has read, or the error that it met.
+    fn send_window(&mut self, download: Download, window: Result<Window, StorageError>) {
+        match window {
+            Ok(window) => {
+                let encoded = self.encode_window(&download, &window);
+                self.check_sent(encoded);
+                if !window.is_last {
+                    return self.downloads.turns.push_back(download);
+                }
+                self.reply(&download.reply_to, &Value::None);
+            }
+            Err(error) => {
+                if !matches!(error, StorageError::BlobMissing { .. }) {
+                    tracing::error!(oid = %download.oid, serial = %download.serial, %error,
+                        "cannot send a blob");
+                }
+                self.reply_error(&download.reply_to, &error.into());
+            }
+        }
+        self.jobs -= 1;
+        self.downloads.ended(&download);
+    }
+
+    fn encode_window(&self, download: &Download, window: &Window) -> Result<(), CodecError> {
+        let Download { oid, serial, .. } = *download;
+        let encoding = self.encoding();
+        let mut output = self.link.output();
+        if window.is_first {
+            encode_blob_notice(encoding, output.buffer(), BlobNotice::Start, oid, serial)?;
+        }
+        for start in (0..window.bytes.len()).step_by(CHUNK_BYTES) {
+            let end = window.bytes.len().min(start + CHUNK_BYTES);
+            blob_chunk_head(encoding, output.buffer(), oid, serial, end - start)?;
+            output.push(window.bytes.slice(start..end));
+            blob_chunk_tail(encoding, output.buffer());
+        }
+        if window.is_last {
+            encode_blob_notice(encoding, output.buffer(), BlobNotice::Stop, oid, serial)?;
+        }
+        Ok(())
+    }
+}
+
+impl SessionHandle {
+    /// Sends blobs until none is left, or the client has gone.
+    async fn send_blobs(self, storage: Arc<Storage>) {
+        while self.link().drained(WAITING_BYTES_MAX).await {
+            let Some(mut download) = self.session.borrow_mut().downloads.next_turn() else {
+                return;
+            };
+            let storage = Arc::clone(&storage);
+            let read = move || {
+                let window = download.read(&storage);
+                (download, window)
+            };
+            match tokio::task::spawn_blocking(read).await {
+                Ok((download, window)) => {
+                    let mut session = self.session.borrow_mut();
+                    if session.is_closed() {
+                        return;
+                    }
+                    session.send_window(download, window);
+                    session.link.wake();
+                }
+                // A job is only lost when its thread panicked, which ends the process.
+                Err(error) => return tracing::error!(%error, "a blob was lost"),
+            }
+        }
+    }
+}
+
+impl Downloads {
+    fn add(&mut self, download: Download) {
+        let blob = (download.oid, download.serial);
+        // Chunks only say of which blob they are: the same one twice must not be mixed.
+        if self.under_way.len() < AT_ONCE_MAX && !self.under_way.contains(&blob) {
+            self.under_way.push(blob);
+            self.turns.push_back(download);
+        } else {
+            self.waiting.push_back(download);
+        }
+    }
+
+    fn next_turn(&mut self) -> Option<Download> {
+        let next = self.turns.pop_front();
+        self.sending = next.is_some();
+        next
+    }
+
+    fn ended(&mut self, download: &Download) {
+        let blob = (download.oid, download.serial);
+        self.under_way.retain(|other| *other != blob);
+        let next = self
+            .waiting
+            .iter()
+            .position(|waiting| !self.under_way.contains(&(waiting.oid, waiting.serial)));
+        if let Some(next) = next.and_then(|place| self.waiting.remove(place)) {
+            self.add(next);
+        }
+    }
+}
+
+impl Download {
+    /// Reads the next window. Blocking.
+    fn read(&mut self, storage: &Storage) -> Result<Window, StorageError> {
+        let is_first = self.blob.is_none();
+        let blob = match self.blob.take() {
+            Some(blob) => blob,
+            None => blobs_of(storage)?.open_committed(self.oid, self.serial)?,
+        };
+        let left = blob.length - self.position;
+        let count = left.min(WINDOW_BYTES as u64);
+        let mut bytes = vec![0; count as usize];
+        blob.file.read_exact_at(&mut bytes, self.position).map_err(|source| StorageError::Io {
+            path: blob.path.clone(),
+            operation: "read",
+            source,
+        })?;
+        self.position += count;
+        self.blob = Some(blob);
+        Ok(Window { bytes: bytes.into(), is_first, is_last: count == left })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::call::Method;
+    use super::*;
+
+    fn download(oid: u64) -> Download {
+        let reply_to = ReplyTo { id: None, method: Method::SendBlob, asked: Instant::now() };
+        Download { oid: Oid(oid), serial: Tid(1), reply_to, blob: None, position: 0 }
+    }
+
+    fn add(downloads: &mut Downloads, oids: impl IntoIterator<Item = u64>) {
+        oids.into_iter().for_each(|oid| downloads.add(download(oid)));
+    }
+
+    #[test]
+    fn so_many_at_once_take_turns_and_the_others_follow_in_order() {
+        let mut downloads = Downloads::default();
+        let count = 3 * AT_ONCE_MAX as u64;
+        add(&mut downloads, 0..count);
+        for expected in 0..count {
+            // Another turn for each.
+            for _ in 0..downloads.turns.len() {
+                let turn = downloads.next_turn().unwrap();
+                downloads.turns.push_back(turn);
+            }
+            let turn = downloads.next_turn().unwrap();
+            assert_eq!(turn.oid, Oid(expected));
+            assert!(downloads.under_way.len() <= AT_ONCE_MAX);
+            downloads.ended(&turn);
+        }
+        assert!(downloads.next_turn().is_none());
+        assert!(!downloads.sending && downloads.under_way.is_empty());
+    }
+
+    #[test]
+    fn one_blob_asked_for_twice_is_sent_once_after_the_other() {
+        let mut downloads = Downloads::default();
+        add(&mut downloads, [7, 7, 8, 7]);
+        let mut ended = Vec::new();
+        while let Some(turn) = downloads.next_turn() {
+            assert!(downloads.turns.iter().all(|other| other.oid != turn.oid));
+            ended.push(turn.oid.0);
+            downloads.ended(&turn);
+        }
+        assert_eq!(ended, [7, 8, 7, 7]);
+    }
+}

@@ -1,0 +1,243 @@
+//! Blobs on their way from a client into its transaction.
+//!
+//! Key decision: chunks are gathered and written off the worker while the next ones come in. A
+//! client that sends faster than the disk takes is not read from until that has caught up, which
+//! holds up nobody else. The transaction gets only whole blobs.
+
+use bytes::Bytes;
+use zodium_engine::Storage;
+use zodium_filestorage::{BlobDirectory, StorageError, TemporaryBlob};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+use super::call::Arguments;
+use super::exception::Exception;
+use super::session::{Context, Reply, Session, SessionHandle};
+use super::transaction::TransactionState;
+
+/// So many bytes make a write worth its while.
+const WRITE_BYTES_MIN: usize = 256 << 10;
+/// While so many wait for the write before them, no more are read from the client.
+const WAITING_BYTES_MAX: usize = 2 << 20;
+
+/// The blob that a client is sending.
+#[derive(Default)]
+pub(crate) struct Upload {
+    /// Tells it from those that were given up, for which a write may still be under way.
+    number: u64,
+    /// What is written; made by the first write, and away while one is under way.
+    blob: Option<TemporaryBlob>,
+    is_writing: bool,
+    /// To be written next.
+    chunks: Vec<Bytes>,
+    chunk_bytes: usize,
+    /// Comes when all chunks have come.
+    record: Option<BlobRecord>,
+}
+
+/// The record that belongs to a blob.
+struct BlobRecord {
+    oid: Oid,
+    serial: Tid,
+    data: Bytes,
+}
+
+impl Upload {
+    /// Whether the client may send more. What comes after the blob must find it in the
+    /// transaction.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.record.is_none() && self.chunk_bytes < WAITING_BYTES_MAX
+    }
+}
+
+impl Session {
+    pub(crate) fn blob_start(&mut self) -> Result<Reply, Exception> {
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        if self.upload.take().is_some() {
+            // Chunks do not say of which blob they are.
+            self.make_unfit(Exception::transaction_error("two blobs were sent at once"));
+        }
+        match (self.transaction_state(), blobs_of(&storage)) {
+            (Some(TransactionState::Open { .. }), Ok(_)) => {
+                self.uploads += 1;
+                self.upload = Some(Upload { number: self.uploads, ..Upload::default() });
+            }
+            (Some(TransactionState::Open { .. }), Err(error)) => self.make_unfit(error.into()),
+            // It will not be committed, whatever comes.
+            (Some(_), _) => {}
+            (None, _) => {
+                return Err(Exception::transaction_error("a blob outside of a transaction"));
+            }
+        }
+        Ok(Reply::Value(Value::None))
+    }
+
+    pub(crate) fn blob_chunk(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let chunk = arguments.data(context.frame)?;
+        let Some(upload) = &mut self.upload else { return self.ignore_part_of_blob() };
+        upload.chunk_bytes += chunk.len();
+        upload.chunks.push(chunk);
+        self.write_upload(context.handle);
+        Ok(Reply::Value(Value::None))
+    }
+
+    pub(crate) fn blob_end(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let record = BlobRecord::take(context, arguments)?;
+        self.own_transaction(&arguments.owned())?;
+        let Some(upload) = &mut self.upload else { return self.ignore_part_of_blob() };
+        upload.record = Some(record);
+        self.write_upload(context.handle);
+        Ok(Reply::Value(Value::None))
+    }
+
+    /// A client that shares the blob directory has put the blob there.
+    pub(crate) fn blob_shared(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let record = BlobRecord::take(context, arguments)?;
+        let name = String::from_utf8_lossy(&arguments.text_bytes()?).into_owned();
+        self.own_transaction(&arguments.owned())?;
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        // What comes next must find it in the transaction.
+        self.spilling = true;
+        let oid = record.oid;
+        let job = move || blobs_of(&storage)?.adopt(oid, &name);
+        context.handle.spawn(self, job, move |handle, session, blob| {
+            session.spilling = false;
+            session.add_blob(handle, Some(record), blob);
+        });
+        Ok(Reply::Value(Value::None))
+    }
+
+    /// Whether giving the transaction up may leave files to be removed.
+    pub(crate) fn may_have_blobs(&self) -> bool {
+        let has_directory = self.hub().is_some_and(|hub| hub.storage.file().blobs().is_some());
+        let state = self.transaction.as_ref().map(|open| &open.state);
+        has_directory
+            && match state {
+                Some(
+                    TransactionState::Open { transaction, .. }
+                    | TransactionState::Waiting { transaction, .. },
+                ) => transaction.has_blobs() || self.upload.is_some(),
+                Some(TransactionState::Voted { .. }) => true,
+                _ => false,
+            }
+    }
+
+    /// Answers an abort when its files are gone.
+    pub(crate) fn settle_blobs(&mut self, context: &Context<'_>) -> Result<Reply, Exception> {
+        self.ask(context, |storage| {
+            blobs_of(storage)?.settle();
+            Ok(Value::None)
+        })
+    }
+
+    /// Writes what has come, when it is enough or the last.
+    fn write_upload(&mut self, handle: &SessionHandle) {
+        let Some(storage) = self.storage() else { return };
+        let Some(upload) = &mut self.upload else { return };
+        let is_last = upload.record.is_some();
+        if upload.is_writing || (upload.chunk_bytes < WRITE_BYTES_MIN && !is_last) {
+            return;
+        }
+        upload.is_writing = true;
+        upload.chunk_bytes = 0;
+        let (number, blob) = (upload.number, upload.blob.take());
+        let chunks = std::mem::take(&mut upload.chunks);
+        let job = move || write(&storage, blob, &chunks);
+        handle.spawn(self, job, move |handle, session, written| {
+            session.upload_written(handle, number, is_last, written);
+        });
+    }
+
+    fn upload_written(
+        &mut self,
+        handle: &SessionHandle,
+        number: u64,
+        was_last: bool,
+        written: Result<TemporaryBlob, StorageError>,
+    ) {
+        let current = self.upload.as_mut().filter(|upload| upload.number == number);
+        // Given up otherwise, and the file goes with what was written.
+        let Some(upload) = current else { return };
+        match written {
+            Ok(blob) if !was_last => {
+                upload.is_writing = false;
+                upload.blob = Some(blob);
+                self.write_upload(handle);
+            }
+            // The last, or a failure, after which the chunks that still come are ignored.
+            written => {
+                let record = self.upload.take().and_then(|upload| upload.record);
+                self.add_blob(handle, record, written);
+            }
+        }
+    }
+
+    /// Adds a blob that is all there to the transaction.
+    fn add_blob(
+        &mut self,
+        handle: &SessionHandle,
+        record: Option<BlobRecord>,
+        blob: Result<TemporaryBlob, StorageError>,
+    ) {
+        match (self.transaction_state(), record, blob) {
+            (Some(TransactionState::Open { transaction, .. }), Some(record), Ok(blob)) => {
+                let BlobRecord { oid, serial, data } = record;
+                transaction.store_blob(oid, serial, data, blob);
+                self.spill(handle);
+            }
+            (Some(TransactionState::Open { .. }), _, Err(error)) => self.make_unfit(error.into()),
+            (..) => {}
+        }
+    }
+
+    /// A part of a blob that was never begun, or whose transaction cannot be committed any more.
+    fn ignore_part_of_blob(&mut self) -> Result<Reply, Exception> {
+        match self.transaction_state() {
+            None | Some(TransactionState::Open { .. }) => {
+                Err(Exception::transaction_error("a part of a blob that was not begun"))
+            }
+            Some(_) => Ok(Reply::Value(Value::None)),
+        }
+    }
+}
+
+impl BlobRecord {
+    fn take(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<BlobRecord, Exception> {
+        let (oid, serial) = (arguments.oid()?, arguments.serial()?);
+        Ok(BlobRecord { oid, serial, data: arguments.data(context.frame)? })
+    }
+}
+
+/// The blobs of a storage that has some.
+pub(crate) fn blobs_of(storage: &Storage) -> Result<&BlobDirectory, StorageError> {
+    let file = storage.file();
+    file.blobs().ok_or_else(|| StorageError::BlobsUnsupported { path: file.path().to_owned() })
+}
+
+/// Appends chunks to a blob, which the first ones make. Blocking.
+fn write(
+    storage: &Storage,
+    blob: Option<TemporaryBlob>,
+    chunks: &[Bytes],
+) -> Result<TemporaryBlob, StorageError> {
+    let mut blob = match blob {
+        Some(blob) => blob,
+        None => blobs_of(storage)?.temporary()?,
+    };
+    for chunk in chunks {
+        blob.append(chunk)?;
+    }
+    Ok(blob)
+}
