@@ -31,10 +31,16 @@ def spawn(command, path, options=(), encoding="Z5", wait=True, prefix=()):
 
 def zconfig(path, port, options):
     """What the stock server reads; it leaves conflicts to clients as Zodium does."""
-    flags = "".join(f"  {option.lstrip('-')} true\n" for option in options)
+    words = iter(options)
+    flags, blob_dir = "", ""
+    for word in words:
+        if word == "--blob-dir":
+            blob_dir = f"  blob-dir {next(words)}\n"
+        else:
+            flags += f"  {word.lstrip('-')} true\n"
     return (
         f"<zeo>\n  address 127.0.0.1:{port}\n  client-conflict-resolution true\n{flags}</zeo>\n"
-        f"<filestorage 1>\n  path {path}\n</filestorage>\n"
+        f"<filestorage 1>\n  path {path}\n{blob_dir}</filestorage>\n"
     )
 
 
