@@ -117,14 +117,7 @@ impl Dataset {
 
     /// Writes them all to a new FileStorage, and its index.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let options = OpenOptions {
-            path: path.to_owned(),
-            read_only: false,
-            create: true,
-            cache_bytes: 0,
-            blob_directory: None,
-            progress: &|_, _| {},
-        };
+        let options = OpenOptions::new(path);
         let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
         for first in (0..self.len()).step_by(TRANSACTION_OBJECTS as usize) {
             let last = self.len().min(first + TRANSACTION_OBJECTS);
@@ -208,14 +201,7 @@ mod tests {
         let dataset = Dataset::new(250, Sizes::Blocks, 7);
         dataset.write(&path).unwrap();
         assert!(folder.path().join("Data.fs.index").exists());
-        let options = OpenOptions {
-            path,
-            read_only: true,
-            create: false,
-            cache_bytes: 0,
-            blob_directory: None,
-            progress: &|_, _| {},
-        };
+        let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new(path) };
         let storage = FileStorage::open(Arc::new(RealDisk), &options).unwrap();
         for oid in (0..250).map(Oid) {
             let data = storage.load_serial(oid, dataset.tid(oid)).unwrap().unwrap();

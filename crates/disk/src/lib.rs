@@ -7,9 +7,11 @@
 
 #![forbid(unsafe_code)]
 
+mod chunks;
 mod clock;
 mod faulty;
 mod memory;
+mod memory_file;
 mod real;
 
 use std::ffi::OsString;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::memory_file::{MemoryFile, Space};
 use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
 
 /// Files in memory. Clones share the same files.
@@ -16,6 +17,8 @@ use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
 pub struct MemoryDisk {
     names: Arc<Mutex<Names>>,
     space: Arc<Mutex<Space>>,
+    /// Does not remember what was synced.
+    volatile: bool,
 }
 
 /// What stands where: now, and as it was when each folder was last synced.
@@ -35,6 +38,12 @@ impl MemoryDisk {
     /// A disk without limit.
     pub fn new() -> MemoryDisk {
         MemoryDisk::default()
+    }
+
+    /// A disk without limit that takes half the memory: of its files nothing is left after a power
+    /// cut.
+    pub fn volatile() -> MemoryDisk {
+        MemoryDisk { volatile: true, ..MemoryDisk::default() }
     }
 
     /// A disk on which reserving or writing more than `bytes` in all files together fails as a
@@ -59,7 +68,7 @@ impl MemoryDisk {
     ///
     /// Renames and removals count as durable at once, as [`Disk::rename`] promises.
     pub fn after_power_cut(&self) -> MemoryDisk {
-        self.image(&self.names.lock().live, |contents| contents.synced.clone())
+        self.image(&self.names.lock().live, MemoryFile::synced)
     }
 
     /// As [`MemoryDisk::after_power_cut`], but of the names too only those that were synced with
@@ -74,17 +83,17 @@ impl MemoryDisk {
         };
         tree.files.retain(|path, _| !lost(path));
         tree.folders.retain(|path| !lost(path));
-        self.image(&tree, |contents| contents.synced.clone())
+        self.image(&tree, MemoryFile::synced)
     }
 
     /// What is left when the process is killed now: every byte written, synced or not.
     pub fn after_kill(&self) -> MemoryDisk {
-        self.image(&self.names.lock().live, |contents| contents.live.clone())
+        self.image(&self.names.lock().live, MemoryFile::live)
     }
 
     /// The present bytes of a file.
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
-        self.names.lock().live.files.get(path).map(|file| file.contents.lock().live.clone())
+        self.names.lock().live.files.get(path).map(|file| file.live())
     }
 
     /// The names of all files, in order.
@@ -94,22 +103,17 @@ impl MemoryDisk {
 
     /// Puts a file there as if it had been written and synced.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
-        let allocated = bytes.len() as u64;
-        self.space.lock().used += allocated;
-        let clean = bytes.len();
-        let contents = Contents { live: bytes.clone(), synced: bytes, clean, allocated };
-        let contents = Mutex::new(contents);
-        let file = Arc::new(MemoryFile { contents, space: Arc::clone(&self.space) });
+        let file = Arc::new(MemoryFile::with_bytes(&self.space, &bytes));
         let mut names = self.names.lock();
         names.synced.files.insert(path.to_owned(), Arc::clone(&file));
         names.live.files.insert(path.to_owned(), file);
     }
 
-    fn image(&self, tree: &Tree, bytes: impl Fn(&Contents) -> Vec<u8>) -> MemoryDisk {
+    fn image(&self, tree: &Tree, bytes: impl Fn(&MemoryFile) -> Vec<u8>) -> MemoryDisk {
         let image = MemoryDisk::new();
         image.space.lock().capacity = self.space.lock().capacity;
         for (path, file) in &tree.files {
-            image.put(path, bytes(&file.contents.lock()));
+            image.put(path, bytes(file));
         }
         let mut names = image.names.lock();
         names.live.folders.clone_from(&tree.folders);
@@ -165,8 +169,7 @@ impl Disk for MemoryDisk {
             }
             (Some(file), _) => Ok(file),
             (None, _) => {
-                let (contents, space) = (Mutex::default(), Arc::clone(&self.space));
-                let file = Arc::new(MemoryFile { contents, space });
+                let file = Arc::new(MemoryFile::new(&self.space, !self.volatile));
                 names.live.files.insert(path.to_owned(), Arc::clone(&file));
                 Ok(file)
             }
@@ -174,7 +177,7 @@ impl Disk for MemoryDisk {
     }
 
     fn temporary(&self, _near: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(MemoryFile { contents: Mutex::default(), space: Arc::clone(&self.space) }))
+        Ok(Arc::new(MemoryFile::new(&self.space, !self.volatile)))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -268,108 +271,6 @@ impl Disk for MemoryDisk {
         // One process, and a test that opens twice means to.
         Ok(FileLock { _held: Box::new(()) })
     }
-}
-
-/// Taken after the contents of a file where both are.
-#[derive(Debug, Default)]
-struct Space {
-    /// Most bytes that all files together may hold, if limited.
-    capacity: Option<u64>,
-    used: u64,
-}
-
-#[derive(Debug)]
-struct MemoryFile {
-    contents: Mutex<Contents>,
-    space: Arc<Mutex<Space>>,
-}
-
-#[derive(Debug, Default)]
-struct Contents {
-    live: Vec<u8>,
-    synced: Vec<u8>,
-    /// Up to here both are the same.
-    clean: usize,
-    /// Bytes of the disk that the file takes: its length, or more after a reservation.
-    allocated: u64,
-}
-
-impl MemoryFile {
-    /// Takes the space up to `end` from the disk, or none of it.
-    fn allocate(&self, contents: &mut Contents, end: u64) -> io::Result<()> {
-        let wanted = end.saturating_sub(contents.allocated);
-        let mut space = self.space.lock();
-        if wanted > 0 && space.capacity.is_some_and(|capacity| space.used + wanted > capacity) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        space.used += wanted;
-        contents.allocated += wanted;
-        Ok(())
-    }
-}
-
-impl Drop for MemoryFile {
-    fn drop(&mut self) {
-        self.space.lock().used -= self.contents.get_mut().allocated;
-    }
-}
-
-impl DiskFile for MemoryFile {
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.contents.lock().live.len() as u64)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let contents = self.contents.lock();
-        let start = usize::try_from(position).unwrap_or(usize::MAX).min(contents.live.len());
-        let count = buffer.len().min(contents.live.len() - start);
-        buffer[..count].copy_from_slice(&contents.live[start..start + count]);
-        Ok(count)
-    }
-
-    fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
-        self.read_at(buffer, position).map(Some)
-    }
-
-    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        let end = position + bytes.len() as u64;
-        let mut contents = self.contents.lock();
-        self.allocate(&mut contents, end)?;
-        let (start, end) = (as_index(position)?, as_index(end)?);
-        if contents.live.len() < end {
-            contents.live.resize(end, 0);
-        }
-        contents.live[start..end].copy_from_slice(bytes);
-        contents.clean = contents.clean.min(start);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let Contents { live, synced, clean, .. } = &mut *self.contents.lock();
-        synced.truncate(*clean);
-        synced.extend_from_slice(&live[*clean..]);
-        *clean = live.len();
-        Ok(())
-    }
-
-    fn set_length(&self, length: u64) -> io::Result<()> {
-        let mut contents = self.contents.lock();
-        self.allocate(&mut contents, length)?;
-        self.space.lock().used -= contents.allocated - length;
-        contents.allocated = length;
-        let length = as_index(length)?;
-        contents.clean = contents.clean.min(contents.live.len()).min(length);
-        contents.live.resize(length, 0);
-        Ok(())
-    }
-
-    fn reserve(&self, _start: u64, end: u64) -> io::Result<()> {
-        self.allocate(&mut self.contents.lock(), end)
-    }
-}
-
-fn as_index(position: u64) -> io::Result<usize> {
-    usize::try_from(position).map_err(|_| io::ErrorKind::FileTooLarge.into())
 }
 
 #[cfg(test)]

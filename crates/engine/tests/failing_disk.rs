@@ -19,7 +19,7 @@ use support::{Outcome, Refusal, Session, assert_idle, load, open_file, start, te
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 use zodium_engine::commit::CommitError;
 use zodium_engine::{Notice, Storage, VoteError, VoteStart};
-use zodium_filestorage::StorageError;
+use zodium_filestorage::{OpenOptions, StorageError};
 use zodium_types::{Oid, Tid};
 
 const SESSIONS: u64 = 4;
@@ -173,14 +173,7 @@ fn full_disk_refuses_votes_until_there_is_room() {
 fn reader_of_a_file_is_refused_at_the_vote() {
     let disk = MemoryDisk::new();
     drop(open_file(disk.clone()));
-    let options = zodium_filestorage::OpenOptions {
-        path: "Data.fs".into(),
-        read_only: true,
-        create: false,
-        cache_bytes: 0,
-        blob_directory: None,
-        progress: &|_, _| (),
-    };
+    let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new("Data.fs") };
     let file = zodium_filestorage::FileStorage::open(Arc::new(disk), &options).unwrap();
     let clock = Arc::new(zodium_disk::SystemClock::new());
     let storage = Storage::start(file, clock, &support::CONFIG).unwrap();

@@ -171,6 +171,10 @@ impl FileStorage {
         }
         self.check_writable(&state)?;
         let wanted = state.end + state.promised + bytes;
+        if let Some(quota_bytes) = self.quota_bytes.filter(|quota| wanted > *quota) {
+            state.full_since = Some(Instant::now());
+            return Err(StorageError::Quota { path: self.path.clone(), bytes, quota_bytes });
+        }
         if wanted > state.reserved_end {
             if access == Access::Resident {
                 return Ok(None);

@@ -51,6 +51,19 @@ pub enum StorageError {
         /// Bytes that did not fit.
         bytes: u64,
     },
+    /// The transaction would make the file larger than its quota; nothing was written.
+    #[error(
+        "{path}: {bytes} more bytes are over the quota of {quota_bytes}; pack, or raise the quota",
+        path = path.display()
+    )]
+    Quota {
+        /// The file concerned.
+        path: PathBuf,
+        /// Bytes of the transaction.
+        bytes: u64,
+        /// Largest size of the file, in bytes.
+        quota_bytes: u64,
+    },
     /// An earlier write or sync failed; nothing more is committed until the file is opened anew.
     #[error("{path}: an earlier write failed, commits are refused until the server is restarted",
         path = path.display())]

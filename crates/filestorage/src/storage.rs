@@ -25,12 +25,32 @@ pub struct OpenOptions<'a> {
     pub read_only: bool,
     /// Make the file when it does not exist.
     pub create: bool,
+    /// Begin a new file in place of one that exists, whose data are gone.
+    pub truncate: bool,
+    /// Refuse transactions with which the file would be larger than this, in bytes.
+    pub quota_bytes: Option<u64>,
     /// Memory for cached records, in bytes; 0 for none.
     pub cache_bytes: usize,
     /// Where blobs are; made when it does not exist. `None`: blobs are refused.
     pub blob_directory: Option<PathBuf>,
     /// Called now and then with bytes done and bytes in all while an index is built.
     pub progress: &'a dyn Fn(u64, u64),
+}
+
+impl OpenOptions<'_> {
+    /// For writing; the file is made when it does not exist. No cache, no blobs.
+    pub fn new(path: impl Into<PathBuf>) -> OpenOptions<'static> {
+        OpenOptions {
+            path: path.into(),
+            read_only: false,
+            create: true,
+            truncate: false,
+            quota_bytes: None,
+            cache_bytes: 0,
+            blob_directory: None,
+            progress: &|_, _| (),
+        }
+    }
 }
 
 /// Whether a file takes commits.
@@ -58,6 +78,7 @@ pub struct FileStorage {
     pub(crate) read_only: bool,
     pub(crate) magic: Magic,
     pub(crate) cache_bytes: usize,
+    pub(crate) quota_bytes: Option<u64>,
     log: ArcSwap<LogFile>,
     pub(crate) append: Mutex<AppendState>,
     /// Goes with `append`: space is promised again.
@@ -81,6 +102,9 @@ impl FileStorage {
     ) -> Result<FileStorage, StorageError> {
         let path = options.path.as_path();
         let lock = if options.read_only { None } else { Some(lock(disk.as_ref(), path)?) };
+        if options.truncate {
+            remove_files(disk.as_ref(), options)?;
+        }
         let Recovered { file, magic, positions, end, last_tid } =
             recovery::recover(disk.as_ref(), options)?;
         let blobs = options.blob_directory.as_deref();
@@ -100,6 +124,7 @@ impl FileStorage {
             read_only: options.read_only,
             magic,
             cache_bytes: options.cache_bytes,
+            quota_bytes: options.quota_bytes,
             log: ArcSwap::from_pointee(log),
             append: Mutex::new(AppendState::new(end, last_tid)),
             reserving_resumed: Condvar::new(),
@@ -226,6 +251,16 @@ fn lock(disk: &dyn Disk, path: &Path) -> Result<FileLock, StorageError> {
         LockError::Held { owner } => StorageError::Locked { path: path.to_owned(), owner },
         LockError::Io(error) => StorageError::io(&lock_path, "lock", error),
     })
+}
+
+/// Makes room for a new file. The index goes first: it shall not be there without its file.
+fn remove_files(disk: &dyn Disk, options: &OpenOptions<'_>) -> Result<(), StorageError> {
+    let path = options.path.as_path();
+    if options.read_only {
+        return Err(StorageError::ReadOnly { path: path.to_owned() });
+    }
+    let removed = disk.remove(&with_suffix(path, ".index")).and_then(|()| disk.remove(path));
+    removed.map_err(|error| StorageError::io(path, "remove", error))
 }
 
 /// `Data.fs` + `.index` = `Data.fs.index`.

@@ -289,12 +289,10 @@ fn with_each_bit_flipped(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 fn scanned_bytes(disk: &MemoryDisk) -> u64 {
     let scanned = Cell::new(0);
     let options = OpenOptions {
-        path: data_file().to_owned(),
         read_only: true,
         create: false,
-        cache_bytes: 0,
-        blob_directory: None,
         progress: &|_, total| scanned.set(total),
+        ..OpenOptions::new(data_file())
     };
     FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
     scanned.get()

@@ -538,14 +538,7 @@ fn written(seed: u64, count: usize) -> (Vec<u8>, History) {
 }
 
 fn open(disk: &(impl Disk + Clone + 'static)) -> FileStorage {
-    let options = OpenOptions {
-        path: PATH.into(),
-        read_only: false,
-        create: true,
-        cache_bytes: 1 << 16,
-        blob_directory: None,
-        progress: &|_, _| (),
-    };
+    let options = OpenOptions { cache_bytes: 1 << 16, ..OpenOptions::new(PATH) };
     FileStorage::open(Arc::new(disk.clone()), &options).unwrap()
 }
 

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::config::ConfigOptions;
 use crate::healthcheck::HealthcheckOptions;
 use crate::pack::PackOptions;
 use crate::serve::ServeOptions;
@@ -14,6 +15,7 @@ Examples:
   zodium serve Data.fs -a 0.0.0.0:8100       ... to other machines
   zodium serve Data.fs -a /run/zeo.sock      ... on a Unix socket
   zodium serve Data.fs --read-only           ... without writing anything
+  zodium serve -C zeo.conf                   serve what a zeo.conf (or our TOML) says
   zodium pack 127.0.0.1:8100 --days 3        pack it while it is served
 
 Connect with the ZEO client that ZODB applications use already:
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     /// saved on the way out.
     #[command(after_help = EXAMPLES)]
     Serve(Box<ServeOptions>),
+    /// Check, show or convert a configuration file
+    Config(ConfigOptions),
     /// Drop old revisions and unreachable objects, of a server's storage or of a data file
     ///
     /// A server is asked to pack, whichever ZEO server it is, and goes on serving meanwhile. A

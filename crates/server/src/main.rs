@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config;
 mod healthcheck;
 mod logging;
 mod monitoring;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
+        cli::Command::Config(options) => config::run(&options),
         cli::Command::Pack(options) => pack::run(&options).map(|()| ExitCode::SUCCESS),
         cli::Command::Healthcheck(options) => {
             healthcheck::run(&options).map(|()| ExitCode::SUCCESS)

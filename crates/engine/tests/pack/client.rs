@@ -137,13 +137,6 @@ pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
 }
 
 pub(crate) fn open_file(disk: Arc<dyn Disk>, path: &Path) -> FileStorage {
-    let options = OpenOptions {
-        path: path.to_owned(),
-        read_only: false,
-        create: true,
-        cache_bytes: 1 << 20,
-        blob_directory: None,
-        progress: &|_, _| (),
-    };
+    let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::new(path) };
     FileStorage::open(disk, &options).unwrap()
 }

@@ -38,12 +38,9 @@ pub(crate) fn try_open_file(
     blob_directory: Option<&str>,
 ) -> Result<FileStorage, StorageError> {
     let options = OpenOptions {
-        path: Path::new("Data.fs").to_owned(),
-        read_only: false,
-        create: true,
         cache_bytes: 1 << 20,
         blob_directory: blob_directory.map(Into::into),
-        progress: &|_, _| (),
+        ..OpenOptions::new(Path::new("Data.fs"))
     };
     FileStorage::open(Arc::new(disk), &options)
 }

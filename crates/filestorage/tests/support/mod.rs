@@ -54,14 +54,7 @@ fn open_with(
     read_only: bool,
     cache_bytes: usize,
 ) -> Result<FileStorage, StorageError> {
-    let options = OpenOptions {
-        path: data_file().to_owned(),
-        read_only,
-        create: true,
-        cache_bytes,
-        blob_directory: None,
-        progress: &|_, _| (),
-    };
+    let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::new(data_file()) };
     FileStorage::open(Arc::new(disk), &options)
 }
 

@@ -50,14 +50,11 @@ fn open(path: &Path) -> Result<FileStorage, StorageError> {
     let progress = Progress::new(format!("building the index of {}", path.display()));
     FileStorage::open(
         Arc::new(RealDisk),
+        // Every record is read once: no cache.
         &OpenOptions {
-            path: path.to_owned(),
-            read_only: false,
             create: false,
-            // Every record is read once.
-            cache_bytes: 0,
-            blob_directory: None,
             progress: &|done, total| progress.report(done, total),
+            ..OpenOptions::new(path)
         },
     )
 }

@@ -36,8 +36,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Serves until a signal ends it.
 pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
-    let configuration = overrides::configuration(options)?;
+    let (configuration, warnings) = overrides::configuration(options)?;
     let (logs, messages) = logging::start(&configuration.log)?;
+    for warning in warnings {
+        warn!("{warning}");
+    }
     match run_logged(configuration, &logs, messages) {
         Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
         Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
@@ -56,6 +59,7 @@ fn run_logged(
     logs: &Destinations,
     messages: Messages,
 ) -> Result<Ending> {
+    check(&configuration)?;
     refuse_what_is_missing(&configuration)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(serve(configuration, logs, messages));
@@ -156,6 +160,16 @@ fn reopen(logs: &Destinations) {
         Ok(()) => info!("SIGUSR2, opened the log files anew"),
         Err(error) => warn!("SIGUSR2, but {error:#}; going on with the old one"),
     }
+}
+
+/// Finds all that is wrong, before anything is touched.
+fn check(configuration: &Configuration) -> Result<()> {
+    let problems = configuration.check();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    bail!(lines.join("\n"))
 }
 
 /// What the model has and this server cannot do would be left out silently otherwise.

@@ -23,6 +23,13 @@ pub(crate) struct ServeOptions {
     #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
 
+    /// A configuration: a zeo.conf as runzeo reads it, or TOML
+    ///
+    /// Options override what it says; data files given replace all its storages. `zodium config
+    /// check` tells what is wrong with one.
+    #[arg(short = 'C', long, alias = "configure", value_name = "FILE", env = "ZODIUM_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
     /// Where to listen: HOST:PORT, PORT, or /path/to/a/socket; may be repeated
     /// [default: 127.0.0.1:8100]
     #[arg(short, long, value_name = "ADDRESS", env = "ZODIUM_ADDRESS", value_delimiter = ',')]

@@ -1,11 +1,13 @@
 //! From the command line to the model: what is given there overrides what a file says.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use zodium_configuration::{
     Configuration, Encoding, KeyPassword, LogFormat, LogOptions, MonitorOptions, ServerOptions,
-    StorageKind, StorageOptions, TlsOptions,
+    StorageKind, StorageOptions, TlsOptions, Warning,
 };
 
 use super::options::{
@@ -13,26 +15,21 @@ use super::options::{
 };
 use crate::cli::Cli;
 
-/// What to serve, and how.
-pub(crate) fn configuration(options: &ServeOptions) -> Result<Configuration> {
-    let mut configuration = Configuration {
-        server: ServerOptions::default(),
-        storages: Vec::new(),
-        log: LogOptions::default(),
-        monitor: None,
+/// What to serve, and how; with what seems wrong in the file without being refused.
+pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Vec<Warning>)> {
+    let (mut configuration, warnings) = match &options.config {
+        Some(file) => zodium_configuration::read(file)?,
+        None => (unconfigured(), Vec::new()),
     };
     let files: Vec<_> = options.path.iter().chain(&options.filename).collect();
     if !files.is_empty() {
-        let names = 1..;
-        let file =
-            |path: &std::path::PathBuf| StorageKind::File { path: path.clone(), truncate: false };
-        configuration.storages = names
-            .zip(files)
-            .map(|(name, path): (u32, _)| StorageOptions::new(name.to_string(), file(path)))
-            .collect();
+        configuration.storages = storages(&files);
     }
     if configuration.storages.is_empty() {
-        return Err(wrong("say what to serve: a data file (zodium serve Data.fs)"));
+        return Err(wrong(
+            "say what to serve: a data file (zodium serve Data.fs) \
+             or a configuration (zodium serve -C zeo.conf)",
+        ));
     }
     override_server(&mut configuration.server, options);
     override_tls(&mut configuration.server.tls, &options.tls)?;
@@ -42,7 +39,23 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<Configuration> {
     if let Some(address) = &options.process.monitor {
         configuration.monitor = Some(MonitorOptions { address: address.clone() });
     }
-    Ok(configuration)
+    Ok((configuration, warnings))
+}
+
+fn unconfigured() -> Configuration {
+    Configuration {
+        server: ServerOptions::default(),
+        storages: Vec::new(),
+        log: LogOptions::default(),
+        monitor: None,
+    }
+}
+
+/// Storages as `runzeo -f` has them: called 1, 2 and so on.
+fn storages(files: &[&PathBuf]) -> Vec<StorageOptions> {
+    let file = |path: &PathBuf| StorageKind::File { path: path.clone(), truncate: false };
+    let numbered = (1_u32..).zip(files);
+    numbered.map(|(number, path)| StorageOptions::new(number.to_string(), file(path))).collect()
 }
 
 fn override_server(server: &mut ServerOptions, options: &ServeOptions) {
@@ -61,6 +74,15 @@ fn override_server(server: &mut ServerOptions, options: &ServeOptions) {
     if options.process.pid_file.is_some() {
         server.pid_file.clone_from(&options.process.pid_file);
     }
+    if server.pid_file.is_none() {
+        server.pid_file = pid_file_of_instance();
+    }
+}
+
+/// Where the scripts of a Zope instance look for it.
+fn pid_file_of_instance() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("INSTANCE_HOME")?).join("var");
+    folder.is_dir().then(|| folder.join("ZEO.pid"))
 }
 
 fn override_tls(tls: &mut Option<TlsOptions>, arguments: &TlsArguments) -> Result<()> {

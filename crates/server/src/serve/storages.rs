@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tracing::{error, warn};
 use zodium_configuration::{Configuration, ServerOptions, StorageKind, StorageOptions};
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
@@ -96,15 +96,17 @@ impl Storages {
 
 fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>> {
     let file = match &options.kind {
-        StorageKind::Memory => open_in_memory(options, server.read_only)?,
+        StorageKind::Memory => open_in_memory(options, options.read_only || server.read_only)?,
         StorageKind::File { path, .. } => open_file(path, options, server)?,
     };
+    let in_memory = options.kind == StorageKind::Memory;
     let config = zodium_engine::Config {
         invalidation_queue_size: server.invalidation_queue_size,
         invalidation_age: server.invalidation_age,
         transaction_timeout: server.transaction_timeout,
         pack_gc: options.pack.garbage_collection,
-        pack_keep_old: options.pack.keep_old,
+        // What is kept would be kept in memory, where nobody finds it.
+        pack_keep_old: options.pack.keep_old && !in_memory,
         pack_abort_on_dangling: options.pack.abort_on_dangling,
         resolver: (!server.client_conflict_resolution).then_some(resolve_conflict),
     };
@@ -112,22 +114,21 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
 }
 
 fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> Result<FileStorage> {
-    check_folder(path)?;
+    let read_only = options.read_only || server.read_only;
     if server.read_only && !options.read_only && !RealDisk.exists(path).unwrap_or(true) {
         // The stock server would make the file: its clients expect to be served something.
         warn!(file = %path.display(), "no such file: serving an empty database in its place");
         return open_in_memory(options, true);
     }
-    let read_only = options.read_only || server.read_only;
     open_on(Arc::new(RealDisk), path, options, read_only).map_err(explain)
 }
 
 fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStorage> {
     let path = match &options.kind {
         StorageKind::File { path, .. } => path.clone(),
-        StorageKind::Memory => format!("memory:{}", options.name).into(),
+        StorageKind::Memory => format!("(memory of storage {})", options.name).into(),
     };
-    let disk = Arc::new(MemoryDisk::new());
+    let disk = Arc::new(MemoryDisk::volatile());
     if read_only {
         // A storage that is opened for reading needs a file: one with nothing in it.
         drop(open_on(Arc::<MemoryDisk>::clone(&disk), &path, options, false)?);
@@ -142,27 +143,17 @@ fn open_on(
     read_only: bool,
 ) -> Result<FileStorage, StorageError> {
     let progress = Progress::new(format!("building the index of {}", path.display()));
-    FileStorage::open(
-        disk,
-        &OpenOptions {
-            path: path.to_owned(),
-            read_only,
-            create: !read_only,
-            cache_bytes: usize::try_from(options.cache_bytes).unwrap_or(usize::MAX),
-            blob_directory: options.blob_directory.clone(),
-            progress: &|done, total| progress.report(done, total),
-        },
-    )
-}
-
-fn check_folder(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            bail!("{}: there is no such directory; make it first", folder.display())
-        }
-        _ => Ok(()),
-    }
+    let open = OpenOptions {
+        read_only,
+        create: !read_only,
+        truncate: matches!(options.kind, StorageKind::File { truncate: true, .. }),
+        quota_bytes: options.quota_bytes,
+        cache_bytes: usize::try_from(options.cache_bytes).unwrap_or(usize::MAX),
+        blob_directory: options.blob_directory.clone(),
+        progress: &|done, total| progress.report(done, total),
+        ..OpenOptions::new(path)
+    };
+    FileStorage::open(disk, &open)
 }
 
 /// Adds what to do next where an option would help.

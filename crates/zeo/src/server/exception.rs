@@ -130,6 +130,10 @@ impl From<&StorageError> for Exception {
             StorageError::BlobsUnsupported { .. } => {
                 Exception::new("ZODB.POSException.Unsupported", error.to_string())
             }
+            StorageError::Quota { .. } => Exception::new(
+                "ZODB.FileStorage.FileStorage.FileStorageQuotaError",
+                format!("The storage quota has been exceeded. ({error})"),
+            ),
             StorageError::Corrupt { .. } => {
                 Exception::new("ZODB.FileStorage.FileStorage.CorruptedDataError", error.to_string())
             }

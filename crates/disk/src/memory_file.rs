@@ -1,0 +1,133 @@
+//! A file of a disk in memory.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::DiskFile;
+use crate::chunks::Chunks;
+
+/// Room for all files of a disk. Taken after the contents of a file where both are.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    /// Most bytes that all files together may hold, if limited.
+    pub(crate) capacity: Option<u64>,
+    pub(crate) used: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct MemoryFile {
+    contents: RwLock<Contents>,
+    space: Arc<Mutex<Space>>,
+}
+
+#[derive(Debug)]
+struct Contents {
+    live: Chunks,
+    /// As it was when last synced, if that is to be known.
+    synced: Option<Chunks>,
+    /// Up to here both are the same.
+    clean: usize,
+    /// Bytes of the disk that the file takes: its length, or more after a reservation.
+    allocated: u64,
+}
+
+impl MemoryFile {
+    /// An empty file, which remembers what was synced or not.
+    pub(crate) fn new(space: &Arc<Mutex<Space>>, remembers: bool) -> MemoryFile {
+        let synced = remembers.then(Chunks::default);
+        let contents = Contents { live: Chunks::default(), synced, clean: 0, allocated: 0 };
+        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space) }
+    }
+
+    /// A file that remembers, with these bytes, as if they had been written and synced.
+    pub(crate) fn with_bytes(space: &Arc<Mutex<Space>>, bytes: &[u8]) -> MemoryFile {
+        let (clean, allocated) = (bytes.len(), bytes.len() as u64);
+        space.lock().used += allocated;
+        let (live, synced) = (Chunks::from(bytes), Some(Chunks::from(bytes)));
+        let contents = Contents { live, synced, clean, allocated };
+        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space) }
+    }
+
+    /// The present bytes.
+    pub(crate) fn live(&self) -> Vec<u8> {
+        self.contents.read().live.to_vec()
+    }
+
+    /// The bytes when last synced; none where that is not remembered.
+    pub(crate) fn synced(&self) -> Vec<u8> {
+        self.contents.read().synced.as_ref().map_or_else(Vec::new, Chunks::to_vec)
+    }
+
+    /// Takes the space up to `end` from the disk, or none of it.
+    fn allocate(&self, contents: &mut Contents, end: u64) -> io::Result<()> {
+        let wanted = end.saturating_sub(contents.allocated);
+        let mut space = self.space.lock();
+        if wanted > 0 && space.capacity.is_some_and(|capacity| space.used + wanted > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        space.used += wanted;
+        contents.allocated += wanted;
+        Ok(())
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.space.lock().used -= self.contents.get_mut().allocated;
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.contents.read().live.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let start = usize::try_from(position).unwrap_or(usize::MAX);
+        Ok(self.contents.read().live.read(buffer, start))
+    }
+
+    fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+        self.read_at(buffer, position).map(Some)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let end = position + bytes.len() as u64;
+        let mut contents = self.contents.write();
+        self.allocate(&mut contents, end)?;
+        let (start, _) = (as_index(position)?, as_index(end)?);
+        contents.live.write(bytes, start);
+        contents.clean = contents.clean.min(start);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let Contents { live, synced, clean, .. } = &mut *self.contents.write();
+        if let Some(synced) = synced {
+            synced.copy_from(live, *clean);
+        }
+        *clean = live.len();
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let mut contents = self.contents.write();
+        self.allocate(&mut contents, length)?;
+        self.space.lock().used -= contents.allocated - length;
+        contents.allocated = length;
+        let length = as_index(length)?;
+        contents.clean = contents.clean.min(contents.live.len()).min(length);
+        contents.live.resize(length);
+        Ok(())
+    }
+
+    fn reserve(&self, _start: u64, end: u64) -> io::Result<()> {
+        self.allocate(&mut self.contents.write(), end)
+    }
+}
+
+fn as_index(position: u64) -> io::Result<usize> {
+    usize::try_from(position).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}

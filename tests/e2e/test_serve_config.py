@@ -1,0 +1,325 @@
+"""Serving what a configuration says: runzeo's zeo.conf as it is, or our TOML."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from ZEO.ClientStorage import ClientStorage
+from ZEO.Exceptions import ServerException
+from ZODB import DB
+from ZODB.FileStorage.FileStorage import FileStorage
+
+from harness import files
+from harness.process import HOST, ServerProcess, free_port
+from harness.wire import Z64, ErrorReply, Wire
+
+pytestmark = pytest.mark.zodium
+
+SECONDS = 20
+
+# As Plone's recipes write it.
+ZEO_CONF = """
+%define INSTANCE {folder}
+
+<zeo>
+  address {port}
+  read-only false
+  invalidation-queue-size 100
+  pid-filename $INSTANCE/zeo.pid
+  transaction-timeout 60
+</zeo>
+
+<filestorage 1>
+  path $INSTANCE/Data.fs
+  pack-gc false
+</filestorage>
+
+<filestorage catalog>
+  path $INSTANCE/Catalog.fs
+</filestorage>
+
+<eventlog>
+  level info
+  <logfile>
+    path $INSTANCE/zeo.log
+    format %(asctime)s %(message)s
+  </logfile>
+</eventlog>
+
+<runner>
+  program $INSTANCE/bin/runzeo
+  daemon true
+</runner>
+"""
+
+
+@pytest.fixture
+def serve(binary, tmp_path):
+    """serve(text, *options, name="zeo.conf"): a server told by a configuration file."""
+    servers = []
+
+    def start(text, *options, name="zeo.conf", env=None, **how):
+        port = free_port()
+        config = tmp_path / name
+        config.write_text(text.format(folder=tmp_path, port=port))
+        words = [binary, "serve", "-C", str(config), *map(str, options)]
+        servers.append(ServerProcess(words, port, tmp_path, env=env, **how))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        if server.is_running():
+            server.kill()
+        print(f"--- {server.log_path.name}\n{server.log_tail()}")
+
+
+@pytest.fixture
+def config(binary, tmp_path):
+    """config(command, text, name="zeo.conf"): what `zodium config` says about it."""
+
+    def run(command, text, name="zeo.conf"):
+        path = tmp_path / name
+        path.write_text(text.format(folder=tmp_path, port=8100))
+        words = [binary, "config", command, str(path)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
+
+    return run
+
+
+def open_storage(server, name="1", **options):
+    options = {"wait": True, "wait_timeout": 30, "server_sync": True, **options}
+    return ClientStorage(server.address, storage=name, **options)
+
+
+def refusal(server, storage, read_only=False):
+    """The exception with which a client is told that it may not use a storage."""
+    with Wire(server.address) as client:
+        with pytest.raises(ErrorReply) as refused:
+            client.register(storage, read_only)
+        return refused.value.args[0]
+
+
+def commit_root(db, key, value):
+    with db.transaction() as connection:
+        connection.root()[key] = value
+
+
+# ------------------------------------------------------------------------ zeo.conf
+
+
+def test_a_zeo_conf_with_two_storages_and_a_log_is_served(tmp_path, serve):
+    server = serve(ZEO_CONF)
+    dbs = {name: DB(open_storage(server, name)) for name in ("1", "catalog")}
+    for name, db in dbs.items():
+        commit_root(db, "name", name)
+        db.close()
+    log = tmp_path / "zeo.log"
+    assert f":{server.port}" in log.read_text() and "Catalog.fs" in log.read_text()
+    assert (tmp_path / "zeo.pid").read_text() == f"{server.process.pid}\n"
+    moved = tmp_path / "zeo.log.1"
+    log.rename(moved)
+    server.process.send_signal(signal.SIGUSR2)
+    assert server.stop() == 0
+    assert not (tmp_path / "zeo.pid").exists()
+    for name, path in (("1", "Data.fs"), ("catalog", "Catalog.fs")):
+        db = DB(FileStorage(str(tmp_path / path), read_only=True))
+        with db.transaction() as connection:
+            assert connection.root()["name"] == name
+        db.close()
+
+
+def test_options_override_the_file(tmp_path, serve):
+    port = free_port()
+    options = ("-a", f"{HOST}:{port}", "-f", tmp_path / "other.fs", "--read-only")
+    server = serve(ZEO_CONF, *options, wait=False)
+    server.port = port
+    server.wait_listening()
+    assert refusal(server, "1") == "ZODB.POSException.ReadOnlyError"
+    assert refusal(server, "catalog", read_only=True) == "builtins.ValueError"
+    assert not (tmp_path / "Data.fs").exists()
+
+
+def test_our_toml_is_served(tmp_path, serve):
+    text = """
+[server]
+address = "127.0.0.1:{port}"
+encoding = "msgpack"
+
+[[storage]]
+path = "Data.fs"
+
+[[storage]]
+name = "scratch"
+memory = true
+"""
+    server = serve(text, name="zodium.toml")
+    for name in ("1", "scratch"):
+        db = DB(open_storage(server, name))
+        commit_root(db, "name", name)
+        db.close()
+    assert (tmp_path / "Data.fs").stat().st_size > 4
+
+
+def test_what_is_not_understood_is_told_with_its_line(serve):
+    server = serve(ZEO_CONF.replace("transaction-timeout", "transaction-timout"), wait=False)
+    assert server.process.wait(SECONDS) == 1
+    line = ZEO_CONF[: ZEO_CONF.index("transaction-timeout")].count("\n") + 1
+    assert f"zeo.conf:{line}" in server.log()
+    assert "transaction-timeout" in server.log()
+
+
+# ---------------------------------------------------------------- kinds of storages
+
+
+def test_a_mapping_storage_forgets_with_its_server(tmp_path, serve):
+    text = "<zeo>\n address {port}\n</zeo>\n<mappingstorage 1>\n</mappingstorage>\n"
+    server = serve(text)
+    before = set(tmp_path.iterdir())
+    storage = open_storage(server)
+    db = DB(storage)
+    for number in range(20):
+        commit_root(db, "data", os.urandom(200_000))
+        commit_root(db, "number", number)
+    grown = storage.getSize()
+    assert grown > 20 * 200_000
+    storage.pack(time.time(), lambda *_: [])
+    assert storage.getSize() < grown / 10
+    with db.transaction() as connection:
+        assert connection.root()["number"] == 19
+    db.close()
+    assert server.stop() == 0
+    assert set(tmp_path.iterdir()) == before
+    with Wire(serve(text).address) as client:
+        assert client.register() == Z64
+
+
+def test_create_true_begins_a_new_file(tmp_path, serve):
+    text = "<zeo>\n address {port}\n</zeo>\n<filestorage 1>\n path {folder}/Data.fs\n"
+    keep, create = text + "</filestorage>", text + " create true\n</filestorage>"
+    for source, expected in ((keep, 1), (create, 1), (keep, 2), (create, 1)):
+        server = serve(source)
+        with Wire(server.address) as client:
+            last = client.register()
+            client.commit(1, [(bytes(7) + last[-1:], Z64, b"data")])
+        assert server.stop() == 0
+        assert len(files.read(tmp_path / "Data.fs")) == expected
+        files.check(tmp_path / "Data.fs")
+        assert "index not usable" not in server.log()
+
+
+@pytest.mark.parametrize("encoding", ["pickle", "msgpack"])
+def test_a_quota_refuses_commits_until_a_pack_makes_room(tmp_path, serve, encoding):
+    text = (
+        "<zeo>\n address {port}\n</zeo>\n"
+        "<filestorage 1>\n path {folder}/Data.fs\n quota 100KB\n</filestorage>\n"
+    )
+    server = serve(text, *(["--msgpack"] if encoding == "msgpack" else []))
+    db = DB(open_storage(server))
+    # Which is how a stock client shows an exception that it does not make its own.
+    with pytest.raises(ServerException, match="FileStorageQuotaError.* exceeded.*102400"):
+        for _ in range(20):
+            commit_root(db, "data", os.urandom(10_000))
+    size = (tmp_path / "Data.fs").stat().st_size
+    assert 80 << 10 < size <= 100 << 10
+    with db.transaction() as connection:
+        assert len(connection.root()["data"]) == 10_000
+    db.pack()
+    commit_root(db, "data", b"fits again")
+    db.close()
+    assert server.stop() == 0
+    # Without the quota the same file takes more.
+    db = DB(open_storage(serve(text.replace(" quota 100KB\n", ""))))
+    commit_root(db, "data", os.urandom(200_000))
+    db.close()
+
+
+def test_one_storage_can_be_read_only_beside_another(tmp_path, serve):
+    text = (
+        "<zeo>\n address {port}\n</zeo>\n"
+        "<filestorage 1>\n path {folder}/Data.fs\n</filestorage>\n"
+        "<filestorage old>\n path {folder}/Old.fs\n read-only true\n</filestorage>\n"
+    )
+    storage = FileStorage(str(tmp_path / "Old.fs"))
+    db = DB(storage)
+    commit_root(db, "name", "old")
+    db.close()
+    (tmp_path / "Old.fs").chmod(0o444)
+    server = serve(text)
+    db = DB(open_storage(server))
+    commit_root(db, "name", "new")
+    db.close()
+    assert refusal(server, "old") == "ZODB.POSException.ReadOnlyError"
+    db = DB(open_storage(server, "old", read_only=True))
+    with db.transaction() as connection:
+        assert connection.root()["name"] == "old"
+    db.close()
+
+
+# -------------------------------------------------------------------- environment
+
+
+def test_the_environment_stands_in_for_options(tmp_path, binary):
+    """A container needs neither a file nor arguments."""
+    port = free_port()
+    env = {
+        "ZODIUM_PATH": str(tmp_path / "Data.fs"),
+        "ZODIUM_ADDRESS": f"{HOST}:{port}",
+        "ZODIUM_LOG_FORMAT": "json",
+        "ZODIUM_LOG_FILE": "STDOUT",
+        "ZODIUM_MSGPACK": "1",
+    }
+    server = ServerProcess([binary, "serve"], port, tmp_path, env=env)
+    try:
+        storage = ClientStorage(server.address, wait=True, wait_timeout=30)
+        storage.close()
+        assert server.log().startswith("{")
+    finally:
+        server.stop()
+
+
+# ------------------------------------------------------------------ zodium config
+
+
+def test_check_says_that_all_is_well(config):
+    done = config("check", ZEO_CONF)
+    assert done.returncode == 0, done.stderr
+    assert "1, catalog" in done.stdout
+
+
+def test_check_tells_all_that_is_wrong_with_lines(config):
+    text = ZEO_CONF.replace("read-only false", "read-only maybe").replace("pack-gc", "pack-gb")
+    done = config("check", text)
+    assert (done.returncode, done.stdout) == (1, "")
+    for word in ("read-only", "pack-gb"):
+        line = text[: text.index(word)].count("\n") + 1
+        assert f"zeo.conf:{line}" in done.stderr
+    assert "panicked" not in done.stderr
+
+
+def test_check_tells_what_only_the_machine_shows(tmp_path, config):
+    done = config("check", ZEO_CONF.replace("$INSTANCE/Catalog.fs", "$INSTANCE/nowhere/C.fs"))
+    assert done.returncode == 1
+    assert str(tmp_path / "nowhere") in done.stderr
+
+
+def test_what_is_converted_means_the_same(tmp_path, config):
+    shown = config("show", ZEO_CONF)
+    converted = config("convert", ZEO_CONF)
+    assert (shown.returncode, converted.returncode) == (0, 0), converted.stderr
+    assert converted.stdout == shown.stdout
+    again = config("show", converted.stdout.replace("{", "{{"), name="zodium.toml")
+    assert again.stdout == converted.stdout
+    for said in (str(tmp_path / "Catalog.fs"), "8100", "garbage-collection"):
+        assert said in converted.stdout
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, binary):
+    for words in (("config", "check"), ("config", "show"), ("serve", "-C")):
+        done = subprocess.run(
+            [binary, *words, str(tmp_path / "no.conf")], capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert str(tmp_path / "no.conf") in done.stderr
+        assert len(done.stderr.splitlines()) == 1
