@@ -8,6 +8,7 @@ ENCODINGS = ("Z5", "M5")
 SUITES = (
     "BasicStorage",
     "ConflictResolvingStorage",
+    "ConflictResolvingTransUndo",
     "HistoryStorage",
     "IteratorStorage",
     "ExtendedIteratorStorage",
@@ -30,13 +31,7 @@ SUITES = (
 )
 
 # {suite: {test: reason}}
-RESOLVING_UNDO = "an undo that needs conflict resolution needs the application's classes"
-EXCLUDED = {
-    "TransactionalUndoStorage": {
-        "testUndoMultipleConflictResolution": RESOLVING_UNDO,
-        "testUndoMultipleConflictResolutionReversed": RESOLVING_UNDO,
-    },
-}
+EXCLUDED = {}
 
 # Level 2 takes the one long race in: 64 clients that connect and vanish, 20 s.
 LEVEL = 2

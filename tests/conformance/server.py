@@ -113,8 +113,12 @@ class Server(ServerProcess):
         )
         Server.started += 1
         Server.running.add(self)
-        # The stock server takes its encoding from the environment.
-        env = {"ZEO_MSGPACK": "1" if self.msgpack else ""}
+        env = {
+            # The stock server takes its encoding from the environment.
+            "ZEO_MSGPACK": "1" if self.msgpack else "",
+            # What the stock server sees for itself, as it can import the tests' classes.
+            "ZODIUM_RESOLVABLE_CLASSES": "ZODB.tests.ConflictResolution.PCounter",
+        }
         super().__init__(words, port, folder, log_path, env)
 
     def stop(self, *_ignored):

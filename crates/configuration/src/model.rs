@@ -38,6 +38,9 @@ pub struct ServerOptions {
     pub transaction_timeout: Option<Duration>,
     /// Leave all conflicts to clients, even those that the server could resolve itself.
     pub client_conflict_resolution: bool,
+    /// Classes (`module.Class`) that clients can resolve conflicts of: an undo of what was
+    /// changed later is given to the client for these. `*` stands for all classes.
+    pub resolvable_classes: Vec<String>,
     /// Longest message a client may send, in bytes.
     pub message_bytes_max: u32,
     /// Where to write the process id while running.
@@ -227,6 +230,7 @@ impl Default for ServerOptions {
             invalidation_age: None,
             transaction_timeout: None,
             client_conflict_resolution: false,
+            resolvable_classes: Vec::new(),
             message_bytes_max: 2049 << 20,
             pid_file: None,
             tls: None,

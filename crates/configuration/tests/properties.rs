@@ -185,8 +185,17 @@ fn server() -> impl Strategy<Value = ServerOptions> {
     let limits = (option::of(any::<u16>()), 0..=i64::MAX as usize, any::<u32>());
     let times = (option::of(duration()), option::of(duration()));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    (vec(address(), 0..3), limits, times, flags, option::of(path()), option::of(tls())).prop_map(
-        |(addresses, (workers, queue, message), (age, timeout), flags, pid_file, tls)| {
+    let classes = vec("[*a-z.\"]{1,20}", 0..3);
+    let files = (option::of(path()), option::of(tls()));
+    (vec(address(), 0..3), limits, times, flags, classes, files).prop_map(
+        |(
+            addresses,
+            (workers, queue, message),
+            (age, timeout),
+            flags,
+            classes,
+            (pid_file, tls),
+        )| {
             ServerOptions {
                 addresses,
                 encoding: if flags.0 { Encoding::Msgpack } else { Encoding::Pickle },
@@ -196,6 +205,7 @@ fn server() -> impl Strategy<Value = ServerOptions> {
                 invalidation_age: age,
                 transaction_timeout: timeout,
                 client_conflict_resolution: flags.2,
+                resolvable_classes: classes,
                 message_bytes_max: message,
                 pid_file,
                 tls,

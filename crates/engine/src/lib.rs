@@ -20,6 +20,7 @@ mod resolve;
 mod spill;
 mod storage;
 mod transaction;
+mod undo;
 mod vote;
 
 pub use figures::StorageFigures;

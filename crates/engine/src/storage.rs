@@ -19,7 +19,7 @@ use crate::notice::{Commit, Mailbox, Notice};
 use crate::pack_status::PackStatus;
 
 /// What can be set for a storage.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// How many transactions are remembered for clients that come back.
     pub invalidation_queue_size: usize,
@@ -35,6 +35,9 @@ pub struct Config {
     pub pack_abort_on_dangling: bool,
     /// What resolves conflicts here; what it does not is left to the client.
     pub resolver: Option<Resolver>,
+    /// Classes (`module.Class`) whose conflicts clients can resolve: an undo of what was changed
+    /// later is given to the client for these. `*` stands for all.
+    pub resolvable_classes: Vec<String>,
 }
 
 /// An open database with its writer thread.
@@ -58,6 +61,7 @@ pub struct Storage {
     pub(crate) figures: WriterFigures,
     pub(crate) pack_abort_on_dangling: bool,
     pub(crate) resolver: Option<Resolver>,
+    pub(crate) resolvable_classes: Vec<String>,
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
@@ -109,6 +113,7 @@ impl Storage {
             figures: WriterFigures::default(),
             pack_abort_on_dangling: config.pack_abort_on_dangling,
             resolver: config.resolver,
+            resolvable_classes: config.resolvable_classes.clone(),
             invalidation_queue_size: config.invalidation_queue_size,
             invalidation_age: config.invalidation_age,
             subscribers: Mutex::new(subscribers),

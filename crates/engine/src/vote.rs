@@ -13,6 +13,7 @@ use crate::commit::{
 use crate::resolve::Resolved;
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
+use crate::undo::Undone;
 use crate::{Mailbox, Storage};
 
 /// The answer to [`Storage::begin_vote`].
@@ -50,7 +51,7 @@ pub struct FoundConflict {
 impl FoundConflict {
     /// Whether the client may resolve it, as far as the protocol of commits goes.
     pub fn is_resolvable(&self) -> bool {
-        self.conflict.kind == ConflictKind::Store
+        matches!(self.conflict.kind, ConflictKind::Store | ConflictKind::Undo)
     }
 }
 
@@ -191,11 +192,15 @@ impl Storage {
                 return Ok(found.map_or(Check::Cold, Check::Conflicts));
             }
         }
+        let mut records = self.new_records(transaction, &resolved)?;
         let mut undoing = Undoing::new(self.resolver);
-        let records = self.new_records(transaction, &resolved, &mut undoing)?;
-        let undone = transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten());
-        let undone = undone.map(|record| record.oid);
-        let changed = undone.chain(resolved.data.keys().copied()).collect();
+        let undone = match self.undo_records(transaction, &mut undoing)? {
+            Undone::Records(undone) => undone,
+            Undone::ForClient(found) => return Ok(Check::Conflicts(found)),
+        };
+        let changed = undone.iter().map(|record| record.oid);
+        let changed = changed.chain(resolved.data.keys().copied()).collect();
+        records.extend(undone);
         let bytes = NewTransaction::bytes(&transaction.metadata, &records);
         let Some(reservation) = self.file.reserve(bytes, access)? else { return Ok(Check::Cold) };
         let staged = self.stage_blobs(transaction, &records).map_err(VoteError::from);
@@ -242,7 +247,6 @@ impl Storage {
         &self,
         transaction: &Transaction,
         resolved: &Resolved,
-        undoing: &mut Undoing,
     ) -> Result<Vec<NewRecord>, VoteError> {
         let mut records = Vec::with_capacity(transaction.writes.len());
         for write in transaction.effective_writes() {
@@ -263,7 +267,6 @@ impl Storage {
             };
             records.push(NewRecord { oid: write.oid, body });
         }
-        self.undo_records(transaction, undoing, &mut records)?;
         Ok(records)
     }
 
@@ -284,30 +287,6 @@ impl Storage {
             NewBody::Data(_) => NewBody::from(data),
             points_back => points_back,
         })
-    }
-
-    fn undo_records(
-        &self,
-        transaction: &Transaction,
-        undoing: &mut Undoing,
-        records: &mut Vec<NewRecord>,
-    ) -> Result<(), VoteError> {
-        let mut refused = Vec::new();
-        // Of an object that several of the undos concern, only what the last one makes is written.
-        let mut places = rustc_hash::FxHashMap::default();
-        for record in transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten()) {
-            let oid = record.oid;
-            let Some(body) = self.file.undo_record(*record, undoing)? else {
-                refused.push(oid);
-                continue;
-            };
-            let place = *places.entry(oid).or_insert(records.len());
-            match records.get_mut(place) {
-                Some(earlier) => earlier.body = body,
-                None => records.push(NewRecord { oid, body }),
-            }
-        }
-        if refused.is_empty() { Ok(()) } else { Err(VoteError::UndoConflict { oids: refused }) }
     }
 
     /// Frees the locks of a transaction whose check failed.

@@ -41,4 +41,4 @@ pub use pack::{Pack, PackOptions, PackStep, Packed};
 pub use record_cache::RecordCacheStatistics;
 pub use spool::{Spool, SpooledData};
 pub use storage::{FileStorage, OpenOptions, WriteState};
-pub use undo::{Resolver, UndoRecord, Undoing};
+pub use undo::{Resolver, UndoConflict, UndoRecord, Undoing};

@@ -6,6 +6,7 @@
 //! going back is a change like any other, and is merged with the later ones if they can be.
 
 use bytes::Bytes;
+use zodium_pickle::class_of_record;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::append::NewBody;
@@ -25,6 +26,21 @@ pub struct UndoRecord {
     previous: u64,
     /// That of the log which the positions are of.
     generation: u64,
+}
+
+/// An undo that only the object's class can merge with what was changed later.
+#[derive(Clone, Debug)]
+pub struct UndoConflict {
+    /// The object.
+    pub oid: Oid,
+    /// Its current revision.
+    pub committed: Tid,
+    /// The newest revision to be undone.
+    pub undone: Tid,
+    /// The data from before all that is to be undone.
+    pub before: Bytes,
+    /// The class of the object, as `module.Class`.
+    pub class: String,
 }
 
 /// Merges what `new` made of `old` with what `committed` did: data records, each of one object.
@@ -115,6 +131,41 @@ impl FileStorage {
         Ok(Some(match record.previous {
             0 => NewBody::Deleted,
             previous => NewBody::SameAs(previous),
+        }))
+    }
+
+    /// What a class would have to merge so that `records` of one object, of several undos perhaps,
+    /// can be undone together: going back from the newest to before the oldest of them. `None`
+    /// when they are not one run of revisions, or when there is nothing to go back to.
+    pub fn undo_conflict(
+        &self,
+        records: &[UndoRecord],
+    ) -> Result<Option<UndoConflict>, StorageError> {
+        let log = self.log();
+        let mut run = Vec::with_capacity(records.len());
+        for record in records {
+            run.push(find_again(&log, *record)?);
+        }
+        run.sort_unstable_by_key(|record| std::cmp::Reverse(record.position));
+        let is_one_run = run.windows(2).all(|pair| pair[0].previous == pair[1].position);
+        let (Some(newest), Some(oldest), true) = (run.first(), run.last(), is_one_run) else {
+            return Ok(None);
+        };
+        let oid = newest.oid;
+        let position = log.positions.position(oid).unwrap_or(0);
+        let Some(current) = log.link(position, oid, Access::Blocking)? else { return Ok(None) };
+        let Some(before) = log.data_at(oldest.previous, oid)? else { return Ok(None) };
+        // A deleted object has no data to merge anything into.
+        if log.data_at(position, oid)?.is_none() {
+            return Ok(None);
+        }
+        let class = class_of_record(&before).map(|class| class.to_string());
+        Ok(class.map(|class| UndoConflict {
+            oid,
+            committed: current.tid,
+            undone: newest.tid,
+            before,
+            class,
         }))
     }
 

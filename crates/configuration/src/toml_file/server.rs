@@ -5,7 +5,7 @@ use super::values;
 use crate::error::Findings;
 use crate::model::{Encoding, KeyPassword, ServerOptions, TlsOptions};
 
-pub(super) const SERVER: [&str; 11] = [
+pub(super) const SERVER: [&str; 12] = [
     "address",
     "encoding",
     "read-only",
@@ -14,6 +14,7 @@ pub(super) const SERVER: [&str; 11] = [
     "invalidation-age",
     "transaction-timeout",
     "client-conflict-resolution",
+    "resolvable-classes",
     "message-size-max",
     "pid-file",
     "tls",
@@ -43,6 +44,7 @@ pub(super) fn server(table: &Table, findings: &mut Findings) -> ServerOptions {
         u32::try_from(bytes).map_err(|_| "ZEO's messages are shorter than 4 GiB".to_owned())
     });
     let conflicts = table.setting("client-conflict-resolution", findings, values::boolean);
+    let classes = table.list("resolvable-classes", findings, values::text);
     let tls = table.table("tls", "[server.tls]", findings);
     let defaults = ServerOptions::default();
     ServerOptions {
@@ -54,6 +56,7 @@ pub(super) fn server(table: &Table, findings: &mut Findings) -> ServerOptions {
         invalidation_age: table.setting("invalidation-age", findings, values::duration),
         transaction_timeout: table.setting("transaction-timeout", findings, values::duration),
         client_conflict_resolution: conflicts.unwrap_or(defaults.client_conflict_resolution),
+        resolvable_classes: classes.unwrap_or_default(),
         message_bytes_max: message_bytes_max.unwrap_or(defaults.message_bytes_max),
         pid_file: table.setting("pid-file", findings, |value| document.path(value)),
         tls: tls.and_then(|table| tls_options(&table, findings)),

@@ -97,6 +97,9 @@ impl Writer {
             server.client_conflict_resolution,
             defaults.client_conflict_resolution,
         );
+        if !server.resolvable_classes.is_empty() {
+            self.put("resolvable-classes", server.resolvable_classes.clone());
+        }
         if server.message_bytes_max != defaults.message_bytes_max {
             self.put("message-size-max", bytes(server.message_bytes_max.into()));
         }

@@ -57,6 +57,7 @@ pub(super) fn server(
         invalidation_queue_size: queue.unwrap_or(defaults.invalidation_queue_size),
         invalidation_age: zeo.setting("invalidation-age", findings, values::seconds),
         transaction_timeout: zeo.setting("transaction-timeout", findings, values::whole_seconds),
+        resolvable_classes: Vec::new(),
         client_conflict_resolution: zeo
             .setting("client-conflict-resolution", findings, values::boolean)
             .unwrap_or(defaults.client_conflict_resolution),

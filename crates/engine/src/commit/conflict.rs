@@ -59,6 +59,9 @@ pub struct Conflict {
 pub enum ConflictKind {
     /// A store over a newer revision (`ConflictError`). The client may resolve it.
     Store,
+    /// An undo of what was changed later (`ConflictError`). The client may resolve it, where it is
+    /// known to have the class for it.
+    Undo,
     /// A deletion of a newer revision (`ConflictError`). Cannot be resolved.
     Delete,
     /// A read that is no longer current (`ReadConflictError`). Cannot be resolved.

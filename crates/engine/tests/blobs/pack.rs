@@ -14,7 +14,9 @@ use crate::client::{Client, blob_paths, path_of};
 use crate::faults::{Blobs, check};
 use crate::support::{CONFIG, transaction};
 
-const KEEPING_OLD: Config = Config { pack_keep_old: true, ..CONFIG };
+fn keeping_old() -> Config {
+    Config { pack_keep_old: true, ..CONFIG }
+}
 
 #[test]
 fn a_pack_leaves_the_blobs_of_what_is_in_use_and_of_what_came_later() {
@@ -39,7 +41,7 @@ fn a_pack_leaves_the_blobs_of_what_is_in_use_and_of_what_came_later() {
 #[test]
 fn a_pack_that_keeps_the_old_file_keeps_its_blobs_too() {
     let disk = MemoryDisk::new();
-    let mut client = Client::with(&disk, &KEEPING_OLD);
+    let mut client = Client::with(&disk, &keeping_old());
     for round in 0..2 {
         client.store_blobs(&[(1, b"one"), (2, b"garbage")]);
         client.store_root(&[1]);
@@ -123,7 +125,7 @@ fn random_histories_leave_exactly_the_blobs_of_their_records() {
 
 #[test]
 fn whenever_a_pack_crashes_records_and_files_of_blobs_agree_after_opening_again() {
-    for config in [CONFIG, KEEPING_OLD] {
+    for config in [CONFIG, keeping_old()] {
         let (disk, mut client) = before_pack(&config);
         disk.keep_images();
         client.storage().pack(Tid::MAX).unwrap().unwrap();
@@ -143,7 +145,7 @@ fn whenever_a_pack_crashes_records_and_files_of_blobs_agree_after_opening_again(
 fn whatever_fails_in_a_pack_records_and_files_of_blobs_agree_after_opening_again() {
     for operation in [Operation::Open, Operation::Write, Operation::Sync, Operation::Folder] {
         for nth in 1.. {
-            let (disk, client) = before_pack(&KEEPING_OLD);
+            let (disk, client) = before_pack(&keeping_old());
             disk.fail(operation, nth, ErrorKind::Other);
             let _ = client.storage().pack(Tid::MAX);
             disk.mend();

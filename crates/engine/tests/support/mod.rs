@@ -27,6 +27,7 @@ pub(crate) const CONFIG: Config = Config {
     pack_keep_old: false,
     pack_abort_on_dangling: false,
     resolver: None,
+    resolvable_classes: Vec::new(),
 };
 
 pub(crate) fn open_file(disk: impl Disk + 'static) -> FileStorage {

@@ -124,6 +124,14 @@ pub(crate) struct ClientArguments {
     #[arg(long)]
     pub(crate) client_conflict_resolution: bool,
 
+    /// A class (module.Class) that clients can resolve conflicts of; may be repeated, * for all
+    ///
+    /// An undo of what was changed later is then given to the client that asks for it, as a
+    /// store that conflicts would be. Of all other classes, but those of BTrees and Length,
+    /// such an undo is refused.
+    #[arg(long, value_name = "CLASS", env = "ZODIUM_RESOLVABLE_CLASSES", value_delimiter = ' ')]
+    pub(crate) resolvable_class: Vec<String>,
+
     /// Longest message a client may send; a longer one ends its connection, unread
     /// [default: 2049MiB]
     #[arg(long, value_name = "SIZE", value_parser = frame_size)]

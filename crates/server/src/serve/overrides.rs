@@ -120,6 +120,7 @@ fn override_clients(server: &mut ServerOptions, clients: &ClientArguments) {
         server.transaction_timeout = clients.transaction_timeout;
     }
     server.client_conflict_resolution |= clients.client_conflict_resolution;
+    server.resolvable_classes.extend_from_slice(&clients.resolvable_class);
     if let Some(size) = clients.message_size_max {
         server.message_bytes_max = size;
     }

@@ -109,6 +109,7 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
         pack_keep_old: options.pack.keep_old && !in_memory,
         pack_abort_on_dangling: options.pack.abort_on_dangling,
         resolver: (!server.client_conflict_resolution).then_some(resolve_conflict),
+        resolvable_classes: server.resolvable_classes.clone(),
     };
     Ok(Storage::start(file, Arc::new(SystemClock::new()), &config)?)
 }

@@ -67,7 +67,7 @@ impl Exception {
             ConflictKind::Read => {
                 ("ZODB.POSException.ReadConflictError", "database read conflict error")
             }
-            ConflictKind::Store | ConflictKind::Delete => {
+            ConflictKind::Store | ConflictKind::Undo | ConflictKind::Delete => {
                 ("ZODB.POSException.ConflictError", "database conflict error")
             }
         };

@@ -1,0 +1,106 @@
+//! What the undos of a transaction write, and who merges them with what was changed later.
+//!
+//! Key decision: what neither the file nor the resolver can merge is given to the client as if it
+//! had stored the data of before over the revision to be undone; a stock client merges that with
+//! what is current, stores the result, and votes again. It is asked only for classes that it is
+//! known to have a merge for: of others the answer to an undo that fails is that error, not the
+//! one for a store that can be tried again.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use zodium_filestorage::{NewRecord, StorageError, UndoConflict, UndoRecord, Undoing};
+use zodium_types::Oid;
+
+use crate::Storage;
+use crate::commit::{Conflict, ConflictKind};
+use crate::transaction::{Transaction, WriteBody};
+use crate::vote::{FoundConflict, VoteError};
+
+/// What becomes of the undos of a transaction.
+pub(crate) enum Undone {
+    /// These are written, each object once.
+    Records(Vec<NewRecord>),
+    /// The client has to merge these first.
+    ForClient(Vec<FoundConflict>),
+}
+
+impl Storage {
+    /// What the undos write. The locks must be held.
+    ///
+    /// # Errors
+    /// When some cannot be undone by anybody.
+    pub(crate) fn undo_records(
+        &self,
+        transaction: &Transaction,
+        undoing: &mut Undoing,
+    ) -> Result<Undone, VoteError> {
+        // A store of what is undone is the client's answer: what it made of a conflict.
+        let stored = stored_objects(transaction);
+        let mut records: Vec<NewRecord> = Vec::new();
+        // Of an object that several of the undos concern, only what the last one makes is written.
+        let mut places = FxHashMap::default();
+        let mut refused = FxHashSet::default();
+        for record in undone_records(transaction).filter(|record| !stored.contains(&record.oid)) {
+            let oid = record.oid;
+            let Some(body) = self.file.undo_record(*record, undoing)? else {
+                refused.insert(oid);
+                continue;
+            };
+            let place = *places.entry(oid).or_insert(records.len());
+            match records.get_mut(place) {
+                Some(earlier) => earlier.body = body,
+                None => records.push(NewRecord { oid, body }),
+            }
+        }
+        if refused.is_empty() {
+            return Ok(Undone::Records(records));
+        }
+        self.undone_by_client(transaction, refused)
+    }
+
+    fn undone_by_client(
+        &self,
+        transaction: &Transaction,
+        refused: FxHashSet<Oid>,
+    ) -> Result<Undone, VoteError> {
+        let mut found = Vec::with_capacity(refused.len());
+        let mut hopeless = Vec::new();
+        for oid in refused {
+            let of_object = undone_records(transaction).filter(|record| record.oid == oid);
+            let records: Vec<UndoRecord> = of_object.copied().collect();
+            match self.conflict_for_client(&records)? {
+                Some(conflict) => found.push(conflict),
+                None => hopeless.push(oid),
+            }
+        }
+        hopeless.sort_unstable();
+        found.sort_unstable_by_key(|found| found.conflict.oid);
+        match hopeless.is_empty() {
+            true => Ok(Undone::ForClient(found)),
+            false => Err(VoteError::UndoConflict { oids: hopeless }),
+        }
+    }
+
+    fn conflict_for_client(
+        &self,
+        records: &[UndoRecord],
+    ) -> Result<Option<FoundConflict>, StorageError> {
+        if self.resolvable_classes.is_empty() {
+            return Ok(None);
+        }
+        let Some(conflict) = self.file.undo_conflict(records)? else { return Ok(None) };
+        let UndoConflict { oid, committed, undone, before, class } = conflict;
+        let is_known = self.resolvable_classes.iter().any(|known| *known == class || known == "*");
+        let conflict = Conflict { oid, committed, sent: undone, kind: ConflictKind::Undo };
+        Ok(is_known.then_some(FoundConflict { conflict, data: before }))
+    }
+}
+
+fn undone_records(transaction: &Transaction) -> impl Iterator<Item = &UndoRecord> {
+    transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten())
+}
+
+fn stored_objects(transaction: &Transaction) -> FxHashSet<Oid> {
+    let stores = transaction.writes.iter();
+    let stores = stores.filter(|write| matches!(write.body, WriteBody::Store(_)));
+    stores.map(|write| write.oid).collect()
+}
