@@ -5,9 +5,11 @@ mod conflicts;
 mod listening;
 mod options;
 mod overrides;
+mod packing;
 mod pid_file;
 mod signals;
 mod storages;
+mod timetable;
 mod tls;
 mod workers;
 
@@ -24,6 +26,7 @@ use zodium_tls::ServerTls;
 
 use self::listening::Accepting;
 pub(crate) use self::options::ServeOptions;
+use self::packing::Packing;
 use self::pid_file::PidFile;
 use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
@@ -60,7 +63,6 @@ fn run_logged(
     messages: Messages,
 ) -> Result<Ending> {
     check(&configuration)?;
-    refuse_what_is_missing(&configuration)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(serve(configuration, logs, messages));
     // Storages that are still being opened have nothing to lose.
@@ -121,6 +123,7 @@ async fn serve_storages(
     announce::announce(configuration.log.format, storages, &listeners);
     let accepting = Accepting::start(listeners, &workers);
     let watchdog = Watchdog::start(&workers);
+    let packing = Packing::start(configuration, storages);
     let ready = || supervisor::ready(configuration.storages.len());
     ready();
     let reload = || {
@@ -136,6 +139,7 @@ async fn serve_storages(
     watched.closes();
     accepting.stop().await;
     watchdog.stop().await;
+    packing.stop().await;
     // Those who wait for it are answered before their connections are closed.
     storages.cancel_packs();
     if let Some(workers) = Arc::into_inner(workers) {
@@ -170,14 +174,4 @@ fn check(configuration: &Configuration) -> Result<()> {
     }
     let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     bail!(lines.join("\n"))
-}
-
-/// What the model has and this server cannot do would be left out silently otherwise.
-fn refuse_what_is_missing(configuration: &Configuration) -> Result<()> {
-    for storage in &configuration.storages {
-        if storage.pack.schedule.is_some() {
-            bail!("storage {}: this version does not pack by itself", storage.name);
-        }
-    }
-    Ok(())
 }
