@@ -17,6 +17,7 @@ mod interrupt;
 mod load;
 mod machine;
 mod options;
+mod pack;
 mod reply;
 mod report;
 mod server;
@@ -29,6 +30,7 @@ pub use options::BenchOptions;
 pub fn run(options: &BenchOptions) -> anyhow::Result<()> {
     match &options.command {
         options::BenchCommand::Load(options) => load::run(options),
+        options::BenchCommand::Pack(options) => pack::run(options),
         options::BenchCommand::FloorServer(options) => floor::serve(options),
     }
 }

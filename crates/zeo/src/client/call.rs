@@ -11,7 +11,7 @@ use super::{ClientError, Stream};
 use crate::codec::frame::encode_frame;
 use crate::codec::{
     CodecError, Encoding, MessageId, ServerMessage, decode_server_message, encode_heartbeat,
-    encode_request,
+    encode_oneway, encode_request,
 };
 
 /// A connection to one storage of a server.
@@ -102,6 +102,13 @@ impl<S: Stream> Client<S> {
                 return result.map(Some).map_err(|error| ClientError::raised(&error));
             }
         }
+    }
+
+    /// Sends a call that is not answered. When the server does not like it, it closes.
+    pub fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<(), ClientError> {
+        let mut message = BytesMut::new();
+        encode_oneway(self.encoding, &mut message, method, arguments)?;
+        self.frames.send(&message, self.limit)
     }
 
     /// Tells the server that the client is still there, as stock clients do every minute.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -66,6 +67,8 @@ pub(crate) struct Session {
     label: String,
     pub(crate) connected: Instant,
     closed: bool,
+    /// As `closed`, for jobs: Relaxed, since all it does is to end them earlier.
+    pub(crate) gone: Arc<AtomicBool>,
 }
 
 pub(crate) struct Registration {
@@ -117,6 +120,7 @@ impl SessionHandle {
             label: String::new(),
             connected: Instant::now(),
             closed: false,
+            gone: Arc::default(),
         };
         SessionHandle { session: Rc::new(RefCell::new(session)), link }
     }
@@ -207,6 +211,7 @@ impl zodium_net::Session for SessionHandle {
     fn closed(&mut self) {
         let mut session = self.session.borrow_mut();
         session.closed = true;
+        session.gone.store(true, Ordering::Relaxed);
         session.drop_transaction();
         session.iterators.clear();
         session.downloads = Downloads::default();

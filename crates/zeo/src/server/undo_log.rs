@@ -1,5 +1,8 @@
 //! Transactions as dicts for people: the undo log, and the parts it shares with histories.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zodium_engine::Storage;
@@ -24,7 +27,8 @@ impl Session {
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let window = Window::new(arguments.integer()?, arguments.integer()?);
-        self.ask(context, move |storage| list(storage, &window, &[]))
+        let gone = Arc::clone(&self.gone);
+        self.ask(context, move |storage| list(storage, &window, &[], &gone))
     }
 
     pub(crate) fn undo_info(
@@ -37,7 +41,8 @@ impl Session {
             Value::Dict(entries) => entries,
             _ => Vec::new(),
         };
-        self.ask(context, move |storage| list(storage, &window, &specification))
+        let gone = Arc::clone(&self.gone);
+        self.ask(context, move |storage| list(storage, &window, &specification, &gone))
     }
 }
 
@@ -59,16 +64,18 @@ impl Window {
     }
 }
 
+/// A filter that matches little goes back through the whole log: not for a client that has gone.
 fn list(
     storage: &Storage,
     window: &Window,
     specification: &[(Value<'static>, Value<'static>)],
+    gone: &AtomicBool,
 ) -> Result<Value<'static>, Exception> {
     let mut listed = Vec::new();
     let mut seen = 0;
     let mut failed = None;
     storage.file().undo_log(|transaction| {
-        if seen >= window.last {
+        if seen >= window.last || gone.load(Ordering::Relaxed) {
             return false;
         }
         match description(transaction) {
