@@ -73,7 +73,9 @@ impl History {
             path: path.to_owned(),
             read_only: false,
             create: true,
+            truncate: false,
             cache_bytes: 0,
+            quota_bytes: None,
             blob_directory: None,
             progress: &|_, _| {},
         };

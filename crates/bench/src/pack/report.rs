@@ -69,12 +69,36 @@ impl fmt::Display for Report {
                 continue;
             }
             let of = || self.stalls.iter().filter(|(of, _)| of == name).map(|(_, stalls)| stalls);
-            let before = |stalls: &Stalls| (stalls.before_seconds, latencies(&stalls.before));
-            let during = |stalls: &Stalls| (stalls.pack_seconds, latencies(&stalls.during));
+            let before = |stalls: &Stalls| Round::new(stalls.before_seconds, &stalls.before);
+            let during = |stalls: &Stalls| Round::new(stalls.pack_seconds, &stalls.during);
             write_row(f, name, "before", of().map(before).collect())?;
             write_row(f, name, "during the pack", of().map(during).collect())?;
         }
         Ok(())
+    }
+}
+
+/// The commits of a round.
+struct Round {
+    seconds: f64,
+    /// Their latencies in milliseconds, ascending.
+    sorted: Vec<f64>,
+}
+
+impl Round {
+    fn new(seconds: f64, commits: &[Commit]) -> Round {
+        let mut sorted: Vec<_> = commits.iter().map(|c| c.took.as_secs_f64() * 1e3).collect();
+        sorted.sort_by(f64::total_cmp);
+        Round { seconds, sorted }
+    }
+
+    fn per_second(&self) -> f64 {
+        self.sorted.len() as f64 / self.seconds
+    }
+
+    fn quantile(&self, part: f64) -> f64 {
+        let place = (self.sorted.len().saturating_sub(1) as f64 * part).round() as usize;
+        self.sorted.get(place).copied().unwrap_or(f64::NAN)
     }
 }
 
@@ -83,27 +107,15 @@ fn write_row(
     f: &mut fmt::Formatter<'_>,
     name: &str,
     when: &str,
-    rounds: Vec<(f64, Vec<f64>)>,
+    rounds: Vec<Round>,
 ) -> fmt::Result {
-    let spread = |figure: &dyn Fn(&(f64, Vec<f64>)) -> f64, digits| {
+    let spread = |figure: &dyn Fn(&Round) -> f64, digits| {
         Spread::of(rounds.iter().map(figure)).map_or(String::new(), |s| shown(s, digits))
     };
-    let rate = spread(&|(seconds, sorted)| sorted.len() as f64 / seconds, 0);
-    let quantile = |part: f64| move |round: &(f64, Vec<f64>)| quantile(&round.1, part);
-    let [p50, p99, longest] = [0.5, 0.99, 1.0].map(|part| spread(&quantile(part), 1));
+    let rate = spread(&Round::per_second, 0);
+    let [p50, p99, longest] =
+        [0.5, 0.99, 1.0].map(|part| spread(&|round: &Round| round.quantile(part), 1));
     writeln!(f, "| {name} | {when} | {rate} | {p50} | {p99} | {longest} |")
-}
-
-/// In milliseconds, ascending.
-fn latencies(commits: &[Commit]) -> Vec<f64> {
-    let mut sorted: Vec<_> = commits.iter().map(|c| c.took.as_secs_f64() * 1e3).collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted
-}
-
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let place = (sorted.len().saturating_sub(1) as f64 * part).round() as usize;
-    sorted.get(place).copied().unwrap_or(f64::NAN)
 }
 
 fn shown(spread: Spread, digits: usize) -> String {

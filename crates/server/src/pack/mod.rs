@@ -53,6 +53,10 @@ pub(crate) struct How {
     /// Give up when an object refers to one that is not there
     #[arg(long)]
     abort_on_dangling: bool,
+
+    /// The blobs of the file: without it those of dropped revisions stay where they are
+    #[arg(long, value_name = "DIRECTORY")]
+    blob_dir: Option<PathBuf>,
 }
 
 /// Where to pack.
@@ -120,6 +124,7 @@ impl How {
             (self.no_gc, "--no-gc"),
             (self.no_keep_old, "--no-keep-old"),
             (self.abort_on_dangling, "--abort-on-dangling"),
+            (self.blob_dir.is_some(), "--blob-dir"),
         ];
         match given.iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(anyhow!(

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 /// `None`: there was nothing to free.
 pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outcome>> {
     logging::start(&LogOptions::default())?;
-    let file = open(path).map_err(explain)?;
+    let file = open(path, how).map_err(explain)?;
     let (marking, copying) = (
         Progress::of_objects("finding what is in use".to_owned()),
         Progress::new("copying".to_owned()),
@@ -37,6 +37,8 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
         return Ok(None);
     };
     let packed = file.finish_pack(&mut pack)?;
+    file.remove_packed_blobs(&pack)
+        .context("packed, but not all blobs of dropped revisions could be removed")?;
     file.close().context("packed, but the index could not be saved (it will be built anew)")?;
     Ok(Some(Outcome {
         bytes_before: packed.size_before,
@@ -46,13 +48,16 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
     }))
 }
 
-fn open(path: &Path) -> Result<FileStorage, StorageError> {
+fn open(path: &Path, how: &How) -> Result<FileStorage, StorageError> {
     let progress = Progress::new(format!("building the index of {}", path.display()));
     FileStorage::open(
         Arc::new(RealDisk),
         // Every record is read once: no cache.
         &OpenOptions {
             create: false,
+            // Every record is read once.
+            cache_bytes: 0,
+            blob_directory: how.blob_dir.clone(),
             progress: &|done, total| progress.report(done, total),
             ..OpenOptions::new(path)
         },
