@@ -1,4 +1,4 @@
-"""Packs held against the stock packer's: every form of reference, deletions, undo, memory.
+"""Packs held against the stock packer's: every form of reference, deletions, undo.
 
 Random histories of hand-made records are packed by both, and after that every
 object has to load the same at every tid from the pack time on.
@@ -8,7 +8,6 @@ import datetime
 import io
 import shutil
 import subprocess
-import time
 
 import pytest
 import ZODB.FileStorage
@@ -19,7 +18,7 @@ from ZODB.POSException import POSKeyError, UndoError
 from ZODB.serialize import referencesf
 from ZODB.utils import p64, z64
 
-from harness import files, longfile
+from harness import files
 from harness.history import CLASS
 from harness.servers import BINARY
 
@@ -201,29 +200,3 @@ def test_both_packers_leave_the_same(tmp_path, seeded, scale):
         packed += 1
     print(f"{packed} histories packed by both, {dangling} by ours alone")
     assert packed >= HISTORIES * scale / 4
-
-
-@pytest.mark.zodium
-def test_memory_of_a_pack_is_16_bytes_an_object(tmp_path):
-    """Beside the 8 of the index that every open file has."""
-    small, large = 40_000, 240_000
-    peaks = [peak_bytes(tmp_path / f"{objects}.fs", objects) for objects in (small, large)]
-    bytes_each = (peaks[1] - peaks[0]) / (large - small)
-    print(f"{bytes_each:.1f} bytes an object; {peaks[0] >> 20} MiB and {peaks[1] >> 20} MiB in all")
-    assert bytes_each < 8 + 16 + 1
-
-
-def peak_bytes(path, objects):
-    """The most memory that a pack had; what the system tells of a child includes its parent's."""
-    # The first tenth of the objects is written twice, so that there is something to drop.
-    longfile.write(path, objects * 11 // 10, objects, filler=1)
-    process = subprocess.Popen([BINARY, "pack", path], stdout=subprocess.DEVNULL)
-    peak = 0
-    while process.poll() is None:
-        with open(f"/proc/{process.pid}/status") as status:
-            for line in status:
-                if line.startswith("VmHWM:"):
-                    peak = max(peak, int(line.split()[1]) * 1024)
-        time.sleep(0.002)
-    assert process.returncode == 0
-    return peak

@@ -52,7 +52,6 @@ fn open(path: &Path, how: &How) -> Result<FileStorage, StorageError> {
     let progress = Progress::new(format!("building the index of {}", path.display()));
     FileStorage::open(
         Arc::new(RealDisk),
-        // Every record is read once: no cache.
         &OpenOptions {
             create: false,
             // Every record is read once.
