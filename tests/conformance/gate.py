@@ -28,6 +28,7 @@ SUITES = (
     "zeo.IterationTests",
     "zeo.ThreadTests",
     "zeo.MiscZEOTests",
+    "zeo:testConnection.SSLConnectionTests",
 )
 
 # {suite: {test: reason}}

@@ -181,7 +181,11 @@ def test_a_server_that_cannot_have_tls_does_not_start(tmp_path, binary, site):
 
 
 def test_each_storage_has_its_own_list_of_who_may_use_it(tmp_path, binary, site):
-    lists = {"a": '["alice"]', "b": '["O = Example, CN = bob"]', "both": '["alice", "bob"]'}
+    lists = {
+        "of-alice": '["alice"]',
+        "of-bob": '["O = Example, CN = bob"]',
+        "of-both": '["alice", "bob"]',
+    }
     config, port = tmp_path / "zodium.toml", free_port()
     config.write_text(
         f'[server]\naddress = "{HOST}:{port}"\n[server.tls]\ncertificate = "{site.certificate}"\n'
@@ -190,19 +194,21 @@ def test_each_storage_has_its_own_list_of_who_may_use_it(tmp_path, binary, site)
             f'[[storage]]\nname = "{name}"\npath = "{tmp_path}/{name}.fs"\nallow = {allowed}\n'
             for name, allowed in lists.items()
         )
-        + f'[[storage]]\nname = "open"\npath = "{tmp_path}/open.fs"\n'
+        + f'[[storage]]\nname = "for-all"\npath = "{tmp_path}/for-all.fs"\n'
     )
     server = ServerProcess([binary, "serve", "-C", str(config)], port, tmp_path)
     try:
         allowed = {
-            site.authority.issue("alice"): {"a", "both", "open"},
-            site.authority.issue("bob", "Example"): {"b", "both", "open"},
-            site.authority.issue("bob"): {"both", "open"},
-            site.authority.issue("eve", "Example"): {"open"},
+            site.authority.issue("alice"): {"of-alice", "of-both", "for-all"},
+            site.authority.issue("bob", "Example"): {"of-bob", "of-both", "for-all"},
+            site.authority.issue("bob"): {"of-both", "for-all"},
+            site.authority.issue("eve", "Example"): {"for-all"},
         }
         for holder, expected in allowed.items():
             context = site.context(holder)
-            answers = {name: registered(server, context, name) for name in [*lists, "open", "no"]}
+            answers = {
+                name: registered(server, context, name) for name in [*lists, "for-all", "absent"]
+            }
             assert {name for name, answer in answers.items() if answer is None} == expected
             refused = {answer.replace(name, "X") for name, answer in answers.items() if answer}
             assert len(refused) == 1, "what is not there and what is not for it look the same"
@@ -210,7 +216,7 @@ def test_each_storage_has_its_own_list_of_who_may_use_it(tmp_path, binary, site)
                 monitor.receive_frame()
                 monitor.send_frame(b"ruok")
                 status = monitor.receive_frame().decode()
-            assert {name for name in [*lists, "open"] if f'"{name}":' in status} == expected
+            assert {name for name in [*lists, "for-all"] if f'"{name}":' in status} == expected
         until_logged(server, "no such storage for it")
     finally:
         server.stop()
@@ -254,10 +260,9 @@ def test_stock_clients_are_not_let_into_storages_of_others(tmp_path, binary, sit
         server.stop()
 
 
-@pytest.mark.parametrize("version", [TLS12, TLS13])
-def test_large_transactions_and_loads_go_through(site, start_tls, connect, version):
+def test_a_transaction_and_loads_of_100_megabytes_go_through(site, start_tls, connect):
     server = start_tls("M5")
-    context = site.context(site.authority.issue("alice"), version)
+    context = site.context(site.authority.issue("alice"))
     data = os.urandom(MEGABYTE) * 10
     writer = connect(server, ssl=context, ssl_server_hostname="localhost")
     txn = TransactionMetaData()
