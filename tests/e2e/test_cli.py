@@ -249,9 +249,11 @@ def test_read_only_serves_and_refuses_to_write(tmp_path, start_server):
 
 def test_read_only_of_a_missing_file_serves_an_empty_database(tmp_path, start_server, wire):
     """As the stock server does, but without making the file."""
-    server = start_server(tmp_path / "Data.fs", "--read-only")
+    options = ("--read-only", "--blob-dir", str(tmp_path / "blobs"))
+    server = start_server(tmp_path / "Data.fs", *options)
     client = wire(server, read_only=True)
     assert client.register_tid == Z64
+    assert not (tmp_path / "blobs").exists()
     assert "no such file" in server.log()
     assert server.stop() == 0
     assert list(tmp_path.glob("Data.fs*")) == []

@@ -209,6 +209,18 @@ def test_create_true_begins_a_new_file(tmp_path, serve):
         assert "index not usable" not in server.log()
 
 
+def test_a_server_that_only_reads_begins_no_file_anew(tmp_path, serve):
+    text = (
+        "<zeo>\n address {port}\n read-only true\n</zeo>\n"
+        "<filestorage 1>\n path {folder}/Data.fs\n create true\n</filestorage>\n"
+    )
+    (tmp_path / "Data.fs").write_bytes(b"FS30")
+    server = serve(text, wait=False)
+    assert server.process.wait(SECONDS) == 1
+    assert "Data.fs" in server.log() and "anew" in server.log()
+    assert (tmp_path / "Data.fs").read_bytes() == b"FS30"
+
+
 @pytest.mark.parametrize("encoding", ["pickle", "msgpack"])
 def test_a_quota_refuses_commits_until_a_pack_makes_room(tmp_path, serve, encoding):
     text = (

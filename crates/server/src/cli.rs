@@ -46,6 +46,10 @@ pub(crate) enum Command {
     /// Opens the files that FileStorage, runzeo and repozo use, makes one that is not there,
     /// and serves them until SIGTERM or SIGINT. What was acknowledged is on disk; the index is
     /// saved on the way out.
+    ///
+    /// SIGUSR2 opens log files and certificates anew. Exit code 0 after SIGTERM and SIGINT; 1
+    /// when something went wrong, and after SIGHUP, to be started again; 2 for a wrong command
+    /// line.
     #[command(after_help = EXAMPLES)]
     Serve(Box<ServeOptions>),
     /// Check, show or convert a configuration file

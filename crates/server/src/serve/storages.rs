@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tracing::{error, warn};
 use zodium_configuration::{Configuration, ServerOptions, StorageKind, StorageOptions};
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
@@ -121,6 +121,12 @@ fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> R
         warn!(file = %path.display(), "no such file: serving an empty database in its place");
         return open_in_memory(options, true);
     }
+    if read_only && begins_anew(options) {
+        bail!(
+            "{}: not begun anew by a server that only reads; drop one of the two",
+            path.display()
+        );
+    }
     open_on(Arc::new(RealDisk), path, options, read_only).map_err(explain)
 }
 
@@ -130,11 +136,14 @@ fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStora
         StorageKind::Memory => format!("(memory of storage {})", options.name).into(),
     };
     let disk = Arc::new(MemoryDisk::volatile());
+    // In memory no folder is there that a directory of blobs could be made in.
+    let blob_directory = options.blob_directory.as_ref().map(|_| "blobs".into());
+    let options = StorageOptions { blob_directory, ..options.clone() };
     if read_only {
         // A storage that is opened for reading needs a file: one with nothing in it.
-        drop(open_on(Arc::<MemoryDisk>::clone(&disk), &path, options, false)?);
+        drop(open_on(Arc::<MemoryDisk>::clone(&disk), &path, &options, false)?);
     }
-    Ok(open_on(disk, &path, options, read_only)?)
+    Ok(open_on(disk, &path, &options, read_only)?)
 }
 
 fn open_on(
@@ -147,7 +156,7 @@ fn open_on(
     let open = OpenOptions {
         read_only,
         create: !read_only,
-        truncate: matches!(options.kind, StorageKind::File { truncate: true, .. }),
+        truncate: !read_only && begins_anew(options),
         quota_bytes: options.quota_bytes,
         cache_bytes: usize::try_from(options.cache_bytes).unwrap_or(usize::MAX),
         blob_directory: options.blob_directory.clone(),
@@ -155,6 +164,10 @@ fn open_on(
         ..OpenOptions::new(path)
     };
     FileStorage::open(disk, &open)
+}
+
+fn begins_anew(options: &StorageOptions) -> bool {
+    matches!(options.kind, StorageKind::File { truncate: true, .. })
 }
 
 /// Adds what to do next where an option would help.
