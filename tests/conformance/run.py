@@ -148,17 +148,18 @@ def wanted_tests(suite, options):
         for number, test in enumerate(tests_of(suite))
         if level_of(test) <= level_max
         and (not options.test or re.search(options.test, test.id()))
-        and not (options.gate and method_name(test) in gate.EXCLUDED.get(suite, {}))
+        and not (options.gate and short_name(test) in gate.EXCLUDED.get(suite, {}))
     ]
 
 
-def method_name(test):
-    return getattr(test, "_testMethodName", "")
+def short_name(test):
+    """The name of a test's method, or of its file when it is a doctest."""
+    return test.id().rpartition(".")[2]
 
 
 def level_of(test):
     """ZODB's tests have levels: 1 is run always, 10 takes very long."""
-    levels = getattr(test, "level", 1), getattr(getattr(test, method_name(test), None), "level", 1)
+    levels = getattr(test, "level", 1), getattr(getattr(test, short_name(test), None), "level", 1)
     return max(level if isinstance(level, int) else 1 for level in levels)
 
 

@@ -19,7 +19,7 @@ from ZODB.utils import p64
 
 from harness import blobs
 from harness.servers import STOCK_SERVER, spawn
-from harness.wire import MAXTID
+from harness.wire import MAXTID, Z64
 
 LARGE = 3_000_001  # bytes: many chunks, and a rest
 
@@ -125,6 +125,29 @@ def test_a_blob_is_created_changed_undone_and_redone(
     assert read_blob(database) == read_blob(other) == states[2]
     assert layout == (folder / ".layout").read_text().strip()
     blobs.assert_whole(tmp_path / "Data.fs", folder)
+
+
+def test_a_pack_removes_what_it_removes_the_records_of(
+    tmp_path, start_server, folder, cache, layout, open_db
+):
+    server = start_server(None, "--blob-dir", str(folder))
+    database = open_db(server, **cache())
+    for data in (b"first", b"second", b"third"):
+        oid = set_blob(database, data)
+        set_blob(database, data * 2, "other")
+    undo_last(database)
+    database.pack()
+    blobs.assert_whole(tmp_path / "Data.fs", folder)
+    kept, other = blobs.digest(b"third"), blobs.digest(b"second" * 2)
+    assert sorted(blobs.digests(folder).values()) == sorted([kept, other])
+    assert read_blob(open_db(server, **cache("two"))) == b"third"
+    with connection(database) as opened:
+        del opened.root()["blob"]
+        opened.transaction_manager.commit()
+    database.pack()
+    assert list(blobs.digests(folder).values()) == [other]
+    blobs.assert_whole(tmp_path / "Data.fs", folder)
+    assert not blobs.path_of(folder, oid, Z64).parent.exists()
 
 
 def test_stock_servers_before_and_after(tmp_path, start_server, folder, cache, layout, open_db):

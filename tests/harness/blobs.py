@@ -16,6 +16,8 @@ from .wire import ERROR, MAXTID, ErrorReply
 
 RECORD = b"\x80\x03cZODB.blob\nBlob\nq\x00.\x80\x03N."  # what Data.fs has of any blob
 CHUNK = 59_000  # bytes, as the stock client sends them
+# The layout's name, and what the last pack removed, which stays until the next opening.
+OWN_FILES = {".layout", "zodium-packed"}
 
 
 def digest(data):
@@ -49,7 +51,7 @@ def path_of(folder, oid, tid):
 def leftovers(folder):
     """Files that belong to no committed blob, nor to the directory itself."""
     files = [path for path in Path(folder).rglob("*") if path.is_file()]
-    known = [path for path in files if path.suffix == ".blob" or path.name == ".layout"]
+    known = [path for path in files if path.suffix == ".blob" or path.name in OWN_FILES]
     return sorted(str(path.relative_to(folder)) for path in set(files) - set(known))
 
 
