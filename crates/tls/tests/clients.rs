@@ -158,7 +158,7 @@ fn certificates_for_servers_are_not_for_clients() {
 fn who_is_revoked_is_refused() {
     let authority = Authority::new("authority");
     let (alice, bob) = (authority.sign(numbered("alice", 7)), authority.sign(numbered("bob", 8)));
-    let list = authority.revocation_list(&[7], 2026);
+    let list = authority.revocation_list(&[7]);
     for (certificates, lists) in [("ca.pem", "ca.crl"), ("12345678.0", "12345678.r0")] {
         let server =
             Server::new([(certificates, authority.certificate.pem()), (lists, list.clone())]);
@@ -176,13 +176,13 @@ fn who_is_revoked_is_refused() {
 fn once_there_is_a_list_every_authority_needs_one_that_is_not_out_of_date() {
     let (one, other) = (Authority::new("one"), Authority::new("other"));
     let both = one.certificate.pem() + &other.certificate.pem();
-    let old = one.revocation_list(&[], 2001);
+    let old = one.revocation_list_of(&[], 2001, 2002);
     let server = Server::new([("ca.pem", both.clone()), ("one.crl", old.clone())]);
     let refused = server.meets(&one.client("alice")).unwrap_err();
     assert!(refused.contains("ExpiredRevocationList"), "{refused}");
     let refused = server.meets(&other.client("alice")).unwrap_err();
     assert!(refused.contains("UnknownRevocationStatus"), "{refused}");
-    let new = one.revocation_list(&[], 2026);
+    let new = one.revocation_list(&[]);
     for lists in [old.clone() + &new, new + &old] {
         let server = Server::new([("ca.pem", both.clone()), ("one.crl", lists)]);
         server.meets(&one.client("alice")).unwrap();

@@ -91,8 +91,13 @@ impl Authority {
         self.sign(client_params(common_name))
     }
 
-    /// A revocation list, of the year it is valid for.
-    pub(crate) fn revocation_list(&self, serials: &[u64], year: i32) -> String {
+    /// A revocation list that will not expire.
+    pub(crate) fn revocation_list(&self, serials: &[u64]) -> String {
+        self.revocation_list_of(serials, 2026, 4000)
+    }
+
+    /// A revocation list, from the first day of one year to that of another.
+    pub(crate) fn revocation_list_of(&self, serials: &[u64], from: i32, until: i32) -> String {
         let revoked = serials.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
             revocation_time: date_time_ymd(2020, 1, 1),
@@ -100,8 +105,8 @@ impl Authority {
             invalidity_date: None,
         });
         let params = CertificateRevocationListParams {
-            this_update: date_time_ymd(year, 1, 1),
-            next_update: date_time_ymd(year + 1, 1, 1),
+            this_update: date_time_ymd(from, 1, 1),
+            next_update: date_time_ymd(until, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect(),
