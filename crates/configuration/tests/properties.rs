@@ -302,7 +302,10 @@ proptest! {
     }
 
     #[test]
-    fn every_configuration_is_written_and_read_again(configuration in configuration()) {
+    fn every_configuration_is_checked_written_and_read_again(configuration in configuration()) {
+        for problem in configuration.check() {
+            prop_assert!(!problem.message.is_empty() && !problem.advice.is_empty());
+        }
         let text = configuration.to_toml().unwrap();
         match parse(Format::Toml, &text) {
             Ok((read, _)) => prop_assert_eq!(configuration, read, "{}", text),
