@@ -19,6 +19,8 @@ pub(super) struct Refuse {
     /// Paths, and the open file if there is one: to close it may take longer than to remove it.
     pub(super) files: Vec<(PathBuf, Option<Arc<dyn DiskFile>>)>,
     pub(super) intent: Option<PathBuf>,
+    /// Make the removal durable: their names may be.
+    pub(super) is_durable: bool,
 }
 
 /// Takes files and removes them on a thread of its own, which lives while there is work.
@@ -99,7 +101,7 @@ impl Cleaner {
         let mut is_clean = true;
         for (path, _) in &refuse.files {
             let mut removed = self.disk.remove(path);
-            if refuse.intent.is_some() {
+            if refuse.is_durable {
                 removed = removed.and_then(|()| self.disk.sync_folder_of(path));
             }
             if let Err(error) = removed {

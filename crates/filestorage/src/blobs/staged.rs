@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid};
@@ -15,6 +16,8 @@ use crate::StorageError;
 
 /// Data are copied in pieces of this size.
 const COPY_BYTES: usize = 1 << 20;
+/// Folders synced at once.
+const SYNC_THREADS_MAX: usize = 16;
 
 /// What becomes the blob of an object.
 #[derive(Clone, Copy, Debug)]
@@ -161,18 +164,42 @@ impl StagedBlobs {
             blob.path = path;
         }
         self.is_doubtful = true;
-        // Each object has a folder of its own.
-        for blob in &self.blobs {
-            let synced = self.disk.sync_folder_of(&blob.path);
-            synced.map_err(|error| StorageError::io(&blob.path, "sync the folder of", error))?;
-        }
+        self.sync_folders()?;
         self.is_doubtful = false;
         Ok(())
+    }
+
+    /// Syncs the folders, of which each object has its own, side by side: a file system makes
+    /// many durable at the price of one, and other commits wait meanwhile.
+    fn sync_folders(&self) -> Result<(), StorageError> {
+        let next = AtomicUsize::new(0);
+        let sync_some = || {
+            while let Some(blob) = self.blobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let synced = self.disk.sync_folder_of(&blob.path);
+                synced
+                    .map_err(|error| StorageError::io(&blob.path, "sync the folder of", error))?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let others = 1..self.blobs.len().min(SYNC_THREADS_MAX);
+            // Where no thread is to be had this one does it all.
+            let others = others
+                .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, sync_some).ok());
+            let others: Vec<_> = others.collect();
+            let synced = sync_some();
+            others.into_iter().fold(synced, |synced, other| match other.join() {
+                Ok(of_other) => synced.and(of_other),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
     }
 
     /// They are committed: the log says so.
     pub fn keep(mut self) {
         self.blobs.clear();
+        // At once, if it can be: nobody should find it who lists the directory after a commit.
+        self.is_left = self.disk.remove(&self.intent).is_ok();
     }
 
     /// Whether they are committed is not known, and found out when the log is opened anew.
@@ -189,6 +216,6 @@ impl Drop for StagedBlobs {
         let blobs = self.blobs.drain(..).map(|blob| (blob.path, blob.file)).collect();
         let intent = std::mem::take(&mut self.intent);
         let intent = (!self.is_doubtful).then_some(intent);
-        self.cleaner.take(Refuse { files: blobs, intent });
+        self.cleaner.take(Refuse { files: blobs, intent, is_durable: true });
     }
 }

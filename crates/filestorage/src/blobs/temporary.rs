@@ -72,6 +72,6 @@ impl Drop for TemporaryBlob {
             return;
         }
         let file = (std::mem::take(&mut self.path), Some(Arc::clone(&self.file)));
-        self.cleaner.take(Refuse { files: vec![file], intent: None });
+        self.cleaner.take(Refuse { files: vec![file], intent: None, is_durable: false });
     }
 }
