@@ -30,10 +30,9 @@ What {..} in --server-cmd may name:
 A suite that needs such a setting is skipped when the command names neither
 {config} nor {options}; a skipped suite is printed, never counted as passed.
 
-As root, one blob doctest (it expects a read-only file to refuse a write) fails
-for every server; run it as another user, or without root's override:
-    setpriv --bounding-set=-dac_override,-dac_read_search \\
-            --inh-caps=-dac_override,-dac_read_search run.py ...
+One blob doctest expects a read-only file to refuse a write.  Root's override is
+dropped for it where setpriv is there; without it that test fails for root,
+whatever the server.
 """
 
 import argparse
@@ -74,8 +73,9 @@ def main():
         for suite in suites:
             print(f"{suite:44} {len(tests_of(suite))}")
         return 0
-    encodings = gate.ENCODINGS if options.gate else (options.encoding,)
-    jobs = [(suite, encoding) for encoding in encodings for suite in suites]
+    jobs = [(suite, options.encoding) for suite in suites]
+    if options.gate:
+        jobs = [job for job in gate.JOBS if job[0] in suites]
     report = Report(options.verbose, strict=options.gate)
 
     def run(job):
@@ -117,7 +117,7 @@ def parse_arguments():
 
 def asked_suites(options):
     if options.gate:
-        return list(gate.SUITES)
+        return [*gate.ZEO_SUITES, *gate.MIXIN_SUITES]
     suites = list(MIXINS) if options.group != "zeo" else []
     return suites + (list(zeo_tests()) if options.group != "mixin" else [])
 
@@ -169,7 +169,7 @@ def run_child(suite, encoding, left, results, folder, options):
     None when the child has done them all, else what it was at when it died or
     hung: (number, id), or () if it had not begun one.
     """
-    command = [sys.executable, __file__, "--server-cmd", options.server_cmd]
+    command = [*as_anybody(), sys.executable, __file__, "--server-cmd", options.server_cmd]
     command += ["--encoding", encoding, "--worker", suite, "--ids", ",".join(map(str, left))]
     child = subprocess.Popen(
         command,
@@ -196,6 +196,14 @@ def run_child(suite, encoding, left, results, folder, options):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+
+
+def as_anybody():
+    """What makes root ask before it writes to a read-only file, as a blob test expects."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        return []
+    lost = "-dac_override,-dac_read_search"
+    return ["setpriv", f"--bounding-set={lost}", f"--inh-caps={lost}"]
 
 
 def messages(child, timeout):
