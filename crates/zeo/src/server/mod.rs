@@ -5,6 +5,7 @@
 //! appended without a pause, so the ordering contract of the protocol holds by construction;
 //! only a load that waited for the disk has to ask again whether it is still current.
 
+mod begin;
 mod blob_download;
 mod blob_upload;
 mod call;
@@ -21,6 +22,7 @@ mod statistics;
 mod status;
 mod transaction;
 mod undo_log;
+mod vote;
 mod wire;
 
 pub use inspection::{Inspection, SessionFigures, SessionReport, TransactionReport, WorkerReport};

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use zodium_engine::commit::TransactionNumber;
-use zodium_engine::{Check, Transaction, VoteError, VoteStart, Voted};
-use zodium_filestorage::{Access, StorageError};
-use zodium_pickle::{Value, class_of_record, decode, encode};
-use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
+use zodium_engine::{Transaction, Voted};
+use zodium_filestorage::StorageError;
+use zodium_pickle::Value;
+use zodium_types::Tid;
 
 use super::call::Arguments;
-use super::exception::{Exception, conflict_to_resolve, oid_value, tid_value};
+use super::exception::{Exception, tid_value};
 use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
-use super::undo_log::EXTENSION_LIMITS;
 
 /// A transaction that the client has begun.
 pub(crate) struct OpenTransaction {
@@ -41,37 +40,6 @@ pub(crate) enum TransactionState {
 }
 
 impl Session {
-    pub(crate) fn begin(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
-        let id = arguments.owned();
-        let user = arguments.text_bytes()?;
-        let description = arguments.text_bytes()?;
-        let extension = arguments.value();
-        let tid = arguments.value();
-        let status = arguments.value();
-        match &self.transaction {
-            Some(open) if open.id == id => return Ok(Reply::Value(Value::None)),
-            Some(_) => {
-                return Err(Exception::transaction_error(
-                    "Multiple simultaneous tpc_begin requests from one client.",
-                ));
-            }
-            None => {}
-        }
-        let begun = new_transaction(user, description, extension, &tid, &status);
-        let state = match begun {
-            Ok(transaction) => {
-                TransactionState::Open { transaction: Box::new(transaction), held: None }
-            }
-            Err(exception) => TransactionState::Unfit(exception),
-        };
-        if let Some(hub) = self.hub() {
-            hub.statistics.active_transactions.add(1);
-        }
-        let begun = self.local.tally.arrived();
-        self.transaction = Some(OpenTransaction { id, state, begun });
-        Ok(Reply::Value(Value::None))
-    }
-
     pub(crate) fn store(
         &mut self,
         context: &Context<'_>,
@@ -129,47 +97,6 @@ impl Session {
             transaction.undo(tid.ok_or_else(|| Exception::undo("Invalid undo transaction id"))?);
             Ok(())
         })
-    }
-
-    pub(crate) fn vote(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let id = arguments.owned();
-        let open = self.own_transaction(&id)?;
-        let already = |how| Err(Exception::transaction_error(format!("Already voting ({how})")));
-        match &open.state {
-            TransactionState::Waiting { .. }
-            | TransactionState::Finding { .. }
-            | TransactionState::Checking { .. } => return already("waiting"),
-            TransactionState::Voted { .. } | TransactionState::Finishing { .. } => {
-                return already("locked");
-            }
-            TransactionState::Open { .. } | TransactionState::Unfit(_) => {}
-        }
-        if self.upload.take().is_some() {
-            self.make_unfit(Exception::transaction_error("a blob was not sent to its end"));
-        }
-        self.attempts += 1;
-        let finding = TransactionState::Finding { attempt: self.attempts };
-        let Some(open) = &mut self.transaction else { return Ok(Reply::Later) };
-        match std::mem::replace(&mut open.state, finding) {
-            TransactionState::Open { transaction, held: None } => {
-                self.start_vote(context.handle, transaction, context.reply_to.clone())
-            }
-            TransactionState::Open { transaction, held: Some(number) } => {
-                self.vote_again(context, number, transaction)
-            }
-            TransactionState::Unfit(exception) => {
-                self.end_transaction();
-                Err(exception)
-            }
-            other => {
-                self.put_state(other);
-                Ok(Reply::Later)
-            }
-        }
     }
 
     pub(crate) fn finish(
@@ -238,170 +165,6 @@ impl Session {
             | TransactionState::Open { held: None, .. }
             | TransactionState::Unfit(_) => {}
         }
-    }
-
-    fn start_vote(
-        &mut self,
-        handle: &SessionHandle,
-        mut transaction: Box<Transaction>,
-        reply_to: ReplyTo,
-    ) -> Result<Reply, Exception> {
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        if !transaction.has_undos() {
-            return self.request_locks(handle, transaction, reply_to);
-        }
-        let attempt = self.attempts;
-        let job = move || {
-            let found = storage.find_undone(&mut transaction);
-            (transaction, found)
-        };
-        handle.spawn(self, job, move |handle, session, (transaction, found)| {
-            if !session.is_finding(attempt) {
-                return;
-            }
-            let reply = match found {
-                Ok(()) => session.request_locks(handle, transaction, reply_to.clone()),
-                Err(error) => Err(session.fail_vote(error)),
-            };
-            session.reply_late(&reply_to, reply);
-        });
-        Ok(Reply::Later)
-    }
-
-    /// A vote after the client has resolved conflicts.
-    fn vote_again(
-        &mut self,
-        context: &Context<'_>,
-        number: TransactionNumber,
-        transaction: Box<Transaction>,
-    ) -> Result<Reply, Exception> {
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        let reply_to = context.reply_to.clone();
-        match storage.vote_again(number, &transaction) {
-            Ok(true) => self.check(context.handle, number, transaction, reply_to),
-            Ok(false) => {
-                self.forget_vote(number);
-                self.start_vote(context.handle, transaction, reply_to)
-            }
-            Err(error) => {
-                self.forget_vote(number);
-                Err(self.fail_vote(error))
-            }
-        }
-    }
-
-    fn request_locks(
-        &mut self,
-        handle: &SessionHandle,
-        transaction: Box<Transaction>,
-        reply_to: ReplyTo,
-    ) -> Result<Reply, Exception> {
-        let Some(hub) = self.hub().cloned() else { return Ok(Reply::Later) };
-        match hub.storage.begin_vote(&transaction, &hub.mailbox) {
-            Ok((number, start)) => {
-                hub.add_vote(number, self.number);
-                match start {
-                    VoteStart::Waiting => {
-                        self.put_state(TransactionState::Waiting { number, transaction, reply_to });
-                        Ok(Reply::Later)
-                    }
-                    VoteStart::Granted => self.check(handle, number, transaction, reply_to),
-                }
-            }
-            Err(error) => Err(self.fail_vote(error)),
-        }
-    }
-
-    /// The locks have come.
-    pub(crate) fn granted(&mut self, handle: &SessionHandle, number: TransactionNumber) {
-        let Some(open) = &mut self.transaction else { return };
-        if !matches!(&open.state, TransactionState::Waiting { number: n, .. } if *n == number) {
-            return;
-        }
-        let checking = TransactionState::Checking { number };
-        let waiting = std::mem::replace(&mut open.state, checking);
-        if let TransactionState::Waiting { transaction, reply_to, .. } = waiting {
-            if let Some(hub) = self.hub() {
-                hub.statistics.lock_waits.record(reply_to.asked.elapsed());
-            }
-            let reply = self.check(handle, number, transaction, reply_to.clone());
-            self.reply_late(&reply_to, reply);
-        }
-    }
-
-    /// Checks a transaction that has its locks, at once if everything is in memory.
-    fn check(
-        &mut self,
-        handle: &SessionHandle,
-        number: TransactionNumber,
-        transaction: Box<Transaction>,
-        reply_to: ReplyTo,
-    ) -> Result<Reply, Exception> {
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        self.put_state(TransactionState::Checking { number });
-        let outcome = storage.check(number, &transaction, Access::Resident);
-        if !matches!(outcome, Ok(Check::Cold)) {
-            return self.checked(number, transaction, outcome).map(Reply::Value);
-        }
-        let checker = Arc::clone(&storage);
-        let job = move || {
-            let outcome = checker.check(number, &transaction, Access::Blocking);
-            (transaction, outcome)
-        };
-        handle.spawn(self, job, move |_, session, (transaction, outcome)| {
-            if session.is_checking(number) {
-                let reply = session.checked(number, transaction, outcome).map(Reply::Value);
-                session.reply_late(&reply_to, reply);
-            } else if let Ok(Check::Voted(voted)) = outcome {
-                // Given up meanwhile.
-                storage.abort(number, Some(voted));
-            }
-        });
-        Ok(Reply::Later)
-    }
-
-    /// The outcome of a vote.
-    fn checked(
-        &mut self,
-        number: TransactionNumber,
-        transaction: Box<Transaction>,
-        outcome: Result<Check, VoteError>,
-    ) -> Result<Value<'static>, Exception> {
-        let conflicts = match outcome {
-            Ok(Check::Voted(voted)) => {
-                if let Some(hub) = self.hub() {
-                    let resolved = voted.resolved() as u64;
-                    hub.statistics.conflicts.add(resolved);
-                    hub.statistics.conflicts_resolved.add(resolved);
-                }
-                let changed = Value::list(voted.changed().iter().map(|oid| oid_value(*oid)));
-                self.put_state(TransactionState::Voted { number, voted });
-                return Ok(changed);
-            }
-            Ok(Check::Conflicts(conflicts)) => conflicts,
-            // A blocking check is never cold.
-            Ok(Check::Cold) => Vec::new(),
-            Err(error) => {
-                self.forget_vote(number);
-                return Err(self.fail_vote(error));
-            }
-        };
-        if let Some(hub) = self.hub() {
-            hub.statistics.conflicts.add(conflicts.len() as u64);
-        }
-        let hopeless = conflicts.iter().find(|found| !found.is_resolvable());
-        if let Some(found) = hopeless {
-            let class = class_of_record(&found.data);
-            self.forget_vote(number);
-            self.end_transaction();
-            return Err(Exception::conflict(&found.conflict, class.map(|class| class.to_string())));
-        }
-        let to_resolve = conflicts
-            .iter()
-            .map(|found| conflict_to_resolve(&found.conflict, &found.data).into_owned());
-        let to_resolve = Value::list(to_resolve);
-        self.put_state(TransactionState::Open { transaction, held: Some(number) });
-        Ok(to_resolve)
     }
 
     /// The transaction is durable, and all commits before it have been announced here.
@@ -501,28 +264,13 @@ impl Session {
         Ok(open)
     }
 
-    fn is_finding(&self, attempt: u64) -> bool {
-        let state = self.transaction.as_ref().map(|open| &open.state);
-        matches!(state, Some(TransactionState::Finding { attempt: a }) if *a == attempt)
-    }
-
-    fn is_checking(&self, number: TransactionNumber) -> bool {
-        let state = self.transaction.as_ref().map(|open| &open.state);
-        matches!(state, Some(TransactionState::Checking { number: n }) if *n == number)
-    }
-
-    fn put_state(&mut self, state: TransactionState) {
+    pub(super) fn put_state(&mut self, state: TransactionState) {
         if let Some(open) = &mut self.transaction {
             open.state = state;
         }
     }
 
-    fn fail_vote(&mut self, error: VoteError) -> Exception {
-        self.end_transaction();
-        error.into()
-    }
-
-    fn end_transaction(&mut self) {
+    pub(super) fn end_transaction(&mut self) {
         if self.transaction.take().is_some()
             && let Some(hub) = self.hub()
         {
@@ -530,97 +278,9 @@ impl Session {
         }
     }
 
-    fn forget_vote(&self, number: TransactionNumber) {
+    pub(super) fn forget_vote(&self, number: TransactionNumber) {
         if let Some(hub) = self.hub() {
             hub.remove_vote(number);
         }
-    }
-
-    /// Sends the outcome of a call that had been answered with "later".
-    fn reply_late(&self, to: &ReplyTo, reply: Result<Reply, Exception>) {
-        match reply {
-            Ok(Reply::Value(value)) => self.reply(to, &value),
-            Ok(Reply::Later) => {}
-            Err(exception) => self.reply_error(to, &exception),
-        }
-    }
-}
-
-fn new_transaction(
-    user: Vec<u8>,
-    description: Vec<u8>,
-    extension: Value<'_>,
-    tid: &Value<'_>,
-    status: &Value<'_>,
-) -> Result<Transaction, Exception> {
-    let extension = extension_bytes(extension)?;
-    let explicit_tid = match tid {
-        Value::None => None,
-        tid => Some(tid.as_tid().ok_or_else(|| Exception::value_error("8-byte array expected"))?),
-    };
-    let metadata = TransactionMetadata { user, description, extension };
-    Transaction::new(metadata, explicit_tid, transaction_status(status)?).map_err(|error| {
-        Exception::file_storage_error(match error.field {
-            "user" => "user name too long",
-            "description" => "description too long",
-            _ => "too much extension data",
-        })
-    })
-}
-
-/// The pickle that Data.fs keeps of an extension. An empty one takes no bytes.
-fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
-    match extension {
-        Value::None => Ok(Vec::new()),
-        Value::Bytes(pickled) if pickled.is_empty() => Ok(Vec::new()),
-        // Already pickled; kept as it is, once it has shown to be what it should.
-        Value::Bytes(pickled) => match decode(&pickled, &EXTENSION_LIMITS) {
-            Ok((Value::Dict(_), _)) => Ok(pickled.into_owned()),
-            _ => Err(Exception::value_error("the extension is no pickled dict")),
-        },
-        Value::Dict(entries) if entries.is_empty() => Ok(Vec::new()),
-        value @ Value::Dict(_) => {
-            let mut bytes = Vec::new();
-            encode(&value, &mut bytes);
-            Ok(bytes)
-        }
-        Value::List(pairs) | Value::Tuple(pairs) => extension_of_pairs(pairs),
-        // A subclass of dict may pickle as a call of `dict`, the one global besides `Prefix` that
-        // requests may hold.
-        Value::Object(object) if object.class().is_some_and(|class| class.name() == "dict") => {
-            let arguments = object.arguments.into_sequence().unwrap_or_default();
-            let pairs = arguments.into_iter().next().and_then(Value::into_sequence);
-            extension_of_pairs(pairs.unwrap_or_default())
-        }
-        other => {
-            Err(Exception::type_error(format!("the extension is a dict, got {}", other.kind())))
-        }
-    }
-}
-
-/// What Python's `dict()` makes of a sequence.
-fn extension_of_pairs(pairs: Vec<Value<'_>>) -> Result<Vec<u8>, Exception> {
-    let mut entries = Vec::with_capacity(pairs.len());
-    for pair in pairs {
-        let pair = pair.into_sequence().unwrap_or_default();
-        let Ok([key, value]) = <[Value<'_>; 2]>::try_from(pair) else {
-            return Err(Exception::type_error("the extension is a dict"));
-        };
-        entries.push((key, value));
-    }
-    extension_bytes(Value::Dict(entries))
-}
-
-fn transaction_status(status: &Value<'_>) -> Result<TransactionStatus, Exception> {
-    let byte = match status {
-        Value::Str(text) => text.as_bytes(),
-        Value::Bytes(bytes) => bytes.as_ref(),
-        _ => b"?",
-    };
-    match byte {
-        b"" => Ok(TransactionStatus::Normal),
-        [byte] => TransactionStatus::from_byte(*byte)
-            .ok_or_else(|| Exception::value_error("a transaction's status is ' ', 'p' or 'u'")),
-        _ => Err(Exception::value_error("a transaction's status is ' ', 'p' or 'u'")),
     }
 }

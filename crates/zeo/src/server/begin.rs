@@ -1,0 +1,123 @@
+//! The beginning of a transaction: what the client says of it.
+
+use zodium_engine::Transaction;
+use zodium_pickle::{Value, decode, encode};
+use zodium_types::{TransactionMetadata, TransactionStatus};
+
+use super::call::Arguments;
+use super::exception::Exception;
+use super::session::{Reply, Session};
+use super::transaction::{OpenTransaction, TransactionState};
+use super::undo_log::EXTENSION_LIMITS;
+
+impl Session {
+    pub(crate) fn begin(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
+        let id = arguments.owned();
+        let user = arguments.text_bytes()?;
+        let description = arguments.text_bytes()?;
+        let extension = arguments.value();
+        let tid = arguments.value();
+        let status = arguments.value();
+        match &self.transaction {
+            Some(open) if open.id == id => return Ok(Reply::Value(Value::None)),
+            Some(_) => {
+                return Err(Exception::transaction_error(
+                    "Multiple simultaneous tpc_begin requests from one client.",
+                ));
+            }
+            None => {}
+        }
+        let begun = new_transaction(user, description, extension, &tid, &status);
+        let state = match begun {
+            Ok(transaction) => {
+                TransactionState::Open { transaction: Box::new(transaction), held: None }
+            }
+            Err(exception) => TransactionState::Unfit(exception),
+        };
+        if let Some(hub) = self.hub() {
+            hub.statistics.active_transactions.add(1);
+        }
+        let begun = self.local.tally.arrived();
+        self.transaction = Some(OpenTransaction { id, state, begun });
+        Ok(Reply::Value(Value::None))
+    }
+}
+
+fn new_transaction(
+    user: Vec<u8>,
+    description: Vec<u8>,
+    extension: Value<'_>,
+    tid: &Value<'_>,
+    status: &Value<'_>,
+) -> Result<Transaction, Exception> {
+    let extension = extension_bytes(extension)?;
+    let explicit_tid = match tid {
+        Value::None => None,
+        tid => Some(tid.as_tid().ok_or_else(|| Exception::value_error("8-byte array expected"))?),
+    };
+    let metadata = TransactionMetadata { user, description, extension };
+    Transaction::new(metadata, explicit_tid, transaction_status(status)?).map_err(|error| {
+        Exception::file_storage_error(match error.field {
+            "user" => "user name too long",
+            "description" => "description too long",
+            _ => "too much extension data",
+        })
+    })
+}
+
+/// The pickle that Data.fs keeps of an extension. An empty one takes no bytes.
+fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
+    match extension {
+        Value::None => Ok(Vec::new()),
+        Value::Bytes(pickled) if pickled.is_empty() => Ok(Vec::new()),
+        // Already pickled; kept as it is, once it has shown to be what it should.
+        Value::Bytes(pickled) => match decode(&pickled, &EXTENSION_LIMITS) {
+            Ok((Value::Dict(_), _)) => Ok(pickled.into_owned()),
+            _ => Err(Exception::value_error("the extension is no pickled dict")),
+        },
+        Value::Dict(entries) if entries.is_empty() => Ok(Vec::new()),
+        value @ Value::Dict(_) => {
+            let mut bytes = Vec::new();
+            encode(&value, &mut bytes);
+            Ok(bytes)
+        }
+        Value::List(pairs) | Value::Tuple(pairs) => extension_of_pairs(pairs),
+        // A subclass of dict may pickle as a call of `dict`, the one global besides `Prefix` that
+        // requests may hold.
+        Value::Object(object) if object.class().is_some_and(|class| class.name() == "dict") => {
+            let arguments = object.arguments.into_sequence().unwrap_or_default();
+            let pairs = arguments.into_iter().next().and_then(Value::into_sequence);
+            extension_of_pairs(pairs.unwrap_or_default())
+        }
+        other => {
+            Err(Exception::type_error(format!("the extension is a dict, got {}", other.kind())))
+        }
+    }
+}
+
+/// What Python's `dict()` makes of a sequence.
+fn extension_of_pairs(pairs: Vec<Value<'_>>) -> Result<Vec<u8>, Exception> {
+    let mut entries = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        let pair = pair.into_sequence().unwrap_or_default();
+        let Ok([key, value]) = <[Value<'_>; 2]>::try_from(pair) else {
+            return Err(Exception::type_error("the extension is a dict"));
+        };
+        entries.push((key, value));
+    }
+    extension_bytes(Value::Dict(entries))
+}
+
+fn transaction_status(status: &Value<'_>) -> Result<TransactionStatus, Exception> {
+    let byte = match status {
+        Value::Str(text) => text.as_bytes(),
+        Value::Bytes(bytes) => bytes.as_ref(),
+        _ => b"?",
+    };
+    match byte {
+        b"" => Ok(TransactionStatus::Normal),
+        [byte] => TransactionStatus::from_byte(*byte)
+            .ok_or_else(|| Exception::value_error("a transaction's status is ' ', 'p' or 'u'")),
+        _ => Err(Exception::value_error("a transaction's status is ' ', 'p' or 'u'")),
+    }
+}
