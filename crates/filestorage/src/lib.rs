@@ -12,6 +12,7 @@
 
 mod append;
 mod blobs;
+mod check;
 mod error;
 mod format;
 mod index_file;
@@ -23,6 +24,7 @@ mod log;
 mod pack;
 mod positions;
 mod record_cache;
+mod recover;
 mod recovery;
 mod scan;
 mod spool;
@@ -32,6 +34,7 @@ mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
 pub use blobs::{BlobDirectory, BlobLayout, CommittedBlob, NewBlob, StagedBlobs, TemporaryBlob};
+pub use check::{CheckOptions, Checked, Damage, DamageKind, IndexVerdict, check};
 pub use error::StorageError;
 pub use format::Magic;
 pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
@@ -39,6 +42,7 @@ pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};
 pub use log::Access;
 pub use pack::{Pack, PackOptions, PackStep, Packed};
 pub use record_cache::RecordCacheStatistics;
+pub use recover::{RecoverOptions, RecoveryNote, RecoverySummary, recover};
 pub use spool::{Spool, SpooledData};
 pub use storage::{FileStorage, OpenOptions, WriteState};
 pub use undo::{Resolver, UndoConflict, UndoRecord, Undoing};

@@ -2,9 +2,11 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::check::CheckOptions;
 use crate::config::ConfigOptions;
 use crate::healthcheck::HealthcheckOptions;
 use crate::pack::PackOptions;
+use crate::recover::RecoverOptions;
 use crate::serve::ServeOptions;
 
 const ABOUT: &str = "A fast, parallel object database server for ZODB.";
@@ -61,6 +63,21 @@ pub(crate) enum Command {
     /// Data.fs.old. Until the last moment the old file is whole: a pack can be interrupted.
     #[command(after_help = PACK_EXAMPLES)]
     Pack(PackOptions),
+    /// Check a data file, its index and, on request, what is in its objects
+    ///
+    /// Tells every damage by its position, and goes on after it. Writes nothing and takes no lock:
+    /// a file that is being served may be checked, as it is at the start.
+    ///
+    /// Exit codes: 0 the file is whole, 1 it is damaged, 2 it cannot be read.
+    Check(CheckOptions),
+    /// Copy what is whole out of a damaged data file into a new one
+    ///
+    /// Tells what is left out, by bytes, transactions and objects. Nothing is written to the
+    /// damaged file.
+    ///
+    /// Exit codes: 0 all was copied, 1 something was left out, 2 the file cannot be read, or the
+    /// new one not written.
+    Recover(RecoverOptions),
     /// Ask a server whether it is well: exit code 0, or 1 with a line that says why not
     Healthcheck(HealthcheckOptions),
     /// Measure Zodium beside its peers, on this machine

@@ -1,10 +1,12 @@
 //! The `zodium` program: commands, options, and the wiring of the other crates.
 //!
 //! Exit codes: 0 when all went well; 1 when something could not be done, and after a SIGHUP, so
-//! that whoever watches the server starts it anew; 2 for a wrong command line.
+//! that whoever watches the server starts it anew; 2 for a wrong command line. `check` and
+//! `recover` have 1 for damage, and 2 also for what cannot be read.
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod cli;
 mod config;
 mod healthcheck;
@@ -12,6 +14,7 @@ mod logging;
 mod monitoring;
 mod pack;
 mod progress;
+mod recover;
 mod serve;
 mod supervisor;
 
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
         cli::Command::Serve(options) => serve::run(&options),
         cli::Command::Config(options) => config::run(&options),
         cli::Command::Pack(options) => pack::run(&options).map(|()| ExitCode::SUCCESS),
+        cli::Command::Check(options) => check::run(&options),
+        cli::Command::Recover(options) => recover::run(&options),
         cli::Command::Healthcheck(options) => {
             healthcheck::run(&options).map(|()| ExitCode::SUCCESS)
         }

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
+mod fields;
 mod history;
 mod model;
 
@@ -18,6 +19,7 @@ use zodium_filestorage::{
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
+pub(crate) use fields::Field;
 pub(crate) use history::{History, check_everything, loads_other_bytes, same_answers};
 pub(crate) use model::{Model, ModelRecord, ModelTransaction, Revision};
 

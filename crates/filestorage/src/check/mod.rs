@@ -1,0 +1,183 @@
+//! Checking a data file: every transaction and record, their pointers, the index beside them, and
+//! on request the pickles in the current records and what they refer to.
+//!
+//! Nothing is written and no lock taken. A file that is served may be checked: what is appended
+//! after the start is not looked at.
+//!
+//! Key decision: damage is told and the check goes on, at the next record or the next whole
+//! transaction (`walk.rs`). The file is read once, in its order; where each object's current
+//! record stands is kept in memory, 8 bytes an object, and as much again for the index file.
+
+mod damage;
+mod index;
+mod look;
+mod objects;
+mod pointers;
+mod resync;
+mod walk;
+mod window;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use zodium_disk::{Disk, DiskFile, OpenMode};
+
+pub use damage::{Damage, DamageKind};
+pub use index::IndexVerdict;
+pub(crate) use look::Look;
+pub(crate) use walk::{Piece, SeenRecord, Walk};
+use window::LOOK_BYTES;
+pub(crate) use window::{WALK_BYTES, Window};
+
+use crate::StorageError;
+use crate::format::{MAGIC_BYTES, Magic};
+use crate::positions::Positions;
+use index::IndexCheck;
+use objects::Objects;
+use pointers::{Deleted, Pointers};
+
+/// Between two looks at an end that may be a commit under way.
+const PATIENCE_STEP: Duration = Duration::from_millis(50);
+
+/// What to check.
+pub struct CheckOptions<'a> {
+    /// The data file.
+    pub path: PathBuf,
+    /// Whether to look for references to objects that are not there.
+    pub references: bool,
+    /// Whether to look whether current records are pickles.
+    pub pickles: bool,
+    /// How long to wait for what seems unfinished at the end: in a file that is being served it
+    /// may be a commit under way.
+    pub patience: Duration,
+    /// Told how many bytes of how many are done, in each passage through the file.
+    pub progress: &'a dyn Fn(u64, u64),
+}
+
+/// What a file has, beside damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Bytes that were looked at.
+    pub bytes: u64,
+    /// Transactions, damaged ones included.
+    pub transactions: u64,
+    /// Records, of all revisions.
+    pub records: u64,
+    /// Objects, deleted ones included.
+    pub objects: u64,
+    /// What was found wrong.
+    pub damages: u64,
+    /// The index file.
+    pub index: IndexVerdict,
+}
+
+/// Checks a data file and reports all damage, in the order of the file as far as it is met there.
+///
+/// # Errors
+/// When the file cannot be opened, or is no FileStorage. What cannot be read of it is damage.
+pub fn check(
+    disk: &dyn Disk,
+    options: &CheckOptions<'_>,
+    report: &mut dyn FnMut(&Damage),
+) -> Result<Checked, StorageError> {
+    let mut damages = 0;
+    let mut report = |damage: Damage| {
+        damages += 1;
+        report(&damage);
+    };
+    let index = IndexCheck::read(disk, &options.path, &mut report);
+    let source = Source::open(disk, &options.path)?;
+    if source.magic.is_none() {
+        report(source.magic_damage());
+    }
+    let mut checked = check_file(options, &source, index, &mut report);
+    checked.damages = damages;
+    Ok(checked)
+}
+
+fn check_file(
+    options: &CheckOptions<'_>,
+    source: &Source,
+    mut index: IndexCheck,
+    report: &mut dyn FnMut(Damage),
+) -> Checked {
+    let (path, file) = (&options.path, &source.file);
+    let (current, mut deleted) = (Positions::new(), Deleted::default());
+    let mut end = source.end;
+    let mut pointers = Pointers::new(Look::new(path, file, end));
+    let mut walk = Walk::new(path, file, end);
+    let (mut transactions, mut records) = (0, 0);
+    while let Some(piece) = walk.step() {
+        (options.progress)(piece.start, source.end);
+        index.at(piece.start, &current, report);
+        if is_under_way(options, file, &piece) {
+            end = piece.start;
+            break;
+        }
+        transactions += u64::from(piece.transaction.is_some());
+        records += piece.records.len() as u64;
+        piece.damage.iter().cloned().for_each(&mut *report);
+        pointers.add(&piece, &current, report);
+        deleted.add(&piece);
+    }
+    pointers.look_up(report);
+    let index = index.conclude(end, &current, report);
+    if options.references || options.pickles {
+        let look = Look::new(path, file, end);
+        let mut objects = Objects { options, current: &current, deleted: &deleted, look };
+        objects.check(Walk::new(path, file, end), report);
+    }
+    let objects = current.len();
+    Checked { bytes: end, transactions, records, objects, damages: 0, index }
+}
+
+/// Whether what seems unfinished at the end becomes a transaction when one waits.
+fn is_under_way(options: &CheckOptions<'_>, file: &Arc<dyn DiskFile>, piece: &Piece) -> bool {
+    if !piece.damage.iter().any(|damage| damage.kind == DamageKind::Tail) {
+        return false;
+    }
+    let mut left = options.patience;
+    while !left.is_zero() {
+        let step = left.min(PATIENCE_STEP);
+        std::thread::sleep(step);
+        left -= step;
+        let Ok(length) = file.length() else { return false };
+        let mut walk = Walk::starting_at(&options.path, file, length, piece.start);
+        if length <= piece.start || walk.step().is_some_and(|found| found.is_whole()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// A data file that was opened for reading.
+pub(crate) struct Source {
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// Its length at the start.
+    pub(crate) end: u64,
+    /// `None` when the file has none, but transactions all the same.
+    pub(crate) magic: Option<Magic>,
+}
+
+impl Source {
+    /// Opens a file, and makes sure that it is a FileStorage.
+    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Source, StorageError> {
+        let io = |operation| move |error| StorageError::io(path, operation, error);
+        let file = disk.open(path, OpenMode::Read).map_err(io("open"))?;
+        let end = file.length().map_err(io("read"))?;
+        let mut window = Window::new(path, &file, end, LOOK_BYTES);
+        let magic = window.bytes(0, MAGIC_BYTES as usize).and_then(Magic::parse);
+        let is_one = magic.is_some() || resync::Resync::new(&window).find(MAGIC_BYTES).is_some();
+        match is_one {
+            true => Ok(Source { file, end, magic }),
+            false => Err(StorageError::NotFileStorage { path: path.to_owned() }),
+        }
+    }
+
+    /// That the file does not begin as it must.
+    pub(crate) fn magic_damage(&self) -> Damage {
+        let what = "the file does not begin with FS21 or FS30".to_owned();
+        Damage { kind: DamageKind::Magic, position: 0, what, oid: None, tid: None }
+    }
+}

@@ -1,0 +1,324 @@
+//! Copying what is whole out of a damaged data file into a new one.
+//!
+//! Key decision: nothing is guessed. A transaction is copied as it is, or what is left out of it
+//! is told: by bytes, transaction and objects. What the format says twice is put right (tids and
+//! positions in records), and so is what follows from the rest (pointers to previous records). A
+//! file without damage comes out as it went in, byte for byte.
+
+mod moved;
+mod output;
+mod salvage;
+
+use std::path::PathBuf;
+
+use zodium_disk::Disk;
+use zodium_types::{Oid, Tid, TransactionStatus};
+
+use crate::StorageError;
+use crate::check::{Damage, DamageKind, Look, Piece, SeenRecord, Source, Walk};
+use crate::format::{DATA_HEADER_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader};
+use crate::scan::TransactionEntry;
+use crate::storage::with_suffix;
+use output::{Body, Output, Planned, PlannedRecord};
+use salvage::{Group, salvage};
+
+/// What to recover.
+pub struct RecoverOptions<'a> {
+    /// The damaged file. Nothing is written to it.
+    pub from: PathBuf,
+    /// The file to write; there must be none.
+    pub to: PathBuf,
+    /// Whether to take the whole records of transactions of which others are damaged.
+    pub partial: bool,
+    /// Told how many bytes of how many are done.
+    pub progress: &'a dyn Fn(u64, u64),
+}
+
+/// Something that is not in the new file, or not as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryNote {
+    /// Whether something was left out; else it was put right.
+    pub is_left_out: bool,
+    /// Where it begins in the damaged file.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// What is wrong there.
+    pub what: String,
+    /// The transaction, where it is known.
+    pub tid: Option<Tid>,
+    /// Objects of which a record was left out. Others may have been in what is destroyed.
+    pub oids: Vec<Oid>,
+    /// Records between `start` and `end` that were taken all the same.
+    pub records_kept: u64,
+}
+
+/// What a recovery has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoverySummary {
+    /// Length of the damaged file.
+    pub bytes_before: u64,
+    /// Length of the new one.
+    pub bytes_after: u64,
+    /// Bytes of the damaged file that were left out.
+    pub bytes_left_out: u64,
+    /// Transactions that were copied, those of which only a part was left included.
+    pub transactions: u64,
+    /// Those of which only a part was left.
+    pub transactions_partial: u64,
+    /// Records that were copied.
+    pub records: u64,
+    /// Stretches and records that were left out.
+    pub left_out: u64,
+    /// What was put right.
+    pub mended: u64,
+}
+
+/// Copies what is whole, and tells what is not.
+///
+/// # Errors
+/// When the damaged file cannot be opened or is no FileStorage, and when the new one is there
+/// already or cannot be written. What was written by then is removed.
+pub fn recover(
+    disk: &dyn Disk,
+    options: &RecoverOptions<'_>,
+    report: &mut dyn FnMut(&RecoveryNote),
+) -> Result<RecoverySummary, StorageError> {
+    let source = Source::open(disk, &options.from)?;
+    let index = with_suffix(&options.to, ".index");
+    if disk.exists(&index).map_err(|error| StorageError::io(&index, "look for", error))? {
+        // It would be taken for that of the new file.
+        let exists = std::io::ErrorKind::AlreadyExists.into();
+        return Err(StorageError::io(&index, "leave alone what is there", exists));
+    }
+    let magic = source.magic.unwrap_or(Magic::Fs30);
+    let output = Output::create(disk, &options.to, &options.from, magic)?;
+    let (path, end) = (&options.from, source.end);
+    let walk = Walk::new(path, &source.file, end);
+    let look = Look::new(path, &source.file, end);
+    let summary = RecoverySummary { bytes_before: end, ..RecoverySummary::default() };
+    let mut recovery = Recovery { options, walk, look, output, summary, report };
+    let result = recovery.run(&source).and_then(|()| recovery.output.finish(disk));
+    let mut summary = recovery.summary;
+    match result {
+        Ok(bytes) => summary.bytes_after = bytes,
+        Err(error) => {
+            // It is ours, and of no use. What failed is the reason to tell, not this.
+            let _removed = disk.remove(&options.to);
+            return Err(error);
+        }
+    }
+    Ok(summary)
+}
+
+struct Recovery<'a> {
+    options: &'a RecoverOptions<'a>,
+    walk: Walk,
+    look: Look,
+    output: Output,
+    summary: RecoverySummary,
+    report: &'a mut dyn FnMut(&RecoveryNote),
+}
+
+impl Recovery<'_> {
+    fn run(&mut self, source: &Source) -> Result<(), StorageError> {
+        if source.magic.is_none() {
+            self.mended(&source.magic_damage(), "FS30 was put there");
+        }
+        while let Some(piece) = self.walk.step() {
+            (self.options.progress)(piece.start, self.summary.bytes_before);
+            match piece.transaction {
+                Some(entry) if piece.is_whole() => self.take(&entry, piece)?,
+                _ => self.take_parts(&piece)?,
+            }
+        }
+        (self.options.progress)(self.summary.bytes_before, self.summary.bytes_before);
+        Ok(())
+    }
+
+    /// Copies a transaction of which nothing is lost.
+    fn take(&mut self, entry: &TransactionEntry, piece: Piece) -> Result<(), StorageError> {
+        for damage in &piece.damage {
+            match damage.kind {
+                DamageKind::RecordField => {
+                    self.mended(damage, "that of its transaction was put there")
+                }
+                DamageKind::Previous => self.mended(damage, "the right one was put there"),
+                _ => {}
+            }
+        }
+        let mut tid = piece.tid.unwrap_or(entry.tid());
+        if tid <= self.output.last_tid {
+            tid = self.output.last_tid.next();
+        }
+        if let Some(damage) = piece.damage.iter().find(|damage| damage.kind == DamageKind::Tid) {
+            self.mended(damage, &format!("it was given the tid {tid}"));
+        }
+        let header = entry.header;
+        let planned = Planned {
+            position: entry.position,
+            tid,
+            status: piece.status().unwrap_or_default(),
+            metadata: [header.user_length, header.description_length, header.extension_length],
+            records: self.plan(&piece.records),
+            records_end: Some(entry.records_end()),
+        };
+        self.write(&planned)
+    }
+
+    /// Tells that a piece is left out, or what of it is taken.
+    fn take_parts(&mut self, piece: &Piece) -> Result<(), StorageError> {
+        let is_tail = piece.damage.iter().any(|damage| damage.kind == DamageKind::Tail);
+        let groups = if is_tail { Vec::new() } else { self.salvage(piece) };
+        let mut note = RecoveryNote {
+            is_left_out: true,
+            start: piece.start,
+            end: piece.end,
+            what: reasons(piece),
+            tid: piece.tid,
+            oids: Vec::new(),
+            records_kept: 0,
+        };
+        let mut bytes = piece.end - piece.start;
+        for Group { records, .. } in &groups {
+            if self.options.partial {
+                let kept = records.iter().map(|record| record.entry.header.record_bytes());
+                bytes = bytes.saturating_sub(kept.sum());
+                note.records_kept += records.len() as u64;
+            } else {
+                note.oids.extend(records.iter().map(|record| record.entry.header.oid));
+            }
+        }
+        note.oids.sort_unstable();
+        note.oids.dedup();
+        self.left_out(&note, bytes);
+        if self.options.partial {
+            for group in &groups {
+                self.take_group(group)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn salvage(&mut self, piece: &Piece) -> Vec<Group> {
+        let after = self.output.last_tid;
+        let window = &mut self.walk.window;
+        let next = window.chunk::<TRANSACTION_HEADER_BYTES>(piece.end);
+        let next = next.map(|bytes| TransactionHeader::parse(&bytes).tid);
+        let before = next.filter(|next| *next > after).unwrap_or(Tid(u64::MAX));
+        salvage(window, &mut self.look, piece.start..piece.end, (after, before))
+    }
+
+    fn take_group(&mut self, group: &Group) -> Result<(), StorageError> {
+        let (mut metadata, mut status) = ([0; 3], TransactionStatus::Normal);
+        let first = group.records.first().map_or(0, |record| record.entry.position);
+        let header = self.walk.window.chunk::<TRANSACTION_HEADER_BYTES>(group.position);
+        let header = header.map(|bytes| TransactionHeader::parse(&bytes));
+        let is_its = |header: &TransactionHeader| {
+            header.tid == group.tid && group.position + header.records_offset() <= first
+        };
+        if let Some(header) = header.filter(is_its) {
+            metadata = [header.user_length, header.description_length, header.extension_length];
+            status = TransactionStatus::from_byte(header.status).unwrap_or_default();
+        }
+        let records = self.plan(&group.records);
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.summary.transactions_partial += 1;
+        let (position, tid) = (group.position, group.tid);
+        self.write(&Planned { position, tid, status, metadata, records, records_end: None })
+    }
+
+    fn write(&mut self, planned: &Planned) -> Result<(), StorageError> {
+        self.summary.transactions += 1;
+        self.summary.records += planned.records.len() as u64;
+        self.output.write(&mut self.walk.window, planned)
+    }
+
+    /// What is to become of each record. Those whose data are lost are told, and not among them.
+    fn plan(&mut self, records: &[SeenRecord]) -> Vec<PlannedRecord> {
+        let mut planned = Vec::with_capacity(records.len());
+        for record in records {
+            match self.body(record) {
+                Some(body) => planned.push(PlannedRecord { entry: record.entry, body }),
+                None => self.record_left_out(record),
+            }
+        }
+        planned
+    }
+
+    fn body(&mut self, record: &SeenRecord) -> Option<Body> {
+        let (entry, oid) = (record.entry, record.entry.header.oid);
+        let of = |position: u64, length| Body::Data {
+            position: position + DATA_HEADER_BYTES as u64,
+            length,
+        };
+        match record.back {
+            None => Some(of(entry.position, entry.header.data_length)),
+            Some(0) => Some(Body::Back(0)),
+            Some(back) if back >= entry.position => None,
+            Some(back) => {
+                let is_record = self.look.record(back, oid).is_some();
+                if let Some(moved) = self.output.moved.find(back).filter(|_| is_record) {
+                    return Some(Body::Back(moved));
+                }
+                match self.look.source(back, oid)? {
+                    None => Some(Body::Back(0)),
+                    Some(source) if self.look.is_bounded(&source) => {
+                        Some(of(source.position, source.header.data_length))
+                    }
+                    Some(_) => None,
+                }
+            }
+        }
+    }
+
+    fn record_left_out(&mut self, record: &SeenRecord) {
+        let SeenRecord { entry, back } = record;
+        let bytes = entry.header.record_bytes();
+        let note = RecoveryNote {
+            is_left_out: true,
+            start: entry.position,
+            end: entry.position + bytes,
+            what: format!("a record whose data, at {}, are lost", back.unwrap_or(0)),
+            tid: Some(entry.header.tid),
+            oids: vec![entry.header.oid],
+            records_kept: 0,
+        };
+        self.left_out(&note, bytes);
+    }
+
+    fn left_out(&mut self, note: &RecoveryNote, bytes: u64) {
+        self.summary.left_out += 1;
+        self.summary.bytes_left_out += bytes;
+        (self.report)(note);
+    }
+
+    fn mended(&mut self, damage: &Damage, how: &str) {
+        self.summary.mended += 1;
+        let position = damage.position;
+        (self.report)(&RecoveryNote {
+            is_left_out: false,
+            start: position,
+            end: position,
+            what: format!("{}: {how}", damage.what),
+            tid: damage.tid,
+            oids: damage.oid.into_iter().collect(),
+            records_kept: 0,
+        });
+    }
+}
+
+/// Why a piece is no whole transaction.
+fn reasons(piece: &Piece) -> String {
+    let mut reasons = piece.damage.iter().filter(|damage| !damage.kind.is_mendable());
+    let first = reasons.next().map_or(String::new(), |damage| match damage.position {
+        at if at == piece.start => damage.what.clone(),
+        at => format!("{} at {at}", damage.what),
+    });
+    match reasons.count() {
+        0 => first,
+        more => format!("{first} (and {more} more)"),
+    }
+}

@@ -1,0 +1,84 @@
+//! Records in a stretch of the file of which no whole transaction can be made.
+//!
+//! A record names its transaction's position and tid, and ends where the next record or the end
+//! of its transaction is. What fits all that, within the stretch and between the tids around it,
+//! is a record, be the header of its transaction there or not.
+
+use std::ops::Range;
+
+use zodium_types::Tid;
+
+use crate::check::{Look, SeenRecord, WALK_BYTES, Window};
+use crate::format::{DATA_HEADER_BYTES, DataHeader, u64_at};
+
+/// The whole records of a transaction that is damaged.
+pub(super) struct Group {
+    /// Where the transaction begins, or began.
+    pub(super) position: u64,
+    pub(super) tid: Tid,
+    pub(super) records: Vec<SeenRecord>,
+}
+
+/// Finds the whole records between `range.start` and `range.end`, whose tids are above those
+/// before and below those after.
+pub(super) fn salvage(
+    window: &mut Window,
+    look: &mut Look,
+    range: Range<u64>,
+    (after, before): (Tid, Tid),
+) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut position = range.start;
+    while position < range.end {
+        let room = (range.end - position).min(WALK_BYTES as u64) as usize;
+        let bytes = window.some_bytes(position, room);
+        let Some(starts) = bytes.len().checked_sub(DATA_HEADER_BYTES - 1) else { break };
+        let is_candidate = |at: usize| {
+            let (bytes, tid) = (&bytes[at..], u64_at(&bytes[at..], DataHeader::TID_OFFSET));
+            let transaction = u64_at(bytes, DataHeader::TRANSACTION_OFFSET);
+            (after.0 + 1..before.0).contains(&tid)
+                && (range.start..position + at as u64).contains(&transaction)
+        };
+        let Some(at) = (0..starts).find(|at| is_candidate(*at)) else {
+            position += starts.max(1) as u64;
+            continue;
+        };
+        let oid = zodium_types::Oid(u64_at(&bytes[at..], 0));
+        position += at as u64;
+        let record = look.lone_record(position, oid);
+        let record = record.filter(|r| position + r.header.record_bytes() <= range.end);
+        match record.filter(|record| look.is_bounded(record)) {
+            Some(entry) if fits(&groups, &entry.header) => {
+                position += entry.header.record_bytes();
+                let seen = SeenRecord { entry, back: look.back_pointer(&entry) };
+                add(&mut groups, seen);
+            }
+            _ => position += 1,
+        }
+    }
+    groups
+}
+
+/// Whether a record belongs to the last group, or to a transaction after it.
+fn fits(groups: &[Group], header: &DataHeader) -> bool {
+    groups.last().is_none_or(|last| {
+        let is_its = last.tid == header.tid && last.position == header.transaction;
+        let end = last
+            .records
+            .last()
+            .map_or(0, |record| record.entry.position + record.entry.header.record_bytes());
+        is_its || last.tid < header.tid && end <= header.transaction
+    })
+}
+
+fn add(groups: &mut Vec<Group>, record: SeenRecord) {
+    let header = record.entry.header;
+    match groups.last_mut() {
+        Some(last) if last.tid == header.tid => last.records.push(record),
+        _ => groups.push(Group {
+            position: header.transaction,
+            tid: header.tid,
+            records: vec![record],
+        }),
+    }
+}

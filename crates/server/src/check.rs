@@ -1,0 +1,154 @@
+//! `zodium check`: is a data file whole?
+
+use std::cell::RefCell;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use bytesize::ByteSize;
+use clap::Args;
+use serde_json::{Value, json};
+use zodium_disk::RealDisk;
+use zodium_filestorage::{Checked, Damage, IndexVerdict, StorageError};
+
+use crate::progress::Progress;
+
+/// What cannot be read, or written, beside a wrong command line.
+pub(crate) const UNREADABLE: u8 = 2;
+/// How long an end that seems unfinished may be a commit under way.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Options of `zodium check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    /// The data file (Data.fs)
+    file: PathBuf,
+
+    /// Also look for references to objects that are not there
+    #[arg(long)]
+    references: bool,
+
+    /// Also look whether the data of all objects are pickles
+    #[arg(long)]
+    pickles: bool,
+
+    /// One JSON object a line for each damage, and one for all at the end
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
+    let lines = Lines::new();
+    let progress = Progress::new(format!("checking {}", options.file.display()));
+    let outcome = zodium_filestorage::check(
+        &RealDisk,
+        &zodium_filestorage::CheckOptions {
+            path: options.file.clone(),
+            references: options.references,
+            pickles: options.pickles,
+            patience: PATIENCE,
+            progress: &|done, total| progress.report(done, total),
+        },
+        &mut |damage| match options.json {
+            true => lines.write(damage_json(damage)),
+            false => lines.write(damage),
+        },
+    );
+    drop(progress);
+    let checked = match outcome {
+        Ok(checked) => checked,
+        Err(error) => return lines.unreadable(&error),
+    };
+    match options.json {
+        true => lines.write(summary_json(&checked)),
+        false => lines.write(summary(options, &checked)),
+    }
+    lines.finish()?;
+    Ok(if checked.damages == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn damage_json(damage: &Damage) -> Value {
+    json!({
+        "kind": damage.kind.name(),
+        "position": damage.position,
+        "what": damage.what,
+        "oid": damage.oid.map(|oid| oid.to_string()),
+        "tid": damage.tid.map(|tid| tid.to_string()),
+    })
+}
+
+fn index_name(verdict: IndexVerdict) -> &'static str {
+    match verdict {
+        IndexVerdict::None => "none",
+        IndexVerdict::Agrees => "agrees",
+        IndexVerdict::Differs => "differs",
+    }
+}
+
+fn summary_json(checked: &Checked) -> Value {
+    json!({
+        "kind": "summary",
+        "bytes": checked.bytes,
+        "transactions": checked.transactions,
+        "records": checked.records,
+        "objects": checked.objects,
+        "damages": checked.damages,
+        "index": index_name(checked.index),
+    })
+}
+
+fn summary(options: &CheckOptions, checked: &Checked) -> String {
+    let Checked { bytes, transactions, records, objects, damages, index } = checked;
+    let found = match damages {
+        0 => "whole".to_owned(),
+        1 => "1 damage".to_owned(),
+        more => format!("{more} damages"),
+    };
+    let index = match index {
+        IndexVerdict::None => "no index file",
+        IndexVerdict::Agrees => "the index file agrees",
+        IndexVerdict::Differs => "the index file differs",
+    };
+    format!(
+        "{}: {found} ({}, {transactions} transactions, {records} records, {objects} objects; \
+         {index})",
+        options.file.display(),
+        ByteSize(*bytes),
+    )
+}
+
+/// Lines on standard output. When nobody reads them any more the work goes on, for its exit code.
+pub(crate) struct Lines {
+    output: RefCell<io::Result<BufWriter<io::Stdout>>>,
+}
+
+impl Lines {
+    pub(crate) fn new() -> Lines {
+        Lines { output: RefCell::new(Ok(BufWriter::new(io::stdout()))) }
+    }
+
+    pub(crate) fn write(&self, line: impl std::fmt::Display) {
+        let mut output = self.output.borrow_mut();
+        let written = output.as_mut().map(|output| writeln!(output, "{line}"));
+        if let Ok(Err(error)) = written {
+            *output = Err(error);
+        }
+    }
+
+    /// All that was written is out.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.output.into_inner().and_then(|mut output| output.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a command that could not do its work.
+    pub(crate) fn unreadable(self, error: &StorageError) -> Result<ExitCode> {
+        self.finish()?;
+        eprintln!("zodium: {error}");
+        Ok(ExitCode::from(UNREADABLE))
+    }
+}

@@ -1,0 +1,127 @@
+//! `zodium recover`: what is whole in a damaged data file, in a new one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use bytesize::ByteSize;
+use clap::Args;
+use serde_json::{Value, json};
+use zodium_disk::RealDisk;
+use zodium_filestorage::{RecoveryNote, RecoverySummary};
+use zodium_types::Oid;
+
+use crate::check::Lines;
+use crate::progress::Progress;
+
+/// Objects that are named on a line for people; `--json` names them all.
+const NAMED_MAX: usize = 10;
+
+/// Options of `zodium recover`.
+#[derive(Debug, Args)]
+pub(crate) struct RecoverOptions {
+    /// The damaged data file
+    file: PathBuf,
+
+    /// The new one; there must be none of that name
+    out: PathBuf,
+
+    /// Also take the whole records of transactions that are damaged in part
+    #[arg(long)]
+    partial: bool,
+
+    /// One JSON object a line for each thing left out or mended, and one for all at the end
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
+    let lines = Lines::new();
+    let progress = Progress::new(format!("recovering {}", options.file.display()));
+    let outcome = zodium_filestorage::recover(
+        &RealDisk,
+        &zodium_filestorage::RecoverOptions {
+            from: options.file.clone(),
+            to: options.out.clone(),
+            partial: options.partial,
+            progress: &|done, total| progress.report(done, total),
+        },
+        &mut |note| match options.json {
+            true => lines.write(note_json(note)),
+            false => lines.write(line(note)),
+        },
+    );
+    drop(progress);
+    let summary = match outcome {
+        Ok(summary) => summary,
+        Err(error) => return lines.unreadable(&error),
+    };
+    match options.json {
+        true => lines.write(summary_json(&summary)),
+        false => lines.write(in_words(options, &summary)),
+    }
+    lines.finish()?;
+    Ok(if summary.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn note_json(note: &RecoveryNote) -> Value {
+    json!({
+        "kind": if note.is_left_out { "left-out" } else { "mended" },
+        "start": note.start,
+        "end": note.end,
+        "what": note.what,
+        "tid": note.tid.map(|tid| tid.to_string()),
+        "oids": note.oids.iter().map(Oid::to_string).collect::<Vec<_>>(),
+        "records_kept": note.records_kept,
+    })
+}
+
+fn line(note: &RecoveryNote) -> String {
+    let mut line = match note.is_left_out {
+        true => format!("{}: left out up to {}: {}", note.start, note.end, note.what),
+        false => format!("{}: mended: {}", note.start, note.what),
+    };
+    if note.records_kept > 0 {
+        line += &format!(", but for {} records", note.records_kept);
+    }
+    let named: Vec<_> = note.oids.iter().take(NAMED_MAX).map(Oid::to_string).collect();
+    if !named.is_empty() {
+        line += &format!(", object {}", named.join(" "));
+    }
+    if let Some(more) = note.oids.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        line += &format!(" and {more} more");
+    }
+    if let Some(tid) = note.tid {
+        line += &format!(", transaction {tid}");
+    }
+    line
+}
+
+fn summary_json(summary: &RecoverySummary) -> Value {
+    json!({
+        "kind": "summary",
+        "bytes_before": summary.bytes_before,
+        "bytes_after": summary.bytes_after,
+        "bytes_left_out": summary.bytes_left_out,
+        "transactions": summary.transactions,
+        "transactions_partial": summary.transactions_partial,
+        "records": summary.records,
+        "left_out": summary.left_out,
+        "mended": summary.mended,
+    })
+}
+
+fn in_words(options: &RecoverOptions, summary: &RecoverySummary) -> String {
+    let RecoverySummary { transactions, transactions_partial, records, .. } = summary;
+    let left_out = match summary.left_out {
+        0 => "nothing left out".to_owned(),
+        places => format!("{} bytes left out in {places} places", summary.bytes_left_out),
+    };
+    format!(
+        "{}: {left_out}, {} mended; {} with {transactions} transactions ({transactions_partial} of \
+         them in part) and {records} records",
+        options.out.display(),
+        summary.mended,
+        ByteSize(summary.bytes_after),
+    )
+}
