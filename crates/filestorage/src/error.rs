@@ -14,7 +14,7 @@ pub enum StorageError {
     /// The file holds something that no FileStorage writes.
     #[error(
         "{path}: damaged at position {position}: {what}. \
-         Run ZODB's `fstest` on it, and `fsrecover` (or restore a backup) to get a sound copy",
+         `zodium check` tells more, `zodium recover` (or a backup) gives a sound copy",
         path = path.display()
     )]
     Corrupt {

@@ -30,7 +30,7 @@ pub(crate) struct CheckOptions {
     #[arg(long)]
     references: bool,
 
-    /// Also look whether the data of all objects are pickles
+    /// Also look whether the data of all objects, and what transactions say, are pickles
     #[arg(long)]
     pickles: bool,
 

@@ -42,7 +42,7 @@ pub enum DamageKind {
     Index,
     /// A reference to an object that is not there.
     Reference,
-    /// Data that are not the two pickles of a record.
+    /// Data that are not the two pickles of a record, or an extension that is none.
     Pickle,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The file is gone through once more in its own order, which no seek slows down.
 
-use zodium_pickle::{Reference, class_of_record, references_of_record};
+use zodium_pickle::{Limits, Reference, class_of_record, decode, references_of_record};
 use zodium_types::Oid;
 
 use crate::check::CheckOptions;
@@ -13,6 +13,7 @@ use crate::check::pointers::Deleted;
 use crate::check::walk::{SeenRecord, Walk};
 use crate::format::DATA_HEADER_BYTES;
 use crate::positions::Positions;
+use crate::scan::TransactionEntry;
 
 /// The current records.
 pub(crate) struct Objects<'a> {
@@ -28,6 +29,9 @@ impl Objects<'_> {
         let total = walk.window.end();
         while let Some(piece) = walk.step() {
             (self.options.progress)(piece.start, total);
+            if let Some(transaction) = piece.transaction.filter(|_| self.options.pickles) {
+                check_extension(&mut walk, &transaction, report);
+            }
             for record in &piece.records {
                 let entry = &record.entry;
                 if self.current.position(entry.header.oid) == Some(entry.position) {
@@ -88,5 +92,23 @@ impl Objects<'_> {
     fn describe(&self, to: Oid, class: &str) -> String {
         let why = if self.deleted.has(to) { "is deleted" } else { "does not exist" };
         format!("a reference from a {class} to object {to}, which {why}")
+    }
+}
+
+/// Where the extension is no pickle, the log of what can be undone cannot be read.
+fn check_extension(
+    walk: &mut Walk,
+    transaction: &TransactionEntry,
+    report: &mut dyn FnMut(Damage),
+) {
+    let length = usize::from(transaction.header.extension_length);
+    let start = transaction.records_start().saturating_sub(length as u64);
+    let extension = walk.window.bytes(start, length).unwrap_or_default();
+    let decoded = decode(extension, &Limits::OBJECTS);
+    let is_one = decoded.is_ok_and(|(_, bytes)| bytes == extension.len());
+    if length > 0 && !is_one {
+        let what = "an extension that is no pickle".to_owned();
+        let (kind, position) = (DamageKind::Pickle, transaction.position);
+        report(Damage { kind, position, what, oid: None, tid: Some(transaction.tid()) });
     }
 }
