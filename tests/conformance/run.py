@@ -42,6 +42,7 @@ import json
 import os
 import queue
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -59,7 +60,7 @@ from conformance.report import Report  # noqa: E402
 from conformance.server import Server  # noqa: E402
 from conformance.worker import tests_of, work  # noqa: E402
 from conformance.zeo_suites import zeo_tests  # noqa: E402
-from harness.process import DEFAULT_COMMAND  # noqa: E402
+from harness.servers import BINARY, COMMAND, IS_ZODIUM  # noqa: E402
 
 
 def main():
@@ -94,10 +95,13 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    default = os.environ.get("ZODIUM_SERVER_COMMAND") or DEFAULT_COMMAND
+    # A zeo.conf says all that a test may ask for.
+    default = f"{BINARY} serve -C {{config}}" if IS_ZODIUM else COMMAND
     add = parser.add_argument
     add(
-        "--server-cmd", default=default, help="default: ZODIUM_SERVER_COMMAND or the release binary"
+        "--server-cmd",
+        default=default,
+        help="default: the binary of ZODIUM_SERVER_COMMAND, or the release one, with {config}",
     )
     add("--gate", action="store_true", help="the suites that must pass, over both encodings")
     add("--encoding", choices=gate.ENCODINGS, default="Z5", help="what the server announces")
@@ -112,7 +116,11 @@ def parse_arguments():
     add("--verbose", action="store_true", help="print each failure's traceback")
     add("--worker", help=argparse.SUPPRESS)
     add("--ids", default="", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    program = shlex.split(options.server_cmd)[0]
+    if not shutil.which(program):
+        parser.error(f"there is no {program}: build it, or name another with --server-cmd")
+    return options
 
 
 def asked_suites(options):
