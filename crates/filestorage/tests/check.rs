@@ -13,18 +13,26 @@ use support::{
     Field, History, Model, commit, companion, data_file, data_of, disk_of, for_each_seed, open,
     stores, tid,
 };
-use zodium_disk::MemoryDisk;
+use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
     CheckOptions, Checked, Damage, DamageKind, IndexVerdict, StorageError, check,
 };
 
 fn try_check(disk: &MemoryDisk, contents: bool) -> Result<(Checked, Vec<Damage>), StorageError> {
+    check_patiently(disk, contents, Duration::ZERO)
+}
+
+fn check_patiently(
+    disk: &MemoryDisk,
+    contents: bool,
+    patience: Duration,
+) -> Result<(Checked, Vec<Damage>), StorageError> {
     let mut found = Vec::new();
     let options = CheckOptions {
         path: data_file().to_owned(),
         references: contents,
         pickles: contents,
-        patience: Duration::ZERO,
+        patience,
         progress: &|_, _| {},
     };
     let checked = check(disk, &options, &mut |damage| found.push(damage.clone()))?;
@@ -131,6 +139,42 @@ fn end_that_is_cut_or_zeroed_at_any_byte_is_found_as_a_tail() {
             assert_eq!(found_in(&zeroed).is_empty(), zeroed == bytes, "zeroed from {end}");
         }
     });
+}
+
+#[test]
+fn commit_under_way_is_no_damage() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(0, b"root")])).unwrap();
+    let end = storage.size();
+    commit(&storage, stores(tid(2), &[(0, b"root again")])).unwrap();
+    drop(storage);
+    let bytes = data_of(&disk);
+    let begun = end as usize + 40;
+    disk.put(data_file(), bytes[..begun].to_vec());
+    let file = disk.open(data_file(), OpenMode::Write).unwrap();
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        file.write_all_at(&bytes[begun..], begun as u64).unwrap();
+    });
+    let (checked, found) = check_patiently(&disk, false, Duration::from_secs(60)).unwrap();
+    writer.join().unwrap();
+    assert_eq!(found, []);
+    assert_eq!((checked.bytes, checked.transactions), (end, 1));
+}
+
+#[test]
+fn extension_that_is_no_pickle_is_found() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for (n, extension) in [(1, &b"\x80\x03}."[..]), (2, b"\x80\x03}"), (3, b"")] {
+        let mut transaction = stores(tid(n), &[]);
+        transaction.metadata.extension = extension.to_vec();
+        commit(&storage, transaction).unwrap();
+    }
+    let (_, found) = try_check(&disk, true).unwrap();
+    let [damage] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((damage.kind, damage.tid), (DamageKind::Pickle, Some(tid(2))));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn damage_of(disk: &MemoryDisk, path: &Path) -> Vec<Damage> {
     let options = CheckOptions {
         path: path.to_owned(),
         references: true,
-        pickles: false,
+        pickles: true,
         patience: Duration::ZERO,
         progress: &|_, _| {},
     };

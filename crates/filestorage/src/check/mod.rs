@@ -12,6 +12,7 @@ mod damage;
 mod index;
 mod look;
 mod objects;
+mod paced;
 mod pointers;
 mod resync;
 mod walk;
@@ -26,6 +27,7 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 pub use damage::{Damage, DamageKind};
 pub use index::IndexVerdict;
 pub(crate) use look::Look;
+pub(crate) use paced::Paced;
 pub(crate) use walk::{Piece, SeenRecord, Walk};
 use window::LOOK_BYTES;
 pub(crate) use window::{WALK_BYTES, Window};
@@ -107,9 +109,10 @@ fn check_file(
     let mut end = source.end;
     let mut pointers = Pointers::new(Look::new(path, file, end));
     let mut walk = Walk::new(path, file, end);
+    let mut paced = Paced::new(options.progress, end);
     let (mut transactions, mut records) = (0, 0);
     while let Some(piece) = walk.step() {
-        (options.progress)(piece.start, source.end);
+        paced.reach(piece.end);
         index.at(piece.start, &current, report);
         if is_under_way(options, file, &piece) {
             end = piece.start;

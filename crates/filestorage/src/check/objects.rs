@@ -6,11 +6,11 @@
 use zodium_pickle::{Limits, Reference, class_of_record, decode, references_of_record};
 use zodium_types::Oid;
 
-use crate::check::CheckOptions;
 use crate::check::damage::{Damage, DamageKind};
 use crate::check::look::Look;
 use crate::check::pointers::Deleted;
 use crate::check::walk::{SeenRecord, Walk};
+use crate::check::{CheckOptions, Paced};
 use crate::format::DATA_HEADER_BYTES;
 use crate::positions::Positions;
 use crate::scan::TransactionEntry;
@@ -26,9 +26,9 @@ pub(crate) struct Objects<'a> {
 impl Objects<'_> {
     /// Looks into each.
     pub(crate) fn check(&mut self, mut walk: Walk, report: &mut dyn FnMut(Damage)) {
-        let total = walk.window.end();
+        let mut paced = Paced::new(self.options.progress, walk.window.end());
         while let Some(piece) = walk.step() {
-            (self.options.progress)(piece.start, total);
+            paced.reach(piece.end);
             if let Some(transaction) = piece.transaction.filter(|_| self.options.pickles) {
                 check_extension(&mut walk, &transaction, report);
             }

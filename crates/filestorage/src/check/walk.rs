@@ -305,3 +305,90 @@ fn of_transaction(entry: &TransactionEntry, kind: DamageKind, what: &str) -> Dam
     let (position, what, tid) = (entry.position, what.to_owned(), Some(entry.tid()));
     Damage { kind, position, what, oid: None, tid }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use zodium_disk::{Disk, MemoryDisk, OpenMode};
+
+    use super::*;
+
+    /// A file of which nothing that touches one byte can be read.
+    #[derive(Debug)]
+    struct FailingFile {
+        file: Arc<dyn DiskFile>,
+        bad: u64,
+    }
+
+    impl DiskFile for FailingFile {
+        fn length(&self) -> io::Result<u64> {
+            self.file.length()
+        }
+
+        fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+            match (position..position + buffer.len() as u64).contains(&self.bad) {
+                true => Err(io::ErrorKind::Other.into()),
+                false => self.file.read_at(buffer, position),
+            }
+        }
+
+        fn read_resident_at(&self, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
+            Ok(None)
+        }
+
+        fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+            self.file.write_all_at(bytes, position)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            self.file.sync()
+        }
+
+        fn set_length(&self, length: u64) -> io::Result<()> {
+            self.file.set_length(length)
+        }
+
+        fn reserve(&self, start: u64, end: u64) -> io::Result<()> {
+            self.file.reserve(start, end)
+        }
+    }
+
+    #[test]
+    fn transaction_with_bytes_that_cannot_be_read_is_not_whole_and_the_others_are() {
+        let (disk, path) = (MemoryDisk::new(), Path::new("Data.fs"));
+        let mut bytes = b"FS30".to_vec();
+        let records_end = TRANSACTION_HEADER_BYTES + DATA_HEADER_BYTES + 10_000;
+        for n in 1..=5 {
+            let (position, tid) = (bytes.len() as u64, Tid(n));
+            let length = records_end as u64;
+            let (user_length, description_length, extension_length) = (0, 0, 0);
+            let header = TransactionHeader {
+                tid,
+                length,
+                status: b' ',
+                user_length,
+                description_length,
+                extension_length,
+            };
+            header.write(&mut bytes);
+            let (oid, data_length) = (zodium_types::Oid(n), 10_000);
+            let (previous, transaction, version_length) = (0, position, 0);
+            DataHeader { oid, tid, previous, transaction, version_length, data_length }
+                .write(&mut bytes);
+            bytes.resize(bytes.len() + 10_000, b'x');
+            bytes.extend_from_slice(&length.to_be_bytes());
+        }
+        disk.put(path, bytes.clone());
+        let file = disk.open(path, OpenMode::Read).unwrap();
+        // In the middle of the third's data.
+        let bad = 4 + 2 * (records_end as u64 + POINTER_BYTES) + 5_000;
+        let file: Arc<dyn DiskFile> = Arc::new(FailingFile { file, bad });
+        let mut walk = Walk::new(path, &file, bytes.len() as u64);
+        let mut whole = Vec::new();
+        while let Some(piece) = walk.step() {
+            whole.push(piece.is_whole());
+        }
+        assert_eq!(whole, [true, true, false, true, true]);
+    }
+}

@@ -15,7 +15,7 @@ use zodium_disk::Disk;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::StorageError;
-use crate::check::{Damage, DamageKind, Look, Piece, SeenRecord, Source, Walk};
+use crate::check::{Damage, DamageKind, Look, Paced, Piece, SeenRecord, Source, Walk};
 use crate::format::{DATA_HEADER_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader};
 use crate::scan::TransactionEntry;
 use crate::storage::with_suffix;
@@ -125,14 +125,14 @@ impl Recovery<'_> {
         if source.magic.is_none() {
             self.mended(&source.magic_damage(), "FS30 was put there");
         }
+        let mut paced = Paced::new(self.options.progress, source.end);
         while let Some(piece) = self.walk.step() {
-            (self.options.progress)(piece.start, self.summary.bytes_before);
+            paced.reach(piece.end);
             match piece.transaction {
                 Some(entry) if piece.is_whole() => self.take(&entry, piece)?,
                 _ => self.take_parts(&piece)?,
             }
         }
-        (self.options.progress)(self.summary.bytes_before, self.summary.bytes_before);
         Ok(())
     }
 
