@@ -209,7 +209,7 @@ def test_what_is_left_out_is_said(written, tmp_path, run, connect, start_server)
     out = tmp_path / "Out.fs"
     code, [note, *_, summary] = run("recover", path, out, "--json")
     assert code == 1
-    assert (note["start"], note["end"], note["tid"]) == (starts[30], starts[31], lost.tid.hex())
+    assert (note["start"], note["end"], note["tids"]) == (starts[30], starts[31], [lost.tid.hex()])
     assert note["oids"] == sorted({record.oid.hex() for record in lost.records})
     assert summary["transactions"] == len(history.transactions) - 1
     expected = [one.tid for one in history.transactions if one is not lost]

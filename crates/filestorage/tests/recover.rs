@@ -132,7 +132,7 @@ fn what_is_left_out_is_told() {
     assert!(note.is_left_out);
     assert_eq!((note.start, note.end), (third as u64, (third + length) as u64));
     // The last record ends where nothing says that its transaction ends.
-    assert_eq!(note.oids, [Oid(1)]);
+    assert_eq!((&note.oids[..], &note.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
     assert_eq!(outcome.summary.bytes_left_out, length as u64);
     assert_eq!((outcome.summary.transactions, outcome.summary.records), (4, 8));
     assert_eq!(recovered_tids(&outcome), [1, 2, 4, 5].map(tid));
@@ -180,8 +180,8 @@ fn record_whose_data_are_lost_is_left_out_and_named() {
     bytes[4..4 + 23 + 42].fill(0);
     let outcome = try_recover(&bytes, true).unwrap();
     let [gap, record] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
-    assert_eq!((gap.start, gap.records_kept), (4, 1));
-    assert_eq!((record.oids.as_slice(), record.tid), (&[Oid(1)][..], Some(tid(3))));
+    assert_eq!((gap.start, gap.records_kept, &gap.tids[..]), (4, 1, &[tid(1)][..]));
+    assert_eq!((&record.oids[..], &record.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
     // What stood beside it is kept, by what the record says of itself.
     assert_eq!(recovered_tids(&outcome), [1, 2, 3].map(tid));
     assert_eq!(outcome.summary.records, 2);

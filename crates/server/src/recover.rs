@@ -1,5 +1,6 @@
 //! `zodium recover`: what is whole in a damaged data file, in a new one.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,12 +10,12 @@ use clap::Args;
 use serde_json::{Value, json};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{RecoveryNote, RecoverySummary};
-use zodium_types::Oid;
+use zodium_types::{Oid, Tid};
 
 use crate::check::Lines;
 use crate::progress::Progress;
 
-/// Objects that are named on a line for people; `--json` names them all.
+/// Ids that are named on a line for people; `--json` names them all.
 const NAMED_MAX: usize = 10;
 
 /// Options of `zodium recover`.
@@ -70,7 +71,7 @@ fn note_json(note: &RecoveryNote) -> Value {
         "start": note.start,
         "end": note.end,
         "what": note.what,
-        "tid": note.tid.map(|tid| tid.to_string()),
+        "tids": note.tids.iter().map(Tid::to_string).collect::<Vec<_>>(),
         "oids": note.oids.iter().map(Oid::to_string).collect::<Vec<_>>(),
         "records_kept": note.records_kept,
     })
@@ -84,17 +85,19 @@ fn line(note: &RecoveryNote) -> String {
     if note.records_kept > 0 {
         line += &format!(", but for {} records", note.records_kept);
     }
-    let named: Vec<_> = note.oids.iter().take(NAMED_MAX).map(Oid::to_string).collect();
-    if !named.is_empty() {
-        line += &format!(", object {}", named.join(" "));
-    }
-    if let Some(more) = note.oids.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
-        line += &format!(" and {more} more");
-    }
-    if let Some(tid) = note.tid {
-        line += &format!(", transaction {tid}");
-    }
+    line += &named("object", &note.oids);
+    line += &named("transaction", &note.tids);
     line
+}
+
+/// The first of some ids, and how many more there are.
+fn named(kind: &str, ids: &[impl Display]) -> String {
+    let first: Vec<_> = ids.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    match ids.len() - first.len() {
+        _ if ids.is_empty() => String::new(),
+        0 => format!(", {kind} {}", first.join(" ")),
+        more => format!(", {kind} {} and {more} more", first.join(" ")),
+    }
 }
 
 fn summary_json(summary: &RecoverySummary) -> Value {
@@ -115,7 +118,10 @@ fn in_words(options: &RecoverOptions, summary: &RecoverySummary) -> String {
     let RecoverySummary { transactions, transactions_partial, records, .. } = summary;
     let left_out = match summary.left_out {
         0 => "nothing left out".to_owned(),
-        places => format!("{} bytes left out in {places} places", summary.bytes_left_out),
+        places => {
+            let unit = if places == 1 { "place" } else { "places" };
+            format!("{} bytes left out in {places} {unit}", summary.bytes_left_out)
+        }
     };
     format!(
         "{}: {left_out}, {} mended; {} with {transactions} transactions ({transactions_partial} of \

@@ -151,9 +151,18 @@ impl Walk {
             (true, _) => format!("an unfinished tail of {bytes} bytes: {}", why.what),
             _ => format!("{}; {bytes} bytes up to the next whole transaction", why.what),
         };
-        let damage = Damage { kind, position: start, what, oid: None, tid: None };
+        let tid = self.tid_of_gap(start, next);
+        let damage = Damage { kind, position: start, what, oid: None, tid };
         let (records, damage) = (Vec::new(), vec![damage]);
-        Piece { start, end, transaction: None, tid: None, records, damage }
+        Piece { start, end, transaction: None, tid, records, damage }
+    }
+
+    /// The tid of the transaction that a gap begins with, if it lies between those around.
+    fn tid_of_gap(&mut self, start: u64, next: Option<u64>) -> Option<Tid> {
+        let tid = Tid(self.window.number(start)?);
+        let next = next.and_then(|next| self.window.number(next));
+        let before = next.map_or(Tid::MAX, Tid);
+        (self.last_tid < tid && tid < before).then_some(tid)
     }
 
     /// Whether a crash can have left what is behind the last whole transaction.

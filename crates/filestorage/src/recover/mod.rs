@@ -45,8 +45,8 @@ pub struct RecoveryNote {
     pub end: u64,
     /// What is wrong there.
     pub what: String,
-    /// The transaction, where it is known.
-    pub tid: Option<Tid>,
+    /// The transactions concerned, as far as they are known.
+    pub tids: Vec<Tid>,
     /// Objects of which a record was left out. Others may have been in what is destroyed.
     pub oids: Vec<Oid>,
     /// Records between `start` and `end` that were taken all the same.
@@ -175,7 +175,7 @@ impl Recovery<'_> {
             start: piece.start,
             end: piece.end,
             what: reasons(piece),
-            tid: piece.tid,
+            tids: piece.tid.into_iter().chain(groups.iter().map(|group| group.tid)).collect(),
             oids: Vec::new(),
             records_kept: 0,
         };
@@ -189,6 +189,8 @@ impl Recovery<'_> {
                 note.oids.extend(records.iter().map(|record| record.entry.header.oid));
             }
         }
+        note.tids.sort_unstable();
+        note.tids.dedup();
         note.oids.sort_unstable();
         note.oids.dedup();
         self.left_out(&note, bytes);
@@ -282,7 +284,7 @@ impl Recovery<'_> {
             start: entry.position,
             end: entry.position + bytes,
             what: format!("a record whose data, at {}, are lost", back.unwrap_or(0)),
-            tid: Some(entry.header.tid),
+            tids: vec![entry.header.tid],
             oids: vec![entry.header.oid],
             records_kept: 0,
         };
@@ -303,7 +305,7 @@ impl Recovery<'_> {
             start: position,
             end: position,
             what: format!("{}: {how}", damage.what),
-            tid: damage.tid,
+            tids: damage.tid.into_iter().collect(),
             oids: damage.oid.into_iter().collect(),
             records_kept: 0,
         });
