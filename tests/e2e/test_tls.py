@@ -15,7 +15,7 @@ from ZEO.ClientStorage import ClientStorage
 from ZODB.Connection import TransactionMetaData
 from ZODB.utils import p64, z64
 
-from harness.certificates import LONG_AGO, Authority, client_context, self_signed
+from harness.certificates import LONG_AGO, Authority, Site, self_signed
 from harness.process import HOST, ServerProcess, free_port
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 
@@ -25,27 +25,6 @@ MEGABYTE = 1 << 20
 TLS12, TLS13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 HANDSHAKE_SECONDS = 10  # the server's patience
 SILENT_CLIENTS = 200  # more than handshakes go on at once
-
-
-class Site:
-    """An authority, a server's certificate of it, and a folder with both."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.authority = Authority("Example authority")
-        self.trusted = folder / "trusted"
-        self.trusted.mkdir()
-        (self.trusted / "ca.pem").write_bytes(self.authority.pem)
-        self.server = self.authority.issue("server", is_server=True)
-        self.certificate, self.key = self.server.write(folder, "server")
-
-    def options(self, **other):
-        paths = {"certificate": self.certificate, "key": self.key, "authenticate": self.trusted}
-        paths.update(other)
-        return [word for name, path in paths.items() for word in (f"--ssl-{name}", str(path))]
-
-    def context(self, holder=None, version=None):
-        return client_context(self.authority, holder, self.folder, version)
 
 
 @pytest.fixture

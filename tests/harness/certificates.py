@@ -86,6 +86,27 @@ def self_signed(common_name, is_authority=False):
     return Holder(make(name, key, name, key, is_authority=is_authority), key)
 
 
+class Site:
+    """An authority, a server's certificate of it, and the folder of those it believes."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.authority = Authority("Example authority")
+        self.trusted = folder / "trusted"
+        self.trusted.mkdir()
+        (self.trusted / "ca.pem").write_bytes(self.authority.pem)
+        self.server = self.authority.issue("server", is_server=True)
+        self.certificate, self.key = self.server.write(folder, "server")
+
+    def options(self, **other):
+        paths = {"certificate": self.certificate, "key": self.key, "authenticate": self.trusted}
+        paths.update(other)
+        return [word for name, path in paths.items() for word in (f"--ssl-{name}", str(path))]
+
+    def context(self, holder=None, version=None):
+        return client_context(self.authority, holder, self.folder, version)
+
+
 def identifier_of(key):
     return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
-use zodium_tls::{ServerFiles, ServerTls};
+use zodium_tls::{CertificateFiles, ServerFiles, ServerTls};
 
 use crate::handshake::{HANDSHAKE_TIME_MAX, HandshakeError, Handshakes, Secured};
 use crate::link::{self, Limits, Link};
@@ -38,9 +38,7 @@ impl Party {
         let path = folder.path().join("both.pem");
         std::fs::write(&path, certificate.pem() + &key.serialize_pem()).unwrap();
         let server = ServerTls::load(ServerFiles {
-            certificate: path.clone(),
-            key: None,
-            key_password: None,
+            own: CertificateFiles { certificate: path.clone(), key: None, key_password: None },
             authenticate: path,
         })
         .unwrap();

@@ -29,6 +29,7 @@ Examples:
   zodium pack 127.0.0.1:8100 --days 3        keep three days of history
   zodium pack 127.0.0.1:8100 -s main         a storage by its name
   zodium pack /run/zeo.sock                  a server on a Unix socket
+  zodium pack -C zeo.conf                    the server that this configuration is of
   zodium pack Data.fs --to 2026-01-31        a file that nobody serves, to a time";
 
 /// The whole command line.
@@ -62,7 +63,7 @@ pub(crate) enum Command {
     /// file is packed in place when nobody serves it; the one from before is kept as
     /// Data.fs.old. Until the last moment the old file is whole: a pack can be interrupted.
     #[command(after_help = PACK_EXAMPLES)]
-    Pack(PackOptions),
+    Pack(Box<PackOptions>),
     /// Check a data file, its index and, on request, what is in its objects
     ///
     /// Tells every damage by its position, and goes on after it. Writes nothing and takes no lock:
@@ -79,7 +80,7 @@ pub(crate) enum Command {
     /// new one not written.
     Recover(RecoverOptions),
     /// Ask a server whether it is well: exit code 0, or 1 with a line that says why not
-    Healthcheck(HealthcheckOptions),
+    Healthcheck(Box<HealthcheckOptions>),
     /// Measure Zodium beside its peers, on this machine
     Bench(zodium_bench::BenchOptions),
 }

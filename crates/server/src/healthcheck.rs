@@ -5,40 +5,47 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use zodium_types::Address;
-use zodium_zeo::client::{connect, health};
+use zodium_zeo::client::health;
+
+use crate::reach::ReachOptions;
 
 /// Options of `zodium healthcheck`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthcheckOptions {
-    /// The server: HOST:PORT, PORT, or /path/to/a/socket
-    #[arg(default_value = "127.0.0.1:8100")]
-    address: Address,
+    /// The server: HOST:PORT, PORT, or /path/to/a/socket [default: 127.0.0.1:8100]
+    address: Option<Address>,
 
-    /// A storage that has to be served; may be repeated [default: any at all]
+    /// A storage that has to be served; may be repeated [default: those of the configuration, or
+    /// any at all]
     #[arg(short, long, value_name = "NAME")]
     storage: Vec<String>,
 
     /// How long to wait for the connection, and for each answer
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     timeout: Duration,
+
+    #[command(flatten)]
+    reach: ReachOptions,
 }
 
 /// Succeeds when the server answers with the status of all storages asked for.
 pub(crate) fn run(options: &HealthcheckOptions) -> Result<()> {
-    let stream = connect(&options.address, options.timeout)?;
-    let storages = health(stream, options.timeout)?;
+    let server = options.reach.destination(options.address.clone())?;
+    let address = &server.address;
+    let storages = health(server.connect(options.timeout)?, options.timeout)?;
     if storages.is_empty() {
-        bail!("{} serves no storage", options.address);
+        bail!("{address} serves no storage");
     }
-    for name in &options.storage {
+    let wanted = if options.storage.is_empty() { &server.storages } else { &options.storage };
+    for name in wanted {
         if !storages.contains_key(name) {
             let served: Vec<_> = storages.keys().map(String::as_str).collect();
-            bail!("{} serves no storage {name}, but {}", options.address, served.join(", "));
+            bail!("{address} serves no storage {name}, but {}", served.join(", "));
         }
     }
     for (name, status) in &storages {
         if !status.is_object() {
-            bail!("{} has no status of storage {name}", options.address);
+            bail!("{address} has no status of storage {name}");
         }
     }
     Ok(())

@@ -14,6 +14,7 @@ mod logging;
 mod monitoring;
 mod pack;
 mod progress;
+mod reach;
 mod recover;
 mod serve;
 mod supervisor;

@@ -1,4 +1,4 @@
-//! Whom a server believes: the certificates and revocation lists of a file or a directory.
+//! Whom one believes: the certificates and revocation lists of a file or a directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,19 @@ impl Authorities {
         if authorities.listed.is_empty() {
             return Err(TlsError::NoCertificate { path: path.to_owned() });
         }
+        Ok(authorities)
+    }
+
+    /// The first certificate of a PEM file, and not those that it was signed by.
+    pub(crate) fn only_first(path: &Path) -> Result<Authorities, TlsError> {
+        let file = PemFile::read(path)?;
+        let first = file.labelled("CERTIFICATE").next();
+        let first = first.ok_or_else(|| TlsError::NoCertificate { path: path.to_owned() })?;
+        let mut authorities = Authorities::default();
+        authorities.add_certificate(path, first)?;
+        // Known by its bytes alone, even if it says that it may sign.
+        authorities.anchors.clear();
+        authorities.anchor_limits.clear();
         Ok(authorities)
     }
 

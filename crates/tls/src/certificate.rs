@@ -8,6 +8,7 @@ use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
 use crate::PeerIdentity;
+use crate::judgement::Side;
 
 /// A certificate's facts.
 #[derive(Debug)]
@@ -24,7 +25,9 @@ pub(crate) struct Certificate {
     /// Authorities that may stand between it and the end of a chain.
     pub(crate) intermediates_max: Option<usize>,
     /// Whether it may be shown by clients: nothing is said about its use, or that.
-    pub(crate) is_for_clients: bool,
+    is_for_clients: bool,
+    /// Whether it may be shown by servers.
+    is_for_servers: bool,
 }
 
 /// What a revocation list names a certificate by.
@@ -66,8 +69,17 @@ impl Certificate {
             },
             may_sign: may_sign(&parsed)?,
             intermediates_max: intermediates_max.and_then(|max| usize::try_from(max).ok()),
-            is_for_clients: usage.is_none_or(|found| found.value.client_auth),
+            is_for_clients: usage.as_ref().is_none_or(|found| found.value.client_auth),
+            is_for_servers: usage.as_ref().is_none_or(|found| found.value.server_auth),
         })
+    }
+
+    /// Whether this side may show it.
+    pub(crate) fn is_for(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.is_for_clients,
+            Side::Server => self.is_for_servers,
+        }
     }
 }
 

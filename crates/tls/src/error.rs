@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a server's TLS cannot be set up. Each names the file, and what to do about it.
+/// Why TLS cannot be set up. Each names the file, and what to do about it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -80,7 +80,7 @@ pub enum TlsError {
         /// The file with the certificate.
         certificate: PathBuf,
     },
-    /// The server's certificate is not valid now.
+    /// The certificate to show is not valid now.
     #[error("{path}: the certificate of {subject} {when}", path = .path.display())]
     NotValidNow {
         /// Which file.
@@ -89,5 +89,15 @@ pub enum TlsError {
         subject: String,
         /// Since or until when, in words.
         when: String,
+    },
+    /// The certificate that a client is to show is for servers only.
+    #[error(
+        "{path}: the certificate says, in its extended key usage, that it is not for clients: \
+         servers refuse it; name another with --ssl-certificate",
+        path = .path.display()
+    )]
+    NotForClients {
+        /// Which file.
+        path: PathBuf,
     },
 }

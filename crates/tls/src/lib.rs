@@ -1,8 +1,9 @@
-//! TLS as ZEO uses it: the server's certificate and key, and which clients it believes.
+//! TLS as ZEO uses it: what a server or a client shows, and whom it believes.
 //!
-//! Clients always show a certificate. It is believed when it is listed itself, or when a listed
-//! authority has signed it, directly or through others that the client sends along; and when no
-//! listed revocation list revokes it.
+//! Both sides always show a certificate. It is believed when it is listed itself, or when a listed
+//! authority has signed it, directly or through others that are sent along; and when no listed
+//! revocation list revokes it. A client also asks for the server's name, unless the server's
+//! certificate is listed itself.
 //!
 //! Invariant: this crate knows no sockets and no runtime. It turns files into a configuration
 //! for rustls, and a certificate into an identity.
@@ -12,18 +13,26 @@
 mod allow_list;
 mod authorities;
 mod certificate;
+mod client;
+mod client_verifier;
 mod error;
 mod identity;
+mod judgement;
 mod legacy_key;
+mod own_certificate;
 mod pem_file;
 mod private_key;
+mod refusal;
 mod revocation;
 mod server;
+mod server_verifier;
 #[cfg(test)]
 mod test_files;
-mod verifier;
 
 pub use allow_list::AllowList;
+pub use client::{ClientFiles, ClientTls, Trust};
 pub use error::TlsError;
 pub use identity::PeerIdentity;
-pub use server::{Password, ServerFiles, ServerTls};
+pub use own_certificate::{CertificateFiles, Password};
+pub use refusal::Refusal;
+pub use server::{ServerFiles, ServerTls};

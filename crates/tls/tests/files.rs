@@ -88,9 +88,9 @@ fn certificate_and_key_may_share_a_file() {
     let text = |name: &str| fs::read_to_string(keys().join(name)).unwrap();
     fs::write(&both, text("ec_sec1.pem") + &text("ec.crt")).unwrap();
     let mut files = Server::with_key("ec_sec1.pem", None);
-    (files.certificate, files.key) = (both, None);
+    (files.own.certificate, files.own.key) = (both, None);
     ServerTls::load(files.clone()).unwrap();
-    files.certificate = keys().join("ec.crt");
+    files.own.certificate = keys().join("ec.crt");
     let error = error(files);
     assert!(error.contains("ec.crt: no private key in it"), "{error}");
 }
@@ -121,12 +121,15 @@ fn what_is_wrong_is_said_with_the_file() {
         error(files)
     };
     for (error, expected) in [
-        (with(&|f| f.certificate = old.clone()), "old.crt: the certificate of CN=old expired on"),
-        (with(&|f| f.certificate = empty.clone()), "empty.pem: no certificate in it"),
-        (with(&|f| f.certificate = broken.clone()), "broken.pem: a certificate cannot be used"),
-        (with(&|f| f.certificate = "/no/file".into()), "/no/file: cannot be read"),
-        (with(&|f| f.key = Some(empty.clone())), "empty.pem: no private key in it"),
-        (with(&|f| f.key = Some(keys().join("v1_client.pem"))), "does not belong to the first"),
+        (
+            with(&|f| f.own.certificate = old.clone()),
+            "old.crt: the certificate of CN=old expired on",
+        ),
+        (with(&|f| f.own.certificate = empty.clone()), "empty.pem: no certificate in it"),
+        (with(&|f| f.own.certificate = broken.clone()), "broken.pem: a certificate cannot be used"),
+        (with(&|f| f.own.certificate = "/no/file".into()), "/no/file: cannot be read"),
+        (with(&|f| f.own.key = Some(empty.clone())), "empty.pem: no private key in it"),
+        (with(&|f| f.own.key = Some(keys().join("v1_client.pem"))), "does not belong to the first"),
         (with(&|f| f.authenticate = empty.clone()), "empty.pem: no certificate in it"),
         (with(&|f| f.authenticate = broken.clone()), "broken.pem: a certificate cannot be used"),
         (with(&|f| f.authenticate = no_list.clone()), "list.pem: a revocation list cannot be used"),

@@ -13,13 +13,17 @@ use clap::Args;
 use jiff::Timestamp;
 use zodium_types::Address;
 
+use crate::reach::ReachOptions;
+
 /// Options of `zodium pack`.
 #[derive(Debug, Args)]
 pub(crate) struct PackOptions {
     /// A server (HOST:PORT, PORT, or /path/to/a/socket), or a data file
-    target: String,
+    #[arg(required_unless_present = "config")]
+    target: Option<String>,
 
-    /// The storage to pack, by the name under which the server has it [default: 1]
+    /// The storage to pack, by the name under which the server has it [default: the only one of
+    /// the configuration, or 1]
     #[arg(short, long, value_name = "NAME")]
     storage: Option<String>,
 
@@ -33,6 +37,9 @@ pub(crate) struct PackOptions {
     /// today), local unless it says otherwise
     #[arg(short, long, value_name = "TIME", conflicts_with = "days", value_parser = time::parse)]
     to: Option<Timestamp>,
+
+    #[command(flatten)]
+    reach: ReachOptions,
 
     #[command(flatten)]
     how: How,
@@ -79,21 +86,34 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
         Some(to) => to,
         None => time::days_ago(Timestamp::now(), options.days)?,
     };
-    match Target::find(&options.target)? {
-        Target::Server(address) => {
-            options.how.check_unused()?;
-            let storage = options.storage.as_deref().unwrap_or("1");
-            online::pack(&address, storage, to)?.print();
-        }
-        Target::File(_) if options.storage.is_some() => {
+    match options.target.as_deref().map(Target::find).transpose()? {
+        Some(Target::Server(address)) => pack_served(options, Some(address), to)?.print(),
+        None => pack_served(options, None, to)?.print(),
+        Some(Target::File(_)) if options.storage.is_some() => {
             bail!("--storage is for servers: a file has one storage");
         }
-        Target::File(path) => match offline::pack(&path, to, &options.how)? {
+        Some(Target::File(_)) if options.reach.config.is_some() => {
+            bail!("--config is for servers, and this is a file");
+        }
+        Some(Target::File(path)) => match offline::pack(&path, to, &options.how)? {
             Some(outcome) => outcome.print(),
             None => println!("nothing to pack"),
         },
     }
     Ok(())
+}
+
+fn pack_served(options: &PackOptions, address: Option<Address>, to: Timestamp) -> Result<Outcome> {
+    options.how.check_unused()?;
+    let server = options.reach.destination(address)?;
+    let storage = match (&options.storage, server.storages.as_slice()) {
+        (Some(name), _) | (None, [name]) => name,
+        (None, []) => "1",
+        (None, several) => {
+            bail!("say which storage to pack, with --storage: {}", several.join(", "));
+        }
+    };
+    online::pack(&server, storage, to)
 }
 
 impl Target {

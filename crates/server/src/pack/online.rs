@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use zodium_pickle::Value;
-use zodium_types::Address;
-use zodium_zeo::client::{Client, Stream, connect};
+use zodium_zeo::client::{Client, Stream};
 
 use super::Outcome;
+use crate::reach::Destination;
 
 /// For the connection and for what is answered at once.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -20,9 +20,10 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Between two signs of life, as stock clients give them.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
 
-pub(super) fn pack(address: &Address, storage: &str, to: Timestamp) -> Result<Outcome> {
+pub(super) fn pack(server: &Destination, storage: &str, to: Timestamp) -> Result<Outcome> {
+    let address = &server.address;
     let asked = || format!("storage {storage} of {address}");
-    let stream = connect(address, ANSWER_LIMIT)?;
+    let stream = server.connect(ANSWER_LIMIT)?;
     let mut client = Client::greet(stream, ANSWER_LIMIT).with_context(asked)?;
     // Packing is allowed to those who only read, and they are served everywhere.
     client.register(storage, true).with_context(asked)?;

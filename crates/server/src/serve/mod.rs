@@ -30,6 +30,7 @@ use self::packing::Packing;
 use self::pid_file::PidFile;
 use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
+pub(crate) use self::tls::own_files;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
 use crate::supervisor::{self, Watchdog};

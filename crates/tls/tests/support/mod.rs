@@ -17,7 +17,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, ServerConnection, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use zodium_tls::{Password, PeerIdentity, ServerFiles, ServerTls};
+use zodium_tls::{CertificateFiles, Password, PeerIdentity, ServerFiles, ServerTls};
 
 /// An authority that signs.
 pub(crate) struct Authority {
@@ -148,9 +148,11 @@ impl Server {
             fs::write(folder.path().join(name), text).unwrap();
         }
         let files = ServerFiles {
-            certificate: keys().join("ec.crt"),
-            key: Some(keys().join("ec_sec1.pem")),
-            key_password: None,
+            own: CertificateFiles {
+                certificate: keys().join("ec.crt"),
+                key: Some(keys().join("ec_sec1.pem")),
+                key_password: None,
+            },
             authenticate: folder.path().to_owned(),
         };
         Server { folder, files }
@@ -159,9 +161,11 @@ impl Server {
     pub(crate) fn with_key(key: &str, password: Option<Password>) -> ServerFiles {
         let certificate = if key.starts_with("rsa") { "rsa.crt" } else { "ec.crt" };
         ServerFiles {
-            certificate: keys().join(certificate),
-            key: Some(keys().join(key)),
-            key_password: password,
+            own: CertificateFiles {
+                certificate: keys().join(certificate),
+                key: Some(keys().join(key)),
+                key_password: password,
+            },
             authenticate: keys().join("ec.crt"),
         }
     }

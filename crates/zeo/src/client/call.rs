@@ -35,7 +35,7 @@ impl<S: Stream> Client<S> {
     /// longer than `limit`.
     pub fn greet(stream: S, limit: Duration) -> Result<Client<S>, ClientError> {
         let mut frames = Frames::new(stream);
-        let encoding = Encoding::from_announcement(&frames.receive(limit)?)?;
+        let encoding = Encoding::from_announcement(&frames.receive_announcement(limit)?)?;
         let mut greeting = BytesMut::new();
         encode_frame(&mut greeting, encoding.announcement())?;
         frames.send(&greeting, limit)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use zodium_pickle::{Object, Value};
+use zodium_tls::Refusal;
 
 use crate::codec::{CodecError, FrameError, RemoteError};
 
@@ -29,6 +30,28 @@ pub enum ClientError {
     /// The server ended the connection.
     #[error("the server closed the connection; its log says why")]
     Closed,
+    /// The server let the client wait from the start.
+    #[error(
+        "no answer from the server within {} seconds; if it speaks TLS, it waits for the client to \
+         do so: see --ssl-certificate and --ssl-authenticate",
+        limit.as_secs_f64()
+    )]
+    NoGreeting {
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The server ended the connection before it said anything.
+    #[error(
+        "the server closed the connection before it said anything; if it speaks TLS, it waited \
+         for the client to do so: see --ssl-certificate and --ssl-authenticate"
+    )]
+    ClosedUnheard,
+    /// The server ended the connection before TLS was agreed upon.
+    #[error("the server closed the connection in the midst of the TLS handshake; its log says why")]
+    NoHandshake,
+    /// TLS, or a certificate.
+    #[error(transparent)]
+    Tls(#[from] Refusal),
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(#[source] io::Error),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use super::{ClientError, Stream};
+use super::{ClientError, Stream, tls};
 use crate::codec::frame::split_frame;
 
 /// Longest answer accepted. Room is made as the bytes arrive, not as they are announced.
@@ -22,6 +22,17 @@ pub(super) struct Frames<S> {
 impl<S: Stream> Frames<S> {
     pub(super) fn new(stream: S) -> Frames<S> {
         Frames { stream, input: BytesMut::new() }
+    }
+
+    /// The first frame, with which a server introduces itself.
+    pub(super) fn receive_announcement(&mut self, limit: Duration) -> Result<Bytes, ClientError> {
+        let is_encrypted = self.stream.is_encrypted();
+        self.receive(limit).map_err(|error| match error {
+            // One that speaks TLS says nothing before its client does, and gives up in the end.
+            ClientError::Silent { limit } if !is_encrypted => ClientError::NoGreeting { limit },
+            ClientError::Closed if !is_encrypted => ClientError::ClosedUnheard,
+            error => error,
+        })
     }
 
     /// The payload of the next frame; [`ClientError::Silent`] when it is not there in time, and
@@ -67,6 +78,6 @@ fn failed(error: std::io::Error) -> ClientError {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
             ClientError::Closed
         }
-        _ => ClientError::Io(error),
+        _ => tls::refused(error),
     }
 }

@@ -14,7 +14,7 @@ use crate::codec::frame::encode_frame;
 /// answers is waited for no longer than `limit`.
 pub fn health<S: Stream>(stream: S, limit: Duration) -> Result<Map<String, Value>, ClientError> {
     let mut frames = Frames::new(stream);
-    Encoding::from_announcement(&frames.receive(limit)?)?;
+    Encoding::from_announcement(&frames.receive_announcement(limit)?)?;
     let mut question = BytesMut::new();
     encode_frame(&mut question, b"ruok")?;
     frames.send(&question, limit)?;

@@ -2,8 +2,8 @@
 //!
 //! [`connect`] reaches an [`Address`](zodium_types::Address); [`Client`] greets in whichever
 //! encoding the server announces, registers with a storage and calls methods; [`health`] asks
-//! `ruok`, for which nobody registers. Both work on any [`Stream`], so that one which encrypts
-//! needs nothing new here.
+//! `ruok`, for which nobody registers. Both work on any [`Stream`]; [`secure`] makes one that
+//! encrypts.
 //!
 //! Key decision: no thread and no cache. Notices that come between are dropped: a command has
 //! nothing that they could make old.
@@ -15,8 +15,10 @@ mod health;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use call::{Client, Pending};
 pub use error::ClientError;
 pub use health::health;
 pub use stream::{Stream, connect};
+pub use tls::secure;

@@ -13,6 +13,11 @@ use super::ClientError;
 pub trait Stream: Read + Write {
     /// Lets each later read or write wait no longer than this; `None`: as long as it takes.
     fn limit_waiting(&mut self, limit: Option<Duration>) -> io::Result<()>;
+
+    /// Whether what goes over it is encrypted.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
 }
 
 impl Stream for TcpStream {
@@ -32,6 +37,10 @@ impl Stream for UnixStream {
 impl<S: Stream + ?Sized> Stream for Box<S> {
     fn limit_waiting(&mut self, limit: Option<Duration>) -> io::Result<()> {
         (**self).limit_waiting(limit)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        (**self).is_encrypted()
     }
 }
 

@@ -139,7 +139,7 @@ fn an_answer_that_takes_long_can_be_waited_for_again() {
 #[test]
 fn a_server_that_says_nothing_or_nonsense_is_told_apart() {
     let (silent, _kept) = UnixStream::pair().unwrap();
-    assert!(matches!(Client::greet(silent, SHORT), Err(ClientError::Silent { .. })));
+    assert!(matches!(Client::greet(silent, SHORT), Err(ClientError::NoGreeting { .. })));
     for (says, expected) in [
         (&b"HTTP/1.1 400 Bad Request\r\n"[..], "this is no ZEO server"),
         (b"\0\0\0\x04Z310", "does not speak ZEO 5"),

@@ -1,4 +1,4 @@
-//! Whether a client is believed.
+//! Whether a peer is believed.
 //!
 //! Key decision: a listed certificate is believed by its bytes, as OpenSSL does and webpki does
 //! not; everything else is webpki's to judge. That the client has the key to it, the signature
@@ -6,10 +6,8 @@
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerMisbehaved,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, Error, OtherError, PeerMisbehaved, SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity, VerifiedPath};
@@ -18,25 +16,36 @@ use crate::authorities::Authorities;
 use crate::certificate::Certificate;
 use crate::revocation;
 
-/// Characters of the subject of a refused certificate that are logged.
-const SUBJECT_SHOWN_MAX: usize = 200;
-
-/// Believes clients whose certificates are listed, or signed by a listed authority.
+/// Believes those whose certificates are listed, or signed by a listed authority.
 #[derive(Debug)]
-pub(crate) struct ClientVerifier {
+pub(crate) struct Judge {
     authorities: Authorities,
     algorithms: WebPkiSupportedAlgorithms,
+    judged: Side,
 }
 
-impl ClientVerifier {
+/// Who shows a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Judge {
     pub(crate) fn new(
         authorities: Authorities,
         algorithms: WebPkiSupportedAlgorithms,
-    ) -> ClientVerifier {
-        ClientVerifier { authorities, algorithms }
+        judged: Side,
+    ) -> Judge {
+        Judge { authorities, algorithms, judged }
     }
 
-    fn check(
+    /// Whether this very certificate is listed.
+    pub(crate) fn is_listed(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.authorities.listed.contains_key(certificate.as_ref())
+    }
+
+    pub(crate) fn check(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -55,7 +64,7 @@ impl ClientVerifier {
         if !listed.validity.holds(seconds(now)) {
             return Err(CertificateError::Expired);
         }
-        match listed.is_for_clients {
+        match listed.is_for(self.judged) {
             true => Ok(()),
             false => Err(CertificateError::InvalidPurpose),
         }
@@ -74,7 +83,10 @@ impl ClientVerifier {
             &self.authorities.anchors,
             intermediates,
             now,
-            KeyUsage::client_auth(),
+            match self.judged {
+                Side::Client => KeyUsage::client_auth(),
+                Side::Server => KeyUsage::server_auth(),
+            },
             revocation::options(&lists),
             Some(&|path: &VerifiedPath<'_>| self.check_anchor(path, now)),
         );
@@ -97,35 +109,8 @@ impl ClientVerifier {
         });
         if holds { Ok(()) } else { Err(webpki::Error::UnknownIssuer) }
     }
-}
 
-impl ClientCertVerifier for ClientVerifier {
-    /// None: a client that has a certificate is to show it.
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        let read = Certificate::read(end_entity).map_err(|_| CertificateError::BadEncoding)?;
-        match self.check(end_entity, intermediates, now) {
-            Ok(()) => Ok(ClientCertVerified::assertion()),
-            Err(error) => {
-                // Its sender may be anybody, and write what he likes.
-                let subject = format!("{:.SUBJECT_SHOWN_MAX$}", read.identity.subject);
-                let when = read.validity.failure(seconds(now));
-                let reason = when.unwrap_or_else(|| in_words(&error));
-                tracing::info!(subject, reason, "refused a client's certificate");
-                Err(error.into())
-            }
-        }
-    }
-
-    fn verify_tls12_signature(
+    pub(crate) fn verify_tls12_signature(
         &self,
         message: &[u8],
         certificate: &CertificateDer<'_>,
@@ -147,7 +132,7 @@ impl ClientCertVerifier for ClientVerifier {
         Err(CertificateError::BadSignature.into())
     }
 
-    fn verify_tls13_signature(
+    pub(crate) fn verify_tls13_signature(
         &self,
         message: &[u8],
         certificate: &CertificateDer<'_>,
@@ -157,7 +142,7 @@ impl ClientCertVerifier for ClientVerifier {
         verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
     }
 
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+    pub(crate) fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
 }
@@ -168,7 +153,7 @@ fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDe
     Ok(SubjectPublicKeyInfoDer::from(read.public_key))
 }
 
-/// Which alert the client is told is decided by this.
+/// Which alert the peer is told is decided by this.
 fn reason(error: webpki::Error) -> CertificateError {
     match error {
         webpki::Error::CertExpired { .. } | webpki::Error::InvalidCertValidity => {
@@ -185,8 +170,8 @@ fn reason(error: webpki::Error) -> CertificateError {
     }
 }
 
-/// For who reads the log, and can do something about it.
-fn in_words(error: &CertificateError) -> String {
+/// For who reads it in a log or on a terminal, and can do something about it.
+pub(crate) fn in_words(error: &CertificateError, judged: Side) -> String {
     let words = match error {
         CertificateError::UnknownIssuer => "neither it nor who signed it is listed",
         CertificateError::Revoked => "it is revoked",
@@ -196,9 +181,11 @@ fn in_words(error: &CertificateError) -> String {
         CertificateError::ExpiredRevocationList => {
             "the revocation list of its authority has expired"
         }
-        CertificateError::InvalidPurpose => {
-            "its extended key usage says that it is not for clients"
-        }
+        CertificateError::InvalidPurpose => match judged {
+            Side::Client => "its extended key usage says that it is not for clients",
+            Side::Server => "its extended key usage says that it is not for servers",
+        },
+        CertificateError::Expired => "it has expired, or is not valid yet",
         CertificateError::Other(OtherError(inner))
             if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
         {
@@ -209,6 +196,6 @@ fn in_words(error: &CertificateError) -> String {
     words.to_owned()
 }
 
-fn seconds(time: UnixTime) -> i64 {
+pub(crate) fn seconds(time: UnixTime) -> i64 {
     i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }

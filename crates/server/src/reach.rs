@@ -1,0 +1,180 @@
+//! How commands reach a server: where it is, what it serves, and over TLS or not.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rustls_pki_types::ServerName;
+use zodium_configuration::{ServerOptions, StorageOptions, TlsOptions};
+use zodium_tls::{AllowList, CertificateFiles, ClientFiles, ClientTls, Password, Trust};
+use zodium_types::Address;
+use zodium_zeo::client::{Stream, connect, secure};
+
+use crate::serve::own_files;
+
+/// Options of commands that ask a server.
+#[derive(Debug, Args)]
+pub(crate) struct ReachOptions {
+    /// The server's own configuration, which says where it is, what it serves, and its TLS
+    ///
+    /// Its first address counts, unless one is given. With TLS the command shows the server's own
+    /// certificate, which `authenticate` there has to cover and which has to be for clients too,
+    /// and believes no other server than the one with this very certificate; --ssl-certificate
+    /// and --ssl-authenticate say otherwise.
+    #[arg(short = 'C', long, alias = "configure", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    tls: TlsArguments,
+}
+
+/// Encryption, as ZEO has it: both sides show a certificate.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "TLS, for servers that speak it")]
+struct TlsArguments {
+    /// PEM file with the certificate to show and its chain, perhaps also its key
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_CERTIFICATE")]
+    ssl_certificate: Option<PathBuf>,
+
+    /// PEM file with the key, if it is not in the file of the certificate
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_KEY")]
+    ssl_key: Option<PathBuf>,
+
+    /// File whose first line is the password of the key
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_KEY_PASSWORD_FILE")]
+    ssl_key_password_file: Option<PathBuf>,
+
+    /// PEM file or directory with the certificate of the server, or of those who signed it
+    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_AUTHENTICATE")]
+    ssl_authenticate: Option<PathBuf>,
+
+    /// The name in the server's certificate, unless that is listed itself [default: the host of
+    /// the address]
+    #[arg(long, value_name = "NAME")]
+    ssl_server_hostname: Option<String>,
+}
+
+/// A server, and the way to it.
+pub(crate) struct Destination {
+    pub(crate) address: Address,
+    /// What it serves to us, as far as a configuration says.
+    pub(crate) storages: Vec<String>,
+    tls: Option<(ClientTls, ServerName<'static>)>,
+}
+
+impl ReachOptions {
+    /// The server at this address, or else where its configuration has it.
+    pub(crate) fn destination(&self, address: Option<Address>) -> Result<Destination> {
+        let (server, storages) = match &self.config {
+            Some(file) => {
+                let (configuration, _) = zodium_configuration::read(file)?;
+                (configuration.server, configuration.storages)
+            }
+            None => (ServerOptions::default(), Vec::new()),
+        };
+        let address = match address.or_else(|| server.addresses.first().cloned()) {
+            Some(address) => as_reached(address)?,
+            None => bail!("the configuration names no address"),
+        };
+        let files = self.tls.files(server.tls.as_ref())?;
+        let tls = files.map(|files| ClientTls::load(&files).context("cannot set up TLS"));
+        let tls = match tls.transpose()? {
+            Some(tls) => Some((tls, self.tls.name_of(&address)?)),
+            None => None,
+        };
+        let storages = served_to(tls.as_ref().map(|(tls, _)| tls), &storages);
+        Ok(Destination { address, storages, tls })
+    }
+}
+
+impl Destination {
+    /// Connects, and shakes hands where there is TLS, each within `limit`.
+    pub(crate) fn connect(&self, limit: Duration) -> Result<Box<dyn Stream>> {
+        let stream = connect(&self.address, limit)?;
+        match &self.tls {
+            Some((tls, name)) => secure(stream, tls.config(), name.clone(), limit)
+                .with_context(|| self.address.to_string()),
+            None => Ok(stream),
+        }
+    }
+}
+
+impl TlsArguments {
+    /// What TLS is made of; `None`: neither options nor configuration ask for it.
+    fn files(&self, configured: Option<&TlsOptions>) -> Result<Option<ClientFiles>> {
+        let is_more_given = self.ssl_key.is_some() || self.ssl_key_password_file.is_some();
+        let own = match (&self.ssl_certificate, configured) {
+            (Some(certificate), _) => Some(CertificateFiles {
+                certificate: certificate.clone(),
+                key: self.ssl_key.clone(),
+                key_password: self.ssl_key_password_file.clone().map(Password::File),
+            }),
+            (None, _) if is_more_given => {
+                bail!("a key is of no use without its --ssl-certificate");
+            }
+            (None, configured) => configured.map(own_files),
+        };
+        let trust = match (&self.ssl_authenticate, configured) {
+            (Some(path), _) => Trust::Listed(path.clone()),
+            (None, Some(tls)) => Trust::Only(tls.certificate.clone()),
+            (None, None) if own.is_none() && self.ssl_server_hostname.is_none() => return Ok(None),
+            (None, None) => {
+                bail!("TLS needs --ssl-authenticate, to know the server by");
+            }
+        };
+        Ok(Some(ClientFiles { own, trust }))
+    }
+
+    fn name_of(&self, address: &Address) -> Result<ServerName<'static>> {
+        let name = match (&self.ssl_server_hostname, address) {
+            (Some(name), _) => name,
+            (None, Address::Tcp { host, .. }) if !host.is_empty() => host,
+            (None, _) => "localhost",
+        };
+        let name = ServerName::try_from(name.to_owned());
+        name.context("the server's certificate cannot have this name: see --ssl-server-hostname")
+    }
+}
+
+/// Where somebody on this machine reaches who listens there.
+fn as_reached(address: Address) -> Result<Address> {
+    let host = |host: &str, port| Ok(Address::Tcp { host: host.to_owned(), port });
+    match address {
+        Address::Tcp { port: 0, .. } => {
+            bail!("port 0 lets the system choose one: say which it has chosen")
+        }
+        Address::Tcp { host: all, port } if all == "0.0.0.0" => host("127.0.0.1", port),
+        Address::Tcp { host: all, port } if all == "::" => host("::1", port),
+        address => Ok(address),
+    }
+}
+
+/// Those that lists of who may use them do not keep from us.
+fn served_to(tls: Option<&ClientTls>, storages: &[StorageOptions]) -> Vec<String> {
+    let identity = tls.and_then(ClientTls::identity);
+    let is_ours = |storage: &&StorageOptions| match &storage.allow {
+        Some(allowed) => AllowList::new(allowed.iter().map(String::as_str)).admits(identity),
+        None => true,
+    };
+    storages.iter().filter(is_ours).map(|storage| storage.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_everywhere_is_reached_on_this_machine() {
+        for (listening, reached) in [
+            ("0.0.0.0:8100", "127.0.0.1:8100"),
+            ("[::]:8100", "[::1]:8100"),
+            ("db:8100", "db:8100"),
+            ("/run/zeo.sock", "/run/zeo.sock"),
+        ] {
+            let found = as_reached(listening.parse().unwrap()).unwrap();
+            assert_eq!(found.to_string(), reached);
+        }
+        assert!(as_reached("0".parse().unwrap()).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! A client's side of TLS, made of files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::crypto::ring;
+use rustls::sign::SingleCertAndKey;
+
+use crate::authorities::Authorities;
+use crate::judgement::{Judge, Side};
+use crate::own_certificate::{OwnCertificate, unusable};
+use crate::server_verifier::ServerVerifier;
+use crate::{CertificateFiles, PeerIdentity, TlsError};
+
+/// Where a client's side of TLS is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// What the client shows; absent: nothing, which ZEO servers do not take.
+    pub own: Option<CertificateFiles>,
+    /// Which servers it believes.
+    pub trust: Trust,
+}
+
+/// Which servers are believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// PEM file, or directory of them, with the certificates of servers, which are then believed
+    /// under any name, or of the authorities that signed them.
+    Listed(PathBuf),
+    /// Only the holder of the first certificate in a PEM file, under any name.
+    Only(PathBuf),
+}
+
+/// A client's side of TLS.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    identity: Option<PeerIdentity>,
+}
+
+impl ClientTls {
+    /// Reads the files.
+    pub fn load(files: &ClientFiles) -> Result<ClientTls, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let own = files.own.as_ref().map(|own| own.load(&provider)).transpose()?;
+        if let (Some(files), Some(own)) = (&files.own, &own)
+            && !own.facts.is_for(Side::Client)
+        {
+            // Every server would refuse it, and say less.
+            return Err(TlsError::NotForClients { path: files.certificate.clone() });
+        }
+        let (path, authorities) = match &files.trust {
+            Trust::Listed(path) => (path, Authorities::read(path)?),
+            Trust::Only(path) => (path, Authorities::only_first(path)?),
+        };
+        let algorithms = provider.signature_verification_algorithms;
+        let verifier = ServerVerifier::new(Judge::new(authorities, algorithms, Side::Server));
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(path, "TLS", &error))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let (mut config, identity) = match own {
+            Some(OwnCertificate { facts, key }) => {
+                let resolver = Arc::new(SingleCertAndKey::from(key));
+                (builder.with_client_cert_resolver(resolver), Some(facts.identity))
+            }
+            None => (builder.with_no_client_auth(), None),
+        };
+        config.resumption = Resumption::disabled();
+        Ok(ClientTls { config: Arc::new(config), identity })
+    }
+
+    /// What connections are made with.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+
+    /// Whom the certificate that is shown names.
+    pub fn identity(&self) -> Option<&PeerIdentity> {
+        self.identity.as_ref()
+    }
+}

@@ -1,0 +1,97 @@
+//! The certificate that this side shows, and its key: made of files.
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::certificate::{Certificate, now_seconds};
+use crate::pem_file::PemFile;
+use crate::{TlsError, private_key};
+
+/// Where a certificate and its key are read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// PEM file with the certificate, and then those between it and an authority.
+    pub certificate: PathBuf,
+    /// PEM file with the key; absent: it is in the certificate's file.
+    pub key: Option<PathBuf>,
+    /// Where the password of an encrypted key comes from.
+    pub key_password: Option<Password>,
+}
+
+/// Where the password of a key comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Password {
+    /// The first line of a file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(String),
+}
+
+/// What was read: what is shown, and the facts of it.
+pub(crate) struct OwnCertificate {
+    pub(crate) facts: Certificate,
+    pub(crate) key: CertifiedKey,
+}
+
+impl CertificateFiles {
+    /// Reads both, and holds them against each other and the clock.
+    pub(crate) fn load(&self, provider: &CryptoProvider) -> Result<OwnCertificate, TlsError> {
+        let file = PemFile::read(&self.certificate)?;
+        let chain: Vec<CertificateDer<'static>> =
+            file.labelled("CERTIFICATE").map(|der| CertificateDer::from(der.to_vec())).collect();
+        let own = chain.first();
+        let own = own.ok_or_else(|| TlsError::NoCertificate { path: self.certificate.clone() })?;
+        let facts = Certificate::read(own)
+            .map_err(|reason| unusable(&self.certificate, "a certificate", &reason))?;
+        if let Some(when) = facts.validity.failure(now_seconds()) {
+            let subject = facts.identity.subject;
+            return Err(TlsError::NotValidNow { path: self.certificate.clone(), subject, when });
+        }
+        let key_path = self.key.as_ref().unwrap_or(&self.certificate);
+        let key = provider
+            .key_provider
+            .load_private_key(self.key(&file)?)
+            .map_err(|error| unusable(key_path, "the key", &error))?;
+        if key.public_key().is_some_and(|public| public.as_ref() != facts.public_key) {
+            return Err(TlsError::OtherKey {
+                key: key_path.clone(),
+                certificate: self.certificate.clone(),
+            });
+        }
+        Ok(OwnCertificate { facts, key: CertifiedKey::new(chain, key) })
+    }
+
+    fn key(&self, certificate: &PemFile) -> Result<PrivateKeyDer<'static>, TlsError> {
+        let password = || self.key_password.as_ref().map(Password::read).transpose();
+        match &self.key {
+            Some(path) => private_key::find(&PemFile::read(path)?, password),
+            None => private_key::find(certificate, password),
+        }
+    }
+}
+
+/// What is in a file, but of no use.
+pub(crate) fn unusable(path: &Path, what: &str, reason: &dyn ToString) -> TlsError {
+    let (path, what) = (path.to_owned(), what.to_owned());
+    TlsError::Unusable { path, what, reason: reason.to_string() }
+}
+
+impl Password {
+    fn read(&self) -> Result<Vec<u8>, TlsError> {
+        match self {
+            Password::File(path) => {
+                let text = std::fs::read(path)
+                    .map_err(|source| TlsError::Unreadable { path: path.clone(), source })?;
+                let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                Ok(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+            }
+            Password::Environment(name) => std::env::var_os(name)
+                .map(OsStringExt::into_vec)
+                .ok_or_else(|| TlsError::NoVariable { name: name.clone() }),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Why a client and a server did not come together, for who started the client.
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+use thiserror::Error;
+
+use crate::judgement::{Side, in_words};
+
+/// Why there is no connection over TLS, or no longer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// What came is not TLS.
+    #[error("the server does not speak TLS: connect without --ssl-... options")]
+    NotTls,
+    /// We showed no certificate.
+    #[error("the server wants a certificate: show it one with --ssl-certificate")]
+    CertificateWanted,
+    /// The server does not take the certificate that we showed.
+    #[error(
+        "the server does not believe the certificate that it was shown ({told}): that one, or \
+         who signed it, has to be listed where the server is told whom to authenticate; its log \
+         says more"
+    )]
+    CertificateRefused {
+        /// The alert.
+        told: String,
+    },
+    /// We do not believe the server.
+    #[error("the server's certificate is not believed: {reason}")]
+    ServerNotBelieved {
+        /// In words.
+        reason: String,
+    },
+    /// The server is believed, but under other names.
+    #[error(
+        "the server's certificate is not for {expected} but for {presented}: give the name that \
+         is meant with --ssl-server-hostname"
+    )]
+    OtherName {
+        /// The name that was asked for.
+        expected: String,
+        /// The names that the certificate has.
+        presented: String,
+    },
+    /// Another alert of the server.
+    #[error("the server ended TLS ({told}); its log says why")]
+    Ended {
+        /// The alert.
+        told: String,
+    },
+    /// Anything else.
+    #[error("TLS failed: {0}")]
+    Failed(#[source] Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        match error {
+            Error::InvalidMessage(InvalidMessage::InvalidContentType) => Refusal::NotTls,
+            Error::AlertReceived(alert) => told(alert),
+            Error::InvalidCertificate(error) => not_believed(&error),
+            error => Refusal::Failed(error),
+        }
+    }
+}
+
+fn told(alert: AlertDescription) -> Refusal {
+    let told = format!("{alert:?}");
+    match alert {
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+            Refusal::CertificateWanted
+        }
+        AlertDescription::UnknownCA
+        | AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::AccessDenied => Refusal::CertificateRefused { told },
+        _ => Refusal::Ended { told },
+    }
+}
+
+fn not_believed(error: &CertificateError) -> Refusal {
+    match error {
+        CertificateError::NotValidForNameContext { expected, presented } => Refusal::OtherName {
+            expected: expected.to_str().into_owned(),
+            presented: match presented.is_empty() {
+                true => "no name at all".to_owned(),
+                false => presented.join(", "),
+            },
+        },
+        error => Refusal::ServerNotBelieved { reason: in_words(error, Side::Server) },
+    }
+}

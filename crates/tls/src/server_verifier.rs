@@ -1,0 +1,78 @@
+//! What rustls asks a client about its server.
+//!
+//! Key decision: the name that a server was reached by counts only where an authority vouches for
+//! it. A server whose very certificate is listed is known already, whatever it is called.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use webpki::EndEntityCert;
+
+use crate::judgement::Judge;
+
+/// Believes the servers that its judge believes, under the names that they have.
+#[derive(Debug)]
+pub(crate) struct ServerVerifier {
+    judge: Judge,
+}
+
+impl ServerVerifier {
+    /// `judge` judges servers.
+    pub(crate) fn new(judge: Judge) -> ServerVerifier {
+        ServerVerifier { judge }
+    }
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.judge.check(end_entity, intermediates, now)?;
+        if !self.judge.is_listed(end_entity) {
+            check_name(end_entity, server_name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.judge.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.judge.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.judge.supported_verify_schemes()
+    }
+}
+
+fn check_name(
+    certificate: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+) -> Result<(), CertificateError> {
+    let certificate =
+        EndEntityCert::try_from(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    certificate.verify_is_valid_for_subject_name(name).map_err(|error| match error {
+        webpki::Error::CertNotValidForName(names) => CertificateError::NotValidForNameContext {
+            expected: names.expected,
+            presented: names.presented,
+        },
+        _ => CertificateError::NotValidForName,
+    })
+}
