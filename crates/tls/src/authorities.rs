@@ -99,7 +99,7 @@ impl Authorities {
 }
 
 fn files_of(directory: &Path) -> Result<Vec<PathBuf>, TlsError> {
-    let unreadable = |source| TlsError::Unreadable { path: directory.to_owned(), source };
+    let unreadable = |reason| TlsError::Unreadable { path: directory.to_owned(), reason };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;

@@ -9,12 +9,12 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum TlsError {
     /// The file or directory cannot be read.
-    #[error("{path}: cannot be read: {source}", path = .path.display())]
+    #[error("{path}: cannot be read: {reason}", path = .path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The environment variable that holds the password is not there.
     #[error("the environment variable {name}, which holds the password of the key, is not set")]

@@ -85,7 +85,7 @@ impl Password {
         match self {
             Password::File(path) => {
                 let text = std::fs::read(path)
-                    .map_err(|source| TlsError::Unreadable { path: path.clone(), source })?;
+                    .map_err(|reason| TlsError::Unreadable { path: path.clone(), reason })?;
                 let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 Ok(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
             }

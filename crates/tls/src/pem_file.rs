@@ -20,7 +20,7 @@ impl PemFile {
     /// Reads a file. One without any section is no error here.
     pub(crate) fn read(path: &Path) -> Result<PemFile, TlsError> {
         let text = std::fs::read(path)
-            .map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })?;
+            .map_err(|reason| TlsError::Unreadable { path: path.to_owned(), reason })?;
         let broken = |reason| TlsError::NotPem { path: path.to_owned(), reason };
         let sections = pem::parse_many(&text).map_err(|error| broken(error.to_string()))?;
         // A section that is cut off must not pass for one that was never there: it may be the

@@ -50,7 +50,7 @@ pub enum Refusal {
     },
     /// Anything else.
     #[error("TLS failed: {0}")]
-    Failed(#[source] Error),
+    Failed(Error),
 }
 
 impl From<Error> for Refusal {

@@ -14,12 +14,12 @@ use crate::codec::{CodecError, FrameError, RemoteError};
 #[non_exhaustive]
 pub enum ClientError {
     /// Nobody listens there, or it cannot be reached.
-    #[error("cannot connect to {address}: {source}; is the server running there?")]
+    #[error("cannot connect to {address}: {reason}; is the server running there?")]
     Connect {
         /// The address as given.
         address: String,
         /// The system's answer.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The server did not say anything in time.
     #[error("no answer from the server within {} seconds", limit.as_secs_f64())]
@@ -54,7 +54,7 @@ pub enum ClientError {
     Tls(#[from] Refusal),
     /// The connection failed.
     #[error("the connection failed: {0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
     /// What the server sent is no frame.
     #[error("this is no ZEO server: {0}")]
     Frame(#[from] FrameError),

@@ -50,7 +50,7 @@ pub fn connect(address: &Address, limit: Duration) -> Result<Box<dyn Stream>, Cl
         Address::Tcp { host, port } => connect_tcp(host, *port, limit).map(|s| Box::new(s) as _),
         Address::Unix(path) => UnixStream::connect(path).map(|stream| Box::new(stream) as _),
     };
-    connected.map_err(|source| ClientError::Connect { address: address.to_string(), source })
+    connected.map_err(|reason| ClientError::Connect { address: address.to_string(), reason })
 }
 
 /// Tries all that a name stands for, in their order.
