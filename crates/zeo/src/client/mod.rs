@@ -1,7 +1,7 @@
 //! A blocking client for commands: one call at a time, every wait with a limit.
 //!
 //! [`connect`] reaches an [`Address`](zodium_types::Address); [`Client`] greets in whichever
-//! encoding the server announces, registers with a storage and calls methods; [`health`] asks
+//! encoding the server announces, registers with a storage and calls methods; [`health()`] asks
 //! `ruok`, for which nobody registers. Both work on any [`Stream`]; [`secure`] makes one that
 //! encrypts.
 //!
