@@ -133,7 +133,10 @@ mod tests {
             ("zodium-engine", "zodium-zeo"),
             ("zodium-engine", "zodium-net"),
             ("zodium-zeo", "zodium-disk"),
-            ("zodium-net", "zodium-types"),
+            ("zodium-net", "zodium-pickle"),
+            ("zodium-tls", "zodium-types"),
+            ("zodium-resolution", "zodium-engine"),
+            ("zodium-configuration", "zodium-net"),
             ("zodium-bench", "zodium-engine"),
         ] {
             assert_eq!(refused(name, &[(used, false)]), 1, "{name} {used}");
