@@ -10,6 +10,7 @@ import os
 import random
 
 import pytest
+import transaction
 from ZEO.ClientStorage import ClientStorage
 
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn
@@ -30,6 +31,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("zodium") and not IS_ZODIUM:
             item.add_marker(pytest.mark.skip(reason="about Zodium itself"))
+
+
+@pytest.fixture(autouse=True)
+def own_transaction():
+    """What a test has joined to the thread's transaction, and left, is not the next one's."""
+    yield
+    manager = transaction.manager.manager
+    manager.free(manager.get())
 
 
 @pytest.fixture
