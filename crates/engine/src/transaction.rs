@@ -135,11 +135,6 @@ impl Transaction {
         stored.map_or(Ok(Some(Bytes::new())), |data| data.bytes(access))
     }
 
-    /// Number of stores, deletions and restores so far.
-    pub fn write_count(&self) -> usize {
-        self.writes.len()
-    }
-
     /// Whether its client sent blobs.
     pub fn has_blobs(&self) -> bool {
         self.writes.iter().any(|write| write.blob.is_some())

@@ -21,6 +21,7 @@ mod iterate;
 mod landmarks;
 mod load;
 mod log;
+mod new_file;
 mod pack;
 mod positions;
 mod record_cache;

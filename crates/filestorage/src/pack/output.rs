@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
-use crate::StorageError;
 use crate::format::Magic;
+use crate::{StorageError, new_file};
 
 /// The buffer is written out when it has grown to this.
 const WRITE_BYTES: usize = 1 << 20;
@@ -33,10 +33,7 @@ impl Output {
         model: &Path,
         magic: Magic,
     ) -> Result<Output, StorageError> {
-        let created = disk.open(path, OpenMode::Truncate);
-        let file = created.map_err(|error| StorageError::io(path, "create", error))?;
-        disk.copy_permissions(model, path)
-            .map_err(|error| StorageError::io(path, "set the permissions", error))?;
+        let file = new_file::create(disk, path, OpenMode::Truncate, model)?;
         let buffer = magic.bytes().to_vec();
         Ok(Output { path: path.to_owned(), file, buffer, written: 0, synced: 0 })
     }

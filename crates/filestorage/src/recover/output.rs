@@ -7,7 +7,6 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Tid, TransactionStatus};
 
 use super::moved::Moved;
-use crate::StorageError;
 use crate::check::Window;
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, Magic, POINTER_BYTES, TRANSACTION_HEADER_BYTES,
@@ -15,6 +14,7 @@ use crate::format::{
 };
 use crate::positions::Positions;
 use crate::scan::DataEntry;
+use crate::{StorageError, new_file};
 
 /// The buffer is written out when it has grown to this.
 const WRITE_BYTES: usize = 1 << 20;
@@ -77,10 +77,7 @@ impl Output {
         model: &Path,
         magic: Magic,
     ) -> Result<Output, StorageError> {
-        let created = disk.open(path, OpenMode::CreateNew);
-        let file = created.map_err(|error| StorageError::io(path, "create", error))?;
-        disk.copy_permissions(model, path)
-            .map_err(|error| StorageError::io(path, "set the permissions", error))?;
+        let file = new_file::create(disk, path, OpenMode::CreateNew, model)?;
         Ok(Output {
             path: path.to_owned(),
             file,
