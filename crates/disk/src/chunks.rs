@@ -1,12 +1,17 @@
 //! Bytes that grow without being moved: a large file in memory never pauses those who use it.
+//!
+//! Copies share their chunks until one of them changes, so that keeping what a file was costs
+//! little.
+
+use std::sync::Arc;
 
 /// Bytes that are allocated at once; what is behind the length is zero.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Growing bytes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Chunks {
-    chunks: Vec<Box<[u8]>>,
+    chunks: Vec<Arc<Box<[u8]>>>,
     length: usize,
 }
 
@@ -36,7 +41,8 @@ impl Chunks {
         while done < bytes.len() {
             let (chunk, offset) = ((start + done) / CHUNK_BYTES, (start + done) % CHUNK_BYTES);
             let count = (CHUNK_BYTES - offset).min(bytes.len() - done);
-            self.chunks[chunk][offset..offset + count].copy_from_slice(&bytes[done..done + count]);
+            let chunk = Arc::make_mut(&mut self.chunks[chunk]);
+            chunk[offset..offset + count].copy_from_slice(&bytes[done..done + count]);
             done += count;
         }
     }
@@ -44,12 +50,12 @@ impl Chunks {
     /// Cuts, or adds zeros.
     pub(crate) fn resize(&mut self, length: usize) {
         let kept = length.div_ceil(CHUNK_BYTES);
-        self.chunks.resize_with(kept, || vec![0; CHUNK_BYTES].into_boxed_slice());
+        self.chunks.resize_with(kept, || vec![0; CHUNK_BYTES].into_boxed_slice().into());
         if length < self.length
             && let Some(last) = self.chunks.last_mut()
         {
             let end = length - (kept - 1) * CHUNK_BYTES;
-            last[end..].fill(0);
+            Arc::make_mut(last)[end..].fill(0);
         }
         self.length = length;
     }

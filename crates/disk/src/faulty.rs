@@ -60,9 +60,11 @@ struct State {
     call: Option<(Operation, Call)>,
     met: bool,
     images: Option<Vec<CrashImage>>,
+    observer: Option<Observer>,
 }
 
 type Call = Box<dyn FnOnce() + Send>;
+type Observer = Box<dyn FnMut(Operation, &MemoryDisk) + Send>;
 
 struct Fault {
     operation: Operation,
@@ -118,6 +120,12 @@ impl FaultyDisk {
         self.state.lock().images.clone().unwrap_or_default()
     }
 
+    /// Calls `observer` after each further operation that changes the disk, or was to: to look at
+    /// what a crash at this moment would leave. Not called for what it does itself.
+    pub fn after_each(&self, observer: impl FnMut(Operation, &MemoryDisk) + Send + 'static) {
+        self.state.lock().observer = Some(Box::new(observer));
+    }
+
     /// The files themselves, without faults.
     pub fn files(&self) -> &MemoryDisk {
         &self.disk
@@ -143,6 +151,12 @@ impl FaultyDisk {
     }
 
     fn leave(&self, after: Operation) {
+        // Called without the lock: it may use this disk.
+        let observer = self.state.lock().observer.take();
+        if let Some(mut observer) = observer {
+            observer(after, &self.disk);
+            self.state.lock().observer.get_or_insert(observer);
+        }
         if let Some(images) = &mut self.state.lock().images {
             images.push(CrashImage {
                 after,

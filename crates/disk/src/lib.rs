@@ -12,6 +12,8 @@ mod clock;
 mod faulty;
 mod memory;
 mod memory_file;
+mod names;
+mod power_cut;
 mod real;
 
 use std::ffi::OsString;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use faulty::{CrashImage, FaultyDisk, Operation};
 pub use memory::MemoryDisk;
+pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors};
 pub use real::RealDisk;
 
 /// How a file is opened.

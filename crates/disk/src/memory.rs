@@ -1,14 +1,16 @@
 //! A disk in memory that remembers what would survive a power cut.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::chunks::Chunks;
 use crate::memory_file::{MemoryFile, Space};
-use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
+use crate::names::{Names, Tree};
+use crate::power_cut::Choose;
+use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode, PowerCut, Survivors};
 
 /// Files in memory. Clones share the same files.
 ///
@@ -21,19 +23,6 @@ pub struct MemoryDisk {
     volatile: bool,
 }
 
-/// What stands where: now, and as it was when each folder was last synced.
-#[derive(Debug, Default)]
-struct Names {
-    live: Tree,
-    synced: Tree,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Tree {
-    files: BTreeMap<PathBuf, Arc<MemoryFile>>,
-    folders: BTreeSet<PathBuf>,
-}
-
 impl MemoryDisk {
     /// A disk without limit.
     pub fn new() -> MemoryDisk {
@@ -43,7 +32,8 @@ impl MemoryDisk {
     /// A disk without limit that takes half the memory: of its files nothing is left after a power
     /// cut.
     pub fn volatile() -> MemoryDisk {
-        MemoryDisk { volatile: true, ..MemoryDisk::default() }
+        let names = Arc::new(Mutex::new(Names::volatile()));
+        MemoryDisk { names, volatile: true, ..MemoryDisk::default() }
     }
 
     /// A disk on which reserving or writing more than `bytes` in all files together fails as a
@@ -74,16 +64,15 @@ impl MemoryDisk {
     /// As [`MemoryDisk::after_power_cut`], but of the names too only those that were synced with
     /// their folder: what was created or renamed since is not there, what was removed is again.
     pub fn after_power_cut_with_names_lost(&self) -> MemoryDisk {
-        let Names { live, synced } = &*self.names.lock();
-        // A file is gone with any folder above it that is.
-        let mut tree = synced.clone();
-        let lost = |path: &Path| {
-            let mut made = path.ancestors().filter(|folder| live.folders.contains(*folder));
-            made.any(|folder| !synced.folders.contains(folder))
-        };
-        tree.files.retain(|path, _| !lost(path));
-        tree.folders.retain(|path| !lost(path));
+        let tree = self.names.lock().after_power_cut(Survivors::None, &mut |_| 0);
         self.image(&tree, MemoryFile::synced)
+    }
+
+    /// What is left after a power cut now that goes as `cut` says, and for the rest as `choose`
+    /// does. Files in one tree have different parts left.
+    pub fn after(&self, cut: &PowerCut, choose: Choose<'_>) -> MemoryDisk {
+        let tree = self.names.lock().after_power_cut(cut.names, choose);
+        self.image(&tree, |file| file.after_power_cut(cut, choose))
     }
 
     /// What is left when the process is killed now: every byte written, synced or not.
@@ -93,7 +82,7 @@ impl MemoryDisk {
 
     /// The present bytes of a file.
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
-        self.names.lock().live.files.get(path).map(|file| file.live())
+        self.names.lock().live.files.get(path).map(|file| file.live().to_vec())
     }
 
     /// The names of all files, in order.
@@ -103,56 +92,20 @@ impl MemoryDisk {
 
     /// Puts a file there as if it had been written and synced.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
-        let file = Arc::new(MemoryFile::with_bytes(&self.space, &bytes));
-        let mut names = self.names.lock();
-        names.synced.files.insert(path.to_owned(), Arc::clone(&file));
-        names.live.files.insert(path.to_owned(), file);
+        let bytes = Chunks::from(bytes.as_slice());
+        let file = Arc::new(MemoryFile::with_bytes(&self.space, bytes));
+        self.names.lock().put(path, &file);
     }
 
-    fn image(&self, tree: &Tree, bytes: impl Fn(&MemoryFile) -> Vec<u8>) -> MemoryDisk {
+    fn image(&self, tree: &Tree, mut bytes: impl FnMut(&MemoryFile) -> Chunks) -> MemoryDisk {
         let image = MemoryDisk::new();
         image.space.lock().capacity = self.space.lock().capacity;
-        for (path, file) in &tree.files {
-            image.put(path, bytes(file));
-        }
-        let mut names = image.names.lock();
-        names.live.folders.clone_from(&tree.folders);
-        names.synced.folders.clone_from(&tree.folders);
-        drop(names);
+        let mut copy =
+            |file: &Arc<MemoryFile>| Arc::new(MemoryFile::with_bytes(&image.space, bytes(file)));
+        let files = tree.files.iter().map(|(path, file)| (path.clone(), copy(file))).collect();
+        let names = Names::of(Tree { files, folders: tree.folders.clone() });
+        *image.names.lock() = names;
         image
-    }
-}
-
-impl Tree {
-    fn kind(&self, path: &Path) -> Option<EntryKind> {
-        if self.files.contains_key(path) {
-            Some(EntryKind::File)
-        } else if self.is_folder(path) {
-            Some(EntryKind::Folder)
-        } else {
-            None
-        }
-    }
-
-    fn is_folder(&self, path: &Path) -> bool {
-        path.as_os_str().is_empty()
-            || self.folders.contains(path)
-            || self.files.keys().any(|file| file.parent() == Some(path))
-    }
-
-    fn check_folder_of(&self, path: &Path) -> io::Result<()> {
-        let exists = path.parent().is_some_and(|folder| self.is_folder(folder));
-        if exists { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
-    }
-
-    /// Makes the names in one folder those of another tree.
-    fn take_folder(&mut self, folder: Option<&Path>, from: &Tree) {
-        self.files.retain(|path, _| path.parent() != folder);
-        self.folders.retain(|path| path.parent() != folder);
-        let files = from.files.iter().filter(|(path, _)| path.parent() == folder);
-        self.files.extend(files.map(|(path, file)| (path.clone(), Arc::clone(file))));
-        let folders = from.folders.iter().filter(|path| path.parent() == folder);
-        self.folders.extend(folders.cloned());
     }
 }
 
@@ -170,7 +123,7 @@ impl Disk for MemoryDisk {
             (Some(file), _) => Ok(file),
             (None, _) => {
                 let file = Arc::new(MemoryFile::new(&self.space, !self.volatile));
-                names.live.files.insert(path.to_owned(), Arc::clone(&file));
+                names.insert(path, &file);
                 Ok(file)
             }
         }
@@ -203,33 +156,15 @@ impl Disk for MemoryDisk {
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<bool> {
-        let tree = &mut self.names.lock().live;
-        match tree.kind(path) {
-            None => {
-                tree.check_folder_of(path)?;
-                tree.folders.insert(path.to_owned());
-                Ok(true)
-            }
-            Some(EntryKind::Folder) => Ok(false),
-            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
-        }
+        self.names.lock().create_folder(path)
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<bool> {
-        let tree = &mut self.names.lock().live;
-        let mut paths = tree.files.keys().chain(&tree.folders);
-        if paths.any(|inside| inside.parent() == Some(path)) {
-            return Ok(false);
-        }
-        Ok(tree.folders.remove(path))
+        Ok(self.names.lock().remove_folder(path))
     }
 
     fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let tree = &mut self.names.lock().live;
-        tree.check_folder_of(to)?;
-        let file = tree.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        tree.files.insert(to.to_owned(), file);
-        Ok(())
+        self.names.lock().move_file(from, to)
     }
 
     fn set_read_only(&self, path: &Path) -> io::Result<()> {
@@ -243,12 +178,12 @@ impl Disk for MemoryDisk {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let tree = &mut self.names.lock().live;
-        if tree.kind(to).is_some() {
+        let mut names = self.names.lock();
+        if names.live.kind(to).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = Arc::clone(tree.files.get(from).ok_or(io::ErrorKind::NotFound)?);
-        tree.files.insert(to.to_owned(), file);
+        let file = Arc::clone(names.live.files.get(from).ok_or(io::ErrorKind::NotFound)?);
+        names.insert(to, &file);
         Ok(())
     }
 
@@ -257,13 +192,12 @@ impl Disk for MemoryDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.names.lock().live.files.remove(path);
+        self.names.lock().remove(path);
         Ok(())
     }
 
     fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
-        let Names { live, synced } = &mut *self.names.lock();
-        synced.take_folder(path.parent(), live);
+        self.names.lock().sync_folder(path.parent());
         Ok(())
     }
 
@@ -349,5 +283,107 @@ mod tests {
         disk.remove(file).unwrap();
         assert!(disk.remove_folder(folder).unwrap());
         assert_eq!(disk.list(folder).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    /// All images there may be of a disk on which 3 pieces were changed and the file grew, by
+    /// trying choices until no new ones come.
+    fn images_of(disk: &MemoryDisk, cut: &PowerCut) -> std::collections::BTreeSet<Vec<u8>> {
+        let image = |seed: u64| {
+            let mut state = seed;
+            let mut choose = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % below
+            };
+            disk.after(cut, &mut choose).bytes(Path::new("f")).unwrap()
+        };
+        (0..2_000).map(image).collect()
+    }
+
+    fn disk_with_three_pieces_changed() -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        let file = disk.open(Path::new("f"), OpenMode::Create).unwrap();
+        disk.sync_folder_of(Path::new("f")).unwrap();
+        file.write_all_at(&[1; 600], 0).unwrap();
+        file.sync().unwrap();
+        file.write_all_at(&[2; 900], 600).unwrap();
+        disk
+    }
+
+    #[test]
+    fn each_piece_changed_since_the_sync_is_there_or_not_after_a_power_cut() {
+        let disk = disk_with_three_pieces_changed();
+        let whole = PowerCut {
+            pieces: Survivors::Any,
+            piece_bytes: 512,
+            tears_a_piece: false,
+            length: crate::SurvivingLength::New,
+            names: Survivors::All,
+        };
+        let images = images_of(&disk, &whole);
+        assert_eq!(images.len(), 4);
+        for image in images {
+            assert_eq!((image.len(), &image[..600]), (1500, &[1; 600][..]));
+            for piece in [&image[600..1024], &image[1024..]] {
+                assert!(piece.iter().all(|byte| *byte == piece[0]), "{piece:?}");
+                assert!([0, 2].contains(&piece[0]));
+            }
+        }
+        let in_order = PowerCut { pieces: Survivors::First, ..whole };
+        assert_eq!(images_of(&disk, &in_order).len(), 2);
+        let torn = PowerCut { tears_a_piece: true, ..whole };
+        assert!(images_of(&disk, &torn).len() > 400);
+        let long_or_short = PowerCut { length: crate::SurvivingLength::Any, ..whole };
+        let lengths = images_of(&disk, &long_or_short).iter().map(Vec::len).collect::<Vec<_>>();
+        assert!(lengths.contains(&600) && lengths.contains(&1500));
+        assert!(lengths.iter().any(|length| (601..1500).contains(length)));
+    }
+
+    #[test]
+    fn what_was_cut_and_written_anew_may_read_as_before_as_zeros_or_as_written() {
+        let disk = MemoryDisk::new();
+        let file = disk.open(Path::new("f"), OpenMode::Create).unwrap();
+        disk.sync_folder_of(Path::new("f")).unwrap();
+        file.write_all_at(&[1; 1024], 0).unwrap();
+        file.sync().unwrap();
+        file.set_length(512).unwrap();
+        file.write_all_at(&[2; 512], 512).unwrap();
+        let cut = PowerCut {
+            pieces: Survivors::Any,
+            length: crate::SurvivingLength::New,
+            ..PowerCut::KINDS[0]
+        };
+        let images: Vec<u8> = images_of(&disk, &cut).iter().map(|image| image[600]).collect();
+        assert_eq!(images, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_rename_survives_whole_or_not_at_all() {
+        let disk = MemoryDisk::new();
+        disk.put(Path::new("old"), vec![1]);
+        disk.put(Path::new("new"), vec![2]);
+        disk.remove(Path::new("other")).unwrap();
+        disk.put(Path::new("other"), vec![3]);
+        disk.move_file(Path::new("new"), Path::new("old")).unwrap();
+        disk.remove(Path::new("other")).unwrap();
+        let cut = PowerCut { names: Survivors::Any, ..PowerCut::KINDS[0] };
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..64_u64 {
+            let mut number = 0;
+            let mut choose = |below: u64| {
+                number += 1;
+                (seed >> number) % below
+            };
+            let image = disk.after(&cut, &mut choose);
+            let bytes = |name: &str| image.bytes(Path::new(name));
+            seen.insert((bytes("old"), bytes("new"), bytes("other")));
+        }
+        let one = |byte: u8| Some(vec![byte]);
+        let expected = [
+            (one(1), one(2), None),
+            (one(1), one(2), one(3)),
+            (one(2), None, None),
+            (one(2), None, one(3)),
+        ];
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::DiskFile;
 use crate::chunks::Chunks;
+use crate::power_cut::{Choose, PowerCut};
 
 /// Room for all files of a disk. Taken after the contents of a file where both are.
 #[derive(Debug, Default)]
@@ -29,6 +30,8 @@ struct Contents {
     synced: Option<Chunks>,
     /// Up to here both are the same.
     clean: usize,
+    /// The least length since then: what lay behind it may be gone.
+    shortest: usize,
     /// Bytes of the disk that the file takes: its length, or more after a reservation.
     allocated: u64,
 }
@@ -37,27 +40,69 @@ impl MemoryFile {
     /// An empty file, which remembers what was synced or not.
     pub(crate) fn new(space: &Arc<Mutex<Space>>, remembers: bool) -> MemoryFile {
         let synced = remembers.then(Chunks::default);
-        let contents = Contents { live: Chunks::default(), synced, clean: 0, allocated: 0 };
+        let live = Chunks::default();
+        let contents = Contents { live, synced, clean: 0, shortest: 0, allocated: 0 };
         MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space) }
     }
 
     /// A file that remembers, with these bytes, as if they had been written and synced.
-    pub(crate) fn with_bytes(space: &Arc<Mutex<Space>>, bytes: &[u8]) -> MemoryFile {
-        let (clean, allocated) = (bytes.len(), bytes.len() as u64);
+    pub(crate) fn with_bytes(space: &Arc<Mutex<Space>>, bytes: Chunks) -> MemoryFile {
+        let (length, allocated) = (bytes.len(), bytes.len() as u64);
         space.lock().used += allocated;
-        let (live, synced) = (Chunks::from(bytes), Some(Chunks::from(bytes)));
-        let contents = Contents { live, synced, clean, allocated };
+        let contents = Contents {
+            live: bytes.clone(),
+            synced: Some(bytes),
+            clean: length,
+            shortest: length,
+            allocated,
+        };
         MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space) }
     }
 
     /// The present bytes.
-    pub(crate) fn live(&self) -> Vec<u8> {
-        self.contents.read().live.to_vec()
+    pub(crate) fn live(&self) -> Chunks {
+        self.contents.read().live.clone()
     }
 
     /// The bytes when last synced; none where that is not remembered.
-    pub(crate) fn synced(&self) -> Vec<u8> {
-        self.contents.read().synced.as_ref().map_or_else(Vec::new, Chunks::to_vec)
+    pub(crate) fn synced(&self) -> Chunks {
+        self.contents.read().synced.clone().unwrap_or_default()
+    }
+
+    /// The bytes that a power cut leaves.
+    pub(crate) fn after_power_cut(&self, cut: &PowerCut, choose: Choose<'_>) -> Chunks {
+        let contents = self.contents.read();
+        let Contents { live, synced: Some(synced), .. } = &*contents else {
+            return Chunks::default();
+        };
+        let mut left = synced.clone();
+        left.resize(synced.len().max(live.len()));
+        if contents.shortest < synced.len() && choose(2) == 1 {
+            // The cut is durable, what was written behind it not yet.
+            left.resize(contents.shortest);
+            left.resize(synced.len().max(live.len()));
+        }
+        let changed = contents.changed_pieces(cut.piece_bytes);
+        let survives = cut.pieces.choose(changed.len(), choose);
+        let torn = choose(changed.len().max(1) as u64) as usize;
+        let mut piece = vec![0; cut.piece_bytes];
+        for (number, (start, survives)) in changed.into_iter().zip(survives).enumerate() {
+            let count = live.read(&mut piece, start);
+            let kept = match (cut.tears_a_piece && number == torn, survives) {
+                (true, _) => choose(count as u64 + 1) as usize,
+                (false, true) => count,
+                (false, false) => continue,
+            };
+            left.write(&piece[..kept], start);
+        }
+        left.resize(cut.length.choose(synced.len(), live.len(), choose));
+        left
+    }
+
+    /// Of a file that has no name any more and that nobody has open.
+    pub(crate) fn give_space_back(&self) {
+        let mut contents = self.contents.write();
+        self.space.lock().used -= std::mem::take(&mut contents.allocated);
     }
 
     /// Takes the space up to `end` from the disk, or none of it.
@@ -70,6 +115,22 @@ impl MemoryFile {
         space.used += wanted;
         contents.allocated += wanted;
         Ok(())
+    }
+}
+
+impl Contents {
+    /// Where the pieces begin that are not as they were when last synced.
+    fn changed_pieces(&self, piece_bytes: usize) -> Vec<usize> {
+        let Some(synced) = &self.synced else { return Vec::new() };
+        let (mut new, mut old) = (vec![0; piece_bytes], vec![0; piece_bytes]);
+        let first = self.clean / piece_bytes * piece_bytes;
+        let mut changed = |start: &usize| {
+            let count = self.live.read(&mut new, *start);
+            old.fill(0);
+            synced.read(&mut old, *start);
+            new[..count] != old[..count]
+        };
+        (first..self.live.len()).step_by(piece_bytes).filter(|start| changed(start)).collect()
     }
 }
 
@@ -104,11 +165,12 @@ impl DiskFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let Contents { live, synced, clean, .. } = &mut *self.contents.write();
+        let Contents { live, synced, clean, shortest, .. } = &mut *self.contents.write();
         if let Some(synced) = synced {
             synced.copy_from(live, *clean);
         }
         *clean = live.len();
+        *shortest = live.len();
         Ok(())
     }
 
@@ -119,6 +181,7 @@ impl DiskFile for MemoryFile {
         contents.allocated = length;
         let length = as_index(length)?;
         contents.clean = contents.clean.min(contents.live.len()).min(length);
+        contents.shortest = contents.shortest.min(length);
         contents.live.resize(length);
         Ok(())
     }
