@@ -66,13 +66,24 @@ class MsgpackCodec:
 CODECS = {codec.letter: codec for codec in (PickleCodec, MsgpackCodec)}
 
 
+def connect(address, seconds):
+    """A socket connected to (host, port), or to a Unix socket's path."""
+    if isinstance(address, tuple):
+        opened = socket.create_connection(address, seconds)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return opened
+    opened = socket.socket(socket.AF_UNIX)
+    opened.settimeout(seconds)
+    opened.connect(str(address))
+    return opened
+
+
 class Wire:
     """One connection, in the encoding the server announces."""
 
     def __init__(self, address, handshake=True, seconds=10, ssl=None):
         self.seconds = seconds
-        self.socket = socket.create_connection(address, seconds)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connect(address, seconds)
         if ssl:  # an ssl.SSLContext
             self.socket = ssl.wrap_socket(self.socket, server_hostname="localhost")
         self.buffer = bytearray()
@@ -90,6 +101,11 @@ class Wire:
         self.close()
 
     def close(self):
+        self.socket.close()
+
+    def reset(self):
+        """Close without a farewell: over TCP the peer gets an RST."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def shake_hands(self, answer=None):

@@ -10,7 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod blobs;
+mod clock_watch;
 pub mod commit;
+mod expiry;
 mod figures;
 mod log_writer;
 mod notice;

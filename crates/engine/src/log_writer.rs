@@ -13,7 +13,9 @@ use zodium_filestorage::{Appended, NewTransaction, StagedBlobs, StorageError};
 use zodium_types::Tid;
 
 use crate::Storage;
+use crate::clock_watch::ClockWatch;
 use crate::commit::{CommitError, TransactionNumber};
+use crate::expiry::ExpiryWatch;
 use crate::notice::{Commit, Notice};
 use crate::transaction::Voted;
 
@@ -98,11 +100,16 @@ impl Storage {
     /// The writer's loop.
     pub(crate) fn write_log(&self) {
         let timeout = self.transaction_timeout.map(|_| EXPIRY_INTERVAL);
+        let mut watch = ClockWatch::default();
+        watch.look(self.file.last_tid(), self.clock.unix_nanos(), self.clock.monotonic());
+        let mut expiry = ExpiryWatch::default();
         while self.queue.wait(timeout) {
-            self.post_expired();
-            let clock_tid = Tid::from_unix_nanos(self.clock.unix_nanos());
+            self.post_expired(&mut expiry);
+            let now = self.clock.unix_nanos();
+            let clock_tid = Tid::from_unix_nanos(now);
             let batch = self.machine.lock().next_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
-            if !batch.is_empty() {
+            if let Some((_, last)) = batch.last() {
+                watch.look(*last, now, self.clock.monotonic());
                 // From the first byte appended until the last transaction is published.
                 let _appending = self.appending.lock();
                 self.write_batch(&batch);
@@ -205,8 +212,11 @@ impl Storage {
         self.post_granted(failure.granted);
     }
 
-    fn post_expired(&self) {
+    fn post_expired(&self, watch: &mut ExpiryWatch) {
         let Some(timeout) = self.transaction_timeout else { return };
+        if !watch.is_due(Instant::now(), timeout) {
+            return;
+        }
         let expired = self.machine.lock().expired(self.clock.monotonic(), timeout);
         let owners = self.owners.lock();
         for number in expired {

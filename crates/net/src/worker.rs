@@ -71,6 +71,7 @@ impl Workers {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads(BLOCKING_THREADS_MAX)
+                .thread_name(format!("job-of-worker-{number}"))
                 .build()
                 .map_err(failed)?;
             let (orders, received) = mpsc::unbounded_channel();

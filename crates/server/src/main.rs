@@ -13,6 +13,7 @@ mod healthcheck;
 mod logging;
 mod monitoring;
 mod pack;
+mod panics;
 mod progress;
 mod reach;
 mod recover;

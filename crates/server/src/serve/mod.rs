@@ -33,6 +33,7 @@ use self::storages::Storages;
 pub(crate) use self::tls::own_files;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
+use crate::panics;
 use crate::supervisor::{self, Watchdog};
 
 /// How long a stop waits for clients to take what they are owed.
@@ -42,6 +43,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let (configuration, warnings) = overrides::configuration(options)?;
     let (logs, messages) = logging::start(&configuration.log)?;
+    panics::end_the_process();
     for warning in warnings {
         warn!("{warning}");
     }

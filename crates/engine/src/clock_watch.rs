@@ -1,0 +1,120 @@
+//! Tells the operator when transaction ids and the clock part company.
+//!
+//! Ids strictly increase, whatever the clock does: once one is far ahead, all that follow are. That
+//! does no harm to the data, but what reads ids as times (packs, histories) goes wrong. It is told
+//! once, not for every commit, and again only after they had come together.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+use zodium_types::Tid;
+
+/// Ids ahead of the clock by more than this are told of. Clocks of machines that were set by hand
+/// differ by minutes.
+const AHEAD_MAX: Duration = Duration::from_mins(10);
+
+/// What the log writer has seen of the clock.
+#[derive(Debug, Default)]
+pub(crate) struct ClockWatch {
+    is_ahead: bool,
+    /// Unix time less monotonic time, when last looked at: it only changes when the clock is set.
+    offset_nanos: Option<i128>,
+}
+
+/// What the operator has not been told yet.
+#[derive(Debug, PartialEq, Eq)]
+enum Remark {
+    /// The clock was put forward by so much.
+    PutForward(Duration),
+    /// The last id is so far ahead of the clock.
+    Ahead(Duration),
+    /// It is no longer.
+    CaughtUp,
+}
+
+impl ClockWatch {
+    /// Compares the last transaction id with the clock, and tells what is new.
+    pub(crate) fn look(&mut self, last: Tid, unix_nanos: u64, monotonic: Duration) {
+        let remarks = [self.set_forward(unix_nanos, monotonic), self.ahead(last, unix_nanos)];
+        for remark in remarks.into_iter().flatten() {
+            tell(&remark, last);
+        }
+    }
+
+    fn set_forward(&mut self, unix_nanos: u64, monotonic: Duration) -> Option<Remark> {
+        let nanos = i128::try_from(monotonic.as_nanos()).unwrap_or(i128::MAX);
+        let offset = i128::from(unix_nanos) - nanos;
+        let jump = offset - self.offset_nanos.unwrap_or(offset);
+        self.offset_nanos = Some(offset);
+        let forward = Duration::from_nanos(u64::try_from(jump).unwrap_or(0));
+        (forward > AHEAD_MAX).then_some(Remark::PutForward(forward))
+    }
+
+    fn ahead(&mut self, last: Tid, unix_nanos: u64) -> Option<Remark> {
+        let ahead = Duration::from_nanos(last.to_unix_nanos().saturating_sub(unix_nanos));
+        let was_ahead = self.is_ahead;
+        // Once told it is ahead until it is not at all: at the border it is not told twice.
+        self.is_ahead = ahead > AHEAD_MAX || (was_ahead && !ahead.is_zero());
+        match (was_ahead, self.is_ahead) {
+            (false, true) => Some(Remark::Ahead(ahead)),
+            (true, false) => Some(Remark::CaughtUp),
+            _ => None,
+        }
+    }
+}
+
+fn tell(remark: &Remark, last: Tid) {
+    match remark {
+        Remark::PutForward(by) => warn!(
+            forward_seconds = by.as_secs(),
+            "the clock was put forward, or the machine slept. Transaction ids follow it, and never \
+             go back: check it"
+        ),
+        Remark::Ahead(by) => warn!(
+            last_tid = %last,
+            ahead_seconds = by.as_secs(),
+            "transaction ids are ahead of the clock; they go on from the last one. Check the \
+             clock. If it is right now, nothing is lost, but packs and histories see these \
+             transactions in the future"
+        ),
+        Remark::CaughtUp => info!("the clock has come up with the transaction ids"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000_000_000;
+    const HOUR: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn ids_ahead_of_the_clock_are_told_once_until_they_have_come_together() {
+        let mut watch = ClockWatch::default();
+        let tid = Tid::from_unix_nanos;
+        assert_eq!(watch.ahead(tid(NOW), NOW), None);
+        assert_eq!(watch.ahead(tid(NOW + HOUR / 7), NOW), None, "within ten minutes");
+        let Some(Remark::Ahead(by)) = watch.ahead(tid(NOW + HOUR), NOW) else { panic!() };
+        assert_eq!(by.as_secs_f64().round(), 3600.0);
+        for minute in 1..60 {
+            let now = NOW + minute * HOUR / 60;
+            assert_eq!(watch.ahead(tid(NOW + HOUR).next(), now), None, "minute {minute}");
+        }
+        assert_eq!(watch.ahead(tid(NOW + 2 * HOUR), NOW + 2 * HOUR), Some(Remark::CaughtUp));
+        assert_eq!(watch.ahead(tid(NOW + 3 * HOUR), NOW + 3 * HOUR), None);
+        assert!(matches!(watch.ahead(Tid::MAX, NOW), Some(Remark::Ahead(_))));
+    }
+
+    #[test]
+    fn a_clock_put_forward_is_told_at_its_next_commit_and_only_then() {
+        let mut watch = ClockWatch::default();
+        let second = Duration::from_secs(1);
+        assert_eq!(watch.set_forward(NOW, second), None, "the first look");
+        assert_eq!(watch.set_forward(NOW + HOUR, second + Duration::from_nanos(HOUR)), None);
+        let put = watch.set_forward(NOW + 4 * HOUR, second + Duration::from_nanos(HOUR));
+        assert_eq!(put, Some(Remark::PutForward(Duration::from_nanos(3 * HOUR))));
+        assert_eq!(watch.set_forward(NOW + 4 * HOUR, second + Duration::from_nanos(HOUR)), None);
+        assert_eq!(watch.set_forward(0, second), None, "back is no harm");
+        assert!(watch.set_forward(u64::MAX, second).is_some());
+    }
+}
