@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tracing::{info, warn};
+use tracing::warn;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
@@ -54,7 +54,18 @@ pub(crate) fn recover(
             (Positions::new(), MAGIC_BYTES, Tid::ZERO)
         }
     };
-    let found = build(path, &file, length, start, last_tid, &positions, options.progress)?;
+    let mut positions = positions;
+    let mut found = build(path, &file, length, start, last_tid, &positions, options.progress)?;
+    if let Some(start) = found.not_later {
+        let tail = Tail { path, file: &file, start, end: length, last_tid: found.last_tid };
+        if tail.is_left_over()? {
+            positions = Positions::new();
+            let (from, none) = (MAGIC_BYTES, Tid::ZERO);
+            found = build(path, &file, start, from, none, &positions, options.progress)?;
+        } else {
+            warn_not_later(path, start);
+        }
+    }
     if found.end < length && !options.read_only {
         put_tail_aside(disk, path, file.as_ref(), found.end, length)?;
     }
@@ -102,9 +113,16 @@ fn read_magic(path: &Path, file: &dyn DiskFile) -> Result<Magic, StorageError> {
     known.ok_or_else(|| StorageError::NotFileStorage { path: path.to_owned() })
 }
 
+fn warn_not_later(path: &Path, position: u64) {
+    warn!(file = %path.display(), position,
+        "transactions that are not later than those before them begin here");
+}
+
 struct Built {
     end: u64,
     last_tid: Tid,
+    /// Where transactions begin that are not later than those before them, up to the end.
+    not_later: Option<u64>,
 }
 
 /// Reads all transactions from `start` on into the index.
@@ -118,60 +136,74 @@ fn build(
     progress: &dyn Fn(u64, u64),
 ) -> Result<Built, StorageError> {
     let mut scan = Scan::new(path, Arc::clone(file), length);
-    let mut position = start;
+    let (mut position, mut not_later, mut records) = (start, None, Vec::new());
     let mut report_at = start + PROGRESS_STEP_BYTES;
     loop {
-        let tail = || Tail { path, file, start: position, end: length, last_tid };
-        let entry = match scan.transaction(position) {
-            Ok(Step::Transaction(entry)) => entry,
+        let found = match scan.transaction(position) {
             Ok(Step::End) => break,
-            Ok(Step::Unfinished) => {
-                tail().check_unfinished()?;
-                break;
+            Ok(Step::Transaction(entry)) => {
+                let read =
+                    read_records(path, file.as_ref(), &mut scan, &entry, positions, &mut records);
+                read.map(|()| Some(entry))
             }
-            Err(damage @ StorageError::Corrupt { .. }) => {
-                tail().check_zeroed(damage)?;
-                break;
+            Ok(Step::Unfinished) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let damage = match found {
+            Ok(Some(entry)) => {
+                for (oid, position) in records.drain(..) {
+                    positions.publish(oid, position);
+                }
+                if entry.tid() <= last_tid {
+                    not_later.get_or_insert(position);
+                } else if let Some(position) = not_later.take() {
+                    warn_not_later(path, position);
+                }
+                last_tid = last_tid.max(entry.tid());
+                position = entry.next_position();
+                if position >= report_at {
+                    progress(position - start, length - start);
+                    report_at = position + PROGRESS_STEP_BYTES;
+                }
+                continue;
             }
+            Ok(None) => None,
+            Err(damage @ StorageError::Corrupt { .. }) => Some(damage),
             Err(error) => return Err(error),
         };
-        if entry.tid() <= last_tid {
-            warn!(file = %path.display(), position, tid = %entry.tid(), before = %last_tid,
-                "a transaction that is not later than the one before it");
-        }
-        last_tid = last_tid.max(entry.tid());
-        if entry.status() != Some(TransactionStatus::Undone) {
-            enter_records(path, file.as_ref(), &mut scan, &entry, positions)?;
-        }
-        position = entry.next_position();
-        if position >= report_at {
-            progress(position - start, length - start);
-            report_at = position + PROGRESS_STEP_BYTES;
-        }
+        Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
+        break;
     }
     progress(position - start, length - start);
-    Ok(Built { end: position, last_tid })
+    Ok(Built { end: position, last_tid, not_later })
 }
 
-/// Makes the records of a transaction the current ones of their objects.
+/// Gives the records of a transaction that become the current ones of their objects, once all of
+/// it turns out to be whole.
 ///
 /// A record names the one before it, which only a pack leaves out. Where that is not one of the
 /// same object the oid is wrong, and two objects would be mixed up.
-fn enter_records(
+fn read_records(
     path: &Path,
     file: &dyn DiskFile,
     scan: &mut Scan<'_>,
     transaction: &TransactionEntry,
     positions: &Positions,
+    records: &mut Vec<(Oid, u64)>,
 ) -> Result<(), StorageError> {
+    records.clear();
+    if transaction.status() == Some(TransactionStatus::Undone) {
+        return Ok(());
+    }
     let packed = transaction.status() == Some(TransactionStatus::Packed);
     scan.try_each_record(transaction, |_, record| {
         let DataHeader { oid, previous, .. } = record.header;
-        let current = positions.publish(oid, record.position);
+        let current = positions.position(oid);
         let continues = match previous {
-            0 => packed || current.is_none_or(|current| current > transaction.position),
+            0 => packed || current.is_none(),
             _ => current == Some(previous) || is_of(file, previous, oid),
         };
+        records.push((oid, record.position));
         if continues {
             return Ok(());
         }
@@ -221,7 +253,7 @@ fn put_tail_aside(
         .map_err(|error| StorageError::io(&kept_path, "sync", error))?;
     // Only now that the tail is safe elsewhere may it go.
     file.set_length(start).and_then(|()| file.sync()).map_err(failed("cut"))?;
-    info!(file = %path.display(), position = start, bytes = end - start,
+    warn!(file = %path.display(), position = start, bytes = end - start,
         kept = %kept_path.display(), "put an unfinished transaction aside");
     Ok(())
 }

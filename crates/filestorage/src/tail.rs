@@ -1,12 +1,13 @@
 //! The end of a data file after a crash: is it unfinished, or damaged?
 //!
 //! What no transaction can be made of is cut only if it may be what a crash left of the last
-//! write. It is not when a whole transaction follows, when the last bytes show that the
-//! transaction had been written to its end, or when there are bytes in place of others: then the
-//! file is damaged, and cutting would throw away what was committed.
+//! write. It is not when a whole transaction follows, or when the transaction had been written to
+//! its end, as its two lengths show: then the file is damaged, and cutting would throw away what
+//! was committed.
 //!
-//! A crash leaves the write cut short, or, where the file system had noted the new length before
-//! the bytes arrived, zeros from some byte on.
+//! A crash leaves the write cut short, or zeros from some byte on where the file system had noted
+//! the new length before the bytes arrived, or zeros in place of a sector that the disk had not
+//! written yet, or whatever the blocks held before.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use zodium_types::Tid;
 
 use crate::StorageError;
 use crate::format::{
-    DATA_HEADER_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET, TRANSACTION_HEADER_BYTES,
-    TransactionHeader, u64_at,
+    DATA_HEADER_BYTES, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,
+    TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
 };
 use crate::scan::{Scan, Step, TransactionEntry};
 
@@ -40,46 +41,108 @@ pub(crate) struct Tail<'a> {
     pub(crate) last_tid: Tid,
 }
 
+/// What disks write as a whole, at least.
+const SECTOR_BYTES: u64 = 512;
+/// Where in the header of a record there is always something else than zeros, whatever sectors it
+/// is spread over: its tid, and the position of its transaction.
+const NEVER_ZERO: std::ops::Range<u64> = 8..32;
+
 impl Tail<'_> {
-    /// For a tail that is shorter than its first length says, or a transaction that was voted and
-    /// not finished. An error if it must not be cut.
-    pub(crate) fn check_unfinished(&self) -> Result<(), StorageError> {
+    /// Whether a crash explains that no transaction can be made of the tail; else the error with
+    /// which the file is refused. `damage` says what is wrong; `None`: the tail is shorter than
+    /// its first length says, or a transaction was voted and not finished.
+    pub(crate) fn check(&self, damage: Option<StorageError>) -> Result<(), StorageError> {
+        if self.is_followed()? {
+            return Err(damage.unwrap_or_else(|| {
+                self.damaged(
+                    "a transaction that reaches past the end of the file, \
+                     though whole transactions follow",
+                )
+            }));
+        }
+        if self.is_zeroed()? || self.shows_a_lost_sector()? || self.is_left_over()? {
+            return Ok(());
+        }
         if self.was_written_to_its_end()? {
             let what = "a transaction whose two lengths differ";
-            return Err(StorageError::corrupt(self.path, self.start, what));
+            return Err(damage.unwrap_or_else(|| self.damaged(what)));
         }
-        let what = "a transaction that reaches past the end of the file, \
-                    though whole transactions follow";
-        self.check_nothing_follows(StorageError::corrupt(self.path, self.start, what))
+        Ok(())
     }
 
-    /// For a tail that begins with something else than a transaction: gives `damage` back unless
-    /// a crash explains it.
-    pub(crate) fn check_zeroed(&self, damage: StorageError) -> Result<(), StorageError> {
-        if !self.is_zeroed()? {
-            return Err(damage);
-        }
-        self.check_nothing_follows(damage)
-    }
-
-    /// Whether the last bytes of the file are the length of a transaction that begins here, and
-    /// its records fit. Then the header is what is wrong.
+    /// Whether the transaction that begins here has both its lengths. One that is wrong in a
+    /// single bit counts: no crash makes that of it.
     fn was_written_to_its_end(&self) -> Result<bool, StorageError> {
-        let mut header = [0; TRANSACTION_HEADER_BYTES];
-        let Some(records_end) = self.end.checked_sub(POINTER_BYTES) else { return Ok(false) };
-        if !self.read(&mut header, self.start)? {
-            return Ok(false);
-        }
-        let mut header = TransactionHeader::parse(&header);
+        let Some(header) = self.header()? else { return Ok(false) };
         let mut copy = [0; POINTER_BYTES as usize];
-        let written = self.read(&mut copy, records_end)?
-            && records_end.checked_sub(self.start) == Some(u64::from_be_bytes(copy));
-        if !written || header.status == STATUS_CHECKPOINT {
-            return Ok(false);
+        let mut is_written = false;
+        if let Some(records_end) = self.end.checked_sub(POINTER_BYTES)
+            && header.status != STATUS_CHECKPOINT
+            && self.read(&mut copy, records_end)?
+        {
+            let (length, copy) = (records_end.checked_sub(self.start), u64::from_be_bytes(copy));
+            is_written |= length == Some(copy);
+            is_written |= length == Some(header.length) && (header.length ^ copy).is_power_of_two();
         }
-        header.length = u64::from_be_bytes(copy);
+        let records_end = self.start.saturating_add(header.length);
+        is_written |= header.length > 0
+            && self.read(&mut copy, records_end)?
+            && u64::from_be_bytes(copy) == header.length
+            && header.status != STATUS_CHECKPOINT;
+        Ok(is_written)
+    }
+
+    /// Whether zeros stand for a sector in which there was the header of the transaction or of one
+    /// of its records.
+    fn shows_a_lost_sector(&self) -> Result<bool, StorageError> {
+        let Some(mut header) = self.header()? else { return Ok(false) };
+        if self.is_zero_sector(self.start)? {
+            return Ok(true);
+        }
+        header.length = header.length.min(self.end - self.start);
         let entry = TransactionEntry { position: self.start, header };
-        Ok(self.look().each_record(&entry, |_| ()).is_ok())
+        let mut look = self.look();
+        let mut position = entry.records_start();
+        while position < entry.records_end().min(self.end) {
+            for offset in [NEVER_ZERO.start, NEVER_ZERO.end - 1] {
+                if self.is_zero_sector(position.saturating_add(offset))? {
+                    return Ok(true);
+                }
+            }
+            let Ok(record) = look.record(position, &entry) else { break };
+            position += record.header.record_bytes();
+        }
+        Ok(false)
+    }
+
+    /// Whether the sector around a position, as far as it belongs to the tail, is all zeros.
+    fn is_zero_sector(&self, position: u64) -> Result<bool, StorageError> {
+        let start = (position / SECTOR_BYTES * SECTOR_BYTES).max(self.start);
+        let end = (position / SECTOR_BYTES * SECTOR_BYTES).saturating_add(SECTOR_BYTES);
+        let Some(count) = end.min(self.end).checked_sub(start) else { return Ok(false) };
+        let mut sector = [0; SECTOR_BYTES as usize];
+        let sector = &mut sector[..count as usize];
+        Ok(self.read(sector, start)? && sector.iter().all(|byte| *byte == 0))
+    }
+
+    /// Whether the tail begins with a transaction that the file has further up: what the blocks
+    /// held before.
+    pub(crate) fn is_left_over(&self) -> Result<bool, StorageError> {
+        let Some(header) = self.header()? else { return Ok(false) };
+        Ok(header.tid <= self.last_tid && self.has_before(header.tid)?)
+    }
+
+    /// Whether there is a transaction of that tid before the tail.
+    fn has_before(&self, tid: Tid) -> Result<bool, StorageError> {
+        let mut scan = Scan::new(self.path, Arc::clone(self.file), self.start);
+        let mut position = MAGIC_BYTES;
+        while let Step::Transaction(entry) = scan.transaction(position)? {
+            if entry.tid() == tid {
+                return Ok(true);
+            }
+            position = entry.next_position();
+        }
+        Ok(false)
     }
 
     /// Whether the transaction that begins here is as it was written up to some byte, and zeros
@@ -119,8 +182,8 @@ impl Tail<'_> {
         Ok(end)
     }
 
-    /// Gives `damage` back when a whole transaction stands anywhere behind the start.
-    fn check_nothing_follows(&self, damage: StorageError) -> Result<(), StorageError> {
+    /// Whether a whole transaction stands anywhere behind the start.
+    fn is_followed(&self) -> Result<bool, StorageError> {
         let mut window = vec![0; WINDOW_BYTES];
         let mut position = self.start + 1;
         while position.saturating_add(TRANSACTION_BYTES_MIN) <= self.end {
@@ -132,12 +195,12 @@ impl Tail<'_> {
                 if self.may_begin(position + at as u64, &bytes[at..])
                     && self.begins(position + at as u64)
                 {
-                    return Err(damage);
+                    return Ok(true);
                 }
             }
             position += starts as u64;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Whether these bytes can be the header of a transaction at `position`.
@@ -155,6 +218,16 @@ impl Tail<'_> {
         let Ok(Step::Transaction(entry)) = scan.transaction(position) else { return false };
         let mut records = 0;
         scan.each_record(&entry, |_| records += 1).is_ok() && records > 0
+    }
+
+    /// What stands in place of a header; `None` when the tail is shorter than one.
+    fn header(&self) -> Result<Option<TransactionHeader>, StorageError> {
+        let mut header = [0; TRANSACTION_HEADER_BYTES];
+        Ok(self.read(&mut header, self.start)?.then(|| TransactionHeader::parse(&header)))
+    }
+
+    fn damaged(&self, what: &str) -> StorageError {
+        StorageError::corrupt(self.path, self.start, what)
     }
 
     fn look(&self) -> Scan<'_> {

@@ -170,10 +170,8 @@ impl Walk {
         let (path, file) = (self.window.path(), self.window.file());
         let end = self.window.end();
         let tail = Tail { path, file, start, end, last_tid: self.last_tid };
-        if why.is_cut && tail.check_unfinished().is_ok() {
-            return true;
-        }
-        tail.check_zeroed(StorageError::corrupt(path, start, "")).is_ok()
+        let damage = (!why.is_cut).then(|| StorageError::corrupt(path, start, why.what.as_str()));
+        tail.check(damage).is_ok()
     }
 
     fn examine(&mut self, entry: TransactionEntry) -> Piece {
