@@ -22,7 +22,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build test tools format tidy python lint doc unit browser e2e conformance bench soak clean
+.PHONY: help serve build test tools format tidy python lint doc unit browser e2e conformance fuzz bench soak clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ conformance: build $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over 
 soak: build $(VENV)/ready ## Kill, exchange and freeze servers for hours; SOAK='-k ...' picks tests, KILLS=, SECONDS=, ROUNDS=
 	$(SAY) 'long runs'
 	ZODIUM_TEST_LARGE=1 $(VENV)/bin/python -m pytest -c tests/pytest.ini -s $(SOAK) tests/e2e/test_transfers.py
+
+fuzz: ## Feed every decoder hostile inputs for FUZZ_SECONDS (60) each, and sessions random calls
+	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
 
 bench: build $(VENV)/ready ## Measure loads beside ZEO/py and the floor; BENCH='...' adds options
 	$(BINARY) bench load --format table --zeo-python $(VENV)/bin/python $(BENCH)

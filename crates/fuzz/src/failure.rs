@@ -1,0 +1,46 @@
+//! What failed: written to a file, with the command that does it again.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// An input that did harm.
+#[derive(Debug)]
+pub struct Failure {
+    /// The target.
+    pub target: &'static str,
+    /// What it did.
+    pub what: String,
+    /// The input.
+    pub input: Vec<u8>,
+    /// With which seed and number it was made.
+    pub made_of: (u64, u64),
+}
+
+impl Failure {
+    /// Writes the input where [`Failure::fmt`] says it is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep(&self) -> std::io::Result<()> {
+        let path = self.path();
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        std::fs::write(path, &self.input)
+    }
+
+    fn path(&self) -> PathBuf {
+        let (seed, number) = self.made_of;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz");
+        let root = root.canonicalize().unwrap_or(root);
+        root.join(format!("{}-{seed}-{number}.input", self.target))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seed, number) = self.made_of;
+        let path = self.path();
+        writeln!(out, "{}: {} (input {number} of seed {seed})", self.target, self.what)?;
+        writeln!(out, "its {} bytes are in {}; replay it with", self.input.len(), path.display())?;
+        write!(out, "  cargo run -p zodium-fuzz -- replay {} {}", self.target, path.display())
+    }
+}

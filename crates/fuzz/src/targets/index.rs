@@ -1,0 +1,92 @@
+//! Index files beside a good data file, and what vouches for them.
+
+use std::path::Path;
+
+use zodium_disk::MemoryDisk;
+use zodium_filestorage::{Access, FileStorage, Load};
+use zodium_types::{Oid, Tid};
+
+use super::data_file::{history, open_named, read_everything};
+use super::{Target, linear};
+
+const DATA: &str = "Data.fs";
+const INDEX_FILE: &str = "Data.fs.index";
+const VOUCHER_FILE: &str = "Data.fs.index.crc32c";
+
+/// Entries may name oids far apart, each of which then has a page of positions.
+const PAGES_BYTES_MAX: usize = 256 << 20;
+
+pub(super) const INDEX: Target = Target {
+    name: "index",
+    seeds: || vec![include_bytes!("../../corpus/history.fs.index").to_vec(), saved(INDEX_FILE)],
+    check: check_vouched,
+    memory_bytes_max: |length| PAGES_BYTES_MAX + 16 * linear(length),
+};
+
+pub(super) const INDEX_CHECKSUM: Target = Target {
+    name: "index-checksum",
+    seeds: || vec![saved(VOUCHER_FILE), b"00000000 0 0000000000000000\n".to_vec()],
+    check: check_voucher,
+    memory_bytes_max: |length| (64 << 20) + 16 * linear(length),
+};
+
+/// What we save beside the data file.
+fn saved(name: &str) -> Vec<u8> {
+    let disk = disk();
+    if let Ok(storage) = open_named(&disk, DATA, false) {
+        let _ = storage.save_index();
+    }
+    disk.bytes(Path::new(name)).unwrap_or_default()
+}
+
+fn disk() -> MemoryDisk {
+    let disk = MemoryDisk::volatile();
+    disk.put(Path::new(DATA), history());
+    disk
+}
+
+/// Whatever an index says that is vouched for, nothing panics.
+fn check_vouched(input: &[u8]) {
+    let disk = disk();
+    let plain = open_named(&disk, DATA, true);
+    let Ok(plain) = plain else { return };
+    let voucher = format!("{:08x} {} {}\n", crc32c::crc32c(input), input.len(), plain.last_tid());
+    disk.put(Path::new(INDEX_FILE), input.to_vec());
+    disk.put(Path::new(VOUCHER_FILE), voucher.into_bytes());
+    if let Ok(storage) = open_named(&disk, DATA, true) {
+        read_everything(&storage);
+    }
+    // Nobody vouches for it: the answers are those of the data alone.
+    disk.put(Path::new(VOUCHER_FILE), b"00000000 0 0\n".to_vec());
+    assert_same_answers(&disk, &plain);
+}
+
+/// Whatever vouches for an index that misses everything, the answers are those of the data.
+fn check_voucher(input: &[u8]) {
+    let disk = disk();
+    let plain = open_named(&disk, DATA, true);
+    let Ok(plain) = plain else { return };
+    disk.put(Path::new(INDEX_FILE), include_bytes!("../../corpus/history.fs.index").to_vec());
+    disk.put(Path::new(VOUCHER_FILE), input.to_vec());
+    assert_same_answers(&disk, &plain);
+}
+
+fn assert_same_answers(disk: &MemoryDisk, plain: &FileStorage) {
+    let storage = open_named(disk, DATA, true);
+    let error = storage.as_ref().err().map(ToString::to_string);
+    assert!(error.is_none(), "an index makes a good file unreadable: {error:?}");
+    let Ok(storage) = storage else { return };
+    assert_eq!(storage.last_tid(), plain.last_tid());
+    assert_eq!(storage.object_count(), plain.object_count());
+    for oid in (0..20).map(Oid) {
+        assert_eq!(current(&storage, oid), current(plain, oid), "object {oid}");
+    }
+}
+
+/// Serial and data.
+fn current(storage: &FileStorage, oid: Oid) -> Option<(Tid, Vec<u8>)> {
+    match storage.load_before(oid, Tid::MAX, Access::Blocking) {
+        Ok(Load::Revision(revision)) => Some((revision.serial, revision.data.to_vec())),
+        _ => None,
+    }
+}
