@@ -13,10 +13,13 @@ import ZODB.FileStorage
 
 from harness import files
 from harness.process import ServerFailed
-from harness.servers import IS_ZODIUM
+from harness.servers import COMMAND, IS_ZODIUM, STOCK_SERVER, spawn
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 
 STOP_SECONDS = 5
+STARTED_SECONDS = 20
+REFUSED_SECONDS = 1
+RUNZEO = f"{STOCK_SERVER} -C {{config}}"
 TRANSACTION_HEADER = 23  # bytes
 
 
@@ -65,6 +68,35 @@ def test_the_server_is_refused_while_the_stock_storage_is_open(tmp_path, start_s
         assert str(os.getpid()) in server.log() or not IS_ZODIUM
     finally:
         storage.close()
+
+
+@pytest.mark.zodium
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(COMMAND, COMMAND), (COMMAND, RUNZEO), (RUNZEO, COMMAND)],
+    ids=["zodium-zodium", "zodium-stock", "stock-zodium"],
+)
+def test_who_comes_second_is_refused_soon_and_the_first_commits_on(tmp_path, first, second):
+    path = tmp_path / "Data.fs"
+    serving = spawn(first, path)
+    try:
+        with Wire(serving.address) as client:
+            client.register()
+            tid, took = Z64, []
+            for number in range(3):
+                tid = client.commit(number, [(Z64, tid, b"%d" % number)])
+                started = time.monotonic()
+                refused = spawn(second, path, wait=False)
+                assert refused.process.wait(STARTED_SECONDS) != 0
+                took.append(time.monotonic() - started)
+                assert "lock" in refused.log().lower()
+            assert client.call("loadBefore", Z64, MAXTID) == (b"2", tid, None)
+        print(f"refused in {min(took):.3f} s")
+        # Python alone takes longer on a busy machine.
+        assert min(took) < REFUSED_SECONDS or second == RUNZEO
+    finally:
+        serving.kill()
+    files.check(path)
 
 
 def test_a_killed_server_leaves_no_lock(tmp_path, start_server):

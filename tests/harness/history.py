@@ -24,10 +24,15 @@ CLASS = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00."
 
 
 class History:
-    """The transactions written so far, and what they make current."""
+    """The transactions written so far, and what they make current.
 
-    def __init__(self, random):
-        self.random = random
+    With `once` each object is in a transaction once: the stock packer fails on back
+    pointers to the second of two records.
+    """
+
+    def __init__(self, random, once=False):
+        self.random, self.once = random, once
+        self.taken = set()  # objects of the transaction that is being written
         self.transactions = []
         self.serials = {}  # oid -> tid of its current record, deletions too
         self.revisions = {}  # oid -> [(tid, data or None)], oldest first
@@ -39,6 +44,7 @@ class History:
     def write(self, storage, count=1):
         """Commit `count` random transactions through `storage`."""
         for _ in range(count):
+            self.taken = set()
             if self.transactions and self.random.random() < 0.2:
                 self._restore(storage)
             else:
@@ -69,7 +75,7 @@ class History:
                 storage.deleteObject(oid, serial, txn)
                 records.append((oid, None))
                 continue
-            for _ in range(self.random.choice([1, 1, 1, 1, 2, 3])):
+            for _ in range(1 if self.once else self.random.choice([1, 1, 1, 1, 2, 3])):
                 data = self.data()
                 storage.store(oid, serial, data, "", txn)
                 records.append((oid, data))
@@ -102,6 +108,13 @@ class History:
         return (None, None) if kind > 0.85 else (self.data(), None)
 
     def _some_oid(self):
+        oid = self._any_oid()
+        while self.once and oid in self.taken:
+            oid = self._any_oid()
+        self.taken.add(oid)
+        return oid
+
+    def _any_oid(self):
         known = len(self.serials)
         if known and self.random.random() < 0.6:
             return self.random.choice(list(self.serials))
