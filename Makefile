@@ -101,7 +101,8 @@ conformance: build $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over 
 
 soak: build $(VENV)/ready ## Kill, exchange and freeze servers for hours; SOAK='-k ...' picks tests, KILLS=, SECONDS=, ROUNDS=
 	$(SAY) 'long runs'
-	ZODIUM_TEST_LARGE=1 $(VENV)/bin/python -m pytest -c tests/pytest.ini -s $(SOAK) tests/e2e/test_transfers.py
+	ZODIUM_TEST_LARGE=1 $(VENV)/bin/python -m pytest -c tests/pytest.ini -s $(SOAK) tests/e2e/test_transfers.py \
+	  tests/e2e/test_alternation.py tests/e2e/test_extremes.py
 
 fuzz: ## Feed every decoder hostile inputs for FUZZ_SECONDS (60) each, and sessions random calls
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
