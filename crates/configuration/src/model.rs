@@ -41,6 +41,8 @@ pub struct ServerOptions {
     /// Classes (`module.Class`) that clients can resolve conflicts of: an undo of what was
     /// changed later is given to the client for these. `*` stands for all classes.
     pub resolvable_classes: Vec<String>,
+    /// Take commits again without a restart after a write failed, once the disk is well.
+    pub reopen_after_failure: bool,
     /// Longest message a client may send, in bytes.
     pub message_bytes_max: u32,
     /// Where to write the process id while running.
@@ -231,6 +233,7 @@ impl Default for ServerOptions {
             transaction_timeout: None,
             client_conflict_resolution: false,
             resolvable_classes: Vec::new(),
+            reopen_after_failure: true,
             message_bytes_max: 2049 << 20,
             pid_file: None,
             tls: None,

@@ -184,7 +184,7 @@ fn tls() -> impl Strategy<Value = TlsOptions> {
 fn server() -> impl Strategy<Value = ServerOptions> {
     let limits = (option::of(any::<u16>()), 0..=i64::MAX as usize, any::<u32>());
     let times = (option::of(duration()), option::of(duration()));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let classes = vec("[*a-z.\"]{1,20}", 0..3);
     let files = (option::of(path()), option::of(tls()));
     (vec(address(), 0..3), limits, times, flags, classes, files).prop_map(
@@ -206,6 +206,7 @@ fn server() -> impl Strategy<Value = ServerOptions> {
                 transaction_timeout: timeout,
                 client_conflict_resolution: flags.2,
                 resolvable_classes: classes,
+                reopen_after_failure: flags.3,
                 message_bytes_max: message,
                 pid_file,
                 tls,

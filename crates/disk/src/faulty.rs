@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,6 +62,8 @@ struct State {
     met: bool,
     images: Option<Vec<CrashImage>>,
     observer: Option<Observer>,
+    read_bytes_max: Option<usize>,
+    forgets_failed_syncs: bool,
 }
 
 type Call = Box<dyn FnOnce() + Send>;
@@ -70,6 +73,8 @@ struct Fault {
     operation: Operation,
     /// Count of the operation that fails.
     at: u64,
+    /// How many fail from then on.
+    times: u64,
     error: io::ErrorKind,
 }
 
@@ -83,10 +88,35 @@ impl FaultyDisk {
 
     /// Lets the `nth` operation of that kind from now on (1: the next) fail, once.
     pub fn fail(&self, operation: Operation, nth: u64, error: io::ErrorKind) {
+        self.fail_times(operation, nth, 1, error);
+    }
+
+    /// Lets the `nth` operation of that kind from now on fail, and all later ones, until the disk
+    /// is [mended](FaultyDisk::mend).
+    pub fn fail_from(&self, operation: Operation, nth: u64, error: io::ErrorKind) {
+        self.fail_times(operation, nth, u64::MAX, error);
+    }
+
+    /// Lets `times` operations of that kind fail, beginning with the `nth` from now on.
+    pub fn fail_times(&self, operation: Operation, nth: u64, times: u64, error: io::ErrorKind) {
         let mut state = self.state.lock();
         let at = state.counts[operation as usize] + nth;
-        state.fault = Some(Fault { operation, at, error });
+        state.fault = Some(Fault { operation, at, times, error });
         state.met = false;
+    }
+
+    /// Lets a reading bring no more bytes than this at once, as one that a signal ended early.
+    pub fn read_at_most(&self, bytes: usize) {
+        self.state.lock().read_bytes_max = Some(bytes);
+    }
+
+    /// From now on what a failed sync left unwritten is gone from memory at once: it reads as
+    /// zeros, and no later sync brings it back.
+    ///
+    /// That is what Linux may do at any time: it marks what it could not write as written, and
+    /// drops it when it needs the memory.
+    pub fn forget_failed_syncs(&self) {
+        self.state.lock().forgets_failed_syncs = true;
     }
 
     /// Lets nothing fail any more.
@@ -141,7 +171,10 @@ impl FaultyDisk {
         state.counts[operation as usize] += 1;
         let count = state.counts[operation as usize];
         match &state.fault {
-            Some(fault) if fault.operation == operation && fault.at == count => {
+            Some(fault)
+                if fault.operation == operation
+                    && count.checked_sub(fault.at).is_some_and(|past| past < fault.times) =>
+            {
                 let error = fault.error.into();
                 state.met = true;
                 Err(error)
@@ -188,12 +221,12 @@ impl fmt::Debug for FaultyDisk {
 impl Disk for FaultyDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.change(Operation::Open, || self.disk.open(path, mode))?;
-        Ok(Arc::new(FaultyFile { file, disk: self.clone() }))
+        Ok(Arc::new(FaultyFile { file, disk: self.clone(), unsynced: Mutex::default() }))
     }
 
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.change(Operation::Open, || self.disk.temporary(near))?;
-        Ok(Arc::new(FaultyFile { file, disk: self.clone() }))
+        Ok(Arc::new(FaultyFile { file, disk: self.clone(), unsynced: Mutex::default() }))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -255,6 +288,29 @@ impl Disk for FaultyDisk {
 struct FaultyFile {
     file: Arc<dyn DiskFile>,
     disk: FaultyDisk,
+    /// What was written through this handle since it was last synced.
+    unsynced: Mutex<Vec<Range<u64>>>,
+}
+
+impl FaultyFile {
+    /// What a failed sync left unwritten reads as a device that never had it.
+    fn forget_unsynced(&self) -> io::Result<()> {
+        let unsynced = std::mem::take(&mut *self.unsynced.lock());
+        let length = self.file.length()?;
+        for Range { start, end } in unsynced {
+            let count = end.min(length).saturating_sub(start);
+            let zeros = vec![0; usize::try_from(count).unwrap_or_default()];
+            self.file.write_all_at(&zeros, start)?;
+        }
+        Ok(())
+    }
+
+    /// As much of a buffer as one reading fills.
+    fn readable<'a>(&self, buffer: &'a mut [u8]) -> &'a mut [u8] {
+        let most = self.disk.state.lock().read_bytes_max.unwrap_or(usize::MAX);
+        let count = buffer.len().min(most);
+        &mut buffer[..count]
+    }
 }
 
 impl DiskFile for FaultyFile {
@@ -265,15 +321,16 @@ impl DiskFile for FaultyFile {
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.disk.enter(Operation::Read)?;
-        self.file.read_at(buffer, position)
+        self.file.read_at(self.readable(buffer), position)
     }
 
     fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
         self.disk.enter(Operation::Read)?;
-        self.file.read_resident_at(buffer, position)
+        self.file.read_resident_at(self.readable(buffer), position)
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.unsynced.lock().push(position..position + bytes.len() as u64);
         let result = match self.disk.enter(Operation::Write) {
             Ok(()) => self.file.write_all_at(bytes, position),
             Err(error) => {
@@ -285,7 +342,13 @@ impl DiskFile for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.disk.change(Operation::Sync, || self.file.sync())
+        let synced = self.disk.change(Operation::Sync, || self.file.sync());
+        if synced.is_ok() {
+            self.unsynced.lock().clear();
+        } else if self.disk.state.lock().forgets_failed_syncs {
+            self.forget_unsynced()?;
+        }
+        synced
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
@@ -327,6 +390,45 @@ mod tests {
         disk.fail(Operation::Sync, 1, io::ErrorKind::Other);
         file.sync().unwrap_err();
         assert_eq!(disk.files().after_power_cut().bytes(path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_lasting_fault_ends_when_the_disk_is_mended() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let file = disk.open(Path::new("f"), OpenMode::Create).unwrap();
+        disk.fail_from(Operation::Sync, 2, io::ErrorKind::Other);
+        file.sync().unwrap();
+        file.sync().unwrap_err();
+        file.sync().unwrap_err();
+        disk.mend();
+        file.sync().unwrap();
+    }
+
+    #[test]
+    fn what_a_failed_sync_left_is_not_brought_back_by_the_next() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let path = Path::new("f");
+        let file = disk.open(path, OpenMode::Create).unwrap();
+        file.write_all_at(b"ab", 0).unwrap();
+        file.sync().unwrap();
+        disk.forget_failed_syncs();
+        file.write_all_at(b"cd", 2).unwrap();
+        disk.fail(Operation::Sync, 1, io::ErrorKind::Other);
+        file.sync().unwrap_err();
+        file.sync().unwrap();
+        assert_eq!(disk.files().after_power_cut().bytes(path).unwrap(), b"ab\0\0");
+    }
+
+    #[test]
+    fn a_reading_brings_no_more_than_it_may() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let file = disk.open(Path::new("f"), OpenMode::Create).unwrap();
+        file.write_all_at(b"abcd", 0).unwrap();
+        disk.read_at_most(3);
+        let mut buffer = [0; 4];
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 3);
+        file.read_exact_at(&mut buffer, 0).unwrap();
+        assert_eq!(&buffer, b"abcd");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod memory_file;
 mod names;
 mod power_cut;
 mod real;
+mod transfer;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -141,22 +142,38 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// space. The length of the file stays as it is. `ErrorKind::StorageFull` when there is no
     /// room; success without effect where the file system cannot reserve.
     fn reserve(&self, start: u64, end: u64) -> io::Result<()>;
+
+    /// Lets later reads from `start` on come from the device and not from the system's memory, as
+    /// far as what is there was synced and the system does as it is asked.
+    ///
+    /// After a failed sync that memory may hold what the device does not. Where there is no such
+    /// memory there is nothing to do.
+    fn forget_cached(&self, start: u64) -> io::Result<()> {
+        let _ = start;
+        Ok(())
+    }
 }
 
 impl dyn DiskFile + '_ {
     /// Fills the whole buffer from `position`; `ErrorKind::UnexpectedEof` when the file ends
     /// before.
-    pub fn read_exact_at(&self, mut buffer: &mut [u8], mut position: u64) -> io::Result<()> {
-        while !buffer.is_empty() {
-            match self.read_at(buffer, position)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => {
-                    buffer = &mut buffer[count..];
-                    position += count as u64;
-                }
+    pub fn read_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        match self.read_up_to(buffer, position)? {
+            count if count < buffer.len() => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fills the buffer from `position`, or as much of it as there is before the end of the file.
+    pub fn read_up_to(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], position + done as u64)? {
+                0 => break,
+                count => done += count,
             }
         }
-        Ok(())
+        Ok(done)
     }
 }
 

@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use crate::transfer::{until_answered, write_all};
 use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
 
 /// Files of the operating system.
@@ -138,12 +139,7 @@ impl DiskFile for RealFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        loop {
-            match self.file.read_at(buffer, position) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
+        until_answered(|| self.file.read_at(buffer, position))
     }
 
     fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
@@ -156,7 +152,7 @@ impl DiskFile for RealFile {
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, position)
+        write_all(|bytes, position| self.file.write_at(bytes, position), bytes, position)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -172,6 +168,11 @@ impl DiskFile for RealFile {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn forget_cached(&self, start: u64) -> io::Result<()> {
+        // Without a length it is up to the end.
+        Ok(fadvise(&self.file, start, None, Advice::DontNeed)?)
     }
 }
 

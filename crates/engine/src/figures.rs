@@ -1,6 +1,6 @@
 //! What a storage has done and is doing, for those who watch it.
 
-use zodium_types::{Distribution, Durations, Sizes};
+use zodium_types::{Counter, Distribution, Durations, Sizes};
 
 use crate::Storage;
 use crate::commit::{CommitStatus, LockWait};
@@ -16,6 +16,10 @@ pub(crate) struct WriterFigures {
     pub(crate) batches: Sizes,
     /// How long it took to write a batch and to sync it.
     pub(crate) appends: Durations,
+    /// Writes and syncs that failed, so that commits were refused.
+    pub(crate) write_failures: Counter,
+    /// How often commits were taken again after that.
+    pub(crate) reopenings: Counter,
 }
 
 /// Figures of a storage since it was opened.
@@ -29,6 +33,10 @@ pub struct StorageFigures {
     pub appends: Distribution,
     /// How long the syncs alone took, in seconds.
     pub syncs: Distribution,
+    /// Writes and syncs that failed, so that commits were refused.
+    pub write_failures: u64,
+    /// How often commits were taken again after that.
+    pub reopenings: u64,
     /// What packs have done.
     pub pack: PackStatus,
 }
@@ -41,6 +49,8 @@ impl Storage {
             batches: self.figures.batches.distribution(),
             appends: self.figures.appends.distribution(),
             syncs: self.file.sync_durations(),
+            write_failures: self.figures.write_failures.value(),
+            reopenings: self.figures.reopenings.value(),
             pack: self.pack_status.lock().clone(),
         }
     }

@@ -21,8 +21,8 @@ use crate::transaction::Voted;
 
 /// Most transactions written with one sync.
 const BATCH_TRANSACTIONS_MAX: usize = 1024;
-/// How often expired transactions are looked for.
-const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked whether transactions have expired, or the file is to be reopened.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Transactions on their way to the writer.
 #[derive(Default)]
@@ -35,6 +35,8 @@ pub(crate) struct FinishQueue {
 struct QueueState {
     voted: FxHashMap<TransactionNumber, Voted>,
     stopping: bool,
+    /// There is something else to look at than transactions.
+    woken: bool,
 }
 
 impl FinishQueue {
@@ -54,6 +56,12 @@ impl FinishQueue {
         self.changed.notify_all();
     }
 
+    /// Lets the writer look around.
+    pub(crate) fn wake(&self) {
+        self.state.lock().woken = true;
+        self.changed.notify_all();
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.state.lock().stopping
     }
@@ -61,7 +69,7 @@ impl FinishQueue {
     /// Waits for work; `false` when stopped and empty.
     fn wait(&self, timeout: Option<Duration>) -> bool {
         let mut state = self.state.lock();
-        if state.voted.is_empty() && !state.stopping {
+        if state.voted.is_empty() && !state.stopping && !state.woken {
             match timeout {
                 Some(timeout) => {
                     self.changed.wait_for(&mut state, timeout);
@@ -69,6 +77,7 @@ impl FinishQueue {
                 None => self.changed.wait(&mut state),
             }
         }
+        state.woken = false;
         !(state.voted.is_empty() && state.stopping)
     }
 }
@@ -99,12 +108,18 @@ impl Storage {
 
     /// The writer's loop.
     pub(crate) fn write_log(&self) {
-        let timeout = self.transaction_timeout.map(|_| EXPIRY_INTERVAL);
         let mut watch = ClockWatch::default();
         watch.look(self.file.last_tid(), self.clock.unix_nanos(), self.clock.monotonic());
         let mut expiry = ExpiryWatch::default();
-        while self.queue.wait(timeout) {
+        loop {
+            let expiring = self.transaction_timeout.map(|_| WATCH_INTERVAL);
+            // Not longer than that: a clock that tests move says nothing when it is moved.
+            let reopening = self.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
+            if !self.queue.wait(reopening.or(expiring)) {
+                break;
+            }
             self.post_expired(&mut expiry);
+            self.reopen_if_due();
             let now = self.clock.unix_nanos();
             let clock_tid = Tid::from_unix_nanos(now);
             let batch = self.machine.lock().next_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
@@ -115,6 +130,8 @@ impl Storage {
                 self.write_batch(&batch);
             }
         }
+        // What the log says when it is opened again decides about them.
+        self.undecided.lock().drain(..).for_each(StagedBlobs::leave);
     }
 
     fn write_batch(&self, batch: &[(TransactionNumber, Tid)]) {
@@ -148,8 +165,9 @@ impl Storage {
                 }
             }
             Err(error) => {
-                // What the log says when it is opened again decides about them.
-                taken.into_iter().filter_map(|(_, _, blobs)| blobs).for_each(StagedBlobs::leave);
+                // The log may have them until it is cut.
+                let blobs = taken.into_iter().filter_map(|(_, _, blobs)| blobs);
+                self.undecided.lock().extend(blobs);
                 self.fail(error);
             }
         }
@@ -198,12 +216,13 @@ impl Storage {
     }
 
     fn fail(&self, error: StorageError) {
-        error!(%error, "commits are refused from now on; reads go on. Find out what is wrong \
-            with the disk, then restart the server");
+        self.note_write_failure(&error);
         let error = Arc::new(error);
         let failure = self.machine.lock().write_failed(self.clock.monotonic());
         for number in failure.ended {
-            self.queue.state.lock().voted.remove(&number);
+            if let Some(voted) = self.queue.state.lock().voted.remove(&number) {
+                self.file.release(voted.reservation);
+            }
             let owner = self.owners.lock().remove(&number);
             if let Some(owner) = owner {
                 owner.post(Notice::Failed(number, Arc::clone(&error)));

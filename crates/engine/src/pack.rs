@@ -123,6 +123,9 @@ impl Storage {
         let started = Instant::now();
         let packed = self.file.finish_pack(&mut pack);
         let stall = started.elapsed();
+        if let Err(error) = &packed {
+            self.note_pack_failure(error);
+        }
         drop(appending);
         drop(hold);
         if packed.is_ok()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_disk::Clock;
-use zodium_filestorage::{FileStorage, Resolver, StorageError};
+use zodium_filestorage::{FileStorage, Resolver, StagedBlobs, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::{CommitMachine, CommitStatus, TransactionNumber};
@@ -17,6 +17,7 @@ use crate::figures::WriterFigures;
 use crate::log_writer::FinishQueue;
 use crate::notice::{Commit, Mailbox, Notice};
 use crate::pack_status::PackStatus;
+use crate::reopening::{Reopening, WriteFailure};
 
 /// What can be set for a storage.
 #[derive(Clone, Debug)]
@@ -38,6 +39,9 @@ pub struct Config {
     /// Classes (`module.Class`) whose conflicts clients can resolve: an undo of what was changed
     /// later is given to the client for these. `*` stands for all.
     pub resolvable_classes: Vec<String>,
+    /// How the storage takes commits again by itself after a failed write. `None`: only when
+    /// [asked](Storage::ask_to_reopen).
+    pub reopening: Option<Reopening>,
 }
 
 /// An open database with its writer thread.
@@ -62,6 +66,11 @@ pub struct Storage {
     pub(crate) pack_abort_on_dangling: bool,
     pub(crate) resolver: Option<Resolver>,
     pub(crate) resolvable_classes: Vec<String>,
+    pub(crate) reopening: Option<Reopening>,
+    /// The failed write that commits are refused for.
+    pub(crate) failure: Mutex<Option<WriteFailure>>,
+    /// Blobs of transactions of which the log may have a part, until that is cut.
+    pub(crate) undecided: Mutex<Vec<StagedBlobs>>,
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
@@ -114,6 +123,9 @@ impl Storage {
             pack_abort_on_dangling: config.pack_abort_on_dangling,
             resolver: config.resolver,
             resolvable_classes: config.resolvable_classes.clone(),
+            reopening: config.reopening,
+            failure: Mutex::default(),
+            undecided: Mutex::default(),
             invalidation_queue_size: config.invalidation_queue_size,
             invalidation_age: config.invalidation_age,
             subscribers: Mutex::new(subscribers),
@@ -200,10 +212,11 @@ impl Storage {
         self.machine.lock().status()
     }
 
-    /// Seconds since the Unix epoch at which a monotonic time was.
+    /// Seconds since the Unix epoch at which a monotonic time was, or will be.
     pub fn unix_seconds_at(&self, monotonic: Duration) -> f64 {
-        let ago = self.clock.monotonic().saturating_sub(monotonic);
-        self.clock.unix_nanos() as f64 / 1e9 - ago.as_secs_f64()
+        let now = self.clock.monotonic();
+        let ago = now.as_secs_f64() - monotonic.as_secs_f64();
+        self.clock.unix_nanos() as f64 / 1e9 - ago
     }
 
     /// Gives up a pack, writes what has been asked to finish, ends the writer, saves the index.

@@ -12,6 +12,7 @@ use crate::format::{
     DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
 };
 use crate::log::{LogFile, Record};
+use crate::recent::RecentAppends;
 use crate::{Access, FileStorage, SpooledData, StorageError};
 
 /// Bodies from this size on are written from where they lie; smaller ones are gathered into one
@@ -102,6 +103,17 @@ impl Appended {
     }
 }
 
+/// What failed, and so what has to be made sure of before anything is appended again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteFailure {
+    /// A write or sync of the log: behind its end the device may hold anything.
+    Log,
+    /// To make the name of a packed file durable: the name may come to stand for the file before.
+    Name,
+    /// It is not known which file the name stands for.
+    Unknown,
+}
+
 /// What the log writer knows about the end of the file.
 #[derive(Debug)]
 pub(crate) struct AppendState {
@@ -112,7 +124,10 @@ pub(crate) struct AppendState {
     promised: u64,
     /// Up to here the file system has set space aside.
     reserved_end: u64,
-    failed: bool,
+    /// Why nothing is appended, until the file was reopened.
+    pub(crate) failure: Option<WriteFailure>,
+    /// What the device should hold of the transactions written last.
+    pub(crate) recent: RecentAppends,
     /// When space was refused; `None` once some was granted after it.
     full_since: Option<Instant>,
     /// No space is promised for the moment: the file system is being asked for more, or a pack
@@ -138,7 +153,8 @@ impl AppendState {
             end,
             promised: 0,
             reserved_end: end,
-            failed: false,
+            failure: None,
+            recent: RecentAppends::default(),
             full_since: None,
             suspended: false,
             buffer: Vec::new(),
@@ -150,7 +166,23 @@ impl AppendState {
     }
 
     pub(crate) fn is_failed(&self) -> bool {
-        self.failed
+        self.failure.is_some()
+    }
+
+    /// End of the last transaction written, which is durable.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes promised to voted transactions.
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// Takes appends again, with space set aside up to `reserved_end`.
+    pub(crate) fn reopened(&mut self, reserved_end: u64) {
+        self.failure = None;
+        self.reserved_end = reserved_end;
     }
 
     pub(crate) fn was_full_within(&self, age: Duration) -> bool {
@@ -208,8 +240,9 @@ impl FileStorage {
     /// returns, and become visible with [`FileStorage::publish`]. One caller at a time; no object
     /// may be in two of the transactions.
     ///
-    /// After an error none of them counts, and every later call fails until the file is reopened:
-    /// what a failed write or sync left on the device is not known.
+    /// After an error none of them counts, and every later call fails until the file is
+    /// [reopened](FileStorage::reopen): what a failed write or sync left on the device is not
+    /// known.
     pub fn append(
         &self,
         transactions: &[NewTransaction],
@@ -218,31 +251,34 @@ impl FileStorage {
         let mut state = self.append.lock();
         self.check_writable(&state)?;
         let (start, buffer) = (state.end, std::mem::take(&mut state.buffer));
+        // Taken in any case: a transaction that is not written gives its space back.
+        let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
         // The lock guards the numbers, not the device: votes go on while this one waits for it.
         drop(state);
 
         let log = self.log();
         let syncs = &self.syncs;
-        let mut writer = Writer { log: &log, position: start, written: start, buffer, syncs };
+        let (position, written, crc32c) = (start, start, 0);
+        let mut writer = Writer { log: &log, position, written, crc32c, buffer, syncs };
         let written = writer.write_all(transactions);
-        let end = writer.position;
+        let (end, crc32c) = (writer.position, writer.crc32c);
         let mut buffer = writer.buffer;
         buffer.clear();
 
         let mut state = self.append.lock();
         state.buffer = buffer;
+        // With the end: until now the space was promised, from now on it is in use.
+        state.promised = state.promised.saturating_sub(promised);
         match written {
             Ok(appended) => {
                 assert!(end >= start, "the log only grows");
-                // Both at once: until now the space was promised, from now on it is in use.
-                let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
-                state.promised = state.promised.saturating_sub(promised);
+                state.recent.note(start..end, crc32c);
                 state.end = end;
                 state.last_tid = transactions.iter().fold(state.last_tid, |t, n| t.max(n.tid));
                 Ok(appended)
             }
             Err(error) => {
-                state.failed = true;
+                state.failure = Some(WriteFailure::Log);
                 Err(error)
             }
         }
@@ -272,7 +308,7 @@ impl FileStorage {
 
     pub(crate) fn release_reservation(&self) -> Result<(), StorageError> {
         let mut state = self.append.lock();
-        if state.reserved_end > state.end && !state.failed {
+        if state.reserved_end > state.end && state.failure.is_none() {
             // Cutting at the present length frees what was reserved behind it.
             let file = Arc::clone(&self.log().file);
             file.set_length(state.end)
@@ -283,7 +319,7 @@ impl FileStorage {
     }
 
     fn check_writable(&self, state: &AppendState) -> Result<(), StorageError> {
-        match (self.read_only, state.failed) {
+        match (self.read_only, state.is_failed()) {
             (true, _) => Err(StorageError::ReadOnly { path: self.path.clone() }),
             (_, true) => Err(StorageError::Failed { path: self.path.clone() }),
             _ => Ok(()),
@@ -318,17 +354,18 @@ impl Suspension<'_> {
     }
 
     /// Appends to `log` from now on.
-    pub(crate) fn replace_log(self, log: LogFile, reserved_end: u64) {
+    pub(crate) fn replace_log(&self, log: LogFile, reserved_end: u64) {
         let mut state = self.storage.append.lock();
         assert_eq!(state.end, self.end, "nothing is appended while reserving is suspended");
         state.end = log.end();
+        state.recent = RecentAppends::default();
         state.reserved_end = reserved_end;
         self.storage.replace_log(log);
     }
 
     /// Refuses commits from now on: what the device holds is not known.
-    pub(crate) fn fail(self) {
-        self.storage.append.lock().failed = true;
+    pub(crate) fn fail(&self, failure: WriteFailure) {
+        self.storage.append.lock().failure = Some(failure);
     }
 }
 
@@ -339,11 +376,11 @@ impl Drop for Suspension<'_> {
     }
 }
 
-fn bytes_ahead(end: u64) -> u64 {
+pub(crate) fn bytes_ahead(end: u64) -> u64 {
     (end / 8).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
 }
 
-fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> StorageError {
+pub(crate) fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> StorageError {
     StorageError::writing(path, "reserve space", bytes, error)
 }
 
@@ -354,6 +391,8 @@ struct Writer<'a> {
     position: u64,
     /// Up to here the bytes are in the file; the rest is in the buffer.
     written: u64,
+    /// CRC-32C of the bytes in the file.
+    crc32c: u32,
     buffer: Vec<u8>,
     syncs: &'a Durations,
 }
@@ -440,21 +479,22 @@ impl Writer<'_> {
             return Ok(());
         }
         self.flush()?;
-        self.log
-            .file
-            .write_all_at(data, self.written)
-            .map_err(|error| self.failed("write", error))?;
-        self.written += data.len() as u64;
-        Ok(())
+        self.write(data)
     }
 
     fn flush(&mut self) -> Result<(), StorageError> {
-        self.log
-            .file
-            .write_all_at(&self.buffer, self.written)
-            .map_err(|error| self.failed("write", error))?;
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.write(&buffer)?;
+        buffer.clear();
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let written = self.log.file.write_all_at(bytes, self.written);
+        written.map_err(|error| self.failed("write", error))?;
+        self.written += bytes.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
         Ok(())
     }
 

@@ -64,9 +64,12 @@ pub enum StorageError {
         /// Largest size of the file, in bytes.
         quota_bytes: u64,
     },
-    /// An earlier write or sync failed; nothing more is committed until the file is opened anew.
-    #[error("{path}: an earlier write failed, commits are refused until the server is restarted",
-        path = path.display())]
+    /// An earlier write or sync failed; nothing more is committed until the file was reopened.
+    #[error(
+        "{path}: an earlier write failed, commits are refused until the server has reopened the \
+         file or is restarted; its log and its monitor tell more",
+        path = path.display()
+    )]
     Failed {
         /// The file concerned.
         path: PathBuf,

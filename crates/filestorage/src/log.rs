@@ -289,7 +289,7 @@ impl LogFile {
     ) -> Result<Option<usize>, StorageError> {
         let result = match access {
             Access::Resident => self.file.read_resident_at(buffer, position),
-            Access::Blocking => self.file.read_at(buffer, position).map(Some),
+            Access::Blocking => self.file.read_up_to(buffer, position).map(Some),
         };
         result.map_err(|error| StorageError::io(&self.path, "read", error))
     }

@@ -11,6 +11,7 @@ use zodium_disk::{Disk, FileLock, LockError};
 use zodium_types::{Distribution, Durations, Oid, Tid};
 
 use crate::append::AppendState;
+use crate::blobs::CommittedRecords;
 use crate::format::Magic;
 use crate::log::LogFile;
 use crate::record_cache::RecordCacheStatistics;
@@ -63,7 +64,7 @@ pub enum WriteState {
     /// There was no space for the last one that asked, less than a minute ago. (Nobody may ask
     /// for longer than that because of this answer, so it does not last.)
     Full,
-    /// A write failed; nothing is committed until the file is opened anew.
+    /// A write failed; nothing is committed until the file was reopened.
     Failed,
 }
 
@@ -111,11 +112,6 @@ impl FileStorage {
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, options.read_only))
             .transpose()?;
-        if let Some(blobs) = &blobs
-            && !options.read_only
-        {
-            blobs.clean_up(last_tid)?;
-        }
         let last_oid = positions.largest_oid().unwrap_or(Oid::ROOT);
         let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0);
         let storage = FileStorage {
@@ -135,6 +131,9 @@ impl FileStorage {
             _lock: lock,
         };
         if !options.read_only {
+            if let Some(blobs) = &storage.blobs {
+                blobs.clean_up(&storage)?;
+            }
             storage.resume_blob_removal()?;
         }
         Ok(storage)
@@ -242,6 +241,12 @@ impl FileStorage {
 
     pub(crate) fn replace_log(&self, log: LogFile) {
         self.log.store(Arc::new(log));
+    }
+}
+
+impl CommittedRecords for FileStorage {
+    fn has_written(&self, oid: Oid, tid: Tid) -> Result<bool, StorageError> {
+        self.load_serial(oid, tid).map(|data| data.is_some())
     }
 }
 

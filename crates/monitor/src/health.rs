@@ -30,6 +30,9 @@ pub struct StorageHealth {
     pub name: String,
     /// Whether it takes commits.
     pub state: StorageState,
+    /// What failed, and what is done about it, where something did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// Whether a storage takes commits.
@@ -42,7 +45,7 @@ pub enum StorageState {
     ReadOnly,
     /// It has just refused one for lack of space.
     Full,
-    /// A write has failed; it takes none until the server is restarted.
+    /// A write has failed; it takes none until the file was reopened.
     Failed,
     /// It is being closed.
     Closing,
@@ -54,9 +57,7 @@ impl StorageState {
         match self {
             StorageState::Writable | StorageState::ReadOnly => None,
             StorageState::Full => Some("refuses commits: there is no space left for them"),
-            StorageState::Failed => {
-                Some("refuses commits since a write failed: mend the disk, restart the server")
-            }
+            StorageState::Failed => Some("refuses commits since a write failed"),
             StorageState::Closing => Some("is being closed"),
         }
     }
@@ -72,7 +73,10 @@ impl Health {
         };
         let storages = self.storages.iter().filter_map(|storage| {
             let complaint = storage.state.complaint()?;
-            Some(format!("storage {} {complaint}", storage.name))
+            Some(match &storage.failure {
+                Some(failure) => format!("storage {} {complaint}: {failure}", storage.name),
+                None => format!("storage {} {complaint}", storage.name),
+            })
         });
         server.map(str::to_owned).into_iter().chain(storages).collect()
     }
@@ -84,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_storage_that_only_reads_is_well_and_one_that_failed_is_not() {
-        let storage = |name: &str, state| StorageHealth { name: name.to_owned(), state };
+        let storage =
+            |name: &str, state| StorageHealth { name: name.to_owned(), state, failure: None };
         let mut health = Health {
             phase: Phase::Serving,
             storages: vec![

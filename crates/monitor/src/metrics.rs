@@ -258,7 +258,14 @@ fn encode_writing(families: &mut Families<'_, '_>) -> fmt::Result {
         SECONDS,
         |s| &s.appends,
     )?;
-    families.each_histogram("zodium_sync_duration", "How long the sync took", SECONDS, |s| &s.syncs)
+    families
+        .each_histogram("zodium_sync_duration", "How long the sync took", SECONDS, |s| &s.syncs)?;
+    families.count("zodium_write_failures", "Failed writes that ended the commits", |s| {
+        s.write_failures
+    })?;
+    families.count("zodium_reopenings", "Times that commits were taken again after one", |s| {
+        s.reopenings
+    })
 }
 
 fn encode_cache(families: &mut Families<'_, '_>) -> fmt::Result {

@@ -178,7 +178,7 @@ mod tests {
 
     impl Source for Example {
         fn health(&self) -> Health {
-            let storage = StorageHealth { name: "1".to_owned(), state: self.state };
+            let storage = StorageHealth { name: "1".to_owned(), state: self.state, failure: None };
             Health { phase: Phase::Serving, storages: vec![storage] }
         }
 

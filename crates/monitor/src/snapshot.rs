@@ -102,6 +102,10 @@ pub struct Storage {
     /// How long the syncs took.
     #[serde(serialize_with = "distribution")]
     pub syncs: Distribution,
+    /// Writes and syncs that failed, so that commits were refused.
+    pub write_failures: u64,
+    /// How often commits were taken again after that.
+    pub reopenings: u64,
     /// Errors that clients were answered with, by the name of the exception.
     pub errors: Vec<(&'static str, u64)>,
     /// The cache of records.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tracing::info;
 use zodium_configuration::MonitorOptions;
 use zodium_engine::commit::{LockKey, LockWait};
-use zodium_engine::{PackStatus, Storage};
+use zodium_engine::{PackStatus, Storage, WriteFailure};
 use zodium_filestorage::{PackStep, WriteState};
 use zodium_monitor::{
     Cache, Connection, Health, Listener, Messages, MethodFigures, Monitor, Network, Pack, PackEnd,
@@ -142,7 +142,20 @@ fn health_of(name: &str, storage: &Storage) -> StorageHealth {
         WriteState::ReadOnly => StorageState::ReadOnly,
         WriteState::Writable => StorageState::Writable,
     };
-    StorageHealth { name: name.to_owned(), state }
+    let failure = storage.write_failure().filter(|_| state == StorageState::Failed);
+    let failure = failure.map(|failure| failure_of(storage, &failure));
+    StorageHealth { name: name.to_owned(), state, failure }
+}
+
+/// What failed, and what comes next.
+fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
+    let next = failure.next_attempt.map(|at| storage.unix_seconds_at(at));
+    let next = next.map(|at| (at - unix_seconds(SystemTime::now())).max(0.0).ceil());
+    let next = match next {
+        Some(seconds) => format!("the file will be reopened in {seconds} s"),
+        None => "mend the disk, then send SIGUSR1, or restart the server".to_owned(),
+    };
+    format!("{}; reopening failed {} times, {next}", failure.reason, failure.attempts)
 }
 
 fn storage_of(name: &str, storage: &Storage, sessions: SessionFigures) -> zodium_monitor::Storage {
@@ -176,6 +189,8 @@ fn storage_of(name: &str, storage: &Storage, sessions: SessionFigures) -> zodium
         batches: figures.batches,
         appends: figures.appends,
         syncs: figures.syncs,
+        write_failures: figures.write_failures,
+        reopenings: figures.reopenings,
         errors: sessions.errors,
         cache: cache_of(storage),
         pack: pack_of(&figures.pack),

@@ -157,6 +157,7 @@ mod tests {
             pack_abort_on_dangling: false,
             resolver: None,
             resolvable_classes: Vec::new(),
+            reopening: None,
         };
         let clock = Arc::new(SystemClock::new());
         let storage = Storage::start(open(disk.clone()), clock, &config).unwrap();

@@ -5,7 +5,7 @@ use super::values;
 use crate::error::Findings;
 use crate::model::{Encoding, KeyPassword, ServerOptions, TlsOptions};
 
-pub(super) const SERVER: [&str; 12] = [
+pub(super) const SERVER: [&str; 13] = [
     "address",
     "encoding",
     "read-only",
@@ -15,6 +15,7 @@ pub(super) const SERVER: [&str; 12] = [
     "transaction-timeout",
     "client-conflict-resolution",
     "resolvable-classes",
+    "reopen-after-failure",
     "message-size-max",
     "pid-file",
     "tls",
@@ -57,6 +58,9 @@ pub(super) fn server(table: &Table, findings: &mut Findings) -> ServerOptions {
         transaction_timeout: table.setting("transaction-timeout", findings, values::duration),
         client_conflict_resolution: conflicts.unwrap_or(defaults.client_conflict_resolution),
         resolvable_classes: classes.unwrap_or_default(),
+        reopen_after_failure: table
+            .setting("reopen-after-failure", findings, values::boolean)
+            .unwrap_or(defaults.reopen_after_failure),
         message_bytes_max: message_bytes_max.unwrap_or(defaults.message_bytes_max),
         pid_file: table.setting("pid-file", findings, |value| document.path(value)),
         tls: tls.and_then(|table| tls_options(&table, findings)),

@@ -100,6 +100,11 @@ impl Writer {
         if !server.resolvable_classes.is_empty() {
             self.put("resolvable-classes", server.resolvable_classes.clone());
         }
+        self.put_changed(
+            "reopen-after-failure",
+            server.reopen_after_failure,
+            defaults.reopen_after_failure,
+        );
         if server.message_bytes_max != defaults.message_bytes_max {
             self.put("message-size-max", bytes(server.message_bytes_max.into()));
         }

@@ -63,7 +63,7 @@ pub enum CommitError {
         /// What was asked.
         call: &'static str,
     },
-    /// A write failed before: nothing can be committed until the storage is opened anew.
+    /// A write failed before: nothing can be committed until the storage was reopened.
     #[error(
         "an earlier write to the storage failed; nothing can be committed until it is reopened"
     )]
@@ -374,8 +374,9 @@ impl CommitMachine {
     }
 
     /// A write or sync failed. All that asked for finish and were not published are over, and
-    /// from now on votes and finishes are refused until a new machine is made. Those that are
-    /// voted or checking keep their locks until they are aborted.
+    /// from now on votes and finishes are refused until the storage was
+    /// [reopened](Self::reopened). Those that are voted or checking keep their locks until they
+    /// are aborted.
     ///
     /// What is durable must have been [`published`](Self::published) before.
     pub fn write_failed(&mut self, now: Duration) -> WriteFailure {
@@ -384,6 +385,13 @@ impl CommitMachine {
         let ended: Vec<_> = writing.chain(self.ready.drain(..)).collect();
         let granted = self.end(ended.iter().copied(), now);
         WriteFailure { ended, granted }
+    }
+
+    /// What the failed write left is gone, and the next one can be tried. Those that were voted
+    /// before the failure and are still there can be finished: nothing they saw has changed.
+    pub fn reopened(&mut self) {
+        assert!(self.writing.is_empty(), "nothing is being written");
+        self.failed = false;
     }
 
     /// Gives up: on the client's wish, its disconnect, or a timeout. Possible until finish.

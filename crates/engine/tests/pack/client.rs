@@ -133,6 +133,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
         pack_abort_on_dangling: false,
         resolver: None,
         resolvable_classes: Vec::new(),
+        reopening: None,
     };
     Storage::start(open_file(disk, path), Arc::new(SystemClock::new()), &config).unwrap()
 }

@@ -1,8 +1,8 @@
 //! What a voted transaction will bring, written down where a crash leaves it.
 //!
 //! Names in `tmp` are durable before any blob leaves it, so that the next opening finds every
-//! blob that a crash kept from being committed: in the folder of an object that an intent names,
-//! with a tid that is not in the log.
+//! blob that a crash or a failing disk kept from being committed: in the folder of an object that
+//! an intent names, of a transaction that the log does not know to have written the object.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -44,10 +44,15 @@ fn parse(text: &str) -> impl Iterator<Item = (Oid, &str)> {
     })
 }
 
+/// What the log says about blobs.
+pub(crate) trait CommittedRecords {
+    /// Whether that transaction has written data of that object.
+    fn has_written(&self, oid: Oid, tid: Tid) -> Result<bool, StorageError>;
+}
+
 impl BlobDirectory {
-    /// Removes what a crash left: blobs of transactions that did not come into the log, which
-    /// ends with `last_tid`, and temporary files.
-    pub(crate) fn clean_up(&self, last_tid: Tid) -> Result<(), StorageError> {
+    /// Removes what a crash left: blobs that did not come into the log, and temporary files.
+    pub(crate) fn clean_up(&self, log: &dyn CommittedRecords) -> Result<(), StorageError> {
         let temporary = self.path.join(TEMPORARY_FOLDER);
         let mut names = Vec::new();
         for entry in self.list(&temporary)? {
@@ -65,7 +70,7 @@ impl BlobDirectory {
             let path = temporary.join(name);
             let text = self.read_text(&path)?;
             for (oid, staged) in parse(&text) {
-                self.take_back(oid, staged, last_tid)?;
+                self.take_back(oid, staged, log)?;
             }
             self.remove(&path)?;
         }
@@ -75,7 +80,12 @@ impl BlobDirectory {
         Ok(())
     }
 
-    fn take_back(&self, oid: Oid, staged: &str, last_tid: Tid) -> Result<(), StorageError> {
+    fn take_back(
+        &self,
+        oid: Oid,
+        staged: &str,
+        log: &dyn CommittedRecords,
+    ) -> Result<(), StorageError> {
         let folder = self.folder_of(oid);
         let kind = self.disk.kind(&folder);
         if kind.map_err(|error| StorageError::io(&folder, "look for", error))?.is_none() {
@@ -84,9 +94,11 @@ impl BlobDirectory {
         let mut is_changed = false;
         for entry in self.list(&folder)? {
             let Some(name) = entry.name.to_str() else { continue };
-            let is_uncommitted = layout::tid_of_name(name).is_some_and(|tid| tid > last_tid);
+            // What is damaged in the log may be this very record: then its blob stays.
+            let is_uncommitted = layout::tid_of_name(name)
+                .is_some_and(|tid| matches!(log.has_written(oid, tid), Ok(false)));
             if is_uncommitted {
-                info!(%oid, file = name, "removing the blob of a transaction that a crash ended");
+                info!(%oid, file = name, "removing the blob of what was not committed");
             }
             if is_uncommitted || name == staged {
                 self.remove(&folder.join(name))?;

@@ -28,6 +28,7 @@ use zodium_types::{Oid, Tid};
 
 use self::cleaner::Cleaner;
 use self::folders::Folders;
+pub(crate) use self::intent::CommittedRecords;
 pub use self::layout::BlobLayout;
 pub(crate) use self::packed::PackedBlobs;
 pub use self::staged::{NewBlob, StagedBlobs};

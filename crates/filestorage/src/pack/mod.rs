@@ -20,6 +20,7 @@ mod packed_log;
 mod reachable;
 mod watch;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +34,7 @@ use self::packed_log::{PackedLog, frees_anything};
 use self::reachable::Reachable;
 use self::watch::Watch;
 pub use self::watch::{PackOptions, PackStep};
-use crate::append::Suspension;
+use crate::append::{Suspension, WriteFailure};
 use crate::blobs::PackedBlobs;
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
@@ -166,7 +167,8 @@ impl FileStorage {
     ///
     /// # Errors
     /// As [`FileStorage::begin_pack`], and then the file is as it was. Only when it is not known
-    /// whether the renaming will last are commits refused from then on.
+    /// whether the renaming will last, commits are refused until the file is
+    /// [reopened](FileStorage::reopen).
     pub fn finish_pack(&self, pack: &mut Pack) -> Result<Packed, StorageError> {
         assert!(!pack.is_finished, "a pack is finished once");
         let suspension = self.suspend_reserving()?;
@@ -176,12 +178,17 @@ impl FileStorage {
         let output = pack.log.output();
         let size_after = output.position();
         let reserved_end = suspension.reserve(output.file().as_ref(), output.path(), size_after)?;
-        let suspension = self.replace_file(pack, suspension)?;
+        let renamed = self.replace_file(pack, &suspension)?;
         pack.is_finished = true;
 
         let log = pack.log.take_log(self.cache_bytes);
         let objects_after = log.positions.len();
         suspension.replace_log(log, reserved_end);
+        if let Err(error) = renamed {
+            // Whichever file the name comes to stand for holds all that is committed so far.
+            suspension.fail(WriteFailure::Name);
+            return Err(StorageError::io(&self.path, "sync the folder of", error));
+        }
         let Pack { size_before, objects_before, dangling, .. } = *pack;
         Ok(Packed { size_before, size_after, objects_before, objects_after, dangling })
     }
@@ -201,22 +208,26 @@ impl FileStorage {
         blobs.resume_packed(|packed| is_made_by(&log, packed))
     }
 
-    /// Renames the copy to the name of the file.
-    fn replace_file<'a>(
+    /// Renames the copy to the name of the file. The inner result tells whether that will last.
+    fn replace_file(
         &self,
         pack: &mut Pack,
-        suspension: Suspension<'a>,
-    ) -> Result<Suspension<'a>, StorageError> {
+        suspension: &Suspension<'_>,
+    ) -> Result<io::Result<()>, StorageError> {
         if pack.keep_old {
             self.link_old()?;
         }
         let Err(error) = self.disk.rename(&pack.place.path, &self.path) else {
             pack.place.holds_copy = false;
-            return Ok(suspension);
+            return Ok(Ok(()));
         };
         match self.disk.exists(&pack.place.path) {
+            Ok(false) => {
+                pack.place.holds_copy = false;
+                return Ok(Err(error));
+            }
             Ok(true) => self.remove(".old")?,
-            _ => suspension.fail(),
+            Err(_) => suspension.fail(WriteFailure::Unknown),
         }
         Err(StorageError::io(&pack.place.path, "rename", error))
     }
@@ -226,7 +237,7 @@ impl FileStorage {
         let old = with_suffix(&self.path, ".old");
         let Err(error) = self.disk.link(&self.path, &old) else { return Ok(()) };
         match error.kind() {
-            std::io::ErrorKind::Unsupported | std::io::ErrorKind::PermissionDenied => {
+            io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied => {
                 let file = old.display();
                 warn!(%file, %error, "no hard links here, the old file is not kept");
                 Ok(())

@@ -91,7 +91,7 @@ async fn serve(
     };
     let storages = tokio::select! {
         opened = opening => opened??,
-        ending = ending(&mut signals, || reopen(logs)) => return Ok(ending),
+        ending = ending(&mut signals, || reopen(logs), || ()) => return Ok(ending),
     };
     let network = Network { bound, tls };
     let served =
@@ -137,7 +137,7 @@ async fn serve_storages(
         }
         ready();
     };
-    let ending = ending(signals, reload).await;
+    let ending = ending(signals, reload, || storages.reopen()).await;
     supervisor::stopping();
     watched.closes();
     accepting.stop().await;
@@ -153,11 +153,12 @@ async fn serve_storages(
 }
 
 /// Waits for a signal that ends the server, and does what others ask for.
-async fn ending(signals: &mut Signals, reload: impl Fn()) -> Ending {
+async fn ending(signals: &mut Signals, reload: impl Fn(), reopen: impl Fn()) -> Ending {
     loop {
         match signals.next().await {
             Wish::End(ending) => return ending,
             Wish::Reload => reload(),
+            Wish::Reopen => reopen(),
         }
     }
 }

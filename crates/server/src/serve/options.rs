@@ -99,6 +99,13 @@ pub(crate) struct StorageArguments {
     /// Do not keep the file from before a pack as Data.fs.old
     #[arg(long)]
     pub(crate) no_pack_keep_old: bool,
+
+    /// After a failed write, refuse commits until SIGUSR1 or a restart
+    ///
+    /// Else the server reopens the file by itself, once the disk holds all that was committed
+    /// and can be written to.
+    #[arg(long, env = "ZODIUM_NO_REOPEN", value_parser = FalseyValueParser::new())]
+    pub(crate) no_reopen: bool,
 }
 
 /// What clients may expect.

@@ -34,6 +34,7 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
     override_server(&mut configuration.server, options);
     override_tls(&mut configuration.server.tls, &options.tls)?;
     override_clients(&mut configuration.server, &options.clients);
+    configuration.server.reopen_after_failure &= !options.storage.no_reopen;
     override_storages(&mut configuration.storages, &options.storage)?;
     override_log(&mut configuration.log, &options.logging);
     if let Some(address) = &options.process.monitor {

@@ -11,6 +11,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    mend: Signal,
     user: Signal,
 }
 
@@ -22,6 +23,8 @@ pub(crate) enum Wish {
     /// SIGUSR2: to open the log files anew, which were moved away, and to read the certificates
     /// again, which were renewed.
     Reload,
+    /// SIGUSR1: to take commits again now, of which a failed write keeps a storage.
+    Reopen,
 }
 
 /// Why a server ends.
@@ -41,6 +44,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            mend: signal(SignalKind::user_defined1())?,
             user: signal(SignalKind::user_defined2())?,
         })
     }
@@ -61,6 +65,7 @@ impl Signals {
                 Wish::End(Ending::Restart)
             }
             _ = self.user.recv() => Wish::Reload,
+            _ = self.mend.recv() => Wish::Reopen,
         }
     }
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use zodium_configuration::{Configuration, ServerOptions, StorageKind, StorageOptions};
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
-use zodium_engine::Storage;
+use zodium_engine::{Reopening, Storage};
 use zodium_filestorage::{FileStorage, OpenOptions, StorageError};
 use zodium_tls::AllowList;
 use zodium_zeo::server::Offer;
@@ -56,6 +56,16 @@ impl Storages {
             }
         }
         Ok(storages)
+    }
+
+    /// Has those reopened now that a write has failed for.
+    pub(crate) fn reopen(&self) {
+        for OpenStorage { name, storage, .. } in &self.opened {
+            match storage.ask_to_reopen() {
+                true => info!(storage = name, "SIGUSR1, reopening the file"),
+                false => info!(storage = name, "SIGUSR1, but no write has failed"),
+            }
+        }
     }
 
     /// All of them.
@@ -110,6 +120,7 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
         pack_abort_on_dangling: options.pack.abort_on_dangling,
         resolver: (!server.client_conflict_resolution).then_some(resolve_conflict),
         resolvable_classes: server.resolvable_classes.clone(),
+        reopening: server.reopen_after_failure.then(Reopening::default),
     };
     Ok(Storage::start(file, Arc::new(SystemClock::new()), &config)?)
 }

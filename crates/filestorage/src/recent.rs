@@ -1,0 +1,74 @@
+//! Checksums of what was appended last, in memory.
+//!
+//! After a failed sync the system may show bytes that the device does not hold. These tell
+//! whether what is read from the device is what was acknowledged.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// So much of the end of the log is remembered, if so much was appended.
+const KEPT_BYTES_MIN: u64 = 8 << 20;
+/// Most pieces, each of one sync; 24 bytes each.
+const PIECES_MAX: usize = 4096;
+
+/// What was appended last, oldest first, without gaps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecentAppends {
+    pieces: VecDeque<Piece>,
+}
+
+/// Bytes that were made durable together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) range: Range<u64>,
+    pub(crate) crc32c: u32,
+}
+
+impl RecentAppends {
+    /// Notes what has been made durable behind everything before.
+    pub(crate) fn note(&mut self, range: Range<u64>, crc32c: u32) {
+        let continues = self.pieces.back().is_none_or(|last| last.range.end == range.start);
+        assert!(continues, "what is appended begins where the last append ended");
+        let end = range.end;
+        self.pieces.push_back(Piece { range, crc32c });
+        let is_enough = |second: &Piece| end - second.range.start >= KEPT_BYTES_MIN;
+        while self.pieces.len() > PIECES_MAX || self.pieces.get(1).is_some_and(is_enough) {
+            self.pieces.pop_front();
+        }
+    }
+
+    /// The pieces, oldest first.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_is_kept_and_not_much_more() {
+        let mut recent = RecentAppends::default();
+        let mut end = 0;
+        for length in (1..100).cycle().take(20_000) {
+            let start = end;
+            end += length * 1000;
+            recent.note(start..end, 7);
+        }
+        let kept = end - recent.pieces().next().unwrap().range.start;
+        assert!((KEPT_BYTES_MIN..KEPT_BYTES_MIN + 100_000).contains(&kept), "{kept}");
+        for start in end..end + 2 * PIECES_MAX as u64 {
+            recent.note(start..start + 1, 7);
+        }
+        assert_eq!(recent.pieces().count(), PIECES_MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "begins where the last append ended")]
+    fn a_gap_is_a_mistake() {
+        let mut recent = RecentAppends::default();
+        recent.note(4..10, 1);
+        recent.note(11..12, 2);
+    }
+}

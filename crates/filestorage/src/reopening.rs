@@ -1,0 +1,145 @@
+//! Taking appends again after a failed write or sync, without a restart.
+//!
+//! A failed sync is not tried again: the system marks what it could not write as written, so that
+//! the next sync proves nothing. Instead everything that was not acknowledged is cut, and only
+//! what can be shown is relied on: the acknowledged end of the file is read back from the device
+//! and compared with checksums kept in memory, and the device has to make something new durable
+//! and give it back. Nothing in memory points behind the end: what is not durable is not published.
+//!
+//! A transaction that was refused does not come back. Only a crash between its failure and the
+//! cut may leave it in the file, wholly; its client was told then that it failed.
+
+use std::path::Path;
+
+use zodium_disk::DiskFile;
+
+use crate::append::{WriteFailure, bytes_ahead, reserve_error};
+use crate::iterate::step_scan;
+use crate::log::LogFile;
+use crate::recent::{Piece, RecentAppends};
+use crate::storage::with_suffix;
+use crate::{FileStorage, StorageError};
+
+/// Bytes read back at once.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// Written behind the end to see whether the device takes it. Shorter than the header of a
+/// transaction: whoever opens the file after a crash finds an unfinished one and cuts it.
+const PROBE: &[u8; 8] = b"reopened";
+
+impl FileStorage {
+    /// Takes appends again after a failure, if the device holds what was acknowledged and can be
+    /// written to. Nothing to do when nothing failed.
+    ///
+    /// Blocking. The caller makes sure that nothing is [appended](FileStorage::append) meanwhile.
+    ///
+    /// # Errors
+    /// Appends stay refused, and this can be called again. [`StorageError::Corrupt`] names the
+    /// place when the device does not hold what was acknowledged; others say what failed.
+    pub fn reopen(&self) -> Result<(), StorageError> {
+        let (failure, end, promised, recent) = {
+            let state = self.append.lock();
+            (state.failure, state.end(), state.promised(), state.recent.clone())
+        };
+        match failure {
+            None => return Ok(()),
+            Some(WriteFailure::Unknown) => {
+                return Err(StorageError::Failed { path: self.path.clone() });
+            }
+            Some(WriteFailure::Name) => self.make_name_durable()?,
+            Some(WriteFailure::Log) => {}
+        }
+        let log = self.log();
+        let file = log.file.as_ref();
+        // Before anything is changed: a file that is not what it was is left as it is.
+        verify(&log, end, &recent)?;
+        cut(&self.path, file, end)?;
+        probe(&self.path, file, end)?;
+        cut(&self.path, file, end)?;
+        verify(&log, end, &recent)?;
+        // Cutting has freed what was set aside for transactions that are voted.
+        let reserve = |bytes: u64| file.reserve(end, end + bytes).map(|()| end + bytes);
+        let reserved = reserve(promised + bytes_ahead(end)).or_else(|_| reserve(promised));
+        let reserved = reserved.map_err(|error| reserve_error(&self.path, error, promised))?;
+        self.append.lock().reopened(reserved);
+        if failure == Some(WriteFailure::Name) {
+            self.resume_blob_removal()?;
+        }
+        Ok(())
+    }
+
+    /// Changes something else in the folder and makes that durable, and with it what was renamed.
+    fn make_name_durable(&self) -> Result<(), StorageError> {
+        let probe = with_suffix(&self.path, ".reopening");
+        let failed = |operation| {
+            let probe = probe.clone();
+            move |error| StorageError::io(&probe, operation, error)
+        };
+        let opened = self.disk.open(&probe, zodium_disk::OpenMode::Create);
+        opened.map_err(failed("create"))?;
+        self.disk.sync_folder_of(&probe).map_err(failed("sync the folder of"))?;
+        self.disk.remove(&probe).map_err(failed("remove"))?;
+        self.disk.sync_folder_of(&probe).map_err(failed("sync the folder of"))
+    }
+}
+
+/// Compares what the device holds with what was acknowledged.
+fn verify(log: &LogFile, end: u64, recent: &RecentAppends) -> Result<(), StorageError> {
+    let start = recent.pieces().next().map_or(end, |piece| piece.range.start);
+    let forgotten = log.file.forget_cached(start);
+    forgotten.map_err(|error| StorageError::io(&log.path, "drop from memory", error))?;
+    let mut buffer = Vec::new();
+    for piece in recent.pieces() {
+        verify_piece(log, piece, &mut buffer)?;
+    }
+    // What was there before the file was opened is not known so well, but that it ends here.
+    step_scan(log).transaction_before(end).map(drop)
+}
+
+fn verify_piece(log: &LogFile, piece: &Piece, buffer: &mut Vec<u8>) -> Result<(), StorageError> {
+    let range = &piece.range;
+    let (mut position, mut crc32c) = (range.start, 0);
+    while position < range.end {
+        let count = (range.end - position).min(WINDOW_BYTES);
+        buffer.resize(count as usize, 0);
+        read_back(log, buffer, position)?;
+        crc32c = crc32c::crc32c_append(crc32c, buffer);
+        position += count;
+    }
+    if crc32c != piece.crc32c {
+        let what = format!(
+            "the device does not hold the {} bytes that were committed here",
+            range.end - range.start
+        );
+        return Err(StorageError::corrupt(&log.path, range.start, what));
+    }
+    Ok(())
+}
+
+fn read_back(log: &LogFile, buffer: &mut [u8], position: u64) -> Result<(), StorageError> {
+    log.file.read_exact_at(buffer, position).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            let what = "the file ends before what was committed";
+            StorageError::corrupt(&log.path, position, what)
+        }
+        _ => StorageError::io(&log.path, "read back", error),
+    })
+}
+
+fn cut(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), StorageError> {
+    let cut = file.set_length(end).and_then(|()| file.sync());
+    cut.map_err(|error| StorageError::io(path, "cut", error))
+}
+
+/// Has something new made durable behind the end, in the same block as the end, and reads it back.
+fn probe(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), StorageError> {
+    let written = file.write_all_at(PROBE, end).and_then(|()| file.sync());
+    written.map_err(|error| StorageError::writing(path, "write", PROBE.len() as u64, error))?;
+    let mut read = [0; PROBE.len()];
+    let found = file.forget_cached(end).and_then(|()| file.read_exact_at(&mut read, end));
+    found.map_err(|error| StorageError::io(path, "read back", error))?;
+    if read != *PROBE {
+        let what = "the device does not hold what was just written and synced";
+        return Err(StorageError::corrupt(path, end, what));
+    }
+    Ok(())
+}
