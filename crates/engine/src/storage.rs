@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use tracing::warn;
 use zodium_disk::Clock;
 use zodium_filestorage::{FileStorage, Resolver, StagedBlobs, StorageError};
 use zodium_types::{Oid, Tid};
@@ -81,6 +82,18 @@ pub struct Storage {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The newest transactions; none of a file that is damaged there, so that who was away asks for
+/// everything anew.
+fn recent_of(file: &FileStorage, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
+    match file.recent(count) {
+        Err(error @ StorageError::Corrupt { .. }) => {
+            warn!(%error, "the last transactions cannot be told to clients that come back");
+            Ok(Vec::new())
+        }
+        recent => recent,
+    }
+}
+
 /// Changed together under one lock, so that who subscribes knows exactly what comes next.
 struct Subscribers {
     last_tid: Tid,
@@ -97,7 +110,7 @@ impl Storage {
         config: &Config,
     ) -> Result<Arc<Storage>, StorageError> {
         let last_tid = file.last_tid();
-        let recent = file.recent(config.invalidation_queue_size)?;
+        let recent = recent_of(&file, config.invalidation_queue_size)?;
         let number = TransactionNumber(0); // Nobody waits for these.
         let recent = recent.into_iter().map(|(tid, oids)| Arc::new(Commit { tid, oids, number }));
         let mut recent: VecDeque<_> = recent.collect();

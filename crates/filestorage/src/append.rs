@@ -8,6 +8,7 @@ use bytes::Bytes;
 use zodium_disk::DiskFile;
 use zodium_types::{Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
 
+use crate::checksums::{Batch, RecordSum};
 use crate::format::{
     DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
 };
@@ -259,9 +260,14 @@ impl FileStorage {
         let log = self.log();
         let syncs = &self.syncs;
         let (position, written, crc32c) = (start, start, 0);
-        let mut writer = Writer { log: &log, position, written, crc32c, buffer, syncs };
+        let sums = log.checksums.is_some().then(Batch::default);
+        let mut writer = Writer { log: &log, position, written, crc32c, buffer, sums, syncs };
         let written = writer.write_all(transactions);
         let (end, crc32c) = (writer.position, writer.crc32c);
+        if let (Ok(_), Some(checksums), Some(sums)) = (&written, &log.checksums, &writer.sums) {
+            // Only now: an entry says that its bytes are durable.
+            checksums.writing().append(start, end, sums);
+        }
         let mut buffer = writer.buffer;
         buffer.clear();
 
@@ -394,6 +400,8 @@ struct Writer<'a> {
     /// CRC-32C of the bytes in the file.
     crc32c: u32,
     buffer: Vec<u8>,
+    /// Taken of what is laid out, while it is at hand.
+    sums: Option<Batch>,
     syncs: &'a Durations,
 }
 
@@ -417,10 +425,14 @@ impl Writer<'_> {
         let start = self.position;
         let bytes = new.records.iter().map(|record| record_bytes(record.data_length())).sum();
         let header = header(new.tid, new.status, &new.metadata, bytes);
+        let header_start = self.buffer.len();
         header.write(&mut self.buffer);
         self.buffer.extend_from_slice(&new.metadata.user);
         self.buffer.extend_from_slice(&new.metadata.description);
         self.buffer.extend_from_slice(&new.metadata.extension);
+        if let Some(sums) = &mut self.sums {
+            sums.begin(start, &self.buffer[header_start..]);
+        }
         self.position += header.records_offset();
 
         let mut records = Vec::with_capacity(new.records.len());
@@ -435,6 +447,9 @@ impl Writer<'_> {
         }
         assert_eq!(self.position - start, header.length, "a transaction as long as announced");
         self.buffer.extend_from_slice(&header.length.to_be_bytes());
+        if let Some(sums) = &mut self.sums {
+            sums.end(header.length);
+        }
         self.position += POINTER_BYTES;
         if new.status == TransactionStatus::Undone {
             // Its records do not count, now as little as after the next opening.
@@ -459,12 +474,21 @@ impl Writer<'_> {
             version_length: 0,
             data_length,
         };
+        let header_start = self.buffer.len();
         header.write(&mut self.buffer);
+        let mut sum = RecordSum::new(self.position, &self.buffer[header_start..]);
+        let mut write = |bytes: &[u8]| {
+            sum.add(bytes);
+            self.write_data(bytes)
+        };
         match &record.body {
-            NewBody::Data(data) => self.write_data(data)?,
-            NewBody::Spooled(data) => data.each_chunk(|chunk| self.write_data(chunk))?,
-            NewBody::SameAs(back) => self.buffer.extend_from_slice(&back.to_be_bytes()),
-            NewBody::Deleted => self.buffer.extend_from_slice(&0_u64.to_be_bytes()),
+            NewBody::Data(data) => write(data)?,
+            NewBody::Spooled(data) => data.each_chunk(write)?,
+            NewBody::SameAs(back) => write(&back.to_be_bytes())?,
+            NewBody::Deleted => write(&0_u64.to_be_bytes())?,
+        }
+        if let Some(sums) = &mut self.sums {
+            sums.record(sum);
         }
         self.position += header.record_bytes();
         if self.buffer.len() >= WRITE_BYTES {

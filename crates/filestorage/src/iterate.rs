@@ -101,7 +101,8 @@ impl TransactionIterator {
     pub fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
         let log = &self.log;
         let mut scan =
-            Scan::with_window(&log.path, Arc::clone(&log.file), self.end, STEP_WINDOW_BYTES);
+            Scan::with_window(&log.path, Arc::clone(&log.file), self.end, STEP_WINDOW_BYTES)
+                .verified(log.checksums.as_ref());
         loop {
             let Step::Transaction(entry) = scan.transaction(self.next)? else { return Ok(None) };
             if entry.tid() > self.stop {
@@ -148,8 +149,13 @@ impl RecordIterator {
     }
 }
 
-pub(crate) fn step_scan(log: &LogFile) -> Scan<'_> {
+/// As [`step_scan`], but not held against checksums.
+pub(crate) fn plain_scan(log: &LogFile) -> Scan<'_> {
     Scan::with_window(&log.path, Arc::clone(&log.file), log.end(), STEP_WINDOW_BYTES)
+}
+
+pub(crate) fn step_scan(log: &LogFile) -> Scan<'_> {
+    plain_scan(log).verified(log.checksums.as_ref())
 }
 
 /// The transaction that a record says it stands in.

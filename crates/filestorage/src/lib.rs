@@ -13,6 +13,7 @@
 mod append;
 mod blobs;
 mod check;
+mod checksums;
 mod error;
 mod format;
 mod index_file;
@@ -38,6 +39,7 @@ mod undo;
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
 pub use blobs::{BlobDirectory, BlobLayout, CommittedBlob, NewBlob, StagedBlobs, TemporaryBlob};
 pub use check::{CheckOptions, Checked, Damage, DamageKind, IndexVerdict, check};
+pub use checksums::{ChecksumFigures, ChecksumMode, ScrubPlace};
 pub use error::StorageError;
 pub use format::Magic;
 pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};

@@ -12,6 +12,7 @@ use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
 use crate::StorageError;
+use crate::checksums::Checksums;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::landmarks::Landmarks;
 use crate::positions::Positions;
@@ -62,6 +63,7 @@ pub(crate) struct LogFile {
     pub(crate) positions: Positions,
     pub(crate) cache: RecordCache<Record>,
     pub(crate) landmarks: Landmarks,
+    pub(crate) checksums: Option<Arc<Checksums>>,
     /// Grows by one with each pack; tells positions of one file from those of another.
     pub(crate) generation: u64,
     /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
@@ -87,10 +89,17 @@ impl LogFile {
             positions,
             cache: RecordCache::new(cache_bytes),
             landmarks: Landmarks::default(),
+            checksums: None,
             generation,
             end: AtomicU64::new(end),
             indexed_end: AtomicU64::new(end),
         }
+    }
+
+    /// The same log, held against checksums.
+    pub(crate) fn with_checksums(mut self, checksums: Option<Arc<Checksums>>) -> LogFile {
+        self.checksums = checksums;
+        self
     }
 
     pub(crate) fn end(&self) -> u64 {
@@ -154,6 +163,16 @@ impl LogFile {
         if cached.is_some() {
             return Ok(cached);
         }
+        if self.verifies() {
+            // A sum is of the record as a whole.
+            let stored = self.read_stored(position, oid, access)?;
+            let header = stored.map(|stored| stored.header);
+            return Ok(header.map(|DataHeader { tid, previous, .. }| Link {
+                position,
+                tid,
+                previous,
+            }));
+        }
         let mut bytes = [0; DATA_HEADER_BYTES];
         if !self.read(&mut bytes, position, access)? {
             return Ok(None);
@@ -201,10 +220,10 @@ impl LogFile {
     ) -> Result<Option<Stored>, StorageError> {
         let mut first = [0; FIRST_READ_BYTES];
         let Some(count) = self.read_some(&mut first, position, access)? else { return Ok(None) };
-        let Some((header, rest)) = first[..count].split_first_chunk() else {
+        let Some((start, rest)) = first[..count].split_first_chunk() else {
             return self.short_read(position, access);
         };
-        let header = self.check_header(DataHeader::parse(header), position, oid)?;
+        let header = self.check_header(DataHeader::parse(start), position, oid)?;
         // check_header has shown that the record fits into the file.
         let body_bytes = (header.record_bytes() - DATA_HEADER_BYTES as u64) as usize;
         let end = position + header.record_bytes();
@@ -212,6 +231,9 @@ impl LogFile {
         if let Some(bytes) = rest.get(..body_bytes + following_bytes) {
             let (body, following) = bytes.split_at(body_bytes);
             self.check_end(&header, position, following)?;
+            if !self.verify(position, oid, (start, body), access)? {
+                return Ok(None);
+            }
             return self.stored(header, position, Bytes::copy_from_slice(body)).map(Some);
         }
         // Checked first: a wrong length must not make us allocate half the file.
@@ -227,7 +249,28 @@ impl LogFile {
         if !self.read(unread, end - unread.len() as u64, access)? {
             return Ok(None);
         }
+        if !self.verify(position, oid, (start, &body), access)? {
+            return Ok(None);
+        }
         self.stored(header, position, body.into()).map(Some)
+    }
+
+    fn verifies(&self) -> bool {
+        self.checksums.as_ref().is_some_and(|checksums| checksums.verifies_loads())
+    }
+
+    /// Holds header and body of a record against its checksum; `false` when that is cold.
+    fn verify(
+        &self,
+        position: u64,
+        oid: Oid,
+        record: (&[u8], &[u8]),
+        access: Access,
+    ) -> Result<bool, StorageError> {
+        match &self.checksums {
+            Some(checksums) => checksums.verify_record(position, oid, record, access),
+            None => Ok(true),
+        }
     }
 
     fn stored(

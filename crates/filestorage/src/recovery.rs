@@ -11,12 +11,14 @@ use tracing::warn;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use crate::check::{Damage, DamageKind};
+use crate::checksums::{self, Opened, Part, Passage};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, Magic};
 use crate::positions::Positions;
-use crate::scan::{Scan, Step, TransactionEntry};
+use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::storage::{OpenOptions, with_suffix};
 use crate::tail::Tail;
-use crate::{StorageError, index_snapshot};
+use crate::{ChecksumMode, StorageError, index_snapshot};
 
 /// Bytes scanned between two reports of progress.
 const PROGRESS_STEP_BYTES: u64 = 8 << 20;
@@ -30,6 +32,10 @@ pub(crate) struct Recovered {
     pub(crate) positions: Positions,
     pub(crate) end: u64,
     pub(crate) last_tid: Tid,
+    /// The checksums beside the file, if there are some that are of it.
+    pub(crate) checksums: Option<Opened>,
+    /// What did not fit them.
+    pub(crate) damages: Vec<Damage>,
 }
 
 pub(crate) fn recover(
@@ -43,9 +49,11 @@ pub(crate) fn recover(
         start_file(disk, path, file.as_ref())?;
         let positions = Positions::new();
         let end = MAGIC_BYTES;
-        return Ok(Recovered { file, magic: Magic::Fs30, positions, end, last_tid: Tid::ZERO });
+        let (magic, last_tid, checksums, damages) = (Magic::Fs30, Tid::ZERO, None, Vec::new());
+        return Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages });
     }
     let magic = read_magic(path, file.as_ref())?;
+    let damages = Vec::new();
     let (positions, start, last_tid) = match index_snapshot::load(disk, path, &file, length) {
         Ok(Some(loaded)) => (loaded.positions, loaded.end, loaded.last_tid),
         Ok(None) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
@@ -54,22 +62,40 @@ pub(crate) fn recover(
             (Positions::new(), MAGIC_BYTES, Tid::ZERO)
         }
     };
+    let checksums = open_checksums(disk, options, &file, length);
+    let passage = checksums.as_ref().map(|opened| Passage::new(opened, file.as_ref(), length));
     let mut positions = positions;
-    let mut found = build(path, &file, length, start, last_tid, &positions, options.progress)?;
+    let mut build = Build { path, file: &file, length, passage, damages };
+    let mut found = build.run(start, last_tid, &positions, options.progress)?;
     if let Some(start) = found.not_later {
         let tail = Tail { path, file: &file, start, end: length, last_tid: found.last_tid };
-        if tail.is_left_over()? {
+        if !build.is_durable(start) && tail.is_left_over()? {
             positions = Positions::new();
-            let (from, none) = (MAGIC_BYTES, Tid::ZERO);
-            found = build(path, &file, start, from, none, &positions, options.progress)?;
+            build = Build { length: start, damages: Vec::new(), ..build };
+            found = build.run(MAGIC_BYTES, Tid::ZERO, &positions, options.progress)?;
         } else {
             warn_not_later(path, start);
         }
     }
+    let damages = build.damages;
     if found.end < length && !options.read_only {
         put_tail_aside(disk, path, file.as_ref(), found.end, length)?;
     }
-    Ok(Recovered { file, magic, positions, end: found.end, last_tid: found.last_tid })
+    let Built { end, last_tid, .. } = found;
+    Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages })
+}
+
+fn open_checksums(
+    disk: &dyn Disk,
+    options: &OpenOptions<'_>,
+    file: &Arc<dyn DiskFile>,
+    length: u64,
+) -> Option<Opened> {
+    if options.checksums == ChecksumMode::Off {
+        return None;
+    }
+    let mode = if options.read_only { OpenMode::Read } else { OpenMode::Write };
+    checksums::open(disk, &options.path, mode, file, length)
 }
 
 fn open_file(
@@ -125,91 +151,159 @@ struct Built {
     not_later: Option<u64>,
 }
 
-/// Reads all transactions from `start` on into the index.
-fn build(
-    path: &Path,
-    file: &Arc<dyn DiskFile>,
+/// Reads transactions into the index.
+struct Build<'a> {
+    path: &'a Path,
+    file: &'a Arc<dyn DiskFile>,
+    /// Of the file.
     length: u64,
-    start: u64,
-    mut last_tid: Tid,
-    positions: &Positions,
-    progress: &dyn Fn(u64, u64),
-) -> Result<Built, StorageError> {
-    let mut scan = Scan::new(path, Arc::clone(file), length);
-    let (mut position, mut not_later, mut records) = (start, None, Vec::new());
-    let mut report_at = start + PROGRESS_STEP_BYTES;
-    loop {
-        let found = match scan.transaction(position) {
-            Ok(Step::End) => break,
-            Ok(Step::Transaction(entry)) => {
-                let read =
-                    read_records(path, file.as_ref(), &mut scan, &entry, positions, &mut records);
-                read.map(|()| Some(entry))
-            }
-            Ok(Step::Unfinished) => Ok(None),
-            Err(error) => Err(error),
-        };
-        let damage = match found {
-            Ok(Some(entry)) => {
-                for (oid, position) in records.drain(..) {
-                    positions.publish(oid, position);
-                }
-                if entry.tid() <= last_tid {
-                    not_later.get_or_insert(position);
-                } else if let Some(position) = not_later.take() {
-                    warn_not_later(path, position);
-                }
-                last_tid = last_tid.max(entry.tid());
-                position = entry.next_position();
-                if position >= report_at {
-                    progress(position - start, length - start);
-                    report_at = position + PROGRESS_STEP_BYTES;
-                }
-                continue;
-            }
-            Ok(None) => None,
-            Err(damage @ StorageError::Corrupt { .. }) => Some(damage),
-            Err(error) => return Err(error),
-        };
-        Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
-        break;
-    }
-    progress(position - start, length - start);
-    Ok(Built { end: position, last_tid, not_later })
+    passage: Option<Passage<'a>>,
+    damages: Vec<Damage>,
 }
 
-/// Gives the records of a transaction that become the current ones of their objects, once all of
-/// it turns out to be whole.
-///
-/// A record names the one before it, which only a pack leaves out. Where that is not one of the
-/// same object the oid is wrong, and two objects would be mixed up.
-fn read_records(
-    path: &Path,
-    file: &dyn DiskFile,
-    scan: &mut Scan<'_>,
-    transaction: &TransactionEntry,
-    positions: &Positions,
-    records: &mut Vec<(Oid, u64)>,
-) -> Result<(), StorageError> {
-    records.clear();
-    if transaction.status() == Some(TransactionStatus::Undone) {
-        return Ok(());
+impl Build<'_> {
+    /// Reads all from `start` on into the index.
+    fn run(
+        &mut self,
+        start: u64,
+        mut last_tid: Tid,
+        positions: &Positions,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<Built, StorageError> {
+        let Build { path, file, length, .. } = *self;
+        let mut scan = Scan::new(path, Arc::clone(file), length);
+        let (mut position, mut not_later, mut records) = (start, None, Vec::new());
+        let mut report_at = start + PROGRESS_STEP_BYTES;
+        loop {
+            let found = match self.transaction(&mut scan, position) {
+                Ok(Step::End) => break,
+                Ok(Step::Transaction(entry)) => {
+                    let read = self.read_records(&mut scan, &entry, positions, &mut records);
+                    read.map(|()| Some(entry))
+                }
+                Ok(Step::Unfinished) => Ok(None),
+                Err(error) => Err(error),
+            };
+            let damage = match found {
+                Ok(Some(entry)) => {
+                    for (oid, position) in records.drain(..) {
+                        positions.publish(oid, position);
+                    }
+                    if entry.tid() <= last_tid {
+                        not_later.get_or_insert(position);
+                    } else if let Some(position) = not_later.take() {
+                        warn_not_later(path, position);
+                    }
+                    last_tid = last_tid.max(entry.tid());
+                    position = entry.next_position();
+                    if position >= report_at {
+                        progress(position - start, length - start);
+                        report_at = position + PROGRESS_STEP_BYTES;
+                    }
+                    continue;
+                }
+                Ok(None) => None,
+                // It was on stable storage, so no crash explains it.
+                Err(damage @ StorageError::Corrupt { .. }) if self.is_durable(position) => {
+                    return Err(damage);
+                }
+                Err(damage @ StorageError::Corrupt { .. }) => Some(damage),
+                Err(error) => return Err(error),
+            };
+            Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
+            break;
+        }
+        progress(position - start, length - start);
+        Ok(Built { end: position, last_tid, not_later })
     }
-    let packed = transaction.status() == Some(TransactionStatus::Packed);
-    scan.try_each_record(transaction, |_, record| {
-        let DataHeader { oid, previous, .. } = record.header;
-        let current = positions.position(oid);
-        let continues = match previous {
-            0 => packed || current.is_none(),
-            _ => current == Some(previous) || is_of(file, previous, oid),
+
+    fn is_durable(&mut self, position: u64) -> bool {
+        let entry = self.passage.as_mut().and_then(|passage| passage.entry(position, Part::Frame));
+        entry.is_some()
+    }
+
+    /// The transaction at a position; what it was when it does not fit its checksum.
+    fn transaction(&mut self, scan: &mut Scan<'_>, position: u64) -> Result<Step, StorageError> {
+        let found = scan.transaction(position);
+        let Some(passage) = &mut self.passage else { return found };
+        let Some(frame) = passage.entry(position, Part::Frame) else { return found };
+        if let Ok(Step::Transaction(entry)) = &found
+            && scan.frame_sum(entry)? == frame.sum
+        {
+            return found;
+        }
+        let what = "a transaction that does not fit its checksum";
+        let header = passage.transaction_header(&frame);
+        let repaired = header.map(|header| TransactionEntry { position, header });
+        let entry = match (repaired, found) {
+            (Some(entry), _) | (None, Ok(Step::Transaction(entry))) => entry,
+            // It was on stable storage, so no crash explains it.
+            (None, Ok(_)) => return Err(StorageError::corrupt(self.path, position, what)),
+            (None, Err(error)) => return Err(error),
         };
-        records.push((oid, record.position));
-        if continues {
+        let (kind, tid) = (DamageKind::Checksum, Some(entry.tid()));
+        self.damages.push(Damage { kind, position, what: what.to_owned(), oid: None, tid });
+        Ok(Step::Transaction(entry))
+    }
+
+    /// Gives the records of a transaction that become the current ones of their objects, once all
+    /// of it turns out to be whole.
+    ///
+    /// A record names the one before it, which only a pack leaves out. Where that is not one of
+    /// the same object the oid is wrong, and two objects would be mixed up.
+    fn read_records(
+        &mut self,
+        scan: &mut Scan<'_>,
+        transaction: &TransactionEntry,
+        positions: &Positions,
+        records: &mut Vec<(Oid, u64)>,
+    ) -> Result<(), StorageError> {
+        records.clear();
+        if transaction.status() == Some(TransactionStatus::Undone) {
             return Ok(());
         }
-        let what = format!("a record of object {oid} that does not continue its history");
-        Err(StorageError::corrupt(path, record.position, what))
-    })
+        let packed = transaction.status() == Some(TransactionStatus::Packed);
+        let mut position = transaction.records_start();
+        while position < transaction.records_end() {
+            let record = self.record(scan, position, transaction)?;
+            position += record.header.record_bytes();
+            let DataHeader { oid, previous, .. } = record.header;
+            let current = positions.position(oid);
+            let continues = match previous {
+                0 => packed || current.is_none(),
+                _ => current == Some(previous) || is_of(self.file.as_ref(), previous, oid),
+            };
+            if !continues {
+                let what = format!("a record of object {oid} that does not continue its history");
+                return Err(StorageError::corrupt(self.path, record.position, what));
+            }
+            records.push((oid, record.position));
+        }
+        Ok(())
+    }
+
+    /// The record at a position; what its header was when it does not fit its checksum.
+    fn record(
+        &mut self,
+        scan: &mut Scan<'_>,
+        position: u64,
+        transaction: &TransactionEntry,
+    ) -> Result<DataEntry, StorageError> {
+        let found = scan.record(position, transaction);
+        let Some(passage) = &mut self.passage else { return found };
+        let Some(sealed) = passage.entry(position, Part::Record) else { return found };
+        if let Ok(record) = &found
+            && scan.record_sum(record)? == sealed.sum
+        {
+            return found;
+        }
+        let repaired = passage.data_header(&sealed, transaction.records_end());
+        let record = repaired.map(|header| DataEntry { position, header }).map_or(found, Ok)?;
+        let what = "a record that does not fit its checksum".to_owned();
+        let (oid, tid) = (Some(record.header.oid), Some(transaction.tid()));
+        self.damages.push(Damage { kind: DamageKind::Checksum, position, what, oid, tid });
+        Ok(record)
+    }
 }
 
 /// Whether the record at a position is one of this object.

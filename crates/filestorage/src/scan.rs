@@ -6,11 +6,12 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
 
-use crate::StorageError;
+use crate::checksums::{Checksums, Found, Page, Part};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
 };
+use crate::{Access, StorageError};
 
 /// Bytes read at once on a walk forward.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -70,6 +71,8 @@ pub(crate) struct Scan<'a> {
     window: Vec<u8>,
     window_start: u64,
     window_bytes: usize,
+    /// What records and frames are held against.
+    checksums: Option<(Arc<Checksums>, Box<Page>)>,
 }
 
 impl<'a> Scan<'a> {
@@ -85,7 +88,15 @@ impl<'a> Scan<'a> {
         end: u64,
         window_bytes: usize,
     ) -> Scan<'a> {
-        Scan { path, file, end, window: Vec::new(), window_start: 0, window_bytes }
+        let (window, window_start, checksums) = (Vec::new(), 0, None);
+        Scan { path, file, end, window, window_start, window_bytes, checksums }
+    }
+
+    /// The same walk, on which transactions and their records must fit their checksums.
+    pub(crate) fn verified(mut self, checksums: Option<&Arc<Checksums>>) -> Scan<'a> {
+        let checksums = checksums.filter(|checksums| checksums.verifies_loads());
+        self.checksums = checksums.map(|checksums| (Arc::clone(checksums), Page::empty()));
+        self
     }
 
     /// Where the walk ends. What is committed later lies behind it.
@@ -193,13 +204,10 @@ impl<'a> Scan<'a> {
         transaction: &TransactionEntry,
         mut visit: impl FnMut(&DataEntry),
     ) -> Result<(), StorageError> {
-        let mut position = transaction.records_start();
-        while position < transaction.records_end() {
-            let record = self.record(position, transaction)?;
-            visit(&record);
-            position += record.header.record_bytes();
-        }
-        Ok(())
+        self.try_each_record(transaction, |_, record| {
+            visit(record);
+            Ok(())
+        })
     }
 
     /// As [`Scan::each_record`], for visits that look at more and can fail.
@@ -208,9 +216,11 @@ impl<'a> Scan<'a> {
         transaction: &TransactionEntry,
         mut visit: impl FnMut(&mut Self, &DataEntry) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
+        self.verify_frame(transaction)?;
         let mut position = transaction.records_start();
         while position < transaction.records_end() {
             let record = self.record(position, transaction)?;
+            self.verify_record(&record)?;
             visit(self, &record)?;
             position += record.header.record_bytes();
         }
@@ -245,6 +255,7 @@ impl<'a> Scan<'a> {
         &mut self,
         entry: &TransactionEntry,
     ) -> Result<&[u8], StorageError> {
+        self.verify_frame(entry)?;
         let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
         self.expect_bytes(start, entry.header.metadata_bytes() as usize)
     }
@@ -254,11 +265,68 @@ impl<'a> Scan<'a> {
         &mut self,
         entry: &TransactionEntry,
     ) -> Result<TransactionMetadata, StorageError> {
+        self.verify_frame(entry)?;
         let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
         let length = entry.header.metadata_bytes() as usize;
         let header = entry.header;
         let metadata = self.bytes(start, length)?.and_then(|bytes| header.metadata(bytes));
         metadata.ok_or_else(|| self.damaged(start, "the file ends inside a transaction header"))
+    }
+
+    /// The sum of a transaction's frame as it stands in the file.
+    pub(crate) fn frame_sum(&mut self, entry: &TransactionEntry) -> Result<u32, StorageError> {
+        let (start, end) = (entry.records_end(), entry.next_position());
+        let sum = self.sum(0, entry.position, entry.records_start())?;
+        self.sum(sum, start, end)
+    }
+
+    /// The sum of a record as it stands in the file.
+    pub(crate) fn record_sum(&mut self, record: &DataEntry) -> Result<u32, StorageError> {
+        self.sum(0, record.position, record.position + record.header.record_bytes())
+    }
+
+    fn sum(&mut self, mut sum: u32, start: u64, end: u64) -> Result<u32, StorageError> {
+        let mut position = start;
+        while position < end {
+            let count = (end - position).min(WINDOW_BYTES as u64) as usize;
+            sum = crc32c::crc32c_append(sum, self.expect_bytes(position, count)?);
+            position += count as u64;
+        }
+        Ok(sum)
+    }
+
+    fn verify_frame(&mut self, entry: &TransactionEntry) -> Result<(), StorageError> {
+        let Some(sum) = self.sealed_sum(entry.position, Part::Frame) else { return Ok(()) };
+        if self.frame_sum(entry)? == sum {
+            return Ok(());
+        }
+        let what = "a transaction that does not fit its checksum";
+        if let Some((checksums, _)) = &self.checksums {
+            checksums.damages().note(entry.position, None, Some(entry.tid()), what);
+        }
+        Err(self.damaged(entry.position, what))
+    }
+
+    fn verify_record(&mut self, record: &DataEntry) -> Result<(), StorageError> {
+        let Some(sum) = self.sealed_sum(record.position, Part::Record) else { return Ok(()) };
+        if self.record_sum(record)? == sum {
+            return Ok(());
+        }
+        let DataHeader { oid, tid, .. } = record.header;
+        let what = format!("the record of object {oid} does not fit its checksum");
+        if let Some((checksums, _)) = &self.checksums {
+            checksums.damages().note(record.position, Some(oid), Some(tid), &what);
+        }
+        Err(self.damaged(record.position, what))
+    }
+
+    /// What the checksums say about a position.
+    fn sealed_sum(&mut self, position: u64, part: Part) -> Option<u32> {
+        let (checksums, page) = self.checksums.as_mut()?;
+        match checksums.side().find_with(position, Access::Blocking, page) {
+            Found::Entry(entry) if entry.part == part => Some(entry.sum),
+            _ => None,
+        }
     }
 
     /// Bytes at a position where a header says that there are some.

@@ -16,7 +16,7 @@ use crate::format::Magic;
 use crate::log::LogFile;
 use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
-use crate::{BlobDirectory, StorageError, index_snapshot};
+use crate::{BlobDirectory, ChecksumMode, StorageError, checksums, index_snapshot};
 
 /// How to open a storage.
 pub struct OpenOptions<'a> {
@@ -34,12 +34,14 @@ pub struct OpenOptions<'a> {
     pub cache_bytes: usize,
     /// Where blobs are; made when it does not exist. `None`: blobs are refused.
     pub blob_directory: Option<PathBuf>,
+    /// Whether to keep checksums beside the file.
+    pub checksums: ChecksumMode,
     /// Called now and then with bytes done and bytes in all while an index is built.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
 impl OpenOptions<'_> {
-    /// For writing; the file is made when it does not exist. No cache, no blobs.
+    /// For writing; the file is made when it does not exist. No cache, no blobs, no checksums.
     pub fn new(path: impl Into<PathBuf>) -> OpenOptions<'static> {
         OpenOptions {
             path: path.into(),
@@ -49,6 +51,7 @@ impl OpenOptions<'_> {
             quota_bytes: None,
             cache_bytes: 0,
             blob_directory: None,
+            checksums: ChecksumMode::Off,
             progress: &|_, _| (),
         }
     }
@@ -79,6 +82,9 @@ pub struct FileStorage {
     pub(crate) read_only: bool,
     pub(crate) magic: Magic,
     pub(crate) cache_bytes: usize,
+    pub(crate) checksum_mode: ChecksumMode,
+    /// Relaxed: a figure by itself.
+    pub(crate) scrubbed_bytes: AtomicU64,
     pub(crate) quota_bytes: Option<u64>,
     log: ArcSwap<LogFile>,
     pub(crate) append: Mutex<AppendState>,
@@ -106,20 +112,24 @@ impl FileStorage {
         if options.truncate {
             remove_files(disk.as_ref(), options)?;
         }
-        let Recovered { file, magic, positions, end, last_tid } =
-            recovery::recover(disk.as_ref(), options)?;
+        let recovered = recovery::recover(disk.as_ref(), options)?;
+        let checksums = recovered.start_checksums(disk.as_ref(), options);
+        let Recovered { file, magic, positions, end, last_tid, .. } = recovered;
         let blobs = options.blob_directory.as_deref();
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, options.read_only))
             .transpose()?;
         let last_oid = positions.largest_oid().unwrap_or(Oid::ROOT);
-        let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0);
+        let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0)
+            .with_checksums(checksums);
         let storage = FileStorage {
             path: path.to_owned(),
             disk,
             read_only: options.read_only,
             magic,
             cache_bytes: options.cache_bytes,
+            checksum_mode: options.checksums,
+            scrubbed_bytes: AtomicU64::new(0),
             quota_bytes: options.quota_bytes,
             log: ArcSwap::from_pointee(log),
             append: Mutex::new(AppendState::new(end, last_tid)),
@@ -130,6 +140,7 @@ impl FileStorage {
             blobs,
             _lock: lock,
         };
+        storage.verify_tail();
         if !options.read_only {
             if let Some(blobs) = &storage.blobs {
                 blobs.clean_up(&storage)?;
@@ -220,6 +231,7 @@ impl FileStorage {
         if self.read_only {
             return Err(StorageError::ReadOnly { path: self.path.clone() });
         }
+        self.sync_checksums();
         index_snapshot::save(self.disk.as_ref(), &self.log())
     }
 
@@ -232,6 +244,7 @@ impl FileStorage {
             blobs.settle();
         }
         self.release_reservation()?;
+        self.close_checksums();
         index_snapshot::save(self.disk.as_ref(), &self.log())
     }
 
@@ -264,7 +277,10 @@ fn remove_files(disk: &dyn Disk, options: &OpenOptions<'_>) -> Result<(), Storag
     if options.read_only {
         return Err(StorageError::ReadOnly { path: path.to_owned() });
     }
-    let removed = disk.remove(&with_suffix(path, ".index")).and_then(|()| disk.remove(path));
+    let removed = disk
+        .remove(&with_suffix(path, ".index"))
+        .and_then(|()| disk.remove(&with_suffix(path, checksums::SUFFIX)))
+        .and_then(|()| disk.remove(path));
     removed.map_err(|error| StorageError::io(path, "remove", error))
 }
 

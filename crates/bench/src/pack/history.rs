@@ -69,16 +69,7 @@ impl History {
 
     /// Writes it to a new FileStorage, with its index.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
-        let options = OpenOptions {
-            path: path.to_owned(),
-            read_only: false,
-            create: true,
-            truncate: false,
-            cache_bytes: 0,
-            quota_bytes: None,
-            blob_directory: None,
-            progress: &|_, _| {},
-        };
+        let options = OpenOptions::new(path);
         let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let again = (0..self.revisions).flat_map(|_| 0..self.objects);

@@ -40,6 +40,8 @@ pub enum DamageKind {
     Tail,
     /// The index file does not agree with the data.
     Index,
+    /// Bytes that do not fit the checksum that was taken when they were written.
+    Checksum,
     /// A reference to an object that is not there.
     Reference,
     /// Data that are not the two pickles of a record, or an extension that is none.
@@ -59,6 +61,7 @@ impl DamageKind {
             DamageKind::BackPointer => "back-pointer",
             DamageKind::Tail => "tail",
             DamageKind::Index => "index",
+            DamageKind::Checksum => "checksum",
             DamageKind::Reference => "reference",
             DamageKind::Pickle => "pickle",
         }

@@ -18,10 +18,11 @@ mod dangling;
 mod output;
 mod packed_log;
 mod reachable;
+mod sums;
 mod watch;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,10 +33,12 @@ use zodium_types::{Tid, TransactionStatus};
 use self::output::Output;
 use self::packed_log::{PackedLog, frees_anything};
 use self::reachable::Reachable;
+use self::sums::Sums;
 use self::watch::Watch;
 pub use self::watch::{PackOptions, PackStep};
 use crate::append::{Suspension, WriteFailure};
 use crate::blobs::PackedBlobs;
+use crate::checksums::{SUFFIX, Writing};
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
 use crate::log::LogFile;
@@ -47,6 +50,9 @@ use crate::{FileStorage, StorageError};
 const BEHIND_BYTES_MAX: u64 = 1 << 20;
 /// Rounds of catching up after which commits are made to wait all the same.
 const ROUNDS_MAX: usize = 50;
+
+/// `Data.fs` + this holds the checksums of `Data.fs.old`.
+const OLD_CHECKSUMS: &str = ".old.checksums";
 
 /// A pack under way. Dropped before it is finished, it leaves the storage as it was.
 ///
@@ -110,11 +116,13 @@ impl FileStorage {
         }
         // Now, and not when it is replaced: its space may be needed for the copy.
         self.remove(".old")?;
+        self.remove(OLD_CHECKSUMS)?;
         if let Some(blobs) = &self.blobs {
             blobs.remove_old()?;
         }
         let disk = self.disk.as_ref();
         let output = Output::create(disk, &place.path, &self.path, self.magic)?;
+        let output = (output, self.sums_of_copy(&source, &place));
         let mut log =
             PackedLog::new(source, reachable, output, self.blobs.is_some(), options.cancelled);
         log.copy_kept(&watch)?;
@@ -208,7 +216,22 @@ impl FileStorage {
         blobs.resume_packed(|packed| is_made_by(&log, packed))
     }
 
-    /// Renames the copy to the name of the file. The inner result tells whether that will last.
+    /// Where the checksums of the copy go, if there are some of the file. When that fails those of
+    /// the new file are taken afterwards.
+    fn sums_of_copy(&self, source: &LogFile, place: &Place) -> Option<Sums> {
+        let checksums = source.checksums.as_ref()?;
+        let path = with_suffix(&place.path, SUFFIX);
+        let nonce = checksums.writing().nonce();
+        let created = Writing::create(self.disk.as_ref(), &path, &self.path, MAGIC_BYTES, nonce);
+        let created = created.inspect_err(|error| {
+            warn!(file = %path.display(), %error, "the checksums of the packed file are not kept");
+        });
+        Some(Sums::new(self.checksum_mode, created.ok()?))
+    }
+
+    /// Renames the copy to the name of the file, and its checksums with it: a crash in between
+    /// leaves none, or such as are seen to be of another file. The inner result tells whether the
+    /// name will last.
     fn replace_file(
         &self,
         pack: &mut Pack,
@@ -217,19 +240,47 @@ impl FileStorage {
         if pack.keep_old {
             self.link_old()?;
         }
+        let side_path = with_suffix(&self.path, SUFFIX);
+        let old_side_path = with_suffix(&self.path, OLD_CHECKSUMS);
+        // Where there are none, there are none to be taken for those of the new file.
+        let is_aside = self.disk.move_file(&side_path, &old_side_path).is_ok();
         let Err(error) = self.disk.rename(&pack.place.path, &self.path) else {
             pack.place.holds_copy = false;
+            self.replace_checksums(pack, &side_path, &old_side_path);
             return Ok(Ok(()));
         };
         match self.disk.exists(&pack.place.path) {
             Ok(false) => {
                 pack.place.holds_copy = false;
+                self.replace_checksums(pack, &side_path, &old_side_path);
                 return Ok(Err(error));
             }
-            Ok(true) => self.remove(".old")?,
+            Ok(true) => {
+                if is_aside && let Err(error) = self.disk.move_file(&old_side_path, &side_path) {
+                    warn!(file = %side_path.display(), %error, "the checksums lost their name");
+                }
+                self.remove(".old")?;
+            }
             Err(_) => suspension.fail(WriteFailure::Unknown),
         }
         Err(StorageError::io(&pack.place.path, "rename", error))
+    }
+
+    /// The side file is durable under its name with the next index.
+    fn replace_checksums(&self, pack: &Pack, side_path: &Path, old_side_path: &Path) {
+        let new = with_suffix(&pack.place.path, SUFFIX);
+        let moved = match pack.log.has_sums() {
+            true => self.disk.move_file(&new, side_path),
+            false => Ok(()),
+        };
+        let removed = match pack.keep_old {
+            true => Ok(()),
+            false => self.disk.remove(old_side_path),
+        };
+        if let Err(error) = moved.and(removed) {
+            warn!(file = %side_path.display(), %error,
+                "the checksums of the packed file are not kept");
+        }
     }
 
     /// Gives the file its second name `Data.fs.old`. It keeps the first until the copy takes it.
@@ -297,10 +348,12 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.holds_copy
-            && let Err(error) = self.disk.remove(&self.path)
-        {
-            warn!(file = %self.path.display(), %error, "cannot remove the copy of a failed pack");
+        if self.holds_copy {
+            let removed = self.disk.remove(&with_suffix(&self.path, SUFFIX));
+            if let Err(error) = removed.and(self.disk.remove(&self.path)) {
+                warn!(file = %self.path.display(), %error,
+                    "cannot remove the copy of a failed pack");
+            }
         }
         self.packing.store(false, Ordering::Release);
     }

@@ -15,10 +15,11 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::output::Output;
 use super::reachable::{Reachable, Reason, strong_references};
+use super::sums::Sums;
 use super::watch::{PackStep, Watch};
 use crate::StorageError;
 use crate::blobs::is_blob_record;
-use crate::format::{DataHeader, MAGIC_BYTES, TransactionHeader};
+use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, TransactionHeader};
 use crate::log::LogFile;
 use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
@@ -34,6 +35,7 @@ pub(super) struct PackedLog {
     source: Arc<LogFile>,
     reachable: Reachable,
     output: Output,
+    sums: Option<Sums>,
     positions: Positions,
     /// Where the copy of each of the [targets](Reachable::targets) stands.
     target_positions: Vec<u64>,
@@ -96,7 +98,7 @@ impl PackedLog {
     pub(super) fn new(
         source: Arc<LogFile>,
         reachable: Reachable,
-        output: Output,
+        (output, sums): (Output, Option<Sums>),
         has_blobs: bool,
         cancelled: &Arc<AtomicBool>,
     ) -> PackedLog {
@@ -105,6 +107,7 @@ impl PackedLog {
             source,
             reachable,
             output,
+            sums,
             positions: Positions::new(),
             copied: MAGIC_BYTES,
             shifts: Vec::new(),
@@ -118,7 +121,8 @@ impl PackedLog {
     pub(super) fn copy_kept(&mut self, watch: &Watch<'_>) -> Result<(), StorageError> {
         let source = Arc::clone(&self.source);
         let end = self.reachable.pack_end();
-        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), end);
+        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), end)
+            .verified(source.checksums.as_ref());
         let mut report_at = PROGRESS_BYTES;
         while let Step::Transaction(entry) = scan.transaction(self.copied)? {
             self.copy_kept_of(&mut scan, &entry)?;
@@ -136,7 +140,8 @@ impl PackedLog {
     /// Copies all later transactions up to what is committed now.
     pub(super) fn copy_later(&mut self) -> Result<(), StorageError> {
         let source = Arc::clone(&self.source);
-        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), source.end());
+        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), source.end())
+            .verified(source.checksums.as_ref());
         while let Step::Transaction(entry) = scan.transaction(self.copied)? {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(StorageError::PackCancelled { path: source.path.clone() });
@@ -167,6 +172,11 @@ impl PackedLog {
         &self.source
     }
 
+    /// Whether checksums of the copy were taken.
+    pub(super) fn has_sums(&self) -> bool {
+        self.sums.is_some()
+    }
+
     pub(super) fn output(&self) -> &Output {
         &self.output
     }
@@ -177,7 +187,12 @@ impl PackedLog {
         let positions = std::mem::take(&mut self.positions);
         let (file, end) = (Arc::clone(self.output.file()), self.output.position());
         let generation = self.source.generation + 1;
-        LogFile::new(&self.source.path, file, positions, cache_bytes, end, generation)
+        let log = LogFile::new(&self.source.path, file, positions, cache_bytes, end, generation);
+        let sums = self.sums.take().map(|mut sums| {
+            sums.write(end);
+            sums.into_checksums(&log)
+        });
+        log.with_checksums(sums)
     }
 
     fn copy_kept_of(
@@ -272,6 +287,9 @@ impl PackedLog {
             header.write(bytes);
             bytes.extend_from_slice(metadata);
         })?;
+        if let Some(sums) = &mut self.sums {
+            sums.begin(start, &header, metadata);
+        }
         Ok(start)
     }
 
@@ -279,7 +297,11 @@ impl PackedLog {
     fn end(&mut self, start: u64) -> Result<(), StorageError> {
         let length = (self.output.position() - start).to_be_bytes();
         self.output.replace(start + TransactionHeader::LENGTH_OFFSET, length)?;
-        self.output.append(|bytes| bytes.extend_from_slice(&length))
+        self.output.append(|bytes| bytes.extend_from_slice(&length))?;
+        if let Some(sums) = &mut self.sums {
+            sums.end(length, self.output.position());
+        }
+        Ok(())
     }
 
     /// Writes a record within the transaction at `transaction` and says where.
@@ -298,13 +320,16 @@ impl PackedLog {
             Body::Back(_) => 0,
         };
         let header = DataHeader { previous, transaction, data_length, ..record.header };
-        self.output.append(|bytes| header.write(bytes))?;
+        let mut bytes = Vec::with_capacity(DATA_HEADER_BYTES);
+        header.write(&mut bytes);
+        if let Some(sums) = &mut self.sums {
+            sums.record(position);
+        }
+        self.append(&bytes)?;
         match body {
             Body::Same => self.copy_data(scan, record)?,
-            Body::Data(data) => self.output.append(|bytes| bytes.extend_from_slice(data))?,
-            Body::Back(back) => {
-                self.output.append(|bytes| bytes.extend_from_slice(&back.to_be_bytes()))?;
-            }
+            Body::Data(data) => self.append(data)?,
+            Body::Back(back) => self.append(&back.to_be_bytes())?,
         }
         Ok(position)
     }
@@ -314,10 +339,18 @@ impl PackedLog {
         while offset < record.header.data_length {
             let length = (record.header.data_length - offset).min(COPY_BYTES);
             let data = scan.data(record, offset, length as usize)?;
-            self.output.append(|bytes| bytes.extend_from_slice(data))?;
+            self.append(data)?;
             offset += length;
         }
         Ok(())
+    }
+
+    /// Appends bytes of a record.
+    fn append(&mut self, data: &[u8]) -> Result<(), StorageError> {
+        if let Some(sums) = &mut self.sums {
+            sums.add(data);
+        }
+        self.output.append(|bytes| bytes.extend_from_slice(data))
     }
 
     /// What the copy of a back pointer is: one to the copy of its target, or else the data.

@@ -1,0 +1,48 @@
+//! Covering what is not covered: a file that was found without checksums, or what was committed
+//! while they could not be written.
+
+use std::sync::Arc;
+
+use zodium_disk::DiskFile;
+
+use super::sums::add_piece;
+use super::{Batch, Checksums};
+use crate::check::Walk;
+
+/// So little is covered while commits wait, so that the end is reached at last.
+const LAST_BYTES: u64 = 256 << 10;
+
+impl Checksums {
+    /// Bytes at the end of the log that have no checksums yet.
+    pub(crate) fn uncovered(&self) -> u64 {
+        let end = self.writing.state().map_or(0, |state| state.log_end);
+        end.saturating_sub(self.side().end())
+    }
+
+    /// Covers about `bytes` more, and says how many those were; 0 when there was nothing to do or
+    /// the side file cannot be written. What is damaged stays without. One caller at a time.
+    pub(crate) fn cover(&self, data: &Arc<dyn DiskFile>, bytes: u64) -> u64 {
+        let start = self.side().end();
+        let Some(state) = self.writing.state() else { return 0 };
+        let end = state.log_end;
+        let is_last = end.saturating_sub(start) <= LAST_BYTES.min(bytes);
+        // While it is held nothing is appended.
+        let mut held = is_last.then_some(state);
+        if end <= start {
+            return 0;
+        }
+        let mut walk = Walk::starting_at(&self.path, data, end, start);
+        let (mut batch, mut position) = (Batch::default(), start);
+        while position < start + bytes
+            && let Some(piece) = walk.step()
+        {
+            add_piece(&mut batch, &mut walk.window, &piece);
+            position = piece.end;
+        }
+        let Some(mut state) = held.take().or_else(|| self.writing.state()) else { return 0 };
+        match self.side().end() == start && self.writing.add(&mut state, position, &batch) {
+            true => position - start,
+            false => 0,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What was found not to fit its checksum, each place once.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use tracing::error;
+use zodium_types::{Oid, Tid};
+
+/// Places remembered; a file with more is not helped by a longer list.
+const PLACES_MAX: usize = 100_000;
+
+/// Places that do not fit.
+#[derive(Debug)]
+pub(crate) struct Damages {
+    path: PathBuf,
+    places: Mutex<BTreeSet<u64>>,
+}
+
+impl Damages {
+    pub(super) fn new(path: &Path) -> Damages {
+        Damages { path: path.to_owned(), places: Mutex::default() }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.places.lock().len() as u64
+    }
+
+    /// Says it when it is new.
+    pub(crate) fn note(&self, position: u64, oid: Option<Oid>, tid: Option<Tid>, what: &str) {
+        let mut places = self.places.lock();
+        if places.len() >= PLACES_MAX || !places.insert(position) {
+            return;
+        }
+        drop(places);
+        let oid = oid.map(tracing::field::display);
+        let tid = tid.map(tracing::field::display);
+        error!(file = %self.path.display(), position, oid, tid,
+            "damage: {what}. It is not served; everything else is. `zodium check` tells all, \
+             `zodium recover` (or a backup) gives a sound copy");
+    }
+}

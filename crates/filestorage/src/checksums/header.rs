@@ -1,0 +1,102 @@
+//! The first page of the side file.
+//!
+//! ```text
+//! header := magic:16 version:4 salt:8 count:8 end:8 nonce:8 is_closed:1 sum:4   (big-endian)
+//! ```
+//!
+//! What follows up to the end of the page is zero. The header lies within one sector, which a
+//! disk writes wholly or not at all; one that is torn all the same does not fit its sum, and the
+//! side file is made anew.
+
+use super::entry::ENTRY_BYTES;
+use crate::format::u64_at;
+
+/// Where the entries begin.
+pub(crate) const HEADER_BYTES: u64 = 4096;
+/// Bytes of the header before its sum.
+const SUMMED_BYTES: usize = 53;
+const MAGIC: &[u8; 16] = b"Zodium checksums";
+const VERSION: u32 = 1;
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Goes into the seal of each entry, chosen at random when the side file was made.
+    pub(crate) salt: u64,
+    /// So many entries were on stable storage when this was written.
+    pub(crate) count: u64,
+    /// They cover the log up to here.
+    pub(crate) end: u64,
+    pub(crate) session: Session,
+}
+
+/// Who has the log open for writing, or had it last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// Chosen at random at each opening.
+    pub(crate) nonce: u64,
+    /// Whether it was closed in order: then nothing of it was lost.
+    pub(crate) is_closed: bool,
+}
+
+impl Header {
+    pub(crate) fn to_bytes(self) -> [u8; SUMMED_BYTES + 4] {
+        let mut bytes = [0; SUMMED_BYTES + 4];
+        bytes[..16].copy_from_slice(MAGIC);
+        bytes[16..20].copy_from_slice(&VERSION.to_be_bytes());
+        let numbers = [self.salt, self.count, self.end, self.session.nonce];
+        for (place, number) in bytes[20..52].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        bytes[52] = u8::from(self.session.is_closed);
+        let sum = crc32c::crc32c(&bytes[..SUMMED_BYTES]);
+        bytes[SUMMED_BYTES..].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+
+    /// `None`: this is no header of a side file, or one that was damaged.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Header> {
+        let bytes: &[u8; SUMMED_BYTES + 4] = bytes.first_chunk()?;
+        let session = Session { nonce: u64_at(bytes, 44), is_closed: bytes[52] != 0 };
+        let (salt, count, end) = (u64_at(bytes, 20), u64_at(bytes, 28), u64_at(bytes, 36));
+        let header = Header { salt, count, end, session };
+        // Compared as a whole: magic, version, sum, and that nothing else is in it.
+        (header.to_bytes() == *bytes).then_some(header)
+    }
+
+    /// Where an entry stands.
+    pub(crate) fn entry_offset(number: u64) -> u64 {
+        HEADER_BYTES + number * ENTRY_BYTES as u64
+    }
+}
+
+/// A number that nobody else has.
+pub(crate) fn random() -> u64 {
+    use std::hash::BuildHasher;
+    // The system's randomness, as every map of the standard library is seeded with.
+    std::hash::RandomState::new().hash_one(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_come_back_and_no_flipped_bit_makes_one() {
+        let session = Session { nonce: random(), is_closed: true };
+        let header = Header { salt: random(), count: 3, end: 700, session };
+        let bytes = header.to_bytes();
+        assert_eq!(Header::parse(&bytes), Some(header));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::parse(&flipped), None, "bit {bit}");
+        }
+        assert_eq!(Header::parse(&bytes[..40]), None);
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        assert_ne!(random(), random());
+    }
+}

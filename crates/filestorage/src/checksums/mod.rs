@@ -1,0 +1,130 @@
+//! Checksums beside the log: `Data.fs.checksums` holds the CRC-32C of every record and of every
+//! transaction's frame, since `Data.fs` itself has no room for any.
+//!
+//! An entry is written after the bytes it is of were synced. So it says two things: what they
+//! are, and that they were durable; what does not fit is damage, and never a write cut short.
+//! What has no entry is let through: coverage is a gain, its absence is not an error.
+//!
+//! Entries ascend by position and reach from the start of the log up to [`SideFile::end`]. What is
+//! committed is added where they end; while they end earlier, because the file was found without,
+//! or what they would be written to refused, [`Checksums::cover`] brings them up to the end again.
+//!
+//! Invariants:
+//! - a failure here never fails a commit, an opening or a load;
+//! - an entry never vouches for bytes that were read while an entry of them existed.
+
+mod batch;
+mod belonging;
+mod comparison;
+mod coverage;
+mod damages;
+mod entry;
+mod entry_stream;
+mod header;
+mod opening;
+mod passage;
+mod repair;
+mod side_file;
+mod storage;
+mod sums;
+mod writing;
+
+use std::path::{Path, PathBuf};
+
+use zodium_types::Oid;
+
+pub(crate) use batch::{Batch, RecordSum};
+pub(crate) use comparison::Comparison;
+pub(crate) use damages::Damages;
+pub(crate) use entry::Part;
+pub(crate) use opening::{Opened, SUFFIX, open};
+pub(crate) use passage::Passage;
+pub(crate) use side_file::{Found, Page, SideFile};
+pub use storage::ScrubPlace;
+pub(crate) use writing::Writing;
+
+use crate::{Access, StorageError};
+
+/// What is done with checksums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumMode {
+    /// They are written with each commit, and whatever is read from the file is held against them.
+    Full,
+    /// They are written, and the whole file is held against them now and then, but not each load.
+    Commit,
+    /// There is no side file.
+    #[default]
+    Off,
+}
+
+/// How far the checksums of a storage go, and what they have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChecksumFigures {
+    /// Bytes of the file that they cover.
+    pub covered_bytes: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes that were read only to be held against them, since the file was opened.
+    pub scrubbed_bytes: u64,
+    /// Places that do not fit them, each counted once.
+    pub damaged: u64,
+}
+
+/// The checksums of one generation of the log.
+#[derive(Debug)]
+pub(crate) struct Checksums {
+    /// The data file.
+    path: PathBuf,
+    verifies_loads: bool,
+    writing: Writing,
+    damages: Damages,
+}
+
+impl Checksums {
+    pub(crate) fn new(path: &Path, mode: ChecksumMode, writing: Writing) -> Checksums {
+        let damages = Damages::new(path);
+        let verifies_loads = mode == ChecksumMode::Full;
+        Checksums { path: path.to_owned(), verifies_loads, writing, damages }
+    }
+
+    pub(crate) fn side(&self) -> &SideFile {
+        self.writing.side()
+    }
+
+    pub(crate) fn writing(&self) -> &Writing {
+        &self.writing
+    }
+
+    pub(crate) fn damages(&self) -> &Damages {
+        &self.damages
+    }
+
+    /// Whether what is read is held against them.
+    pub(crate) fn verifies_loads(&self) -> bool {
+        self.verifies_loads
+    }
+
+    /// Holds a record that was read from the log against its entry; `false` when that is cold.
+    pub(crate) fn verify_record(
+        &self,
+        position: u64,
+        oid: Oid,
+        (header, body): (&[u8], &[u8]),
+        access: Access,
+    ) -> Result<bool, StorageError> {
+        if !self.verifies_loads {
+            return Ok(true);
+        }
+        let entry = match self.side().find(position, access) {
+            Found::Entry(entry) if entry.part == Part::Record => entry,
+            Found::Entry(_) | Found::Uncovered => return Ok(true),
+            Found::Cold => return Ok(false),
+        };
+        if crc32c::crc32c_append(crc32c::crc32c(header), body) == entry.sum {
+            return Ok(true);
+        }
+        let what = format!("the record of object {oid} does not fit its checksum");
+        self.damages.note(position, Some(oid), None, &what);
+        Err(StorageError::corrupt(&self.path, position, what))
+    }
+}

@@ -1,0 +1,51 @@
+//! Finding the way through a log that is damaged, with the help of its checksums.
+
+use zodium_disk::DiskFile;
+
+use super::entry::{Entry, Part};
+use super::opening::Opened;
+use super::repair;
+use super::side_file::{Found, Page, SideFile};
+use crate::Access;
+use crate::format::{DataHeader, TransactionHeader};
+
+/// Longest record whose header is looked for by trying each of its bits.
+const REPAIRED_BYTES_MAX: u64 = 16 << 20;
+
+/// Goes along while an index is built.
+pub(crate) struct Passage<'a> {
+    side: &'a SideFile,
+    data: &'a dyn DiskFile,
+    /// The end of the file.
+    end: u64,
+    page: Box<Page>,
+}
+
+impl<'a> Passage<'a> {
+    pub(crate) fn new(opened: &'a Opened, data: &'a dyn DiskFile, end: u64) -> Passage<'a> {
+        Passage { side: &opened.side, data, end, page: Page::empty() }
+    }
+
+    /// The entry of what begins at `position`.
+    pub(crate) fn entry(&mut self, position: u64, part: Part) -> Option<Entry> {
+        match self.side.find_with(position, Access::Blocking, &mut self.page) {
+            Found::Entry(entry) if entry.part == part => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// What the header of a damaged transaction was.
+    pub(crate) fn transaction_header(&self, frame: &Entry) -> Option<TransactionHeader> {
+        repair::transaction_header(self.data, frame, self.end)
+    }
+
+    /// What the header of a damaged record was, which ended before `limit`; `None` when that
+    /// cannot be found out, or its header is not what is damaged.
+    pub(crate) fn data_header(&self, record: &Entry, limit: u64) -> Option<DataHeader> {
+        let next = self.side.number_at(record.position + 1);
+        let next = self.side.entry(next).filter(|_| next < self.side.count());
+        let end = next.map_or(limit, |next| next.position.min(limit));
+        let is_short = end.saturating_sub(record.position) <= REPAIRED_BYTES_MAX;
+        is_short.then(|| repair::data_header(self.data, record, end)).flatten()
+    }
+}

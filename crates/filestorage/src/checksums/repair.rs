@@ -1,0 +1,72 @@
+//! Finding out what a damaged header said, from the sum that was taken of it.
+//!
+//! A CRC-32C tells every single flipped bit from every other, so a header with one wrong bit is
+//! known again. This serves to find the way through a damaged log while its index is built:
+//! which object a record is of, and where the next transaction begins. What is damaged is not
+//! served for that.
+
+use zodium_disk::DiskFile;
+
+use super::entry::{Entry, Part};
+use super::sums::{frame_sum, sum_of};
+use crate::format::{
+    DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,
+};
+
+/// The header of a transaction whose frame had this sum.
+pub(super) fn transaction_header(
+    data: &dyn DiskFile,
+    entry: &Entry,
+    end: u64,
+) -> Option<TransactionHeader> {
+    debug_assert_eq!(entry.part, Part::Frame, "the sum of a transaction");
+    let mut bytes = [0; TRANSACTION_HEADER_BYTES];
+    data.read_exact_at(&mut bytes, entry.position).ok()?;
+    let fits = |header: &TransactionHeader| {
+        frame_sum(data, entry.position, end, header) == Some(entry.sum)
+    };
+    let as_is = TransactionHeader::parse(&bytes);
+    if fits(&as_is) || trailer_fits(data, entry, end, &as_is) {
+        return Some(as_is);
+    }
+    each_flip(&mut bytes, |bytes| Some(TransactionHeader::parse(bytes)).filter(&fits))
+}
+
+/// Whether all is right but for the copy of the length.
+fn trailer_fits(data: &dyn DiskFile, entry: &Entry, end: u64, header: &TransactionHeader) -> bool {
+    let mut bytes = Vec::new();
+    header.write(&mut bytes);
+    let metadata = entry.position + TRANSACTION_HEADER_BYTES as u64;
+    let next = entry.position.checked_add(header.length).and_then(|n| n.checked_add(POINTER_BYTES));
+    if next.is_none_or(|next| next > end) {
+        return false;
+    }
+    let stop = metadata + header.metadata_bytes();
+    let sum = sum_of(data, crc32c::crc32c(&bytes), metadata, stop);
+    sum.map(|sum| crc32c::crc32c_append(sum, &header.length.to_be_bytes())) == Some(entry.sum)
+}
+
+/// The header of a record that had this sum and ended at `end`.
+pub(super) fn data_header(data: &dyn DiskFile, entry: &Entry, end: u64) -> Option<DataHeader> {
+    debug_assert_eq!(entry.part, Part::Record, "the sum of a record");
+    let mut bytes = vec![0; usize::try_from(end.checked_sub(entry.position)?).ok()?];
+    data.read_exact_at(&mut bytes, entry.position).ok()?;
+    let (header, body) = bytes.split_first_chunk_mut::<DATA_HEADER_BYTES>()?;
+    each_flip(header, |header| {
+        let sum = crc32c::crc32c_append(crc32c::crc32c(header), body);
+        (sum == entry.sum).then(|| DataHeader::parse(header))
+    })
+}
+
+/// Tries each bit the other way round.
+fn each_flip<const N: usize, T>(
+    bytes: &mut [u8; N],
+    attempt: impl Fn(&[u8; N]) -> Option<T>,
+) -> Option<T> {
+    (0..N * 8).find_map(|bit| {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let found = attempt(bytes);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        found
+    })
+}

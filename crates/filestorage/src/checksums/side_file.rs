@@ -1,0 +1,266 @@
+//! Looking things up in the side file: entries by position, without an index in memory.
+//!
+//! Entries ascend, so the page that can hold one is found by bisecting among the first positions
+//! of pages, each read once and then kept: 8 bytes for 256 entries.
+//!
+//! **Invariant.** Nothing in the file is believed but entries whose seal fits. Whatever else is
+//! wrong with it, a lookup gives the entry of that position or none.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use zodium_disk::DiskFile;
+
+use super::entry::{ENTRY_BYTES, Entry, Part, position_of};
+use super::header::Header;
+use crate::Access;
+
+/// Entries found together.
+pub(super) const PAGE_ENTRIES: u64 = 256;
+const PAGE_BYTES: usize = PAGE_ENTRIES as usize * ENTRY_BYTES;
+/// Pages whose first positions come into memory together at first; each further group is twice
+/// as large.
+const FIRST_GROUP_PAGES: u64 = 1024;
+const GROUPS: usize = 40;
+/// First position of a page that holds no entry. No entry is at a position as high.
+const NONE: u64 = u64::MAX;
+
+/// The side file of one generation of the log.
+#[derive(Debug)]
+pub(crate) struct SideFile {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) salt: u64,
+    /// Entries that count. Release by who writes them, Acquire by who looks for them.
+    count: AtomicU64,
+    /// They cover the log up to here, but for gaps where it was damaged when they were made.
+    end: AtomicU64,
+    /// First positions of pages; 0: not looked at yet.
+    firsts: [OnceLock<Box<[AtomicU64]>>; GROUPS],
+}
+
+/// What the side file says of a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Entry(Entry),
+    /// Nothing.
+    Uncovered,
+    /// Ask again with [`Access::Blocking`].
+    Cold,
+}
+
+/// A page of entries as read.
+pub(crate) struct Page {
+    number: u64,
+    bytes: [u8; PAGE_BYTES],
+    /// Bytes of entries that count.
+    length: usize,
+}
+
+impl SideFile {
+    pub(super) fn new(path: &Path, file: Arc<dyn DiskFile>, header: &Header) -> SideFile {
+        SideFile {
+            path: path.to_owned(),
+            file,
+            salt: header.salt,
+            count: AtomicU64::new(header.count),
+            end: AtomicU64::new(header.end),
+            firsts: [const { OnceLock::new() }; GROUPS],
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Where in the log the entries end.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// From now on so many entries count.
+    pub(super) fn set(&self, count: u64, end: u64) {
+        self.count.store(count, Ordering::Release);
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// The entry of a position.
+    pub(crate) fn find(&self, position: u64, access: Access) -> Found {
+        let mut page = Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0 };
+        self.find_with(position, access, &mut page)
+    }
+
+    /// As [`SideFile::find`], for who asks for one position after the other: the last page read
+    /// is kept in `page`.
+    pub(crate) fn find_with(&self, position: u64, access: Access, page: &mut Page) -> Found {
+        if position >= self.end() {
+            return Found::Uncovered;
+        }
+        match self.page_of(position, access) {
+            Ok(Some(number)) => match self.read_page(number, access, page) {
+                Ok(true) => page.entry(position, self.salt).map_or(Found::Uncovered, Found::Entry),
+                Ok(false) => Found::Cold,
+                Err(_) => Found::Uncovered,
+            },
+            Ok(None) => Found::Cold,
+            // What cannot be read covers nothing.
+            Err(_) => Found::Uncovered,
+        }
+    }
+
+    /// The entry of that number, if it is one.
+    pub(super) fn entry(&self, number: u64) -> Option<Entry> {
+        let mut bytes = [0; ENTRY_BYTES];
+        let read = self.file.read_exact_at(&mut bytes, Header::entry_offset(number));
+        read.ok().and_then(|()| Entry::parse(&bytes, self.salt))
+    }
+
+    /// The entry of the transaction at a position.
+    pub(crate) fn frame(&self, position: u64) -> Option<Entry> {
+        match self.find(position, Access::Blocking) {
+            Found::Entry(entry) if entry.part == Part::Frame => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// The number of the first entry at `position` or behind it, up to the first one that is none.
+    pub(super) fn number_at(&self, position: u64) -> u64 {
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match (middle..high).find_map(|number| self.entry(number).map(|e| (number, e))) {
+                Some((number, entry)) if entry.position < position => low = number + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The page that holds the entry of a position if there is one; `None`: cold.
+    fn page_of(&self, position: u64, access: Access) -> io::Result<Option<u64>> {
+        let (mut low, mut high) = (0, self.count().div_ceil(PAGE_ENTRIES));
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let mut probe = middle;
+            let mut first = NONE;
+            while probe < high && first == NONE {
+                match self.first_of(probe, access)? {
+                    Some(position) => first = position,
+                    None => return Ok(None),
+                }
+                probe += 1;
+            }
+            // Pages without any entry lie on neither side.
+            if first <= position { low = probe - 1 } else { high = middle }
+        }
+        Ok(Some(low))
+    }
+
+    /// The first position of a page; [`NONE`] when it holds none, `None` when it is cold.
+    fn first_of(&self, page: u64, access: Access) -> io::Result<Option<u64>> {
+        let (group, index) = place_of_first(page);
+        let Some(group) = self.firsts.get(group) else { return Ok(Some(NONE)) };
+        let group = group.get_or_init(|| zeros(index.1));
+        let Some(first) = group.get(index.0) else { return Ok(Some(NONE)) };
+        // Relaxed: the number is all there is to it.
+        let known = first.load(Ordering::Relaxed);
+        if known != 0 {
+            return Ok(Some(known));
+        }
+        let mut read = Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0 };
+        if !self.read_page(page, access, &mut read)? {
+            return Ok(None);
+        }
+        let position = read.first(self.salt);
+        first.store(position, Ordering::Relaxed);
+        Ok(Some(position))
+    }
+
+    /// Fills `page`; `false` when that would have to wait.
+    fn read_page(&self, number: u64, access: Access, page: &mut Page) -> io::Result<bool> {
+        let wanted = (self.count() - number * PAGE_ENTRIES).min(PAGE_ENTRIES) as usize;
+        let wanted = wanted * ENTRY_BYTES;
+        if page.number == number && page.length == wanted {
+            return Ok(true);
+        }
+        page.number = NONE;
+        let offset = Header::entry_offset(number * PAGE_ENTRIES);
+        let mut length = 0;
+        while length < wanted {
+            let (buffer, at) = (&mut page.bytes[length..wanted], offset + length as u64);
+            let count = match access {
+                Access::Blocking => self.file.read_at(buffer, at)?,
+                Access::Resident => match self.file.read_resident_at(buffer, at)? {
+                    Some(0) | None => return Ok(false),
+                    Some(count) => count,
+                },
+            };
+            if count == 0 {
+                // Cut behind our back: what is not there covers nothing.
+                page.bytes[length..wanted].fill(0);
+                break;
+            }
+            length += count;
+        }
+        (page.number, page.length) = (number, wanted);
+        Ok(true)
+    }
+}
+
+impl Page {
+    /// For [`SideFile::find_with`].
+    pub(crate) fn empty() -> Box<Page> {
+        Box::new(Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0 })
+    }
+
+    /// Goes through them all: they are few, and so one that is damaged leads nobody astray.
+    fn entry(&self, position: u64, salt: u64) -> Option<Entry> {
+        let (entries, _) = self.bytes[..self.length].as_chunks::<ENTRY_BYTES>();
+        let mut entries = entries.iter().filter(|bytes| position_of(bytes) == position);
+        entries.find_map(|bytes| Entry::parse(bytes, salt))
+    }
+
+    fn first(&self, salt: u64) -> u64 {
+        let (entries, _) = self.bytes[..self.length].as_chunks::<ENTRY_BYTES>();
+        let first = entries.iter().find_map(|bytes| Entry::parse(bytes, salt));
+        first.map_or(NONE, |entry| entry.position)
+    }
+}
+
+/// The group that holds the first position of a page, its place in there, and how many there are.
+fn place_of_first(page: u64) -> (usize, (usize, usize)) {
+    let number = page / FIRST_GROUP_PAGES + 1;
+    let group = number.ilog2();
+    let pages_before = ((1_u64 << group) - 1) * FIRST_GROUP_PAGES;
+    let pages = FIRST_GROUP_PAGES << group;
+    (group as usize, ((page - pages_before) as usize, pages as usize))
+}
+
+fn zeros(count: usize) -> Box<[AtomicU64]> {
+    std::iter::repeat_with(AtomicU64::default).take(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_positions_have_each_a_place_of_their_own() {
+        let mut before = (0, 0);
+        for page in 1..100_000 {
+            let (group, (index, pages)) = place_of_first(page);
+            assert!(index < pages);
+            let follows =
+                (group, index) == (before.0, before.1 + 1) || (group, index) == (before.0 + 1, 0);
+            assert!(follows, "page {page}");
+            before = (group, index);
+        }
+        assert_eq!(place_of_first(0).0, 0);
+    }
+}

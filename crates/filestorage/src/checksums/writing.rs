@@ -1,0 +1,184 @@
+//! Writing the side file: with the commits, and in whose session.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use tracing::warn;
+use zodium_disk::{Disk, OpenMode};
+
+use super::batch::Batch;
+use super::entry::{ENTRY_BYTES, Entry};
+use super::header::{HEADER_BYTES, Header, Session, random};
+use super::opening::Opened;
+use super::side_file::SideFile;
+use crate::format::MAGIC_BYTES;
+use crate::new_file;
+
+/// Who writes, and how far.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    side: Arc<SideFile>,
+    /// `None`: the log was opened for reading only.
+    state: Option<Mutex<State>>,
+}
+
+/// What is known of the end of log and side file.
+#[derive(Debug)]
+pub(crate) struct State {
+    session: Session,
+    /// Everything before is on stable storage, be it published or not.
+    pub(super) log_end: u64,
+    /// Entries on stable storage.
+    synced: u64,
+    /// That entries cannot be written has been said.
+    is_failing: bool,
+}
+
+impl Writing {
+    /// For a side file that is only read.
+    pub(crate) fn never(side: Arc<SideFile>) -> Writing {
+        Writing { side, state: None }
+    }
+
+    /// Begins a session of writing in a side file that was there: what does not count is cut, and
+    /// that the session is open is on stable storage when this returns.
+    pub(crate) fn resume(opened: &Opened, log_end: u64) -> io::Result<Writing> {
+        let side = Arc::clone(&opened.side);
+        if side.end() > log_end {
+            side.set(side.number_at(log_end), log_end);
+        }
+        let length = Header::entry_offset(side.count());
+        if side.file.length()? > length {
+            side.file.set_length(length)?;
+            // Before anything is written there: what is cut must not come back behind it.
+            side.file.sync()?;
+        }
+        Writing::begin(side, log_end, random())
+    }
+
+    /// Makes a side file without entries, and begins a session in it, or goes on with the one of
+    /// that nonce. Its name lasts once its folder is synced.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        model: &Path,
+        log_end: u64,
+        nonce: Option<u64>,
+    ) -> io::Result<Writing> {
+        let created = new_file::create(disk, path, OpenMode::Truncate, model);
+        let file = created.map_err(io::Error::other)?;
+        file.write_all_at(&[0; HEADER_BYTES as usize], 0)?;
+        let session = Session { nonce: 0, is_closed: false };
+        let header = Header { salt: random(), count: 0, end: MAGIC_BYTES, session };
+        let nonce = nonce.unwrap_or_else(random);
+        Writing::begin(Arc::new(SideFile::new(path, file, &header)), log_end, nonce)
+    }
+
+    fn begin(side: Arc<SideFile>, log_end: u64, nonce: u64) -> io::Result<Writing> {
+        let session = Session { nonce, is_closed: false };
+        let state = State { session, log_end, synced: side.count(), is_failing: false };
+        side.file.sync()?;
+        write_header(&side, &state)?;
+        side.file.sync()?;
+        Ok(Writing { side, state: Some(Mutex::new(state)) })
+    }
+
+    pub(crate) fn side(&self) -> &Arc<SideFile> {
+        &self.side
+    }
+
+    /// The number of this session; `None` when nothing is written.
+    pub(crate) fn nonce(&self) -> Option<u64> {
+        self.state.as_ref().map(|state| state.lock().session.nonce)
+    }
+
+    /// Adds the entries of transactions that are on stable storage and begin where the log ended,
+    /// unless something before them is not covered yet.
+    pub(crate) fn append(&self, start: u64, end: u64, batch: &Batch) {
+        let Some(mut state) = self.state() else { return };
+        state.log_end = state.log_end.max(end);
+        if self.side.end() == start {
+            self.add(&mut state, end, batch);
+        }
+    }
+
+    pub(super) fn state(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.as_ref().map(Mutex::lock)
+    }
+
+    /// Adds entries behind the others.
+    pub(super) fn add(&self, state: &mut State, end: u64, batch: &Batch) -> bool {
+        let side = &self.side;
+        let count = side.count();
+        match self.write(count, batch.entries().iter().copied()) {
+            Ok(()) => {
+                side.set(count + batch.entries().len() as u64, end);
+                state.is_failing = false;
+                true
+            }
+            Err(error) => {
+                if !state.is_failing {
+                    warn!(file = %side.path.display(), %error, "checksums cannot be written; \
+                        what is committed is not covered until they can be again");
+                }
+                state.is_failing = true;
+                false
+            }
+        }
+    }
+
+    /// Writes entries of transactions whose bytes are still to be written, and returns when they
+    /// are on stable storage. [`Writing::append`] puts those proper in their place.
+    #[expect(dead_code, reason = "for batches that a torn write could look like")]
+    pub(crate) fn promise(&self, batch: &Batch) -> io::Result<()> {
+        if self.state.is_none() {
+            return Ok(());
+        }
+        let promise = |entry: &Entry| Entry { is_promise: true, ..*entry };
+        self.write(self.side.count(), batch.entries().iter().map(promise))?;
+        self.side.file.sync()
+    }
+
+    fn write(&self, number: u64, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(entries.size_hint().0 * ENTRY_BYTES);
+        entries.for_each(|entry| bytes.extend_from_slice(&entry.to_bytes(self.side.salt)));
+        self.side.file.write_all_at(&bytes, Header::entry_offset(number))
+    }
+
+    /// Returns when all entries are on stable storage, and the header says so.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.sync_as(false)
+    }
+
+    /// As [`Writing::sync`]; and that the log was closed in order.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        self.sync_as(true)
+    }
+
+    fn sync_as(&self, is_closed: bool) -> io::Result<()> {
+        let Some(state) = self.state() else { return Ok(()) };
+        let (count, end) = (self.side.count(), self.side.end());
+        if count == state.synced && !is_closed {
+            return Ok(());
+        }
+        drop(state);
+        // Without the lock: commits shall not wait for it.
+        self.side.file.sync()?;
+        let Some(mut state) = self.state() else { return Ok(()) };
+        state.synced = count;
+        state.session.is_closed = is_closed;
+        write_header_of(&self.side, &state, count, end)?;
+        self.side.file.sync()
+    }
+}
+
+fn write_header(side: &SideFile, state: &State) -> io::Result<()> {
+    write_header_of(side, state, side.count(), side.end())
+}
+
+fn write_header_of(side: &SideFile, state: &State, count: u64, end: u64) -> io::Result<()> {
+    let header = Header { salt: side.salt, count, end, session: state.session };
+    side.file.write_all_at(&header.to_bytes(), 0)
+}
