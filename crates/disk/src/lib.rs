@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use faulty::{CrashImage, FaultyDisk, Operation};
 pub use memory::MemoryDisk;
-pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors};
+pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors, TORN_BYTES};
 pub use real::RealDisk;
 
 /// How a file is opened.
@@ -110,7 +110,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sync_folder_of(&self, path: &Path) -> io::Result<()>;
 
     /// Takes the exclusive lock that keeps a second opener away, the way `zc.lockfile` does:
-    /// an advisory `flock` on `path`, which then holds a space, our process id and a newline.
+    /// an advisory `flock` on `path`, which then holds a space, our process id and a newline. Any
+    /// line that was behind the first one is kept; others who lock cut it off.
     fn lock(&self, path: &Path) -> Result<FileLock, LockError>;
 }
 

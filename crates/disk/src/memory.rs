@@ -331,7 +331,7 @@ mod tests {
         let in_order = PowerCut { pieces: Survivors::First, ..whole };
         assert_eq!(images_of(&disk, &in_order).len(), 2);
         let torn = PowerCut { tears_a_piece: true, ..whole };
-        assert!(images_of(&disk, &torn).len() > 400);
+        assert!(images_of(&disk, &torn).len() > 30);
         let long_or_short = PowerCut { length: crate::SurvivingLength::Any, ..whole };
         let lengths = images_of(&disk, &long_or_short).iter().map(Vec::len).collect::<Vec<_>>();
         assert!(lengths.contains(&600) && lengths.contains(&1500));

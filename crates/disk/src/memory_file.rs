@@ -7,7 +7,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::DiskFile;
 use crate::chunks::Chunks;
-use crate::power_cut::{Choose, PowerCut};
+use crate::power_cut::{Choose, PowerCut, TORN_BYTES};
 
 /// Room for all files of a disk. Taken after the contents of a file where both are.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl MemoryFile {
         for (number, (start, survives)) in changed.into_iter().zip(survives).enumerate() {
             let count = live.read(&mut piece, start);
             let kept = match (cut.tears_a_piece && number == torn, survives) {
-                (true, _) => choose(count as u64 + 1) as usize,
+                (true, _) => choose((count / TORN_BYTES) as u64 + 1) as usize * TORN_BYTES,
                 (false, true) => count,
                 (false, false) => continue,
             };

@@ -6,7 +6,8 @@
 //! - every piece that was changed since the last sync is there or not, each for itself; one that
 //!   is not there reads as it did when last synced, and as zeros where there was nothing then
 //!   (beyond the old end, in reserved space), or where the file was cut meanwhile;
-//! - one of the pieces may be new up to some byte and old from there on;
+//! - one of the pieces may be new up to some 16 bytes and old from there on, though disks promise
+//!   otherwise for 512;
 //! - the length is the old one, the new one, or, while it grew, one between them;
 //!
 //! and of each folder every change of names since its last sync took place or not, each for
@@ -43,6 +44,9 @@ pub enum SurvivingLength {
     Any,
 }
 
+/// A torn piece is new up to a multiple of so many bytes: nothing in a machine moves fewer at once.
+pub const TORN_BYTES: usize = 16;
+
 /// One way in which the power may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerCut {
@@ -50,7 +54,7 @@ pub struct PowerCut {
     pub pieces: Survivors,
     /// Bytes of a piece: 512 or 4096.
     pub piece_bytes: usize,
-    /// Whether one of the changed pieces is only there up to some byte.
+    /// Whether one of the changed pieces is only there up to a multiple of [`TORN_BYTES`].
     pub tears_a_piece: bool,
     /// Of each file.
     pub length: SurvivingLength,

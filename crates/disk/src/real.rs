@@ -1,7 +1,7 @@
 //! The disk of the machine, through the operating system.
 
 use std::fs::{File, FileType, OpenOptions, Permissions};
-use std::io::{self, IoSliceMut, Read, Write};
+use std::io::{self, IoSliceMut, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,9 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::transfer::{until_answered, write_all};
 use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
+
+/// More of a lock file is not looked at.
+const LOCK_BYTES_MAX: u64 = 256;
 
 /// Files of the operating system.
 #[derive(Debug, Default)]
@@ -122,8 +125,7 @@ impl Disk for RealDisk {
             Err(Errno::WOULDBLOCK) => return Err(LockError::Held { owner: owner_of(&mut file) }),
             Err(error) => return Err(LockError::Io(error.into())),
         }
-        file.set_len(0).map_err(LockError::Io)?;
-        writeln!(file, " {}", std::process::id()).map_err(LockError::Io)?;
+        take_over(&mut file).map_err(LockError::Io)?;
         Ok(FileLock { _held: Box::new(file) })
     }
 }
@@ -193,11 +195,30 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The process id written in a lock file; `None` when there is none to read.
+/// The process id written in a lock file; `None` when there is none to read. It is the first word,
+/// whatever else the owner has to say.
 fn owner_of(file: &mut File) -> Option<u32> {
-    let mut text = String::new();
-    file.take(64).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+    lock_text(file).split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Puts our process id into the first line of a lock file and leaves the second as it is. With one
+/// write: a crash leaves the one text or the other.
+fn take_over(file: &mut File) -> io::Result<()> {
+    let text = lock_text(file);
+    let mut new = format!(" {}\n", std::process::id());
+    if let Some(second) = text.split_inclusive('\n').nth(1) {
+        new.push_str(second);
+    }
+    file.write_all_at(new.as_bytes(), 0)?;
+    file.set_len(new.len() as u64)
+}
+
+/// What a lock file says, as far as it is text.
+fn lock_text(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    // What cannot be read says nothing.
+    let _ = file.take(LOCK_BYTES_MAX).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -216,6 +237,28 @@ mod tests {
             other => panic!("{other:?}"),
         }
         drop(first);
+        RealDisk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_keeps_the_second_line_and_names_the_owner_whatever_else_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("Data.fs.lock");
+        let ours = format!(" {}\n", std::process::id());
+        for (before, after) in [
+            ("", ours.clone()),
+            (" 123456789012\nzodium 1f\n", format!("{ours}zodium 1f\n")),
+            (" 1\nzodium 1f\nmore\n", format!("{ours}zodium 1f\n")),
+            ("no newline", ours.clone()),
+        ] {
+            std::fs::write(&path, before).unwrap();
+            let lock = RealDisk.lock(&path).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+            let Err(LockError::Held { owner }) = RealDisk.lock(&path) else { panic!("it is held") };
+            assert_eq!(owner, Some(std::process::id()));
+            drop(lock);
+        }
+        std::fs::write(&path, b"\xff 7").unwrap();
         RealDisk.lock(&path).unwrap();
     }
 

@@ -236,6 +236,10 @@ impl Tail<'_> {
 
     /// `false` when the file ends before.
     fn read(&self, buffer: &mut [u8], position: u64) -> Result<bool, StorageError> {
+        // A length that is garbage leads to positions that a disk does not even take.
+        if position.checked_add(buffer.len() as u64).is_none_or(|end| end > self.end) {
+            return Ok(false);
+        }
         match self.file.read_exact_at(buffer, position) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
