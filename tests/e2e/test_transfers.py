@@ -5,7 +5,7 @@ was told so; harness/bank.py judges the log, harness/teller.py are the clients.
 
 ZODIUM_TEST_LARGE=1    200 kills with up to 64 clients, and an hour of counting
 KILLS                  how often the server is killed in each test that kills it
-SECONDS                how long counters are counted
+COUNT_SECONDS          how long counters are counted
 ZODIUM_PREVIOUS_COMMAND  another version, as ZODIUM_SERVER_COMMAND; else the stock server
 """
 
@@ -26,7 +26,7 @@ from harness.wire import Wire
 TESTS = Path(__file__).resolve().parents[1]
 IS_LONG = os.environ.get("ZODIUM_TEST_LARGE") == "1"
 KILLS = int(os.environ.get("KILLS") or (200 if IS_LONG else 6))
-SECONDS = float(os.environ.get("SECONDS") or (3600 if IS_LONG else 2))
+SECONDS = float(os.environ.get("COUNT_SECONDS") or (3600 if IS_LONG else 2))
 PREVIOUS = os.environ.get("ZODIUM_PREVIOUS_COMMAND") or f"{STOCK_SERVER} -C {{config}}"
 PROCESSES = 4
 ACCOUNTS = 400
