@@ -64,6 +64,9 @@ struct State {
     observer: Option<Observer>,
     read_bytes_max: Option<usize>,
     forgets_failed_syncs: bool,
+    /// One in so many reads finds that what it wants is not in memory; 0: none does.
+    cold_every: u64,
+    resident_reads: u64,
 }
 
 type Call = Box<dyn FnOnce() + Send>;
@@ -124,6 +127,11 @@ impl FaultyDisk {
         self.state.lock().fault = None;
     }
 
+    /// Lets one in `every` reads of what may be in memory find that it is not; 0: none.
+    pub fn forget_every(&self, every: u64) {
+        self.state.lock().cold_every = every;
+    }
+
     /// Calls `call` before the next operation of that kind takes place, on the thread that does it:
     /// to look at what others may do meanwhile, or to hold it up.
     pub fn before_next(&self, operation: Operation, call: impl FnOnce() + Send + 'static) {
@@ -181,6 +189,13 @@ impl FaultyDisk {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a read that must not wait for the device finds nothing in memory.
+    fn is_cold(&self) -> bool {
+        let mut state = self.state.lock();
+        state.resident_reads += 1;
+        state.cold_every > 0 && state.resident_reads.is_multiple_of(state.cold_every)
     }
 
     fn leave(&self, after: Operation) {
@@ -325,6 +340,9 @@ impl DiskFile for FaultyFile {
     }
 
     fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+        if self.disk.is_cold() {
+            return Ok(None);
+        }
         self.disk.enter(Operation::Read)?;
         self.file.read_resident_at(self.readable(buffer), position)
     }

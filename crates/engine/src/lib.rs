@@ -27,6 +27,7 @@ mod undo;
 mod vote;
 
 pub use figures::StorageFigures;
+pub use log_writer::LogWriter;
 pub use notice::{Commit, Mailbox, Notice};
 pub use pack::PackError;
 pub use pack_status::{PackEnd, PackRun, PackStatus};

@@ -82,6 +82,58 @@ impl FinishQueue {
     }
 }
 
+/// What writes the log of a storage, round by round.
+pub struct LogWriter {
+    storage: Arc<Storage>,
+    clock: ClockWatch,
+    expiry: ExpiryWatch,
+}
+
+impl LogWriter {
+    pub(crate) fn new(storage: &Arc<Storage>) -> LogWriter {
+        let storage = Arc::clone(storage);
+        LogWriter { storage, clock: ClockWatch::default(), expiry: ExpiryWatch::default() }
+    }
+
+    /// Writes for as long as the storage is open.
+    pub(crate) fn run(mut self) {
+        let storage = Arc::clone(&self.storage);
+        let now = storage.clock.unix_nanos();
+        self.clock.look(storage.file.last_tid(), now, storage.clock.monotonic());
+        loop {
+            let expiring = storage.transaction_timeout.map(|_| WATCH_INTERVAL);
+            // Not longer than that: a clock that tests move says nothing when it is moved.
+            let reopening = storage.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
+            if !storage.queue.wait(reopening.or(expiring)) {
+                break;
+            }
+            self.step(Instant::now());
+        }
+        // What the log says when it is opened again decides about them.
+        storage.undecided.lock().drain(..).for_each(StagedBlobs::leave);
+    }
+
+    /// One round: looks for expired transactions, reopens the file if that is due, writes and
+    /// publishes the transactions that are ready. How many these were.
+    ///
+    /// Much time between the `now` of two rounds means that this process did not run meanwhile.
+    pub fn step(&mut self, now: Instant) -> usize {
+        let storage = &self.storage;
+        storage.post_expired(&mut self.expiry, now);
+        storage.reopen_if_due();
+        let now = storage.clock.unix_nanos();
+        let clock_tid = Tid::from_unix_nanos(now);
+        let batch = storage.machine.lock().next_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
+        if let Some((_, last)) = batch.last() {
+            self.clock.look(*last, now, storage.clock.monotonic());
+            // From the first byte appended until the last transaction is published.
+            let _appending = storage.appending.lock();
+            storage.write_batch(&batch);
+        }
+        batch.len()
+    }
+}
+
 impl Storage {
     /// Commits a voted transaction. [`Notice::Committed`] with this number (or
     /// [`Notice::Failed`]) is posted to the mailbox that its vote named.
@@ -106,32 +158,10 @@ impl Storage {
         Ok(())
     }
 
-    /// The writer's loop.
-    pub(crate) fn write_log(&self) {
-        let mut watch = ClockWatch::default();
-        watch.look(self.file.last_tid(), self.clock.unix_nanos(), self.clock.monotonic());
-        let mut expiry = ExpiryWatch::default();
-        loop {
-            let expiring = self.transaction_timeout.map(|_| WATCH_INTERVAL);
-            // Not longer than that: a clock that tests move says nothing when it is moved.
-            let reopening = self.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
-            if !self.queue.wait(reopening.or(expiring)) {
-                break;
-            }
-            self.post_expired(&mut expiry);
-            self.reopen_if_due();
-            let now = self.clock.unix_nanos();
-            let clock_tid = Tid::from_unix_nanos(now);
-            let batch = self.machine.lock().next_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
-            if let Some((_, last)) = batch.last() {
-                watch.look(*last, now, self.clock.monotonic());
-                // From the first byte appended until the last transaction is published.
-                let _appending = self.appending.lock();
-                self.write_batch(&batch);
-            }
-        }
-        // What the log says when it is opened again decides about them.
-        self.undecided.lock().drain(..).for_each(StagedBlobs::leave);
+    /// Whether a batch is being written, or a pack replaces the file: [`LogWriter::step`] would
+    /// wait for that.
+    pub fn is_appending(&self) -> bool {
+        self.appending.is_locked()
     }
 
     fn write_batch(&self, batch: &[(TransactionNumber, Tid)]) {
@@ -231,9 +261,9 @@ impl Storage {
         self.post_granted(failure.granted);
     }
 
-    fn post_expired(&self, watch: &mut ExpiryWatch) {
+    fn post_expired(&self, watch: &mut ExpiryWatch, now: Instant) {
         let Some(timeout) = self.transaction_timeout else { return };
-        if !watch.is_due(Instant::now(), timeout) {
+        if !watch.is_due(now, timeout) {
             return;
         }
         let expired = self.machine.lock().expired(self.clock.monotonic(), timeout);

@@ -15,7 +15,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::commit::{CommitMachine, CommitStatus, TransactionNumber};
 use crate::figures::WriterFigures;
-use crate::log_writer::FinishQueue;
+use crate::log_writer::{FinishQueue, LogWriter};
 use crate::notice::{Commit, Mailbox, Notice};
 use crate::pack_status::PackStatus;
 use crate::reopening::{Reopening, WriteFailure};
@@ -103,12 +103,32 @@ struct Subscribers {
 }
 
 impl Storage {
-    /// Starts serving an open file.
+    /// Starts serving an open file, with a thread that writes its log.
     pub fn start(
         file: FileStorage,
         clock: Arc<dyn Clock>,
         config: &Config,
     ) -> Result<Arc<Storage>, StorageError> {
+        let (storage, writer) = Storage::with_writer(file, clock, config)?;
+        let spawned = std::thread::Builder::new()
+            .name("log-writer".to_owned())
+            .spawn(move || writer.run());
+        let thread = spawned.map_err(|source| StorageError::Io {
+            path: storage.file.path().to_owned(),
+            operation: "start the log writer",
+            source,
+        })?;
+        *storage.writer.lock() = Some(thread);
+        Ok(storage)
+    }
+
+    /// As [`Storage::start`] without the thread: nothing is written but by steps of the writer.
+    /// For who runs everything on one thread.
+    pub fn with_writer(
+        file: FileStorage,
+        clock: Arc<dyn Clock>,
+        config: &Config,
+    ) -> Result<(Arc<Storage>, LogWriter), StorageError> {
         let last_tid = file.last_tid();
         let recent = recent_of(&file, config.invalidation_queue_size)?;
         let number = TransactionNumber(0); // Nobody waits for these.
@@ -146,17 +166,8 @@ impl Storage {
             numbers: AtomicU64::new(1),
             writer: Mutex::new(None),
         });
-        let writer = Arc::clone(&storage);
-        let spawned = std::thread::Builder::new()
-            .name("log-writer".to_owned())
-            .spawn(move || writer.write_log());
-        let thread = spawned.map_err(|source| StorageError::Io {
-            path: storage.file.path().to_owned(),
-            operation: "start the log writer",
-            source,
-        })?;
-        *storage.writer.lock() = Some(thread);
-        Ok(storage)
+        let writer = LogWriter::new(&storage);
+        Ok((storage, writer))
     }
 
     /// Reading: revisions, histories, transactions. Needs no lock.

@@ -23,4 +23,4 @@ pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use output::Output;
 pub use session::{Consumed, Service, Session, Verdict};
-pub use worker::{WorkerError, Workers};
+pub use worker::{Host, WorkerError, Workers};

@@ -142,8 +142,11 @@ impl Workers {
     }
 }
 
-/// What the connections of a worker share.
-struct Host<S> {
+/// What the connections of a worker share: its service, and a buffer to read into. For whoever
+/// brings streams of his own to a service; [`Workers`] have one each.
+///
+/// It belongs to one thread, and its futures to one [`LocalSet`].
+pub struct Host<S> {
     service: S,
     links: RefCell<Slab<Link>>,
     scratch: Scratch,
@@ -159,14 +162,7 @@ async fn serve<S: Service>(
     count: Arc<AtomicUsize>,
     figures: Arc<LinkFigures>,
 ) {
-    let host = Rc::new(Host {
-        service,
-        links: RefCell::default(),
-        scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES])),
-        handshakes: Handshakes::default(),
-        figures,
-        stopping: Cell::new(false),
-    });
+    let host = Rc::new(Host::new(service, figures));
     let mut patience = Duration::ZERO;
     while let Some(order) = orders.recv().await {
         match order {
@@ -195,6 +191,18 @@ async fn serve<S: Service>(
 }
 
 impl<S: Service> Host<S> {
+    /// A host without connections.
+    pub fn new(service: S, figures: Arc<LinkFigures>) -> Host<S> {
+        Host {
+            service,
+            links: RefCell::default(),
+            scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES])),
+            handshakes: Handshakes::default(),
+            figures,
+            stopping: Cell::new(false),
+        }
+    }
+
     async fn run_incoming(
         &self,
         incoming: Incoming,
@@ -245,7 +253,8 @@ impl<S: Service> Host<S> {
         }
     }
 
-    async fn run<T>(
+    /// Serves one connection to its end. `identity` is who the peer has proved to be.
+    pub async fn run<T>(
         &self,
         mut stream: T,
         peer: &str,

@@ -6,6 +6,7 @@
 //! waits behind no more than that.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -134,8 +135,9 @@ impl SessionHandle {
                 let window = download.read(&storage);
                 (download, window)
             };
-            match tokio::task::spawn_blocking(read).await {
-                Ok((download, window)) => {
+            let local = Rc::clone(&self.session.borrow().local);
+            match local.run_blocking(read).await {
+                Some((download, window)) => {
                     let mut session = self.session.borrow_mut();
                     if session.is_closed() {
                         return;
@@ -143,8 +145,7 @@ impl SessionHandle {
                     session.send_window(download, window);
                     session.link.wake();
                 }
-                // A job is only lost when its thread panicked, which ends the process.
-                Err(error) => return tracing::error!(%error, "a blob was lost"),
+                None => return tracing::error!("a blob was lost"),
             }
         }
     }

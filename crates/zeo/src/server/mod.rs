@@ -26,4 +26,5 @@ mod vote;
 mod wire;
 
 pub use inspection::{Inspection, SessionFigures, SessionReport, TransactionReport, WorkerReport};
+pub use jobs::Blocking;
 pub use service::{Config, Offer, Server, ZeoService};

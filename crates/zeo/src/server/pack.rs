@@ -28,7 +28,7 @@ impl Session {
         let job = move || pack(&storage, pack_tid, &peer);
         if !waits {
             // Nobody waits for it, so it does not count as a request under way either.
-            tokio::task::spawn_blocking(job);
+            drop(self.local.run_blocking(job));
             return Ok(Reply::Value(Value::None));
         }
         let reply_to = context.reply_to.clone();

@@ -14,6 +14,7 @@ use zodium_tls::{AllowList, PeerIdentity};
 
 use super::hub::Hub;
 use super::inspection::{self, Inquiry};
+use super::jobs::{Blocking, RuntimeThreads};
 use super::session::SessionHandle;
 use super::statistics::{Statistics, Tally};
 use crate::codec::Encoding;
@@ -91,11 +92,18 @@ pub(crate) struct LocalServer {
     /// All of them, those that have not registered too.
     pub(crate) sessions: RefCell<BTreeMap<u64, SessionHandle>>,
     pub(crate) tally: Tally,
+    pub(super) blocking: Box<dyn Blocking>,
 }
 
 impl ZeoService {
-    /// Subscribes to all storages. Within a worker's runtime.
+    /// Subscribes to all storages. Within a worker's runtime, whose blocking threads do the work
+    /// that may wait for the disk.
     pub fn new(server: Arc<Server>) -> ZeoService {
+        ZeoService::with_blocking(server, Box::new(RuntimeThreads))
+    }
+
+    /// As [`ZeoService::new`], but `blocking` does the work that may wait for the disk.
+    pub fn with_blocking(server: Arc<Server>, blocking: Box<dyn Blocking>) -> ZeoService {
         let mut hubs = BTreeMap::new();
         for (name, served) in &server.storages {
             let (sender, receiver) = mpsc::unbounded_channel();
@@ -116,6 +124,7 @@ impl ZeoService {
             next_session: Cell::new(1),
             sessions: RefCell::default(),
             tally: Tally::new(),
+            blocking,
         });
         tokio::task::spawn_local(inspection::answer(Rc::clone(&local), inquiries));
         ZeoService { local }

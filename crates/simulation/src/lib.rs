@@ -1,0 +1,31 @@
+//! The server under simulated clients, networks, disks and clocks, all of it decided by a seed.
+//!
+//! Engine, file, protocol and links are the real ones, on one thread and without sockets. The same
+//! seed gives the same run, byte for byte, so a failure can be looked at again. What clients see is
+//! held against a history that is read from the file by a reader of its own.
+//!
+//! - `world`: the run, and what goes wrong in it; `plan`: what each seed leaves out;
+//! - `server`, `pipe`: the real server on simulated links; `client`, `workload`: who uses it;
+//! - `history`, `log_reader`: what is true; `tampering`: a wrong server, to test the checks.
+//!
+//! Must not be used by the server.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod history;
+mod log_reader;
+mod pipe;
+mod plan;
+mod random;
+mod record;
+mod run;
+mod server;
+mod tampering;
+mod trace;
+mod workload;
+mod world;
+
+pub use client::Counts;
+pub use plan::Sabotage;
+pub use run::{Options, Report, Violation, run};

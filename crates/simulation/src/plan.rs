@@ -1,0 +1,128 @@
+//! What a run is made of. Each seed leaves some things out: faults that are always there hide
+//! what happens without them.
+
+use std::time::Duration;
+
+use zodium_engine::Config;
+use zodium_zeo::codec::Encoding;
+
+use crate::random::Chance;
+
+/// What is wrong with the server on purpose, to see that it is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Nothing.
+    #[default]
+    None,
+    /// Syncs say that they succeeded, and make nothing durable.
+    SyncsDoNothing,
+    /// An invalidation is sent after the message that should come next.
+    LateInvalidations,
+    /// Some invalidations are not sent.
+    LostInvalidations,
+    /// Some invalidations are sent twice.
+    RepeatedInvalidations,
+    /// A byte of what is loaded is another.
+    WrongBytes,
+    /// Conflicts are not noticed.
+    NoConflicts,
+    /// The server that is asked for the last transaction knows less than others have said.
+    NoCatchUp,
+    /// The answer to a finish never comes.
+    LostReplies,
+}
+
+/// The shape of a run, from its seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) clients: usize,
+    pub(crate) workers: usize,
+    pub(crate) encoding: Encoding,
+    pub(crate) cache_bytes: usize,
+    /// One in so many reads waits for the disk; 0: none.
+    pub(crate) cold_every: u64,
+    /// Bytes that the network takes from the server.
+    pub(crate) window: usize,
+    pub(crate) output_bytes_high: usize,
+    pub(crate) unasked_bytes_max: usize,
+    pub(crate) invalidation_queue_size: usize,
+    pub(crate) reads_log: bool,
+    pub(crate) transaction_timeout: Option<Duration>,
+    /// Most bytes that arrive at once.
+    pub(crate) chunk_bytes: u64,
+    /// Of a thousand operations of clients, how many end with a lost connection.
+    pub(crate) disconnects: u64,
+    /// Of a thousand steps that may, in each case, how many do.
+    pub(crate) interruptions: u64,
+    pub(crate) crashes: u64,
+    pub(crate) faults: u64,
+    pub(crate) clock_jumps: u64,
+    pub(crate) packs: bool,
+    /// Most filling bytes of a record.
+    pub(crate) filling_bytes: u64,
+    pub(crate) objects: Objects,
+    pub(crate) sabotage: Sabotage,
+}
+
+/// How many objects of each kind there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Objects {
+    pub(crate) accounts: u64,
+    pub(crate) ring: u64,
+    pub(crate) counters: u64,
+    pub(crate) logs: u64,
+    /// Pairs of which one at least must be on.
+    pub(crate) pairs: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(chance: &Chance, sabotage: Sabotage) -> Plan {
+        let sometimes = |number: u64| if chance.permille(500) { number } else { 0 };
+        let or = |rare: u64, usual: u64| if chance.permille(300) { rare } else { usual };
+        let encodings = [Encoding::Pickle, Encoding::Msgpack];
+        Plan {
+            clients: chance.number(4..=16) as usize,
+            workers: chance.number(1..=3) as usize,
+            encoding: encodings[chance.place(2)],
+            cache_bytes: or(0, 1 << 20) as usize,
+            cold_every: sometimes(chance.number(2..=40)),
+            window: or(chance.number(100..=4000), 1 << 20) as usize,
+            output_bytes_high: or(chance.number(500..=8000), 1 << 20) as usize,
+            unasked_bytes_max: or(chance.number(2000..=8000), 16 << 20) as usize,
+            invalidation_queue_size: or(chance.number(0..=10), 100) as usize,
+            reads_log: chance.permille(500),
+            transaction_timeout: chance
+                .permille(500)
+                .then(|| Duration::from_secs(chance.number(5..=60))),
+            chunk_bytes: or(chance.number(1..=100), chance.number(1000..=1 << 16)),
+            disconnects: sometimes(chance.number(1..=60)),
+            interruptions: sometimes(chance.number(100..=900)),
+            crashes: sometimes(chance.number(1..=8)),
+            faults: sometimes(chance.number(1..=10)),
+            clock_jumps: sometimes(chance.number(1..=20)),
+            packs: chance.permille(400),
+            filling_bytes: or(100_000, or(6000, 50)),
+            objects: Objects {
+                accounts: chance.number(2..=20),
+                ring: chance.number(4..=10),
+                counters: chance.number(1..=3),
+                logs: chance.number(1..=2),
+                pairs: chance.number(1..=2),
+            },
+            sabotage,
+        }
+    }
+
+    pub(crate) fn storage_config(&self) -> Config {
+        Config {
+            invalidation_queue_size: self.invalidation_queue_size,
+            invalidation_age: self.reads_log.then_some(Duration::from_secs(100_000)),
+            transaction_timeout: self.transaction_timeout,
+            pack_gc: false,
+            pack_keep_old: false,
+            pack_abort_on_dangling: false,
+            resolver: None,
+            resolvable_classes: Vec::new(),
+        }
+    }
+}

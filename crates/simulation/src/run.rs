@@ -1,0 +1,271 @@
+//! A run from beginning to end: a new file, steps, calm, and the last look at everything.
+
+use std::fmt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
+use zodium_filestorage::{
+    Access, CheckOptions, FileStorage, Load, NewBody, NewRecord, NewTransaction, OpenOptions,
+    StorageError, check,
+};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+use crate::client::Counts;
+use crate::history::{History, Tried, path};
+use crate::plan::{Objects, Plan, Sabotage};
+use crate::random::Chance;
+use crate::record::{Attempt, record};
+use crate::world::World;
+
+/// Within so many steps without faults every client must come to rest.
+const CALM_STEPS_MAX: u64 = 300_000;
+/// Between two looks whether all have come to rest.
+const CALM_STEPS: u64 = 500;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// Steps before the calm.
+    pub steps: u64,
+    /// Whether to print each event.
+    pub trace: bool,
+    /// What is wrong on purpose.
+    pub sabotage: Sabotage,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Of all events, in their order.
+    pub digest: u64,
+    /// How many there were.
+    pub events: u64,
+    /// What clients have done.
+    pub counts: Counts,
+    /// Transactions in the file, acknowledged or not.
+    pub transactions: u64,
+    /// How often the server died.
+    pub crashes: u64,
+}
+
+impl Report {
+    /// Adds another run's figures. Digests are combined, in no order.
+    pub fn add(&mut self, other: &Report) {
+        self.digest = self.digest.wrapping_add(other.digest);
+        self.events += other.events;
+        self.transactions += other.transactions;
+        self.crashes += other.crashes;
+        self.counts.add(&other.counts);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { digest, events, counts, transactions, crashes } = self;
+        writeln!(f, "{events} events, {crashes} crashes, {transactions} transactions, {counts}")?;
+        write!(f, "digest {digest:016x}")
+    }
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The seed of the run.
+    pub seed: u64,
+    /// In which step.
+    pub step: u64,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { seed, step, what } = self;
+        write!(f, "seed {seed}, step {step}: {what}")
+    }
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// With what must not be.
+pub fn run(options: &Options) -> Result<Report, Violation> {
+    let Options { seed, steps, trace, sabotage } = *options;
+    let chance = Chance::new(seed);
+    let plan = Plan::new(&chance, sabotage);
+    if trace {
+        println!("{plan:#?}");
+    }
+    let world = World::new(seed, plan, chance, trace);
+    let (step, outcome) = drive(&world, steps);
+    World::leave();
+    match outcome {
+        Ok(()) => Ok(report(&world)),
+        Err(what) => Err(Violation { seed, step, what }),
+    }
+}
+
+fn drive(world: &Rc<World>, steps: u64) -> (u64, Result<(), String>) {
+    if let Err(what) = begin(world) {
+        return (0, Err(what));
+    }
+    for step in 0..steps {
+        if let Some(what) = world.violation() {
+            return (step, Err(what));
+        }
+        world.step();
+    }
+    (steps, come_to_rest(world).and_then(|()| look_at_everything(world)))
+}
+
+fn report(world: &World) -> Report {
+    let trace = world.trace.borrow();
+    Report {
+        digest: trace.digest(),
+        events: trace.events(),
+        counts: *world.counts.borrow(),
+        transactions: world.history.borrow().transactions.len() as u64,
+        crashes: world.crashes.get(),
+    }
+}
+
+/// Makes a file in which every object is once.
+fn begin(world: &Rc<World>) -> Result<(), String> {
+    let files = MemoryDisk::new();
+    let first = world.plan.objects.first_values(world.plan.clients);
+    let data = |(oid, values): (Oid, Vec<u64>)| (oid, record(oid, Attempt(0), &values, 0));
+    let data: Vec<_> = first.into_iter().map(data).collect();
+    let writes = data.iter().map(|(oid, data)| (*oid, (Tid::ZERO, data.clone())));
+    let tried = Tried { writes: writes.collect(), asked: true, ..Tried::default() };
+    world.history.borrow_mut().attempts.push(tried);
+    let body = |(oid, data)| NewRecord { oid, body: NewBody::Data(data) };
+    let records = data.into_iter().map(body).collect();
+    write_first(&files, records).map_err(|error| format!("cannot make a file: {error}"))?;
+    world.start(files);
+    world.violation().map_or(Ok(()), Err)
+}
+
+fn write_first(files: &MemoryDisk, records: Vec<NewRecord>) -> Result<(), StorageError> {
+    let file = FileStorage::open(Arc::new(files.clone()), &OpenOptions::new(path()))?;
+    let metadata = TransactionMetadata { description: b"0".to_vec(), ..Default::default() };
+    let status = TransactionStatus::Normal;
+    let first = NewTransaction { tid: Tid(1 << 32), status, metadata, records };
+    let appended = file.append(&[first], Vec::new())?;
+    appended.into_iter().for_each(|appended| file.publish(appended));
+    file.close()
+}
+
+/// Lets nothing go wrong any more: everybody must get to the end of what he is about.
+fn come_to_rest(world: &Rc<World>) -> Result<(), String> {
+    world.is_calm.set(true);
+    world.event("calm", &[]);
+    world.end_silence();
+    world.restart_in_order();
+    for step in 0..CALM_STEPS_MAX {
+        if let Some(what) = world.violation() {
+            return Err(what);
+        }
+        if step % CALM_STEPS == 0 && is_at_rest(world) {
+            return Ok(());
+        }
+        world.step();
+    }
+    let clients = world.clients.borrow();
+    let stuck = clients.iter().filter(|client| !client.is_idle()).map(|c| c.describe());
+    Err(format!("somebody waits for ever: {}", stuck.collect::<Vec<_>>().join("; ")))
+}
+
+fn is_at_rest(world: &World) -> bool {
+    let last = world.history.borrow().last_tid();
+    let clients = world.clients.borrow();
+    clients.iter().all(|client| client.is_idle() && client.told() == last)
+}
+
+fn look_at_everything(world: &Rc<World>) -> Result<(), String> {
+    let server = world.server().ok_or("there is no server at the end")?;
+    server.storage.close().map_err(|error| format!("cannot close at the end: {error}"))?;
+    let files = server.disk.files().after_power_cut();
+    let history = world.history.borrow();
+    check_attempts(&history)?;
+    check_sums(&history)?;
+    check_file(&files)?;
+    check_revisions(&files, &history)?;
+    let index = Path::new("Data.fs.index");
+    files.remove(index).map_err(|error| format!("cannot remove the index: {error}"))?;
+    check_revisions(&files, &history).map_err(|error| format!("without the index: {error}"))
+}
+
+fn check_attempts(history: &History) -> Result<(), String> {
+    for (number, tried) in history.attempts.iter().enumerate() {
+        if tried.acknowledged.is_some() && tried.acknowledged != tried.committed {
+            let Tried { acknowledged, committed, .. } = tried;
+            return Err(format!("attempt {number}: {acknowledged:?} was said, {committed:?} is so"));
+        }
+    }
+    Ok(())
+}
+
+/// Every increment that was committed counts once, and so does every item that was appended.
+fn check_sums(history: &History) -> Result<(), String> {
+    let last = |oid: Oid| {
+        let data = history.before(oid, Tid::MAX).map(|(_, data, _)| data);
+        data.and_then(|data| crate::record::values(oid, data)).unwrap_or_default()
+    };
+    let written = |oid: Oid| history.transactions[1..].iter().filter(move |c| c.oids.contains(&oid));
+    for (oid, _) in history.revisions() {
+        if Objects::is_counter(oid) && last(oid) != [written(oid).count() as u64] {
+            return Err(format!("counter {oid} is {:?} in the end", last(oid)));
+        }
+        if !Objects::is_log(oid) {
+            continue;
+        }
+        for (client, items) in last(oid).into_iter().enumerate() {
+            let own = |attempt: Attempt| history.attempts[attempt.place()].client == client;
+            let appended = written(oid).filter(|c| own(c.attempt)).count() as u64;
+            if items != appended {
+                return Err(format!("log {oid} has {items} items of {client}, not {appended}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_file(files: &MemoryDisk) -> Result<(), String> {
+    let options = CheckOptions {
+        path: path().to_owned(),
+        references: false,
+        pickles: false,
+        patience: Duration::ZERO,
+        progress: &|_, _| (),
+    };
+    let mut damages = Vec::new();
+    let checked = check(files, &options, &mut |damage| damages.push(damage.clone()));
+    checked.map_err(|error| format!("cannot check the file: {error}"))?;
+    damages.first().map_or(Ok(()), |damage| Err(format!("the file is damaged: {damage:?}")))
+}
+
+/// Opens the file anew and reads every revision of every object.
+fn check_revisions(files: &MemoryDisk, history: &History) -> Result<(), String> {
+    let disk = FaultyDisk::new(files.after_power_cut());
+    let file = FileStorage::open(Arc::new(disk), &OpenOptions::new(path()))
+        .map_err(|error| format!("cannot open the file in the end: {error}"))?;
+    for (oid, revisions) in history.revisions() {
+        for (place, (tid, data)) in revisions.iter().enumerate() {
+            let next = revisions.get(place + 1).map(|(tid, _)| *tid);
+            if next.is_some_and(|next| next <= history.packed) {
+                continue;
+            }
+            match file.load_before(oid, tid.next(), Access::Blocking) {
+                Ok(Load::Revision(found))
+                    if found.data == *data && found.serial == *tid && found.end == next => {}
+                other => return Err(format!("{oid} of {tid} is in the end {other:?}")),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! A wrong server, made out of the right one: what it sends is changed on its way to a client.
+//!
+//! Only for tests of the checks themselves: each change is a mistake that a server could make, and
+//! that must be noticed.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+use zodium_zeo::codec::frame::HEADER_LENGTH;
+use zodium_zeo::codec::{Encoding, MessageId, Reply, ServerMessage, decode_server_message};
+
+use crate::plan::Sabotage;
+use crate::random::Chance;
+
+/// After so many other messages an invalidation that was held back is sent.
+const HELD_BACK_MESSAGES: usize = 3;
+
+/// What has been held back of one connection.
+#[derive(Default)]
+pub(crate) struct Tampering {
+    held: VecDeque<(BytesMut, usize)>,
+}
+
+enum Kind {
+    Invalidation,
+    /// The answer to a load.
+    Loaded,
+    /// The answer to another request.
+    Answer(u64),
+    Other,
+}
+
+impl Tampering {
+    /// What the client gets instead of a frame. `finish` is the id of the finish that it waits
+    /// for.
+    pub(crate) fn change(
+        &mut self,
+        frame: &[u8],
+        sabotage: Sabotage,
+        encoding: Encoding,
+        finish: Option<u64>,
+        chance: &Chance,
+    ) -> Vec<BytesMut> {
+        let kind = kind(encoding, &frame[HEADER_LENGTH..]);
+        let mut frame = BytesMut::from(frame);
+        match (sabotage, kind) {
+            (Sabotage::LateInvalidations | Sabotage::NoCatchUp, Kind::Invalidation) => {
+                self.held.push_back((frame, HELD_BACK_MESSAGES));
+                return Vec::new();
+            }
+            (Sabotage::LostInvalidations, Kind::Invalidation) if chance.permille(100) => {
+                return Vec::new();
+            }
+            (Sabotage::RepeatedInvalidations, Kind::Invalidation) if chance.permille(100) => {
+                return vec![frame.clone(), frame];
+            }
+            (Sabotage::LostReplies, Kind::Answer(id)) if finish == Some(id) => {
+                return Vec::new();
+            }
+            (Sabotage::WrongBytes, Kind::Loaded) if chance.permille(10) => {
+                // Within the data: both encodings put less than that behind them.
+                let place = frame.len() - 24;
+                frame[place] ^= 1;
+            }
+            _ => {}
+        }
+        let mut frames = vec![frame];
+        for (_, messages) in &mut self.held {
+            *messages -= 1;
+        }
+        while let Some((held, _)) = self.held.pop_front_if(|(_, messages)| *messages == 0) {
+            frames.push(held);
+        }
+        frames
+    }
+}
+
+fn kind(encoding: Encoding, payload: &[u8]) -> Kind {
+    match decode_server_message(encoding, payload) {
+        Ok(ServerMessage::Notice(notice)) if notice.name == "invalidateTransaction" => {
+            Kind::Invalidation
+        }
+        Ok(ServerMessage::Reply(Reply { id: MessageId::Load { .. }, .. })) => Kind::Loaded,
+        Ok(ServerMessage::Reply(Reply { id: MessageId::Number(id), .. })) => Kind::Answer(id),
+        _ => Kind::Other,
+    }
+}

@@ -1,0 +1,504 @@
+//! One run: server, clients, links, disk and time, all on one thread, in an order that the seed
+//! decides.
+//!
+//! While the server is in the middle of a call to the disk, the rest of the world can go on: the
+//! disk calls back here. So what other threads would do meanwhile is done on the same one.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zodium_disk::{Clock, FaultyDisk, ManualClock, MemoryDisk, Operation};
+use zodium_types::Tid;
+
+use crate::client::{Client, Counts, Surroundings};
+use crate::history::History;
+use crate::pipe::Pipe;
+use crate::plan::Plan;
+use crate::random::Chance;
+use crate::server::Server;
+use crate::trace::Trace;
+
+/// 2026, in nanoseconds since the Unix epoch.
+const BEGIN: u64 = 1_767_225_600_000_000_000;
+/// Operations of the disk in which something else may happen.
+const INTERRUPTIBLE: [Operation; 6] = [
+    Operation::Write,
+    Operation::Sync,
+    Operation::Reserve,
+    Operation::Read,
+    Operation::Folder,
+    Operation::Open,
+];
+/// Most clients' steps within one call to the disk.
+const INTERRUPTION_STEPS_MAX: u64 = 30;
+
+thread_local! {
+    /// The run on this thread, for the disk to call back.
+    static CURRENT: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// Everything there is in a run.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) chance: Chance,
+    pub(crate) trace: RefCell<Trace>,
+    pub(crate) clock: Arc<ManualClock>,
+    server: RefCell<Option<Rc<Server>>>,
+    pub(crate) clients: RefCell<Vec<Client>>,
+    pub(crate) history: RefCell<History>,
+    pub(crate) counts: RefCell<Counts>,
+    known: Cell<Tid>,
+    /// Connections that clients have given up without a word.
+    silent: RefCell<Vec<Pipe>>,
+    /// What the disk holds after a crash, from the moment of the crash on.
+    pub(crate) crashed: RefCell<Option<MemoryDisk>>,
+    /// What the disk held before the last write; for sabotage.
+    stale: RefCell<Option<MemoryDisk>>,
+    /// Whether faults still happen, and clients still begin things.
+    pub(crate) is_calm: Cell<bool>,
+    violation: RefCell<Option<String>>,
+    /// In how many calls of the server to the disk this is.
+    depth: Cell<u32>,
+    /// Whether a pack is under way.
+    is_packing: Cell<bool>,
+    pub(crate) crashes: Cell<u64>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, plan: Plan, chance: Chance, prints: bool) -> Rc<World> {
+        let clients = (0..plan.clients).map(Client::new).collect();
+        let mut trace = Trace::new(prints);
+        trace.event("seed", &[seed]);
+        let world = Rc::new(World {
+            plan,
+            chance,
+            trace: RefCell::new(trace),
+            clock: Arc::new(ManualClock::at(BEGIN)),
+            server: RefCell::default(),
+            clients: RefCell::new(clients),
+            history: RefCell::default(),
+            counts: RefCell::default(),
+            known: Cell::new(Tid::ZERO),
+            silent: RefCell::default(),
+            crashed: RefCell::default(),
+            stale: RefCell::default(),
+            is_calm: Cell::new(false),
+            violation: RefCell::default(),
+            depth: Cell::new(0),
+            is_packing: Cell::new(false),
+            crashes: Cell::new(0),
+        });
+        CURRENT.with(|current| *current.borrow_mut() = Some(Rc::clone(&world)));
+        world
+    }
+
+    /// Forgets the run of this thread, so that it can be dropped.
+    pub(crate) fn leave() {
+        CURRENT.with(|current| current.borrow_mut().take());
+    }
+
+    pub(crate) fn event(&self, what: &'static str, numbers: &[u64]) {
+        self.trace.borrow_mut().event(what, numbers);
+    }
+
+    /// Notes what must not be; the first one counts.
+    pub(crate) fn check(&self, outcome: Result<(), String>) {
+        if let Err(what) = outcome {
+            self.violation.borrow_mut().get_or_insert(what);
+        }
+    }
+
+    pub(crate) fn violation(&self) -> Option<String> {
+        self.violation.borrow().clone()
+    }
+
+    pub(crate) fn server(&self) -> Option<Rc<Server>> {
+        self.server.borrow().clone()
+    }
+
+    /// One step, whatever comes up.
+    pub(crate) fn step(self: &Rc<Self>) {
+        match self.chance.number(0..=99) {
+            0..=9 => self.write(),
+            10..=19 => self.run_job(),
+            20..=89 => self.run_light(),
+            90..=95 => self.let_time_pass(),
+            _ => self.go_wrong(),
+        }
+        if self.crashed.borrow().is_some() {
+            self.restart_after_crash();
+        }
+    }
+
+    /// A step of clients, links and workers: what may happen while the server waits for a disk.
+    fn run_light(&self) {
+        let Some(server) = self.server() else { return };
+        match self.chance.number(0..=9) {
+            0..=2 => {
+                server.run_worker(self.chance.place(server.workers()));
+            }
+            3 if self.chance.permille(300) => self.deliver_last_words(),
+            _ => self.run_client(self.chance.place(self.plan.clients), &server),
+        }
+    }
+
+    fn run_client(&self, number: usize, server: &Server) {
+        let mut clients = self.clients.borrow_mut();
+        let client = &mut clients[number];
+        let mut surroundings = self.surroundings();
+        let mut with = surroundings.lend(self);
+        let Some(pipe) = client.pipe().cloned() else {
+            if self.crashed.borrow().is_none() {
+                let (pipe, end) = Pipe::new(self.plan.window);
+                self.event("connect", &[number as u64]);
+                server.accept(self.chance.place(server.workers()), end, format!("client {number}"));
+                client.connect(pipe);
+            }
+            return;
+        };
+        if pipe.is_over() {
+            self.event("lost", &[number as u64]);
+            client.disconnect(&mut with);
+            return;
+        }
+        let chunk = match self.is_calm.get() {
+            true => usize::MAX,
+            false => self.chance.size(self.plan.chunk_bytes) as usize,
+        };
+        let outcome = match self.chance.number(0..=2) {
+            0 if pipe.requests_under_way() > 0 => {
+                pipe.deliver_requests(chunk);
+                Ok(())
+            }
+            1 if client.is_idle() && !self.is_calm.get() => client.begin(&mut with),
+            _ if pipe.replies_under_way() > 0 => client.receive(chunk, &mut with),
+            _ => {
+                pipe.deliver_requests(chunk);
+                Ok(())
+            }
+        };
+        self.known.set(surroundings.known);
+        let sent = [number, pipe.requests_under_way(), pipe.replies_under_way()];
+        drop(surroundings);
+        self.event("client", &sent.map(|number| number as u64));
+        self.check(outcome.map_err(|error| format!("client {number}: {error}")));
+    }
+
+    /// Of a client that is done, but was still sending.
+    fn deliver_last_words(&self) {
+        let left = self.silent.borrow();
+        if let Some(pipe) = left.get(self.chance.place(left.len())).filter(|p| p.is_finished()) {
+            pipe.deliver_requests(self.chance.size(self.plan.chunk_bytes) as usize);
+        }
+    }
+
+    fn surroundings(&self) -> Borrowed<'_> {
+        Borrowed {
+            history: self.history.borrow_mut(),
+            counts: self.counts.borrow_mut(),
+            known: self.known.get(),
+        }
+    }
+
+    /// A round of the log writer.
+    fn write(&self) {
+        let Some(server) = self.server() else { return };
+        // One writer at a time, and none while a pack replaces the file.
+        if server.storage.is_appending() {
+            return;
+        }
+        if self.plan.sabotage == crate::Sabotage::SyncsDoNothing {
+            *self.stale.borrow_mut() = Some(server.disk.files().after_power_cut());
+        }
+        self.arm(&server.disk);
+        self.depth.set(self.depth.get() + 1);
+        let count = server.storage.write_ready();
+        self.depth.set(self.depth.get() - 1);
+        self.event("write", &[count as u64]);
+        self.absorb(&server);
+    }
+
+    /// Looks at what the file has got.
+    fn absorb(&self, server: &Server) {
+        // What is written after a crash never happened.
+        if self.crashed.borrow().is_none() {
+            let size = server.storage.file().size();
+            let absorbed = self.history.borrow_mut().absorb(server.disk.files(), size);
+            self.check(absorbed.map(|_| ()));
+        }
+    }
+
+    fn run_job(&self) {
+        let Some(server) = self.server() else { return };
+        if server.jobs() == 0 {
+            return;
+        }
+        let job = server.take_job(self.chance.place(server.jobs()));
+        self.event("job", &[server.jobs() as u64]);
+        self.arm(&server.disk);
+        self.depth.set(self.depth.get() + 1);
+        job();
+        self.depth.set(self.depth.get() - 1);
+    }
+
+    fn pack(&self) {
+        let Some(server) = self.server() else { return };
+        let back = Duration::from_millis(self.chance.number(0..=5000)).as_nanos() as u64;
+        let until = Tid::from_unix_nanos(self.clock.unix_nanos().saturating_sub(back));
+        self.event("pack", &[until.0]);
+        {
+            let mut history = self.history.borrow_mut();
+            history.packed = history.packed.max(until.min(history.last_tid()));
+        }
+        self.is_packing.set(true);
+        self.arm(&server.disk);
+        self.depth.set(self.depth.get() + 1);
+        let packed = server.storage.pack(until);
+        self.depth.set(self.depth.get() - 1);
+        self.is_packing.set(false);
+        let outcome = match packed {
+            Err(error) if self.plan.faults == 0 => Err(format!("a pack fails: {error}")),
+            _ => Ok(()),
+        };
+        self.check(outcome);
+        self.absorb(&server);
+    }
+
+    fn let_time_pass(&self) {
+        self.clock.advance(Duration::from_millis(self.chance.size(1000)));
+    }
+
+    /// Something that should not happen, but does.
+    fn go_wrong(self: &Rc<Self>) {
+        if self.is_calm.get() {
+            return;
+        }
+        if self.chance.permille(self.plan.disconnects) {
+            self.lose_connection();
+        } else if self.chance.permille(self.plan.clock_jumps) {
+            self.jump_in_time();
+        } else if self.chance.permille(self.plan.faults) {
+            self.break_disk();
+        } else if self.chance.permille(self.plan.crashes) {
+            self.crash();
+        } else if self.plan.packs && self.chance.permille(20) {
+            self.pack();
+        } else if self.chance.permille(2) {
+            self.restart_in_order();
+        } else if let Some(server) = self.server()
+            && server.storage.commit_status().failed
+            && self.chance.permille(100)
+        {
+            self.crash();
+        }
+    }
+
+    fn lose_connection(&self) {
+        let number = self.chance.place(self.plan.clients);
+        let mut surroundings = self.surroundings();
+        let lost = self.clients.borrow_mut()[number].disconnect(&mut surroundings.lend(self));
+        let Some(pipe) = lost else { return };
+        let how = self.chance.number(0..=2);
+        self.event("disconnect", &[number as u64, how]);
+        match how {
+            0 => {
+                // What was sent before still arrives, at some time.
+                pipe.finish();
+                self.silent.borrow_mut().push(pipe);
+            }
+            1 => pipe.reset(0),
+            _ => self.silent.borrow_mut().push(pipe),
+        }
+    }
+
+    fn jump_in_time(&self) {
+        let now = self.clock.unix_nanos();
+        let by = Duration::from_secs(self.chance.size(100_000)).as_nanos() as u64;
+        match self.chance.number(0..=2) {
+            0 => self.clock.advance(Duration::from_secs(self.chance.size(100))),
+            1 => self.clock.set_unix_nanos(now.saturating_sub(by)),
+            _ => self.clock.set_unix_nanos(now + by.min(3_600_000_000_000)),
+        }
+        self.event("clock", &[self.clock.unix_nanos()]);
+    }
+
+    fn break_disk(&self) {
+        let Some(server) = self.server() else { return };
+        let kind = self.chance.number(0..=3);
+        self.event("fault", &[kind]);
+        let nth = self.chance.number(1..=5);
+        match kind {
+            0 => server.disk.fail(Operation::Write, nth, std::io::ErrorKind::Other),
+            1 => server.disk.fail(Operation::Sync, nth, std::io::ErrorKind::Other),
+            2 => server.disk.fail(Operation::Read, nth, std::io::ErrorKind::Other),
+            _ => {
+                let files = server.disk.files();
+                let is_full = self.chance.permille(500);
+                files.set_capacity(if is_full { files.used_bytes() } else { u64::MAX / 2 });
+            }
+        }
+    }
+
+    /// Lets the next operation of some kind call back.
+    fn arm(&self, disk: &FaultyDisk) {
+        if self.chance.permille(self.plan.interruptions) {
+            let operation = INTERRUPTIBLE[self.chance.place(INTERRUPTIBLE.len())];
+            disk.before_next(operation, || {
+                let world = CURRENT.with(|current| current.borrow().clone());
+                if let Some(world) = world {
+                    world.interrupted();
+                }
+            });
+        }
+    }
+
+    /// Called by the disk, before it does something.
+    fn interrupted(self: &Rc<Self>) {
+        // A call that was meant for another place: workers are never interrupted.
+        if self.depth.get() == 0 || self.violation.borrow().is_some() {
+            return;
+        }
+        let Some(server) = self.server() else { return };
+        self.event("interruption", &[u64::from(self.depth.get())]);
+        if !self.is_calm.get() && self.chance.permille(10 * self.plan.crashes) {
+            self.take_image();
+        }
+        let depth = self.depth.replace(0);
+        for _ in 0..self.chance.size(INTERRUPTION_STEPS_MAX) {
+            match self.chance.number(0..=19) {
+                0 if self.is_packing.get() && depth == 1 => {
+                    self.depth.set(depth);
+                    self.write();
+                    self.depth.set(0);
+                }
+                1 => self.let_time_pass(),
+                2 if !self.is_calm.get() && self.chance.permille(self.plan.disconnects) => {
+                    self.lose_connection();
+                }
+                _ => self.run_light(),
+            }
+        }
+        self.depth.set(depth);
+        self.arm(&server.disk);
+    }
+
+    fn crash(self: &Rc<Self>) {
+        self.take_image();
+    }
+
+    /// The server is dead from here on: what it does is not seen any more.
+    fn take_image(&self) {
+        let Some(server) = self.server() else { return };
+        if self.crashed.borrow().is_some() {
+            return;
+        }
+        let how = self.chance.number(0..=2);
+        self.event("crash", &[how]);
+        let files = server.disk.files();
+        let stale = self.stale.borrow_mut().take();
+        let image = match (stale, how) {
+            (Some(stale), _) => stale,
+            (None, 0) => files.after_power_cut(),
+            (None, 1) => files.after_power_cut_with_names_lost(),
+            (None, _) => files.after_kill(),
+        };
+        *self.crashed.borrow_mut() = Some(image);
+        self.crashes.set(self.crashes.get() + 1);
+        self.cut_connections();
+    }
+
+    /// All connections are gone, with some of what was under way.
+    fn cut_connections(&self) {
+        // Within a client's step there is none to be borrowed, and no crash either.
+        for client in self.clients.borrow().iter() {
+            if let Some(pipe) = client.pipe() {
+                pipe.reset(self.chance.number(0..=pipe.replies_under_way() as u64) as usize);
+            }
+        }
+        self.silent.borrow_mut().drain(..).for_each(|pipe| pipe.reset(0));
+    }
+
+    fn restart_after_crash(self: &Rc<Self>) {
+        if let Some(server) = self.server.borrow_mut().take() {
+            server.disk.mend();
+            server.drain();
+        }
+        let image = self.crashed.borrow_mut().take();
+        if let Some(image) = image {
+            self.start(image);
+        }
+    }
+
+    /// An orderly stop, and another start.
+    pub(crate) fn restart_in_order(self: &Rc<Self>) {
+        let Some(server) = self.server() else { return };
+        self.event("restart", &[]);
+        server.disk.mend();
+        while server.storage.write_ready() > 0 {}
+        self.absorb(&server);
+        for worker in 0..server.workers() {
+            server.run_worker(worker);
+        }
+        let is_failed = server.storage.commit_status().failed;
+        if let (Err(error), false) = (server.storage.close(), is_failed || self.plan.faults > 0) {
+            self.check(Err(format!("cannot close: {error}")));
+        }
+        self.cut_connections();
+        let files = server.disk.files().after_kill();
+        drop(server);
+        *self.crashed.borrow_mut() = Some(files);
+        self.restart_after_crash();
+    }
+
+    /// Opens what is on a disk and serves it.
+    pub(crate) fn start(self: &Rc<Self>, files: MemoryDisk) {
+        files.set_capacity(u64::MAX / 2);
+        let disk = FaultyDisk::new(files);
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        let server = match Server::start(disk, clock, &self.plan) {
+            Ok(server) => server,
+            Err(error) => return self.check(Err(format!("cannot open the file: {error}"))),
+        };
+        let absorbed = self.absorb_all(&server);
+        self.event("start", &[server.storage.file().size()]);
+        server.disk.forget_every(self.plan.cold_every);
+        *self.server.borrow_mut() = Some(Rc::new(server));
+        self.check(absorbed);
+    }
+
+    fn absorb_all(&self, server: &Server) -> Result<(), String> {
+        let size = server.storage.file().size();
+        let mut history = self.history.borrow_mut();
+        history.absorb(server.disk.files(), size)?;
+        let (told, known) = (server.storage.file().last_tid(), history.last_tid());
+        (told == known)
+            .then_some(())
+            .ok_or_else(|| format!("the file was opened at {told}, but ends with {known}"))
+    }
+
+    /// Resets what clients have given up.
+    pub(crate) fn end_silence(&self) {
+        self.silent.borrow_mut().drain(..).for_each(|pipe| pipe.reset(0));
+    }
+}
+
+/// What a client's step borrows of the world.
+struct Borrowed<'a> {
+    history: std::cell::RefMut<'a, History>,
+    counts: std::cell::RefMut<'a, Counts>,
+    known: Tid,
+}
+
+impl Borrowed<'_> {
+    fn lend<'a>(&'a mut self, world: &'a World) -> Surroundings<'a> {
+        Surroundings {
+            plan: &world.plan,
+            chance: &world.chance,
+            history: &mut self.history,
+            counts: &mut self.counts,
+            known: &mut self.known,
+        }
+    }
+}
