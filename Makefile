@@ -4,6 +4,9 @@
 PYTHON ?= python3
 ADDRESS ?= 127.0.0.1:8100
 DATA ?= var/Data.fs
+# How long to soak, and the first seed; the time of day when there is none.
+SOAK_MINUTES ?= 10
+SOAK_SEED ?=
 # The server under test; {path}, {port} and {options} are filled in.
 ZODIUM_SERVER_COMMAND ?=
 # The browser that looks at the status page, and its driver; else they are looked for.
@@ -22,7 +25,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build test tools format tidy python lint doc unit browser e2e conformance fuzz bench soak clean
+.PHONY: help serve build test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench soak clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +109,12 @@ soak: build $(VENV)/ready ## Kill, exchange and freeze servers for hours; SOAK='
 
 fuzz: ## Feed every decoder hostile inputs for FUZZ_SECONDS (60) each, and sessions random calls
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
+
+simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) from SOAK_SEED
+	$(SAY) 'simulation'
+	@seed='$(SOAK_SEED)'; seed="$${seed:-$$(date +%s)000}"; \
+	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test commit_model -- --nocapture; \
+	cargo run --release -q -p zodium-simulation -- --seed "$$seed" --minutes $(SOAK_MINUTES)
 
 bench: build $(VENV)/ready ## Measure loads beside ZEO/py and the floor; BENCH='...' adds options
 	$(BINARY) bench load --format table --zeo-python $(VENV)/bin/python $(BENCH)

@@ -110,9 +110,8 @@ impl Storage {
         config: &Config,
     ) -> Result<Arc<Storage>, StorageError> {
         let (storage, writer) = Storage::with_writer(file, clock, config)?;
-        let spawned = std::thread::Builder::new()
-            .name("log-writer".to_owned())
-            .spawn(move || writer.run());
+        let spawned =
+            std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run());
         let thread = spawned.map_err(|source| StorageError::Io {
             path: storage.file.path().to_owned(),
             operation: "start the log writer",

@@ -73,7 +73,10 @@ impl History {
         if self.position == end {
             Ok(count)
         } else {
-            Err(format!("the file has {end} bytes, but its last transaction ends at {}", self.position))
+            Err(format!(
+                "the file has {end} bytes, but its last transaction ends at {}",
+                self.position
+            ))
         }
     }
 
@@ -90,7 +93,8 @@ impl History {
                 break;
             }
             let at = self.transactions[known..].iter().position(|c| c.tid == written.tid);
-            let at = at.ok_or_else(|| format!("transaction {} was never committed", written.tid))?;
+            let at =
+                at.ok_or_else(|| format!("transaction {} was never committed", written.tid))?;
             self.compare_skipped(known, known + at)?;
             known += at + 1;
             let whole = self.transactions[known - 1].oids.len();
@@ -130,10 +134,15 @@ impl History {
         let tried = self.attempts.get(attempt.place()).ok_or("an attempt that there was not")?;
         if !tried.asked || tried.committed.is_some() {
             let how = if tried.asked { "twice" } else { "unasked" };
-            return Err(format!("attempt {} of client {} is committed {how}", attempt.0, tried.client));
+            return Err(format!(
+                "attempt {} of client {} is committed {how}",
+                attempt.0, tried.client
+            ));
         }
-        let records: BTreeMap<_, _> = written.records.iter().map(|(oid, data)| (*oid, data)).collect();
-        let wanted: BTreeMap<_, _> = tried.writes.iter().map(|(oid, (_, data))| (*oid, data)).collect();
+        let records: BTreeMap<_, _> =
+            written.records.iter().map(|(oid, data)| (*oid, data)).collect();
+        let wanted: BTreeMap<_, _> =
+            tried.writes.iter().map(|(oid, (_, data))| (*oid, data)).collect();
         if records != wanted || records.len() != written.records.len() {
             return Err(format!("transaction {tid} is not what attempt {} wrote", attempt.0));
         }
@@ -141,7 +150,9 @@ impl History {
         for (oid, base) in bases {
             let current = self.revisions.get(oid).and_then(|r| r.last()).map_or(Tid::ZERO, |r| r.0);
             if current != *base {
-                return Err(format!("{tid} is based on {base} of {oid}, but {current} was current"));
+                return Err(format!(
+                    "{tid} is based on {base} of {oid}, but {current} was current"
+                ));
             }
         }
         for (oid, data) in &written.records {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod counts;
 mod history;
 mod log_reader;
 mod pipe;
@@ -26,6 +27,6 @@ mod trace;
 mod workload;
 mod world;
 
-pub use client::Counts;
+pub use counts::Counts;
 pub use plan::Sabotage;
 pub use run::{Options, Report, Violation, run};

@@ -24,7 +24,8 @@ pub(crate) fn read_transaction(file: &dyn DiskFile, position: u64) -> Result<Wri
     let wrong = |what: &str| format!("the transaction at {position}: {what}");
     let head = bytes_at(file, position, 23).map_err(|error| wrong(&error.to_string()))?;
     let (tid, length) = (number(&head, 0), number(&head, 8));
-    if head[16] != b' ' {
+    // Packs mark what they have copied.
+    if ![b' ', b'p'].contains(&head[16]) {
         return Err(wrong("its status is not that of a committed one"));
     }
     let all = usize::try_from(length).ok().filter(|length| (23..1 << 30).contains(length));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use zodium_engine::Config;
+use zodium_engine::{Config, Reopening};
 use zodium_zeo::codec::Encoding;
 
 use crate::random::Chance;
@@ -28,7 +28,7 @@ pub enum Sabotage {
     NoConflicts,
     /// The server that is asked for the last transaction knows less than others have said.
     NoCatchUp,
-    /// The answer to a finish never comes.
+    /// The answer to a vote never comes.
     LostReplies,
 }
 
@@ -48,6 +48,7 @@ pub(crate) struct Plan {
     pub(crate) invalidation_queue_size: usize,
     pub(crate) reads_log: bool,
     pub(crate) transaction_timeout: Option<Duration>,
+    pub(crate) reopening: Option<Reopening>,
     /// Most bytes that arrive at once.
     pub(crate) chunk_bytes: u64,
     /// Of a thousand operations of clients, how many end with a lost connection.
@@ -94,6 +95,7 @@ impl Plan {
             transaction_timeout: chance
                 .permille(500)
                 .then(|| Duration::from_secs(chance.number(5..=60))),
+            reopening: chance.permille(500).then(Reopening::default),
             chunk_bytes: or(chance.number(1..=100), chance.number(1000..=1 << 16)),
             disconnects: sometimes(chance.number(1..=60)),
             interruptions: sometimes(chance.number(100..=900)),
@@ -123,6 +125,7 @@ impl Plan {
             pack_abort_on_dangling: false,
             resolver: None,
             resolvable_classes: Vec::new(),
+            reopening: self.reopening,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A run from beginning to end: a new file, steps, calm, and the last look at everything.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use zodium_filestorage::{
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-use crate::client::Counts;
+use crate::counts::Counts;
 use crate::history::{History, Tried, path};
 use crate::plan::{Objects, Plan, Sabotage};
 use crate::random::Chance;
@@ -39,7 +40,7 @@ pub struct Options {
 }
 
 /// What a run came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Of all events, in their order.
     pub digest: u64,
@@ -49,8 +50,8 @@ pub struct Report {
     pub counts: Counts,
     /// Transactions in the file, acknowledged or not.
     pub transactions: u64,
-    /// How often the server died.
-    pub crashes: u64,
+    /// How often what happened.
+    pub happened: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
@@ -59,15 +60,19 @@ impl Report {
         self.digest = self.digest.wrapping_add(other.digest);
         self.events += other.events;
         self.transactions += other.transactions;
-        self.crashes += other.crashes;
+        for (what, count) in &other.happened {
+            *self.happened.entry(what).or_default() += count;
+        }
         self.counts.add(&other.counts);
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { digest, events, counts, transactions, crashes } = self;
-        writeln!(f, "{events} events, {crashes} crashes, {transactions} transactions, {counts}")?;
+        let Report { digest, events, counts, transactions, happened } = self;
+        let happened: Vec<_> = happened.iter().map(|(what, n)| format!("{n} {what}")).collect();
+        writeln!(f, "{events} events: {}", happened.join(", "))?;
+        writeln!(f, "{transactions} transactions; {counts}")?;
         write!(f, "digest {digest:016x}")
     }
 }
@@ -130,7 +135,7 @@ fn report(world: &World) -> Report {
         events: trace.events(),
         counts: *world.counts.borrow(),
         transactions: world.history.borrow().transactions.len() as u64,
-        crashes: world.crashes.get(),
+        happened: trace.happened().clone(),
     }
 }
 
@@ -165,7 +170,7 @@ fn come_to_rest(world: &Rc<World>) -> Result<(), String> {
     world.is_calm.set(true);
     world.event("calm", &[]);
     world.end_silence();
-    world.restart_in_order();
+    world.mend_disk();
     for step in 0..CALM_STEPS_MAX {
         if let Some(what) = world.violation() {
             return Err(what);
@@ -204,7 +209,9 @@ fn check_attempts(history: &History) -> Result<(), String> {
     for (number, tried) in history.attempts.iter().enumerate() {
         if tried.acknowledged.is_some() && tried.acknowledged != tried.committed {
             let Tried { acknowledged, committed, .. } = tried;
-            return Err(format!("attempt {number}: {acknowledged:?} was said, {committed:?} is so"));
+            return Err(format!(
+                "attempt {number}: {acknowledged:?} was said, {committed:?} is so"
+            ));
         }
     }
     Ok(())
@@ -216,7 +223,8 @@ fn check_sums(history: &History) -> Result<(), String> {
         let data = history.before(oid, Tid::MAX).map(|(_, data, _)| data);
         data.and_then(|data| crate::record::values(oid, data)).unwrap_or_default()
     };
-    let written = |oid: Oid| history.transactions[1..].iter().filter(move |c| c.oids.contains(&oid));
+    let written =
+        |oid: Oid| history.transactions[1..].iter().filter(move |c| c.oids.contains(&oid));
     for (oid, _) in history.revisions() {
         if Objects::is_counter(oid) && last(oid) != [written(oid).count() as u64] {
             return Err(format!("counter {oid} is {:?} in the end", last(oid)));

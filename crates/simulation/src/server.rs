@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::time::Instant;
 
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
-use zodium_engine::Storage;
+use zodium_engine::{LogWriter, Storage};
 use zodium_filestorage::{FileStorage, OpenOptions, StorageError};
 use zodium_net::{Host, Limits};
 use zodium_zeo::server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
@@ -29,14 +30,24 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct Server {
     pub(crate) disk: FaultyDisk,
     pub(crate) storage: Arc<Storage>,
+    writer: RefCell<LogWriter>,
+    /// The time of all rounds of the writer, which has never been away.
+    opened: Instant,
     workers: Vec<Worker>,
     jobs: Jobs,
     limits: Limits,
 }
 
+/// A worker as two sets of tasks, since on a real one nobody knows whether it comes to its notices
+/// or to its connections first.
 struct Worker {
-    tasks: RefCell<LocalSet>,
     host: Rc<Host<ZeoService>>,
+    notices: Tasks,
+    connections: Tasks,
+}
+
+struct Tasks {
+    set: RefCell<LocalSet>,
     awake: Arc<Awake>,
 }
 
@@ -69,12 +80,9 @@ impl Server {
         let cache_bytes = plan.cache_bytes;
         let options = OpenOptions { cache_bytes, ..OpenOptions::new(path()) };
         let file = FileStorage::open(Arc::new(disk.clone()), &options)?;
-        let storage = Storage::without_writer(file, clock, &plan.storage_config())?;
-        let config = Config {
-            encoding: plan.encoding,
-            frame_bytes_max: FRAME_BYTES_MAX,
-            read_only: false,
-        };
+        let (storage, writer) = Storage::with_writer(file, clock, &plan.storage_config())?;
+        let config =
+            Config { encoding: plan.encoding, frame_bytes_max: FRAME_BYTES_MAX, read_only: false };
         let offer = Offer { storage: Arc::clone(&storage), allow: None };
         let offers = BTreeMap::from([(STORAGE_NAME.to_owned(), offer)]);
         let served = Arc::new(ZeoServer::new(config, offers));
@@ -85,26 +93,31 @@ impl Server {
             output_bytes_high: plan.output_bytes_high,
             unasked_bytes_max: plan.unasked_bytes_max,
         };
-        Ok(Server { disk, storage, workers, jobs, limits })
+        let (writer, opened) = (RefCell::new(writer), Instant::now());
+        Ok(Server { disk, storage, writer, opened, workers, jobs, limits })
     }
 
     pub(crate) fn accept(&self, worker: usize, end: ServerEnd, peer: String) {
-        let Worker { tasks, host, awake } = &self.workers[worker];
+        let Worker { connections, host, .. } = &self.workers[worker];
         let (host, limits) = (Rc::clone(host), self.limits);
-        tasks.borrow().spawn_local(async move { host.run(end, &peer, None, limits).await });
-        awake.0.store(true, Ordering::Relaxed);
+        let connection = async move { host.run(end, &peer, None, limits).await };
+        connections.set.borrow().spawn_local(connection);
+        connections.awake.0.store(true, Ordering::Relaxed);
     }
 
-    /// Lets a worker do what it has to; false when there was nothing.
-    pub(crate) fn run_worker(&self, worker: usize) -> bool {
-        let Worker { tasks, awake, .. } = &self.workers[worker];
-        if !awake.0.swap(false, Ordering::Relaxed) {
-            return false;
-        }
-        let waker = Waker::from(Arc::clone(awake));
-        // Never ready: a worker waits for connections for ever.
-        let _ = Pin::new(&mut *tasks.borrow_mut()).poll(&mut Context::from_waker(&waker));
-        true
+    /// A round of the log writer; how many transactions it has written, or tried to.
+    pub(crate) fn write(&self) -> usize {
+        self.writer.borrow_mut().step(self.opened)
+    }
+
+    /// Lets a worker look at its notices.
+    pub(crate) fn run_notices(&self, worker: usize) -> bool {
+        self.workers[worker].notices.run()
+    }
+
+    /// Lets a worker look at its connections.
+    pub(crate) fn run_connections(&self, worker: usize) -> bool {
+        self.workers[worker].connections.run()
     }
 
     pub(crate) fn workers(&self) -> usize {
@@ -125,7 +138,7 @@ impl Server {
         loop {
             let mut busy = false;
             for worker in 0..self.workers() {
-                busy |= self.run_worker(worker);
+                busy |= self.run_notices(worker) | self.run_connections(worker);
             }
             while self.jobs() > 0 {
                 self.take_job(0)();
@@ -140,11 +153,31 @@ impl Server {
 
 impl Worker {
     fn new(served: &Arc<ZeoServer>, jobs: &Jobs) -> Worker {
-        let tasks = LocalSet::new();
-        let within = tasks.enter();
+        let (notices, connections) = (Tasks::new(), Tasks::new());
+        let set = notices.set.borrow();
+        let within = set.enter();
         let service = ZeoService::with_blocking(Arc::clone(served), Box::new(jobs.clone()));
         drop(within);
+        drop(set);
         let host = Rc::new(Host::new(service, Arc::default()));
-        Worker { tasks: RefCell::new(tasks), host, awake: Arc::new(Awake(AtomicBool::new(true))) }
+        Worker { host, notices, connections }
+    }
+}
+
+impl Tasks {
+    fn new() -> Tasks {
+        let awake = Arc::new(Awake(AtomicBool::new(true)));
+        Tasks { set: RefCell::new(LocalSet::new()), awake }
+    }
+
+    /// Does what there is to do; false when there was nothing.
+    fn run(&self) -> bool {
+        if !self.awake.0.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let waker = Waker::from(Arc::clone(&self.awake));
+        // Whether all its tasks have ended does not matter: others will come.
+        let _ = Pin::new(&mut *self.set.borrow_mut()).poll(&mut Context::from_waker(&waker));
+        true
     }
 }

@@ -31,14 +31,14 @@ enum Kind {
 }
 
 impl Tampering {
-    /// What the client gets instead of a frame. `finish` is the id of the finish that it waits
-    /// for.
+    /// What the client gets instead of a frame. `vote` is the id of the vote whose answer it
+    /// waits for.
     pub(crate) fn change(
         &mut self,
         frame: &[u8],
         sabotage: Sabotage,
         encoding: Encoding,
-        finish: Option<u64>,
+        vote: Option<u64>,
         chance: &Chance,
     ) -> Vec<BytesMut> {
         let kind = kind(encoding, &frame[HEADER_LENGTH..]);
@@ -54,7 +54,7 @@ impl Tampering {
             (Sabotage::RepeatedInvalidations, Kind::Invalidation) if chance.permille(100) => {
                 return vec![frame.clone(), frame];
             }
-            (Sabotage::LostReplies, Kind::Answer(id)) if finish == Some(id) => {
+            (Sabotage::LostReplies, Kind::Answer(id)) if vote == Some(id) => {
                 return Vec::new();
             }
             (Sabotage::WrongBytes, Kind::Loaded) if chance.permille(10) => {

@@ -86,7 +86,13 @@ impl Objects {
         let counters = self.counters().map(|oid| (oid, vec![0]));
         let logs = self.logs().map(|oid| (oid, vec![0; clients]));
         let pairs = self.in_pairs().map(|oid| (oid, vec![1]));
-        root.into_iter().chain(accounts).chain(ring).chain(counters).chain(logs).chain(pairs).collect()
+        root.into_iter()
+            .chain(accounts)
+            .chain(ring)
+            .chain(counters)
+            .chain(logs)
+            .chain(pairs)
+            .collect()
     }
 }
 

@@ -9,10 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zodium_disk::{Clock, FaultyDisk, ManualClock, MemoryDisk, Operation};
+use zodium_disk::{Clock, FaultyDisk, ManualClock, MemoryDisk, Operation, PowerCut};
 use zodium_types::Tid;
 
-use crate::client::{Client, Counts, Surroundings};
+use crate::client::{Client, Surroundings};
+use crate::counts::Counts;
 use crate::history::History;
 use crate::pipe::Pipe;
 use crate::plan::Plan;
@@ -63,7 +64,6 @@ pub(crate) struct World {
     depth: Cell<u32>,
     /// Whether a pack is under way.
     is_packing: Cell<bool>,
-    pub(crate) crashes: Cell<u64>,
 }
 
 impl World {
@@ -88,7 +88,6 @@ impl World {
             violation: RefCell::default(),
             depth: Cell::new(0),
             is_packing: Cell::new(false),
-            crashes: Cell::new(0),
         });
         CURRENT.with(|current| *current.borrow_mut() = Some(Rc::clone(&world)));
         world
@@ -136,8 +135,11 @@ impl World {
     fn run_light(&self) {
         let Some(server) = self.server() else { return };
         match self.chance.number(0..=9) {
-            0..=2 => {
-                server.run_worker(self.chance.place(server.workers()));
+            0 | 1 => {
+                server.run_connections(self.chance.place(server.workers()));
+            }
+            2 => {
+                server.run_notices(self.chance.place(server.workers()));
             }
             3 if self.chance.permille(300) => self.deliver_last_words(),
             _ => self.run_client(self.chance.place(self.plan.clients), &server),
@@ -180,9 +182,9 @@ impl World {
             }
         };
         self.known.set(surroundings.known);
-        let sent = [number, pipe.requests_under_way(), pipe.replies_under_way()];
+        let (sent, coming) = (pipe.requests_under_way(), pipe.replies_under_way());
         drop(surroundings);
-        self.event("client", &sent.map(|number| number as u64));
+        self.event("client", &[number as u64, sent as u64, coming as u64, client.heard()]);
         self.check(outcome.map_err(|error| format!("client {number}: {error}")));
     }
 
@@ -214,7 +216,7 @@ impl World {
         }
         self.arm(&server.disk);
         self.depth.set(self.depth.get() + 1);
-        let count = server.storage.write_ready();
+        let count = server.write();
         self.depth.set(self.depth.get() - 1);
         self.event("write", &[count as u64]);
         self.absorb(&server);
@@ -328,11 +330,14 @@ impl World {
         let Some(server) = self.server() else { return };
         let kind = self.chance.number(0..=3);
         self.event("fault", &[kind]);
-        let nth = self.chance.number(1..=5);
+        let (nth, times) = (self.chance.number(1..=5), self.chance.size(8));
+        let fail = |operation| {
+            server.disk.fail_times(operation, nth, times, std::io::ErrorKind::Other);
+        };
         match kind {
-            0 => server.disk.fail(Operation::Write, nth, std::io::ErrorKind::Other),
-            1 => server.disk.fail(Operation::Sync, nth, std::io::ErrorKind::Other),
-            2 => server.disk.fail(Operation::Read, nth, std::io::ErrorKind::Other),
+            0 => fail(Operation::Write),
+            1 => fail(Operation::Sync),
+            2 => fail(Operation::Read),
             _ => {
                 let files = server.disk.files();
                 let is_full = self.chance.permille(500);
@@ -394,18 +399,17 @@ impl World {
         if self.crashed.borrow().is_some() {
             return;
         }
-        let how = self.chance.number(0..=2);
-        self.event("crash", &[how]);
+        let how = self.chance.place(PowerCut::KINDS.len() + 1);
+        self.event("crash", &[how as u64]);
         let files = server.disk.files();
         let stale = self.stale.borrow_mut().take();
-        let image = match (stale, how) {
+        let mut choose = |choices: u64| self.chance.number(0..=choices.saturating_sub(1));
+        let image = match (stale, PowerCut::KINDS.get(how)) {
             (Some(stale), _) => stale,
-            (None, 0) => files.after_power_cut(),
-            (None, 1) => files.after_power_cut_with_names_lost(),
-            (None, _) => files.after_kill(),
+            (None, Some(cut)) => files.after(cut, &mut choose),
+            (None, None) => files.after_kill(),
         };
         *self.crashed.borrow_mut() = Some(image);
-        self.crashes.set(self.crashes.get() + 1);
         self.cut_connections();
     }
 
@@ -436,10 +440,11 @@ impl World {
         let Some(server) = self.server() else { return };
         self.event("restart", &[]);
         server.disk.mend();
-        while server.storage.write_ready() > 0 {}
+        while server.write() > 0 {}
         self.absorb(&server);
         for worker in 0..server.workers() {
-            server.run_worker(worker);
+            server.run_notices(worker);
+            server.run_connections(worker);
         }
         let is_failed = server.storage.commit_status().failed;
         if let (Err(error), false) = (server.storage.close(), is_failed || self.plan.faults > 0) {
@@ -464,6 +469,9 @@ impl World {
         let absorbed = self.absorb_all(&server);
         self.event("start", &[server.storage.file().size()]);
         server.disk.forget_every(self.plan.cold_every);
+        if self.chance.permille(500) {
+            server.disk.forget_failed_syncs();
+        }
         *self.server.borrow_mut() = Some(Rc::new(server));
         self.check(absorbed);
     }
@@ -476,6 +484,16 @@ impl World {
         (told == known)
             .then_some(())
             .ok_or_else(|| format!("the file was opened at {told}, but ends with {known}"))
+    }
+
+    /// Nothing of the disk is broken any more; a server that has met it starts anew.
+    pub(crate) fn mend_disk(self: &Rc<Self>) {
+        let Some(server) = self.server() else { return };
+        server.disk.mend();
+        server.disk.files().set_capacity(u64::MAX / 2);
+        if server.storage.commit_status().failed {
+            self.restart_in_order();
+        }
     }
 
     /// Resets what clients have given up.

@@ -36,6 +36,19 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "zodium-net",
         ],
     ),
+    // Everything that a server is made of, but for threads and sockets. No server uses it.
+    (
+        "zodium-simulation",
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-disk",
+            "zodium-filestorage",
+            "zodium-engine",
+            "zodium-net",
+            "zodium-zeo",
+        ],
+    ),
     // Benchmarks speak to servers over sockets, whoever's they are.
     (
         "zodium-bench",

@@ -440,6 +440,9 @@ impl Session {
         if !read_only && !writable {
             return Err(Exception::read_only());
         }
+        // Its client may have heard more of another worker, and would take us for one that has
+        // lost that.
+        hub.catch_up();
         let told = hub.told();
         // From here on it gets every later commit.
         hub.add(self.number, context.handle.clone());

@@ -1,25 +1,28 @@
 //! A client as ZODB's are: it has a cache, reads in views, commits with conflicts, and is lost at
 //! any moment. It holds what it is told against the history.
 
+mod commit;
+mod registration;
+
 use std::collections::BTreeMap;
-use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
-use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, encode_frame, peek_frame};
+use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
 use zodium_zeo::codec::{
     CodecError, MessageId, RemoteError, Reply, ServerMessage, decode_server_message,
     encode_load_before_request, encode_load_reply, encode_oneway, encode_request,
 };
 
+use crate::counts::Counts;
 use crate::history::{History, Tried};
 use crate::pipe::Pipe;
-use crate::plan::{Objects, Plan, Sabotage};
+use crate::plan::{Plan, Sabotage};
 use crate::random::Chance;
 use crate::record::{Attempt, record, values};
-use crate::server::STORAGE_NAME;
 use crate::tampering::Tampering;
+use crate::trace::Digest;
 use crate::workload::{Seen, Step, Task};
 
 const FRAME_BYTES_MAX: u32 = 1 << 24;
@@ -32,54 +35,6 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) counts: &'a mut Counts,
     /// The newest transaction that any client has been told of.
     pub(crate) known: &'a mut Tid,
-}
-
-/// What clients have done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Revisions that were read and found right.
-    pub reads: u64,
-    /// Of these, those that the client still had.
-    pub cached_reads: u64,
-    /// Views in which an invariant of the workload was checked.
-    pub views: u64,
-    /// Commits that were acknowledged.
-    pub commits: u64,
-    /// Conflicts that were resolved by clients.
-    pub resolved: u64,
-    /// Votes that were refused.
-    pub refused: u64,
-    /// Invalidations that came as they should.
-    pub invalidations: u64,
-    /// Commits of which the client does not know whether they were made.
-    pub unknown: u64,
-}
-
-impl Counts {
-    /// Adds another run's.
-    pub(crate) fn add(&mut self, other: &Counts) {
-        self.reads += other.reads;
-        self.cached_reads += other.cached_reads;
-        self.views += other.views;
-        self.commits += other.commits;
-        self.resolved += other.resolved;
-        self.refused += other.refused;
-        self.invalidations += other.invalidations;
-        self.unknown += other.unknown;
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { reads, cached_reads, views, commits, resolved, .. } = self;
-        let Counts { refused, invalidations, unknown, .. } = self;
-        write!(
-            f,
-            "{reads} reads checked ({cached_reads} of caches) in {views} views, {commits} commits \
-             acknowledged, {unknown} of unknown outcome, {refused} votes refused, {resolved} \
-             conflicts resolved, {invalidations} invalidations"
-        )
-    }
 }
 
 /// One client.
@@ -99,6 +54,8 @@ pub(crate) struct Client {
     doing: Option<Doing>,
     scratch: BytesMut,
     tampering: Tampering,
+    /// All bytes that it has got.
+    heard: Digest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +63,13 @@ enum Session {
     Away,
     Greeting,
     /// `floor`: what was known to anybody when it was asked.
-    Registering { floor: Tid },
-    Verifying { id: u64, since: Tid },
+    Registering {
+        floor: Tid,
+    },
+    Verifying {
+        id: u64,
+        since: Tid,
+    },
     Ready,
 }
 
@@ -123,13 +85,28 @@ struct Doing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Asks for the last transaction, to see at least what anybody knew by then.
-    Syncing { id: u64, floor: Tid },
+    Syncing {
+        id: u64,
+        floor: Tid,
+    },
     Reading,
-    Voting { id: u64, attempt: Attempt },
+    Voting {
+        id: u64,
+        attempt: Attempt,
+    },
     /// Reads what is current of a counter, to add to that.
-    Resolving { attempt: Attempt, oid: Oid, committed: Tid },
-    Finishing { id: u64, attempt: Attempt },
-    Aborting { id: u64 },
+    Resolving {
+        attempt: Attempt,
+        oid: Oid,
+        committed: Tid,
+    },
+    Finishing {
+        id: u64,
+        attempt: Attempt,
+    },
+    Aborting {
+        id: u64,
+    },
 }
 
 type Outcome = Result<(), String>;
@@ -149,6 +126,7 @@ impl Client {
             doing: None,
             scratch: BytesMut::new(),
             tampering: Tampering::default(),
+            heard: Digest::default(),
         }
     }
 
@@ -161,12 +139,17 @@ impl Client {
         self.session == Session::Ready && self.doing.is_none()
     }
 
-    /// The request to finish whose answer it waits for.
-    fn finish_id(&self) -> Option<u64> {
+    /// The vote whose answer it waits for.
+    fn vote_id(&self) -> Option<u64> {
         match self.doing.as_ref()?.phase {
-            Phase::Finishing { id, .. } => Some(id),
+            Phase::Voting { id, .. } => Some(id),
             _ => None,
         }
+    }
+
+    fn is_finishing(&self) -> bool {
+        let phase = self.doing.as_ref().map(|doing| doing.phase);
+        matches!(phase, Some(Phase::Finishing { .. }))
     }
 
     /// What it is about, for people.
@@ -187,14 +170,23 @@ impl Client {
 
     /// The connection is gone, or given up; gives it back.
     pub(crate) fn disconnect(&mut self, with: &mut Surroundings<'_>) -> Option<Pipe> {
-        with.counts.unknown += u64::from(self.finish_id().is_some());
+        with.counts.unknown += u64::from(self.is_finishing());
         self.doing = None;
+        if let Session::Verifying { since, .. } = self.session {
+            // What it has in its cache is of then.
+            self.told = since;
+        }
         self.session = Session::Away;
         if with.chance.permille(200) {
             // As after a restart of the client.
             self.cache.clear();
         }
         self.pipe.take()
+    }
+
+    /// A digest of all bytes that it has got.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.0
     }
 
     /// The last transaction that it was told of.
@@ -205,7 +197,9 @@ impl Client {
     /// Takes what has arrived, and answers.
     pub(crate) fn receive(&mut self, bytes: usize, with: &mut Surroundings<'_>) -> Outcome {
         let Some(pipe) = self.pipe.clone() else { return Ok(()) };
+        let before = self.input.len();
         pipe.deliver_replies(bytes, &mut self.input);
+        self.heard.add(&self.input[before..]);
         let mut input = std::mem::take(&mut self.input);
         while let Ok(Peek::Complete(payload)) = peek_frame(&input, FRAME_BYTES_MAX) {
             let length = HEADER_LENGTH + payload.len();
@@ -213,10 +207,9 @@ impl Client {
             if with.plan.sabotage == Sabotage::None {
                 self.handle_frame(frame, with)?;
             } else {
-                let finish = self.finish_id();
+                let vote = self.vote_id();
                 let Plan { sabotage, encoding, .. } = *with.plan;
-                let changed =
-                    self.tampering.change(frame, sabotage, encoding, finish, with.chance);
+                let changed = self.tampering.change(frame, sabotage, encoding, vote, with.chance);
                 changed.iter().try_for_each(|frame| self.handle_frame(frame, with))?;
             }
             input.advance(length);
@@ -375,16 +368,6 @@ impl Client {
         }
     }
 
-    fn greet(&mut self, payload: &[u8], with: &mut Surroundings<'_>) -> Outcome {
-        if payload != with.plan.encoding.announcement() {
-            return Err(format!("the server announces {payload:?}"));
-        }
-        encode_frame(&mut self.output, payload).map_err(encoding)?;
-        let id = self.next_id();
-        self.session = Session::Registering { floor: *with.known };
-        self.request(id, "register", &Value::tuple([STORAGE_NAME.into(), false.into()]), with)
-    }
-
     fn invalidated(&mut self, arguments: &[Value<'_>], with: &mut Surroundings<'_>) -> Outcome {
         let [tid, oids] = arguments else { return Err("an odd invalidation".to_owned()) };
         let tid = tid.as_tid().ok_or("an invalidation without a tid")?;
@@ -447,7 +430,6 @@ impl Client {
                 if may_fail || missing && is_packed {
                     // This view cannot be had.
                     doing.views.remove(&before);
-                    doing.loads.retain(|(_, b)| *b != before);
                     return Ok(());
                 }
                 Err(format!("a load of {oid} before {before} is answered {other:?}"))
@@ -496,60 +478,6 @@ impl Client {
             },
             phase => Err(format!("{id} is answered in {phase:?}")),
         }
-    }
-
-    fn registered(
-        &mut self,
-        floor: Tid,
-        result: Result<Value<'_>, RemoteError<'_>>,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        let tid = result.map_err(|error| format!("cannot register: {error:?}"))?;
-        let tid = tid.as_tid().ok_or("register() gives no tid")?;
-        if tid < floor {
-            return Err(format!("register() gives {tid}, but {floor} was known before"));
-        }
-        let since = std::mem::replace(&mut self.told, tid);
-        self.hear(tid, with);
-        if self.cache.is_empty() || since == tid {
-            self.session = Session::Ready;
-            return Ok(());
-        }
-        let id = self.next_id();
-        self.session = Session::Verifying { id, since };
-        self.request(id, "getInvalidations", &Value::tuple([since.into()]), with)
-    }
-
-    fn verified(
-        &mut self,
-        since: Tid,
-        result: Result<Value<'_>, RemoteError<'_>>,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        self.session = Session::Ready;
-        let result = match result {
-            Ok(result) => result,
-            Err(_) if with.plan.faults > 0 => Value::None,
-            Err(error) => return Err(format!("getInvalidations() fails: {error:?}")),
-        };
-        let Some([tid, oids]) = result.as_sequence() else {
-            self.cache.clear();
-            return if result.is_none() { Ok(()) } else { Err(format!("odd: {result:?}")) };
-        };
-        let tid = tid.as_tid().ok_or("getInvalidations() without a tid")?;
-        if tid != self.told {
-            return Err(format!("getInvalidations() is up to {tid}, told {}", self.told));
-        }
-        let oids: Vec<Oid> =
-            oids.as_sequence().unwrap_or_default().iter().filter_map(Value::as_oid).collect();
-        let changed = with.history.between(since, tid).iter().flat_map(|c| &c.oids);
-        if let Some(missing) = changed.clone().find(|oid| !oids.contains(oid)) {
-            return Err(format!("getInvalidations({since}) up to {tid} lacks object {missing}"));
-        }
-        for oid in oids {
-            self.cache.remove(&oid);
-        }
-        Ok(())
     }
 
     /// Does what can be done without an answer.
@@ -615,162 +543,6 @@ impl Client {
                 Ok(Some(doing))
             }
         }
-    }
-
-    fn send_transaction(
-        &mut self,
-        doing: &mut Doing,
-        attempt: Attempt,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        let name = Value::from(attempt.0);
-        let description = attempt.0.to_string().into_bytes();
-        let begin = [
-            name.clone(),
-            Value::Bytes(b"".into()),
-            Value::Bytes(description.into()),
-            Value::dict::<&str>([]),
-            Value::None,
-            " ".into(),
-        ];
-        self.tell("tpc_begin", &Value::tuple(begin), with)?;
-        let tried = with.history.attempts.get(attempt.place()).ok_or("no such attempt")?;
-        let (writes, current) = (tried.writes.clone(), tried.current.clone());
-        for (oid, (serial, data)) in &writes {
-            let mut serial = serial;
-            let current = with.history.before(*oid, Tid::MAX).map(|(tid, ..)| tid);
-            if let (Sabotage::NoConflicts, Some(current)) = (with.plan.sabotage, &current) {
-                serial = current;
-            }
-            let store = [(*oid).into(), (*serial).into(), Value::Bytes((&data[..]).into()), name.clone()];
-            self.tell("storea", &Value::tuple(store), with)?;
-        }
-        for (oid, serial) in &current {
-            let check = [(*oid).into(), (*serial).into(), name.clone()];
-            self.tell("checkCurrentSerialInTransaction", &Value::tuple(check), with)?;
-        }
-        self.vote(doing, attempt, with)
-    }
-
-    fn vote(
-        &mut self,
-        doing: &mut Doing,
-        attempt: Attempt,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        let id = self.next_id();
-        doing.phase = Phase::Voting { id, attempt };
-        self.request(id, "vote", &Value::tuple([attempt.0.into()]), with)
-    }
-
-    fn voted(
-        &mut self,
-        mut doing: Doing,
-        attempt: Attempt,
-        result: Result<Value<'_>, RemoteError<'_>>,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        let found = match result {
-            Ok(found) => found,
-            Err(error) => {
-                with.counts.refused += 1;
-                let is_usual = error.name.contains("Conflict") || with.plan.faults > 0;
-                // The server has ended the transaction; stock clients abort it all the same.
-                let aborted = self.abort(doing, attempt, with);
-                return if is_usual { aborted } else { Err(format!("a vote fails: {error:?}")) };
-            }
-        };
-        let found = found.as_sequence().ok_or("a vote is answered with no list")?;
-        let Some(conflict) = found.first() else {
-            if with.chance.permille(50) {
-                return self.abort(doing, attempt, with);
-            }
-            let id = self.next_id();
-            let tried = with.history.attempts.get_mut(attempt.place()).ok_or("no such attempt")?;
-            tried.asked = true;
-            doing.phase = Phase::Finishing { id, attempt };
-            self.doing = Some(doing);
-            return self.request(id, "tpc_finish", &Value::tuple([attempt.0.into()]), with);
-        };
-        let oid = conflict.entry("oid").and_then(Value::as_oid).ok_or("a conflict of nothing")?;
-        let committed = conflict.entry("serials").and_then(Value::as_sequence);
-        let committed = committed.and_then(|serials| serials.first()?.as_tid());
-        let committed = committed.ok_or("a conflict without serials")?;
-        with.counts.refused += 1;
-        if found.len() > 1 || !Objects::is_counter(oid) || with.chance.permille(200) {
-            return self.abort(doing, attempt, with);
-        }
-        doing.views.clear();
-        doing.views.insert(committed.next(), Seen::new());
-        doing.phase = Phase::Resolving { attempt, oid, committed };
-        self.load(&mut doing, &[oid], committed.next(), with)?;
-        self.doing = Some(doing);
-        Ok(())
-    }
-
-    fn resolve(
-        &mut self,
-        doing: &mut Doing,
-        attempt: Attempt,
-        oid: Oid,
-        committed: Tid,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        let seen = doing.views.pop_last().and_then(|(_, mut seen)| seen.remove(&oid));
-        let Some((_, now)) = seen else {
-            let id = self.next_id();
-            doing.phase = Phase::Aborting { id };
-            return self.request(id, "tpc_abort", &Value::tuple([attempt.0.into()]), with);
-        };
-        let count = now.first().copied().unwrap_or_default() + 1;
-        let data = record(oid, attempt, &[count], 0);
-        let tried = with.history.attempts.get_mut(attempt.place()).ok_or("no such attempt")?;
-        tried.writes.insert(oid, (committed, data.clone()));
-        with.counts.resolved += 1;
-        let store = [oid.into(), committed.into(), Value::Bytes((&data[..]).into()), attempt.0.into()];
-        self.tell("storea", &Value::tuple(store), with)?;
-        self.vote(doing, attempt, with)
-    }
-
-    fn abort(
-        &mut self,
-        mut doing: Doing,
-        attempt: Attempt,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        let id = self.next_id();
-        doing.phase = Phase::Aborting { id };
-        self.doing = Some(doing);
-        self.request(id, "tpc_abort", &Value::tuple([attempt.0.into()]), with)
-    }
-
-    fn finished(
-        &mut self,
-        attempt: Attempt,
-        result: Result<Value<'_>, RemoteError<'_>>,
-        with: &mut Surroundings<'_>,
-    ) -> Outcome {
-        let tid = match result {
-            Ok(tid) => tid.as_tid().ok_or("a finish is answered with no tid")?,
-            Err(_) if with.plan.faults > 0 => {
-                with.counts.unknown += 1;
-                return Ok(());
-            }
-            Err(error) => return Err(format!("a finish fails: {error:?}")),
-        };
-        let next = with.history.next_after(self.told);
-        if next.is_none_or(|next| next.tid != tid || next.attempt != attempt) {
-            let told = self.told;
-            return Err(format!("{} is finished as {tid} after {told}, not {next:?}", attempt.0));
-        }
-        let tried = with.history.attempts.get_mut(attempt.place()).ok_or("no such attempt")?;
-        tried.acknowledged = Some(tid);
-        for (oid, (_, data)) in &tried.writes {
-            self.cache.insert(*oid, (tid, data.clone()));
-        }
-        self.hear(tid, with);
-        with.counts.commits += 1;
-        Ok(())
     }
 }
 

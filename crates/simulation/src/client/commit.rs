@@ -1,0 +1,170 @@
+//! A client's transaction from begin to finish, with conflicts that it resolves or gives in to.
+
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::RemoteError;
+
+use super::{Client, Doing, Outcome, Phase, Surroundings};
+use crate::plan::{Objects, Sabotage};
+use crate::record::{Attempt, record};
+use crate::workload::Seen;
+
+impl Client {
+    pub(super) fn send_transaction(
+        &mut self,
+        doing: &mut Doing,
+        attempt: Attempt,
+        with: &mut Surroundings<'_>,
+    ) -> Outcome {
+        let name = Value::from(attempt.0);
+        let description = attempt.0.to_string().into_bytes();
+        let begin = [
+            name.clone(),
+            Value::Bytes(b"".into()),
+            Value::Bytes(description.into()),
+            Value::dict::<&str>([]),
+            Value::None,
+            " ".into(),
+        ];
+        self.tell("tpc_begin", &Value::tuple(begin), with)?;
+        let tried = with.history.attempts.get(attempt.place()).ok_or("no such attempt")?;
+        let (writes, current) = (tried.writes.clone(), tried.current.clone());
+        for (oid, (serial, data)) in &writes {
+            let mut serial = serial;
+            let current = with.history.before(*oid, Tid::MAX).map(|(tid, ..)| tid);
+            if let (Sabotage::NoConflicts, Some(current)) = (with.plan.sabotage, &current) {
+                serial = current;
+            }
+            let store =
+                [(*oid).into(), (*serial).into(), Value::Bytes((&data[..]).into()), name.clone()];
+            self.tell("storea", &Value::tuple(store), with)?;
+        }
+        for (oid, serial) in &current {
+            let check = [(*oid).into(), (*serial).into(), name.clone()];
+            self.tell("checkCurrentSerialInTransaction", &Value::tuple(check), with)?;
+        }
+        self.vote(doing, attempt, with)
+    }
+
+    pub(super) fn vote(
+        &mut self,
+        doing: &mut Doing,
+        attempt: Attempt,
+        with: &mut Surroundings<'_>,
+    ) -> Outcome {
+        let id = self.next_id();
+        doing.phase = Phase::Voting { id, attempt };
+        self.request(id, "vote", &Value::tuple([attempt.0.into()]), with)
+    }
+
+    pub(super) fn voted(
+        &mut self,
+        mut doing: Doing,
+        attempt: Attempt,
+        result: Result<Value<'_>, RemoteError<'_>>,
+        with: &mut Surroundings<'_>,
+    ) -> Outcome {
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => {
+                with.counts.refused += 1;
+                let is_usual = error.name.contains("Conflict") || with.plan.faults > 0;
+                // The server has ended the transaction; stock clients abort it all the same.
+                let aborted = self.abort(doing, attempt, with);
+                return if is_usual { aborted } else { Err(format!("a vote fails: {error:?}")) };
+            }
+        };
+        let found = found.as_sequence().ok_or("a vote is answered with no list")?;
+        let Some(conflict) = found.first() else {
+            if with.chance.permille(50) {
+                return self.abort(doing, attempt, with);
+            }
+            let id = self.next_id();
+            let tried = with.history.attempts.get_mut(attempt.place()).ok_or("no such attempt")?;
+            tried.asked = true;
+            doing.phase = Phase::Finishing { id, attempt };
+            self.doing = Some(doing);
+            return self.request(id, "tpc_finish", &Value::tuple([attempt.0.into()]), with);
+        };
+        let oid = conflict.entry("oid").and_then(Value::as_oid).ok_or("a conflict of nothing")?;
+        let committed = conflict.entry("serials").and_then(Value::as_sequence);
+        let committed = committed.and_then(|serials| serials.first()?.as_tid());
+        let committed = committed.ok_or("a conflict without serials")?;
+        with.counts.refused += 1;
+        if found.len() > 1 || !Objects::is_counter(oid) || with.chance.permille(200) {
+            return self.abort(doing, attempt, with);
+        }
+        doing.views.clear();
+        doing.views.insert(committed.next(), Seen::new());
+        doing.phase = Phase::Resolving { attempt, oid, committed };
+        self.load(&mut doing, &[oid], committed.next(), with)?;
+        self.doing = Some(doing);
+        Ok(())
+    }
+
+    pub(super) fn resolve(
+        &mut self,
+        doing: &mut Doing,
+        attempt: Attempt,
+        oid: Oid,
+        committed: Tid,
+        with: &mut Surroundings<'_>,
+    ) -> Outcome {
+        let seen = doing.views.pop_last().and_then(|(_, mut seen)| seen.remove(&oid));
+        let Some((_, now)) = seen else {
+            let id = self.next_id();
+            doing.phase = Phase::Aborting { id };
+            return self.request(id, "tpc_abort", &Value::tuple([attempt.0.into()]), with);
+        };
+        let count = now.first().copied().unwrap_or_default() + 1;
+        let data = record(oid, attempt, &[count], 0);
+        let tried = with.history.attempts.get_mut(attempt.place()).ok_or("no such attempt")?;
+        tried.writes.insert(oid, (committed, data.clone()));
+        with.counts.resolved += 1;
+        let store =
+            [oid.into(), committed.into(), Value::Bytes((&data[..]).into()), attempt.0.into()];
+        self.tell("storea", &Value::tuple(store), with)?;
+        self.vote(doing, attempt, with)
+    }
+
+    pub(super) fn abort(
+        &mut self,
+        mut doing: Doing,
+        attempt: Attempt,
+        with: &mut Surroundings<'_>,
+    ) -> Outcome {
+        let id = self.next_id();
+        doing.phase = Phase::Aborting { id };
+        self.doing = Some(doing);
+        self.request(id, "tpc_abort", &Value::tuple([attempt.0.into()]), with)
+    }
+
+    pub(super) fn finished(
+        &mut self,
+        attempt: Attempt,
+        result: Result<Value<'_>, RemoteError<'_>>,
+        with: &mut Surroundings<'_>,
+    ) -> Outcome {
+        let tid = match result {
+            Ok(tid) => tid.as_tid().ok_or("a finish is answered with no tid")?,
+            Err(_) if with.plan.faults > 0 => {
+                with.counts.unknown += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(format!("a finish fails: {error:?}")),
+        };
+        let next = with.history.next_after(self.told);
+        if next.is_none_or(|next| next.tid != tid || next.attempt != attempt) {
+            let told = self.told;
+            return Err(format!("{} is finished as {tid} after {told}, not {next:?}", attempt.0));
+        }
+        let tried = with.history.attempts.get_mut(attempt.place()).ok_or("no such attempt")?;
+        tried.acknowledged = Some(tid);
+        for (oid, (_, data)) in &tried.writes {
+            self.cache.insert(*oid, (tid, data.clone()));
+        }
+        self.hear(tid, with);
+        with.counts.commits += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Figures of a run: what its clients have done.
+
+use std::fmt;
+
+/// What clients have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Revisions that were read and found right.
+    pub reads: u64,
+    /// Of these, those that the client still had.
+    pub cached_reads: u64,
+    /// Views in which an invariant of the workload was checked.
+    pub views: u64,
+    /// Commits that were acknowledged.
+    pub commits: u64,
+    /// Conflicts that were resolved by clients.
+    pub resolved: u64,
+    /// Votes that were refused.
+    pub refused: u64,
+    /// Invalidations that came as they should.
+    pub invalidations: u64,
+    /// Commits of which the client does not know whether they were made.
+    pub unknown: u64,
+}
+
+impl Counts {
+    /// Adds another run's.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.reads += other.reads;
+        self.cached_reads += other.cached_reads;
+        self.views += other.views;
+        self.commits += other.commits;
+        self.resolved += other.resolved;
+        self.refused += other.refused;
+        self.invalidations += other.invalidations;
+        self.unknown += other.unknown;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { reads, cached_reads, views, commits, resolved, .. } = self;
+        let Counts { refused, invalidations, unknown, .. } = self;
+        write!(
+            f,
+            "{reads} reads checked ({cached_reads} of caches) in {views} views, {commits} commits \
+             acknowledged, {unknown} of unknown outcome, {refused} votes refused, {resolved} \
+             conflicts resolved, {invalidations} invalidations"
+        )
+    }
+}
