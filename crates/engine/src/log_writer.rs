@@ -24,6 +24,9 @@ const BATCH_TRANSACTIONS_MAX: usize = 1024;
 /// How often it is looked whether transactions have expired, or the file is to be reopened.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
+/// A transaction of the batch that is being written.
+type TakenTransaction = (TransactionNumber, Tid, Voted);
+
 /// Transactions on their way to the writer.
 #[derive(Default)]
 pub(crate) struct FinishQueue {
@@ -168,8 +171,7 @@ impl Storage {
         let mut taken = Vec::with_capacity(batch.len());
         let mut transactions = Vec::with_capacity(batch.len());
         let mut reservations = Vec::with_capacity(batch.len());
-        for (number, tid, voted) in self.take_voted(batch) {
-            let Some(voted) = self.commit_blobs(number, tid, voted) else { continue };
+        for (number, tid, voted) in self.commit_blobs(self.take_voted(batch)) {
             taken.push((number, tid, voted.blobs));
             reservations.push(voted.reservation);
             transactions.push(NewTransaction {
@@ -203,10 +205,7 @@ impl Storage {
         }
     }
 
-    fn take_voted(
-        &self,
-        batch: &[(TransactionNumber, Tid)],
-    ) -> Vec<(TransactionNumber, Tid, Voted)> {
+    fn take_voted(&self, batch: &[(TransactionNumber, Tid)]) -> Vec<TakenTransaction> {
         let mut state = self.queue.state.lock();
         let take = |(number, tid): &(TransactionNumber, Tid)| {
             let voted = state.voted.remove(number);
@@ -216,12 +215,27 @@ impl Storage {
         batch.iter().filter_map(take).collect()
     }
 
-    /// Gives the blobs of a transaction their names, before the log says that it is committed.
-    /// When that fails it alone is over: nothing of it has been written.
-    fn commit_blobs(&self, number: TransactionNumber, tid: Tid, mut voted: Voted) -> Option<Voted> {
-        let Err(error) = voted.blobs.as_mut().map_or(Ok(()), |blobs| blobs.commit(tid)) else {
-            return Some(voted);
-        };
+    /// Gives the blobs of transactions their names, before the log says that they are committed.
+    /// Where that fails this transaction alone is over: nothing of it has been written.
+    fn commit_blobs(&self, mut batch: Vec<TakenTransaction>) -> Vec<TakenTransaction> {
+        let with_blobs = batch.iter_mut().filter_map(|(number, tid, voted)| {
+            let blobs = voted.blobs.as_mut()?;
+            Some((*number, (*tid, blobs)))
+        });
+        let (numbers, mut blobs): (Vec<_>, Vec<_>) = with_blobs.unzip();
+        let outcomes = StagedBlobs::commit_all(&mut blobs);
+        for (number, outcome) in numbers.into_iter().zip(outcomes) {
+            let Err(error) = outcome else { continue };
+            let failed = batch.iter().position(|(failed, ..)| *failed == number);
+            if let Some(place) = failed {
+                let (_, _, voted) = batch.remove(place);
+                self.withdraw(number, voted, error);
+            }
+        }
+        batch
+    }
+
+    fn withdraw(&self, number: TransactionNumber, voted: Voted, error: StorageError) {
         error!(%error, "a transaction with blobs failed");
         self.file.release(voted.reservation);
         let granted = self.machine.lock().withdraw(number, self.clock.monotonic());
@@ -229,7 +243,6 @@ impl Storage {
             owner.post(Notice::Failed(number, Arc::new(error)));
         }
         self.post_granted(granted);
-        None
     }
 
     /// Makes one transaction true for everybody: loads first, then the notices, then the locks.

@@ -11,11 +11,17 @@ mod faults;
 mod pack;
 mod support;
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
 use bytes::Bytes;
 use client::{BLOB_RECORD, Client, blob_paths, open, path_of};
-use std::path::Path;
 use support::{Outcome, assert_idle, transaction, transaction_with};
-use zodium_disk::{Disk, MemoryDisk, OpenMode};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
+use zodium_engine::Notice;
 use zodium_filestorage::StorageError;
 use zodium_types::{Oid, Tid};
 
@@ -194,4 +200,75 @@ fn read_only_directories_are_looked_at_and_left_alone() {
 
 fn record() -> Bytes {
     Bytes::from_static(BLOB_RECORD)
+}
+
+/// Three transactions wait for the writer together, of which one folder cannot be synced.
+#[test]
+fn the_folders_of_a_batch_are_synced_together_and_one_that_fails_ends_its_transaction_only() {
+    for nth in 1..=7 {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let mut client = Client::new(&disk);
+        let (all_wait, go_on) = mpsc::channel();
+        disk.before_next(Operation::Sync, move || go_on.recv().unwrap());
+        let mut first = transaction();
+        first.store(Oid(9), Tid::ZERO, record());
+        let (first, first_voted) = client.session.vote(first);
+        client.storage().finish(first, first_voted).unwrap();
+        while client.storage().commit_status().writing == 0 {
+            thread::yield_now();
+        }
+        let mut asked = BTreeMap::new();
+        for oid in 1..=3 {
+            let (number, voted) = client.session.vote(client.storing(&[(oid, b"blob")]));
+            client.storage().finish(number, voted).unwrap();
+            asked.insert(number.0, oid);
+        }
+        // Three are renamed, then three folders are synced.
+        disk.fail(Operation::Folder, nth, ErrorKind::Other);
+        let syncs = disk.count(Operation::Sync);
+        all_wait.send(()).unwrap();
+        let (mut committed, mut failed) = (Vec::new(), Vec::new());
+        while committed.len() + failed.len() < 3 {
+            match client.session.next() {
+                Notice::Committed(commit) => {
+                    committed.extend(asked.get(&commit.number.0).map(|oid| (*oid, commit.tid)));
+                }
+                Notice::Failed(number, _) => failed.push(asked[&number.0]),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(failed.len(), usize::from(nth <= 6), "operation {nth}: {failed:?}");
+        assert_eq!(disk.count(Operation::Sync), syncs + 1 + 1, "one for each of two batches");
+        client.blobs().settle();
+        for (oid, tid) in &committed {
+            assert_eq!(client.blob(*oid, *tid).unwrap(), b"blob");
+        }
+        disk.mend();
+        client.close();
+        assert_idle(client.storage());
+        let crashed = disk.files().after_power_cut();
+        Client::new(&crashed).close();
+        let mut expected: Vec<_> = committed.into_iter().map(path_of).collect();
+        expected.sort();
+        assert_eq!(blob_paths(&crashed), expected, "operation {nth}");
+    }
+}
+
+#[test]
+fn a_blob_that_could_not_be_removed_goes_at_the_opening_after_later_commits_too() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let mut client = Client::new(&disk);
+    let (number, voted) = client.session.vote(client.storing(&[(1, b"refused")]));
+    // The rename succeeds, the sync of the folder and the removals do not.
+    disk.fail_from(Operation::Folder, 2, ErrorKind::Other);
+    client.session.finish(number, voted).unwrap_err();
+    client.blobs().settle();
+    disk.mend();
+    let kept = client.store_blob(1, b"kept");
+    client.close();
+    let crashed = disk.files().after_kill();
+    assert_eq!(blob_paths(&crashed).len(), 3, "the refused one, its intent, the kept one");
+    let client = Client::new(&crashed);
+    assert_eq!(blob_paths(&crashed), [path_of((1, kept))]);
+    assert_eq!(client.blob(1, kept).unwrap(), b"kept");
 }

@@ -152,10 +152,32 @@ pub(super) fn asks_for_copy(error: &io::Error) -> bool {
 }
 
 impl StagedBlobs {
-    /// Gives the blobs their final names and makes those durable. The log must not say that they
-    /// are committed before; until [`StagedBlobs::keep`] or [`StagedBlobs::leave`] they are taken
-    /// back on drop.
+    /// As [`StagedBlobs::commit_all`], of one transaction.
     pub fn commit(&mut self, tid: Tid) -> Result<(), StorageError> {
+        StagedBlobs::commit_all(&mut [(tid, self)]).pop().unwrap_or(Ok(()))
+    }
+
+    /// Gives the blobs of several transactions their final names and makes those durable, all
+    /// at the price of one; what became of each. The log must not say that they are committed
+    /// before; until [`StagedBlobs::keep`] or [`StagedBlobs::leave`] they are taken back on drop.
+    pub fn commit_all(batch: &mut [(Tid, &mut StagedBlobs)]) -> Vec<Result<(), StorageError>> {
+        let renamed = batch.iter_mut().map(|(tid, staged)| staged.rename(*tid));
+        let mut outcomes: Vec<_> = renamed.collect();
+        let mut folders = Vec::new();
+        for (place, (_, staged)) in batch.iter().enumerate() {
+            if outcomes[place].is_ok() {
+                folders.extend(staged.blobs.iter().map(|blob| (place, staged.disk.as_ref(), blob)));
+            }
+        }
+        let failed = sync_folders(&folders);
+        for (place, error) in failed {
+            batch[place].1.is_doubtful = true;
+            outcomes[place] = Err(error);
+        }
+        outcomes
+    }
+
+    fn rename(&mut self, tid: Tid) -> Result<(), StorageError> {
         let name = layout::blob_name(tid);
         for blob in &mut self.blobs {
             let path = blob.path.with_file_name(&name);
@@ -163,36 +185,7 @@ impl StagedBlobs {
             moved.map_err(|error| StorageError::io(&path, "rename to", error))?;
             blob.path = path;
         }
-        self.is_doubtful = true;
-        self.sync_folders()?;
-        self.is_doubtful = false;
         Ok(())
-    }
-
-    /// Syncs the folders, of which each object has its own, side by side: a file system makes
-    /// many durable at the price of one, and other commits wait meanwhile.
-    fn sync_folders(&self) -> Result<(), StorageError> {
-        let next = AtomicUsize::new(0);
-        let sync_some = || {
-            while let Some(blob) = self.blobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let synced = self.disk.sync_folder_of(&blob.path);
-                synced
-                    .map_err(|error| StorageError::io(&blob.path, "sync the folder of", error))?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let others = 1..self.blobs.len().min(SYNC_THREADS_MAX);
-            // Where no thread is to be had this one does it all.
-            let others = others
-                .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, sync_some).ok());
-            let others: Vec<_> = others.collect();
-            let synced = sync_some();
-            others.into_iter().fold(synced, |synced, other| match other.join() {
-                Ok(of_other) => synced.and(of_other),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })
     }
 
     /// They are committed: the log says so.
@@ -206,6 +199,37 @@ impl StagedBlobs {
     pub fn leave(mut self) {
         self.is_left = true;
     }
+}
+
+/// Syncs the folders of blobs, of which each object has its own, side by side: a file system makes
+/// many durable at the price of one, and other commits wait meanwhile. What failed, by the place
+/// of its transaction.
+fn sync_folders(folders: &[(usize, &dyn Disk, &StagedBlob)]) -> Vec<(usize, StorageError)> {
+    let next = AtomicUsize::new(0);
+    let sync_some = || {
+        let mut failed = Vec::new();
+        while let Some((place, disk, blob)) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = disk.sync_folder_of(&blob.path) {
+                failed.push((*place, StorageError::io(&blob.path, "sync the folder of", error)));
+            }
+        }
+        failed
+    };
+    std::thread::scope(|scope| {
+        let others = 1..folders.len().min(SYNC_THREADS_MAX);
+        // Where no thread is to be had this one does it all.
+        let others =
+            others.map_while(|_| std::thread::Builder::new().spawn_scoped(scope, sync_some).ok());
+        let others: Vec<_> = others.collect();
+        let mut failed = sync_some();
+        for other in others {
+            match other.join() {
+                Ok(of_other) => failed.extend(of_other),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        failed
+    })
 }
 
 impl Drop for StagedBlobs {
