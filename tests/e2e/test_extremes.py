@@ -67,7 +67,8 @@ def test_a_file_beyond_4_gib_is_served_extended_and_opened_again(tmp_path, start
     assert client.call("loadBefore", first, tid)[1:] == (old, tid)
     assert client.call("get_info")["size"] > 1 << 32
     assert server.stop() == 0
-    for index in ("saved", "missing"):
+    # At first there was none: all positions have been found once already.
+    for index in ("saved", "missing") if IS_LONG else ("saved",):
         if index == "missing":
             path.with_name("Data.fs.index").unlink()
         server = start_server(path)

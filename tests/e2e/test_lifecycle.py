@@ -83,14 +83,14 @@ def test_who_comes_second_is_refused_soon_and_the_first_commits_on(tmp_path, fir
         with Wire(serving.address) as client:
             client.register()
             tid, took = Z64, []
-            for number in range(3):
+            for number in range(1 if second == RUNZEO else 3):
                 tid = client.commit(number, [(Z64, tid, b"%d" % number)])
                 started = time.monotonic()
                 refused = spawn(second, path, wait=False)
                 assert refused.process.wait(STARTED_SECONDS) != 0
                 took.append(time.monotonic() - started)
                 assert "lock" in refused.log().lower()
-            assert client.call("loadBefore", Z64, MAXTID) == (b"2", tid, None)
+            assert client.call("loadBefore", Z64, MAXTID) == (b"%d" % number, tid, None)
         print(f"refused in {min(took):.3f} s")
         # Python alone takes longer on a busy machine.
         assert min(took) < REFUSED_SECONDS or second == RUNZEO

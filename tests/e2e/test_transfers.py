@@ -25,7 +25,7 @@ from harness.wire import Wire
 
 TESTS = Path(__file__).resolve().parents[1]
 IS_LONG = os.environ.get("ZODIUM_TEST_LARGE") == "1"
-KILLS = int(os.environ.get("KILLS") or (200 if IS_LONG else 6))
+KILLS = int(os.environ.get("KILLS") or (200 if IS_LONG else 5))
 SECONDS = float(os.environ.get("COUNT_SECONDS") or (3600 if IS_LONG else 2))
 PREVIOUS = os.environ.get("ZODIUM_PREVIOUS_COMMAND") or f"{STOCK_SERVER} -C {{config}}"
 PROCESSES = 4
