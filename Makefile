@@ -107,8 +107,10 @@ soak: build $(VENV)/ready ## Kill, exchange and freeze servers for hours; SOAK='
 	ZODIUM_TEST_LARGE=1 $(VENV)/bin/python -m pytest -c tests/pytest.ini -s $(SOAK) tests/e2e/test_transfers.py \
 	  tests/e2e/test_alternation.py tests/e2e/test_extremes.py
 
-fuzz: ## Feed every decoder hostile inputs for FUZZ_SECONDS (60) each, and sessions random calls
+fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_ORDERS=, FUZZ_CALLS=
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
+	cargo run -q -p zodium-fuzz -- orders --count $(or $(FUZZ_ORDERS),1000000)
+	cargo run -q -p zodium-fuzz -- calls --count $(or $(FUZZ_CALLS),10000000)
 
 simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) from SOAK_SEED
 	$(SAY) 'simulation'

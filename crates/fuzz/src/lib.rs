@@ -3,7 +3,8 @@
 //! A **target** ([`targets`]) is a decoder and what must hold whatever it is given. Its inputs are
 //! seeds from real messages and files, changed at random in ways that know what lengths, numbers
 //! and nesting look like ([`mutation`]). The **run** ([`run`]) sees to panics, time and memory, and
-//! writes down what fails.
+//! writes down what fails. **Sessions** ([`sessions`]) are spoken to by clients whose every answer
+//! is held against a model.
 //!
 //! Key decision: everything runs on stable Rust, in `cargo test` for a second each and in
 //! `make fuzz` for as long as is asked. An input is made of its target's name, a seed and a number
@@ -14,6 +15,7 @@
 pub mod failure;
 pub mod mutation;
 pub mod run;
+pub mod sessions;
 pub mod targets;
 mod watch;
 

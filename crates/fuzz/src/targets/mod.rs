@@ -11,6 +11,8 @@ mod pickles;
 mod resolution;
 mod values;
 
+pub(crate) use values::plain;
+
 /// A decoder, and what must hold whatever it is given.
 #[derive(Debug)]
 pub struct Target {

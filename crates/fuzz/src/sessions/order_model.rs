@@ -1,0 +1,198 @@
+//! What the stock server answers to the calls of one connection, in whatever order they come.
+//!
+//! Kept to kinds: a value, the name of an exception, or a closed connection. Each rule is one
+//! that the end-to-end tests have seen in a stock server.
+
+use std::collections::BTreeMap;
+
+/// How a call was made, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) kind: CallKind,
+    /// Whether a reply is wanted.
+    pub(super) waits: bool,
+    /// The transaction's number, for those that name one.
+    pub(super) transaction: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallKind {
+    Register {
+        read_only: bool,
+    },
+    Begin,
+    /// Of the connection's object of this number; with a serial that fits or not.
+    Store {
+        object: usize,
+        fits: bool,
+    },
+    CheckMissing,
+    DeleteMissing,
+    UndoGarbage,
+    Vote,
+    Finish,
+    Abort,
+    Ping,
+    LoadMissing,
+    UnknownMethod,
+}
+
+/// What a call comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    Nothing,
+    None,
+    /// Anything but none.
+    Some,
+    /// A list of so many conflicts.
+    Conflicts(usize),
+    /// The tid of a commit of these objects, by the number of the store.
+    Committed(BTreeMap<usize, u64>),
+    Error(&'static str),
+    Closed,
+}
+
+const WRONG_TRANSACTION: Expected = Expected::Error("ZODB.POSException.StorageTransactionError");
+const MISSING: Expected = Expected::Error("ZODB.POSException.POSKeyError");
+
+/// One connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connection {
+    /// Whether registered, and then whether for reading only.
+    registered: Option<bool>,
+    transaction: Option<Transaction>,
+    /// Which of its objects are committed.
+    pub(super) committed: [bool; 2],
+    stores: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Transaction {
+    number: i64,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Open { stores: BTreeMap<usize, (bool, u64)>, misses: bool },
+    Unfit,
+    Voted(BTreeMap<usize, u64>),
+}
+
+impl Connection {
+    pub(super) fn is_registered(&self) -> bool {
+        self.registered.is_some()
+    }
+
+    /// The number of the store that comes next; its data name it.
+    pub(super) fn next_store(&self) -> u64 {
+        self.stores
+    }
+
+    pub(super) fn play(&mut self, call: Call) -> Expected {
+        let expected = self.answer(call);
+        match expected {
+            // Who does not wait cannot be told of an error but by the end.
+            Expected::Error(_) if !call.waits => Expected::Closed,
+            Expected::Closed => Expected::Closed,
+            _ if !call.waits => Expected::Nothing,
+            expected => expected,
+        }
+    }
+
+    fn answer(&mut self, call: Call) -> Expected {
+        let Some(read_only) = self.registered else {
+            let CallKind::Register { read_only } = call.kind else { return Expected::Closed };
+            self.registered = Some(read_only);
+            return Expected::Some;
+        };
+        match call.kind {
+            CallKind::Register { .. } | CallKind::UnknownMethod => Expected::Closed,
+            CallKind::Ping => Expected::None,
+            CallKind::LoadMissing if call.waits => MISSING,
+            CallKind::LoadMissing => Expected::None,
+            _ if read_only => Expected::Error("ZODB.POSException.ReadOnlyError"),
+            CallKind::Begin => self.begin(call.transaction),
+            CallKind::Vote => self.vote(call.transaction),
+            CallKind::Finish => self.finish(call.transaction),
+            CallKind::Abort => {
+                if self.own(call.transaction).is_some() {
+                    self.transaction = None;
+                }
+                Expected::None
+            }
+            _ => self.collect(call),
+        }
+    }
+
+    fn own(&mut self, number: i64) -> Option<&mut State> {
+        let open = self.transaction.as_mut().filter(|open| open.number == number);
+        open.map(|open| &mut open.state)
+    }
+
+    fn begin(&mut self, number: i64) -> Expected {
+        match &self.transaction {
+            Some(open) if open.number == number => Expected::None,
+            Some(_) => WRONG_TRANSACTION,
+            None => {
+                let state = State::Open { stores: BTreeMap::new(), misses: false };
+                self.transaction = Some(Transaction { number, state });
+                Expected::None
+            }
+        }
+    }
+
+    fn collect(&mut self, call: Call) -> Expected {
+        let (next, exists) = (self.stores, self.committed);
+        let stored = matches!(call.kind, CallKind::Store { .. });
+        self.stores += u64::from(stored);
+        let Some(state) = self.own(call.transaction) else { return WRONG_TRANSACTION };
+        let State::Open { stores, misses } = state else { return Expected::None };
+        match call.kind {
+            CallKind::Store { object, fits } => {
+                // What does not exist yet fits whatever it comes with.
+                stores.insert(object, (fits || !exists[object], next));
+            }
+            CallKind::UndoGarbage => *state = State::Unfit,
+            _ => *misses = true,
+        }
+        Expected::None
+    }
+
+    fn vote(&mut self, number: i64) -> Expected {
+        let Some(state) = self.own(number) else { return WRONG_TRANSACTION };
+        match state {
+            State::Voted(_) => WRONG_TRANSACTION,
+            State::Unfit => {
+                self.transaction = None;
+                Expected::Error("ZODB.POSException.UndoError")
+            }
+            // Before conflicts, which could be resolved.
+            State::Open { misses: true, .. } => {
+                self.transaction = None;
+                MISSING
+            }
+            State::Open { stores, .. } => {
+                let conflicts = stores.values().filter(|(fits, _)| !fits).count();
+                if conflicts == 0 {
+                    let stores = stores.iter().map(|(object, (_, number))| (*object, *number));
+                    *state = State::Voted(stores.collect());
+                }
+                Expected::Conflicts(conflicts)
+            }
+        }
+    }
+
+    fn finish(&mut self, number: i64) -> Expected {
+        match self.own(number) {
+            None => Expected::None,
+            Some(State::Open { .. } | State::Unfit) => Expected::Error("builtins.AssertionError"),
+            Some(State::Voted(stores)) => {
+                let stores = std::mem::take(stores);
+                self.transaction = None;
+                stores.keys().for_each(|object| self.committed[*object] = true);
+                Expected::Committed(stores)
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A server with one storage in memory, on a Unix socket.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use zodium_disk::{MemoryDisk, SystemClock};
+use zodium_engine::{Config as StorageConfig, Storage};
+use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
+use zodium_net::{Bound, Limits, Workers};
+use zodium_types::{Address, Tid};
+use zodium_zeo::codec::Encoding;
+use zodium_zeo::server::{Config, Offer, Server, ZeoService};
+
+use super::Difference;
+
+const DATA: &str = "Data.fs";
+/// What clients may send at once; a stock server has no limit.
+const FRAME_BYTES_MAX: u32 = 1 << 20;
+/// Commits that a server remembers for clients that come back.
+pub(super) const REMEMBERED: usize = 100;
+const WORKERS: usize = 2;
+
+/// A running server; stopped when dropped.
+pub(super) struct InProcess {
+    socket: PathBuf,
+    disk: MemoryDisk,
+    storage: Arc<Storage>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    _folder: TempDir,
+}
+
+impl InProcess {
+    pub(super) fn start(
+        encoding: Encoding,
+        data: Option<Vec<u8>>,
+    ) -> Result<InProcess, Difference> {
+        let disk = MemoryDisk::volatile();
+        if let Some(data) = data {
+            disk.put(Path::new(DATA), data);
+        }
+        let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::new(DATA) };
+        let file = FileStorage::open(Arc::new(disk.clone()), &options)?;
+        let config = StorageConfig {
+            invalidation_queue_size: REMEMBERED,
+            invalidation_age: None,
+            transaction_timeout: None,
+            pack_gc: false,
+            pack_keep_old: false,
+            pack_abort_on_dangling: false,
+            resolver: None,
+            resolvable_classes: Vec::new(),
+        };
+        let storage = Storage::start(file, Arc::new(SystemClock::new()), &config)?;
+        let folder = tempfile::tempdir()?;
+        let socket = folder.path().join("zeo");
+        let (stop, stopped) = oneshot::channel();
+        let (ready, listening) = std::sync::mpsc::channel();
+        let (served, address) = (Arc::clone(&storage), Address::Unix(socket.clone()));
+        let serve = move || serve(served, encoding, &address, &ready, stopped);
+        let thread = Some(std::thread::spawn(serve));
+        listening.recv()?;
+        let stop = Some(stop);
+        Ok(InProcess { socket, disk, storage, stop, thread, _folder: folder })
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub(super) fn last_tid(&self) -> Tid {
+        self.storage.last_tid()
+    }
+
+    /// Stops it and checks the file it leaves.
+    pub(super) fn close(mut self) -> Result<(), Difference> {
+        self.stop();
+        self.storage.close()?;
+        let options = CheckOptions {
+            path: DATA.into(),
+            references: false,
+            pickles: false,
+            patience: Duration::ZERO,
+            progress: &|_, _| (),
+        };
+        let mut damages = Vec::new();
+        check(&self.disk, &options, &mut |damage| damages.push(format!("{damage:?}")))?;
+        super::same("damages of the file", damages, Vec::new())
+    }
+
+    fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // A thread that has ended needs no word.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn serve(
+    storage: Arc<Storage>,
+    encoding: Encoding,
+    address: &Address,
+    ready: &std::sync::mpsc::Sender<()>,
+    mut stopped: oneshot::Receiver<()>,
+) -> io::Result<()> {
+    let config = Config { encoding, frame_bytes_max: FRAME_BYTES_MAX, read_only: false };
+    let offers = BTreeMap::from([("1".to_owned(), Offer { storage, allow: None })]);
+    let server = Arc::new(Server::new(config, offers));
+    let make = move |_| ZeoService::new(Arc::clone(&server));
+    let workers = Workers::start(WORKERS, Limits::default(), make).map_err(io::Error::other)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = Bound::bind(address).await?.listen()?;
+        // Who waits for it has gone only when the test has failed already.
+        let _ = ready.send(());
+        loop {
+            tokio::select! {
+                (incoming, peer) = listener.accept() => workers.assign(incoming, peer),
+                _ = &mut stopped => break Ok::<(), io::Error>(()),
+            }
+        }
+    })?;
+    workers.stop(Duration::from_secs(1));
+    Ok(())
+}

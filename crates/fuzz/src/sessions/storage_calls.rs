@@ -1,0 +1,476 @@
+//! Random valid calls of eight clients, each answer held against a model of the storage.
+//!
+//! Reads of all clients are sent at once, when no commit is under way; what concerns a commit goes
+//! one call at a time, so that the model knows the order. Every client must have been told of
+//! every commit of the others, once and in order, before it is answered anything later.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::{Encoding, MessageId};
+
+use super::client::{Answer, Client};
+use super::lock_model::Locks;
+use super::server::InProcess;
+use super::storage_model::StorageModel;
+use super::writer::{Conflict, Kind, Outcome, Phase, Write, Writer};
+use super::{Difference, same};
+
+const CLIENTS: usize = 8;
+/// Few enough for clients to meet.
+const OBJECTS: u64 = 24;
+/// After so many calls a fresh server.
+const CALLS_EACH: u64 = 100_000;
+/// Long enough to get a frame buffer of its own, and to be sent from where it lies.
+const LONG_DATA_BYTES: usize = 80_000;
+
+/// What has been seen to work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Calls of all kinds.
+    pub calls: u64,
+    /// Transactions that were finished.
+    pub commits: u64,
+    /// Those of them that undo another.
+    pub undos: u64,
+    /// Votes that waited for locks.
+    pub waits: u64,
+    /// Votes that gave conflicts to resolve.
+    pub conflicts: u64,
+    /// Votes that failed.
+    pub refusals: u64,
+    /// Packs that freed something.
+    pub packs: u64,
+}
+
+/// Makes so many calls, or some more.
+///
+/// # Errors
+/// The first answer that is not the model's; what it says replays it.
+pub fn play(seed: u64, calls: u64) -> Result<Seen, Difference> {
+    let (mut seen, mut round) = (Seen::default(), 0);
+    while seen.calls < calls {
+        let seed = seed.wrapping_add(round);
+        let mut play = Play::start(seed, seen)?;
+        let enough = calls.min(seen.calls + CALLS_EACH);
+        while play.seen.calls < enough {
+            let at = play.seen.calls - seen.calls;
+            play.step().map_err(|Difference { what }| {
+                let what = format!("seed {seed}, after {at} calls: {what}");
+                Difference { what }
+            })?;
+        }
+        round += 1;
+        seen = play.seen;
+        play.close()?;
+    }
+    Ok(seen)
+}
+
+pub(super) struct Play {
+    pub(super) random: SmallRng,
+    pub(super) server: InProcess,
+    pub(super) clients: Vec<Player>,
+    pub(super) model: StorageModel,
+    locks: Locks,
+    pub(super) seen: Seen,
+    /// Makes every data and description another.
+    count: u64,
+    given_oids: BTreeSet<Oid>,
+}
+
+pub(super) struct Player {
+    pub(super) client: Client,
+    writer: Writer,
+    vote: Option<MessageId>,
+    /// What it has still to be told.
+    pub(super) untold: VecDeque<(Tid, BTreeSet<Oid>)>,
+}
+
+impl Player {
+    fn connect(server: &InProcess) -> Result<Player, Difference> {
+        let client = Client::register(server.socket())?;
+        Ok(Player { client, writer: Writer::default(), vote: None, untold: VecDeque::new() })
+    }
+}
+
+impl Play {
+    fn start(seed: u64, seen: Seen) -> Result<Play, Difference> {
+        let encoding = if seed.is_multiple_of(2) { Encoding::Pickle } else { Encoding::Msgpack };
+        let server = InProcess::start(encoding, None)?;
+        let clients = (0..CLIENTS).map(|_| Player::connect(&server)).collect::<Result<_, _>>()?;
+        let model = StorageModel::new(server.last_tid());
+        Ok(Play {
+            random: SmallRng::seed_from_u64(seed),
+            server,
+            clients,
+            model,
+            locks: Locks::default(),
+            seen,
+            count: 0,
+            given_oids: BTreeSet::new(),
+        })
+    }
+
+    fn close(mut self) -> Result<(), Difference> {
+        self.read_all()?;
+        drop(self.clients);
+        self.server.close()
+    }
+
+    fn step(&mut self) -> Result<(), Difference> {
+        let client = self.random.random_range(0..CLIENTS);
+        match self.random.random_range(0..200) {
+            0..8 => self.read_all(),
+            8..10 => self.iterate(client),
+            10 => self.new_oids(client),
+            11 | 12 => self.pack(client),
+            13 => self.reconnect(client),
+            _ => self.write(client),
+        }
+    }
+
+    fn write(&mut self, client: usize) -> Result<(), Difference> {
+        match self.clients[client].writer.phase {
+            Phase::Idle => self.begin(client),
+            Phase::Open if self.random.random_ratio(1, 10) => self.abort(client),
+            Phase::Open => self.vote(client),
+            Phase::Waiting if self.random.random_ratio(1, 20) => self.abort(client),
+            Phase::Waiting => Ok(()),
+            Phase::Conflicted if self.random.random_ratio(1, 3) => self.abort(client),
+            Phase::Conflicted => self.resolve(client),
+            Phase::Voted if self.random.random_ratio(1, 10) => self.abort(client),
+            Phase::Voted => self.finish(client),
+        }
+    }
+
+    pub(super) fn oid(&mut self) -> Oid {
+        let number = self.random.random_range(0..OBJECTS);
+        // Some far apart.
+        Oid(if number < OBJECTS - 2 { number } else { number << 40 })
+    }
+
+    /// A tid that means something, or nearly.
+    pub(super) fn tid(&mut self) -> Tid {
+        let transactions = &self.model.transactions;
+        if transactions.is_empty() || self.random.random_ratio(1, 4) {
+            return Tid::MAX;
+        }
+        let back = self.random.random_range(0..transactions.len().min(60));
+        let tid = transactions[transactions.len() - 1 - back].tid;
+        if self.random.random() { tid } else { tid.next() }
+    }
+
+    fn data(&mut self) -> Vec<u8> {
+        self.count += 1;
+        let mut data = format!("data {} ", self.count).into_bytes();
+        let length = match self.random.random_range(0..200) {
+            0 => LONG_DATA_BYTES,
+            1..10 => 5_000,
+            _ => self.random.random_range(0..100),
+        };
+        data.resize(data.len() + length, b'.');
+        data
+    }
+
+    fn begin(&mut self, client: usize) -> Result<(), Difference> {
+        self.count += 1;
+        let description = format!("transaction {} of client {client}", self.count).into_bytes();
+        let number = self.count;
+        let mut writer = Writer { phase: Phase::Open, number, description, ..Writer::default() };
+        if self.random.random_ratio(1, 12) {
+            self.choose_undone(&mut writer);
+        }
+        if writer.undoes.is_none() {
+            self.choose_writes(&mut writer);
+        }
+        let sent = send_writes(&mut self.clients[client].client, &writer)?;
+        self.seen.calls += sent;
+        self.clients[client].writer = writer;
+        if self.random.random_ratio(3, 4) { self.vote(client) } else { Ok(()) }
+    }
+
+    fn choose_undone(&mut self, writer: &mut Writer) {
+        let last: Vec<Tid> = self.model.undoable().take(6).map(|one| one.tid).collect();
+        if last.is_empty() {
+            return;
+        }
+        writer.undoes = Some(last[self.random.random_range(0..last.len())]);
+    }
+
+    fn choose_writes(&mut self, writer: &mut Writer) {
+        for _ in 0..self.random.random_range(1..=4) {
+            let oid = self.oid();
+            if writer.writes.iter().any(|(written, _)| *written == oid) {
+                continue;
+            }
+            let serial = self.serial(oid);
+            let kind = match self.random.random_range(0..20) {
+                0 => Kind::Delete,
+                1 => Kind::Restore,
+                _ => Kind::Store,
+            };
+            let data = (kind != Kind::Delete).then(|| self.data());
+            writer.writes.push((oid, Write { kind, serial, data }));
+        }
+        if self.random.random_ratio(1, 5) {
+            let oid = self.oid();
+            writer.checks.push((oid, self.serial(oid)));
+        }
+    }
+
+    /// Mostly the current one.
+    fn serial(&mut self, oid: Oid) -> Tid {
+        if self.random.random_ratio(1, 15) {
+            return self.tid();
+        }
+        self.model.current(oid).map_or(Tid::ZERO, |revision| revision.tid)
+    }
+
+    fn vote(&mut self, client: usize) -> Result<(), Difference> {
+        let writer = &self.clients[client].writer;
+        let wanted = writer.wanted(&self.model);
+        if let Some(undone) = writer.undoes {
+            // What it undoes is looked up before the locks are asked for: when, nobody can tell.
+            let found = self.model.undoable().find(|transaction| transaction.tid == undone);
+            let unsure = found.is_some_and(|transaction| {
+                matches!(self.model.undo(transaction), super::storage_model::Undone::Unsure)
+            });
+            if unsure || !self.locks.are_free(&wanted) {
+                return self.abort(client);
+            }
+        }
+        let granted = self.locks.request(client, wanted);
+        let number = Value::from(writer.number);
+        let player = &mut self.clients[client];
+        let vote = player.client.call("vote", [number])?;
+        player.vote = Some(vote);
+        self.seen.calls += 1;
+        if granted {
+            player.client.send()?;
+            return self.voted(client);
+        }
+        player.writer.phase = Phase::Waiting;
+        self.seen.waits += 1;
+        self.seen.calls += 1;
+        // Behind it, so that the vote has been taken when this is answered.
+        let ping = player.client.ask("ping", [])?;
+        same("ping behind a vote that waits", ping, Answer::Value(Value::None))
+    }
+
+    /// The outcome of a vote that has its locks, and of those that it was in the way of.
+    fn voted(&mut self, client: usize) -> Result<(), Difference> {
+        let mut granted = VecDeque::from([client]);
+        while let Some(client) = granted.pop_front() {
+            let player = &mut self.clients[client];
+            let Some(vote) = player.vote.take() else { continue };
+            let found = player.client.answer(&vote)?;
+            let writer = &mut player.writer;
+            let outcome = writer.outcome(&self.model);
+            let what = format!("vote of client {client}: {writer:?}");
+            match outcome {
+                Outcome::Voted(records) => {
+                    // What the client does not know by itself has changed.
+                    let undone = writer.undoes.map(|_| records.keys().copied().collect());
+                    same(what, oids_of(&found), Some(undone.unwrap_or_default()))?;
+                    writer.voted = records;
+                    writer.phase = Phase::Voted;
+                }
+                Outcome::Conflicts(conflicts) => {
+                    same(what, conflicts_of(&found), Some(conflicts))?;
+                    writer.phase = Phase::Conflicted;
+                    self.seen.conflicts += 1;
+                }
+                Outcome::Error(name) => {
+                    same(what, found, Answer::Error(name.to_owned()))?;
+                    *writer = Writer::default();
+                    self.seen.refusals += 1;
+                    granted.extend(self.locks.release(client));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What conflicts is stored again, over what is there now.
+    fn resolve(&mut self, client: usize) -> Result<(), Difference> {
+        let Outcome::Conflicts(conflicts) = self.clients[client].writer.outcome(&self.model) else {
+            return self.abort(client);
+        };
+        for Conflict { oid, current, .. } in conflicts {
+            let data = self.data();
+            self.seen.calls += 1;
+            let Player { client, writer, .. } = &mut self.clients[client];
+            let number = Value::from(writer.number);
+            let sent = Value::from(&data[..]);
+            client.tell("storea", [oid.into(), current.into(), sent, number])?;
+            // The last store of an object is the one that counts.
+            let write = Write { kind: Kind::Store, serial: current, data: Some(data) };
+            writer.writes.retain(|(written, _)| *written != oid);
+            writer.writes.push((oid, write));
+        }
+        self.seen.calls += 1;
+        let player = &mut self.clients[client];
+        player.vote = Some(player.client.call("vote", [player.writer.number.into()])?);
+        player.client.send()?;
+        self.voted(client)
+    }
+
+    fn finish(&mut self, client: usize) -> Result<(), Difference> {
+        let player = &mut self.clients[client];
+        let writer = std::mem::take(&mut player.writer);
+        self.seen.calls += 1;
+        let found = player.client.ask("tpc_finish", [writer.number.into()])?;
+        let Answer::Value(value) = &found else {
+            return Err(Difference { what: format!("finish: {found:?}") });
+        };
+        let tid = value.as_tid().unwrap_or(Tid::ZERO);
+        same("a tid is later than the last", tid > self.model.last_tid, true)?;
+        let oids: BTreeSet<Oid> = writer.voted.keys().copied().collect();
+        for (other, player) in self.clients.iter_mut().enumerate() {
+            if other != client {
+                player.untold.push_back((tid, oids.clone()));
+            }
+        }
+        self.seen.commits += 1;
+        self.seen.undos += u64::from(writer.undoes.is_some());
+        self.model.commit(tid, writer.description, writer.voted);
+        self.release(client)
+    }
+
+    fn abort(&mut self, client: usize) -> Result<(), Difference> {
+        let player = &mut self.clients[client];
+        let writer = std::mem::take(&mut player.writer);
+        player.vote = None;
+        self.seen.calls += 1;
+        let found = player.client.ask("tpc_abort", [writer.number.into()])?;
+        same("abort", found, Answer::Value(Value::None))?;
+        self.release(client)
+    }
+
+    fn release(&mut self, client: usize) -> Result<(), Difference> {
+        for granted in self.locks.release(client) {
+            self.voted(granted)?;
+        }
+        Ok(())
+    }
+
+    /// A client without locks leaves, and another comes.
+    fn reconnect(&mut self, client: usize) -> Result<(), Difference> {
+        if !matches!(self.clients[client].writer.phase, Phase::Idle | Phase::Open) {
+            return Ok(());
+        }
+        self.seen.calls += 1;
+        self.clients[client] = Player::connect(&self.server)?;
+        Ok(())
+    }
+
+    fn new_oids(&mut self, client: usize) -> Result<(), Difference> {
+        let count = self.random.random_range(1..=20_u64);
+        self.seen.calls += 1;
+        let found = self.clients[client].client.ask("new_oids", [count.into()])?;
+        let oids: Vec<Oid> = match &found {
+            Answer::Value(value) => {
+                value.as_sequence().unwrap_or_default().iter().filter_map(Value::as_oid).collect()
+            }
+            _ => Vec::new(),
+        };
+        same("how many new oids", oids.len() as u64, count)?;
+        for oid in oids {
+            let is_new = self.given_oids.insert(oid) && !self.model.objects.contains_key(&oid);
+            same(format!("{oid} is new"), is_new, true)?;
+        }
+        Ok(())
+    }
+
+    /// Everything up to now, while nobody undoes or restores: that would make it wait.
+    fn pack(&mut self, client: usize) -> Result<(), Difference> {
+        let points_back = |player: &Player| {
+            let writer = &player.writer;
+            writer.phase != Phase::Idle
+                && (writer.undoes.is_some()
+                    || writer.writes.iter().any(|(_, write)| write.kind == Kind::Restore))
+        };
+        if self.clients.iter().any(points_back) {
+            return Ok(());
+        }
+        self.seen.calls += 2;
+        let player = &mut self.clients[client];
+        // A moment that all tids are before.
+        let time = Value::from(self.model.last_tid.to_unix_nanos() as f64 / 1e9 + 100.0);
+        let packed = player.client.ask("pack", [time, true.into()])?;
+        same("pack", packed, Answer::Value(Value::None))?;
+        let log = player.client.ask("undoLog", [0.into(), 1.into()])?;
+        let is_packed = list_length(&log) == Some(0);
+        if !self.model.transactions.is_empty() && !self.model.pack_drops() && is_packed {
+            let already = self.model.undoable().next().is_none();
+            return same("nothing could be freed, yet it was packed", already, true);
+        }
+        if is_packed {
+            self.model.pack();
+            self.seen.packs += 1;
+        }
+        Ok(())
+    }
+}
+
+fn send_writes(client: &mut Client, writer: &Writer) -> Result<u64, Difference> {
+    let number = || Value::from(writer.number);
+    let (user, description) = (Value::from(&b"somebody"[..]), Value::from(&writer.description[..]));
+    let begin = [number(), user, description, Value::Dict(Vec::new()), Value::None, " ".into()];
+    client.tell("tpc_begin", begin)?;
+    let mut calls = 1;
+    for (oid, Write { kind, serial, data }) in &writer.writes {
+        let (oid, serial) = (Value::from(*oid), Value::from(*serial));
+        let data = Value::from(data.as_deref());
+        match kind {
+            Kind::Store => client.tell("storea", [oid, serial, data, number()])?,
+            Kind::Delete => client.tell("deleteObject", [oid, serial, number()])?,
+            Kind::Restore => {
+                client.tell("restorea", [oid, serial, data, Value::None, number()])?;
+            }
+        }
+        calls += 1;
+    }
+    for (oid, serial) in &writer.checks {
+        let arguments = [(*oid).into(), (*serial).into(), number()];
+        client.tell("checkCurrentSerialInTransaction", arguments)?;
+        calls += 1;
+    }
+    if let Some(tid) = writer.undoes {
+        let id = STANDARD.encode(tid.to_bytes()).into_bytes();
+        client.tell("undoa", [id.into(), number()])?;
+        calls += 1;
+    }
+    client.send()?;
+    Ok(calls)
+}
+
+fn list_length(answer: &Answer) -> Option<usize> {
+    match answer {
+        Answer::Value(value) => value.as_sequence().map(<[Value<'_>]>::len),
+        _ => None,
+    }
+}
+
+fn oids_of(answer: &Answer) -> Option<BTreeSet<Oid>> {
+    let Answer::Value(value) = answer else { return None };
+    value.as_sequence()?.iter().map(Value::as_oid).collect()
+}
+
+fn conflicts_of(answer: &Answer) -> Option<Vec<Conflict>> {
+    let Answer::Value(value) = answer else { return None };
+    let conflict = |value: &Value<'_>| {
+        let serials = value.entry("serials")?.as_sequence()?;
+        let (current, sent) = (serials.first()?.as_tid()?, serials.get(1)?.as_tid()?);
+        let Value::Bytes(data) = value.entry("data")? else { return None };
+        let oid = value.entry("oid")?.as_oid()?;
+        Some(Conflict { oid, current, sent, data: data.to_vec() })
+    };
+    value.as_sequence()?.iter().map(conflict).collect()
+}

@@ -1,0 +1,121 @@
+//! The transaction of one client, as the model knows it.
+
+use std::collections::BTreeMap;
+
+use zodium_types::{Oid, Tid};
+
+use super::lock_model::Wanted;
+use super::storage_model::{Data, StorageModel, Undone};
+
+/// How far a client's transaction has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    #[default]
+    Idle,
+    Open,
+    /// Its vote waits for locks.
+    Waiting,
+    /// The vote found conflicts, which the client may resolve; it has its locks.
+    Conflicted,
+    Voted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Store,
+    Delete,
+    /// Unchecked.
+    Restore,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) kind: Kind,
+    pub(super) serial: Tid,
+    pub(super) data: Data,
+}
+
+/// What a client has sent since it began.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writer {
+    pub(super) phase: Phase,
+    pub(super) number: u64,
+    pub(super) description: Vec<u8>,
+    /// In the order sent, each object once.
+    pub(super) writes: Vec<(Oid, Write)>,
+    pub(super) checks: Vec<(Oid, Tid)>,
+    pub(super) undoes: Option<Tid>,
+    /// What a finish writes. Not what it would be by now: a pack after the vote may have taken away
+    /// the deletion that a write goes over.
+    pub(super) voted: BTreeMap<Oid, Data>,
+}
+
+/// What a client is asked to resolve.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Conflict {
+    pub(super) oid: Oid,
+    pub(super) current: Tid,
+    pub(super) sent: Tid,
+    pub(super) data: Vec<u8>,
+}
+
+/// What a vote comes to once it has its locks.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Voted(BTreeMap<Oid, Data>),
+    Conflicts(Vec<Conflict>),
+    Error(&'static str),
+}
+
+impl Writer {
+    pub(super) fn wanted(&self, model: &StorageModel) -> Wanted {
+        let undone = model.transactions.iter().filter(|one| Some(one.tid) == self.undoes);
+        let undone = undone.flat_map(|transaction| transaction.records.keys().copied());
+        Wanted {
+            exclusive: self.writes.iter().map(|(oid, _)| *oid).chain(undone).collect(),
+            shared: self.checks.iter().map(|(oid, _)| *oid).collect(),
+        }
+    }
+
+    pub(super) fn outcome(&self, model: &StorageModel) -> Outcome {
+        if let Some(tid) = self.undoes {
+            let undone = model.undoable().find(|transaction| transaction.tid == tid);
+            return match undone.map(|transaction| model.undo(transaction)) {
+                None => Outcome::Error("ZODB.POSException.UndoError"),
+                Some(Undone::Records(records)) => Outcome::Voted(records),
+                Some(_) => Outcome::Error("ZODB.POSException.MultipleUndoErrors"),
+            };
+        }
+        let mut conflicts = Vec::new();
+        for (oid, write) in &self.writes {
+            let current = model.current(*oid).map(|revision| revision.tid);
+            match (write.kind, current) {
+                (Kind::Restore, _) | (Kind::Store, None) => {}
+                (_, Some(current)) if current == write.serial => {}
+                (Kind::Store, Some(current)) => {
+                    let data = write.data.clone().unwrap_or_default();
+                    let (oid, sent) = (*oid, write.serial);
+                    conflicts.push(Conflict { oid, current, sent, data });
+                }
+                (Kind::Delete, None) => return Outcome::Error("ZODB.POSException.POSKeyError"),
+                (Kind::Delete, Some(_)) => {
+                    return Outcome::Error("ZODB.POSException.ConflictError");
+                }
+            }
+        }
+        for (oid, serial) in &self.checks {
+            match model.current(*oid).map(|revision| revision.tid) {
+                None => return Outcome::Error("ZODB.POSException.POSKeyError"),
+                Some(current) if current != *serial => {
+                    return Outcome::Error("ZODB.POSException.ReadConflictError");
+                }
+                Some(_) => {}
+            }
+        }
+        if conflicts.is_empty() {
+            let records = self.writes.iter().map(|(oid, write)| (*oid, write.data.clone()));
+            return Outcome::Voted(records.collect());
+        }
+        Outcome::Conflicts(conflicts)
+    }
+}
