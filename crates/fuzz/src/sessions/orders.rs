@@ -151,7 +151,10 @@ impl Orders {
         let Sent { call, id, expected } = sent;
         let player = &mut self.players[index];
         if expected == Expected::Closed {
-            player.client.wait_closed()?;
+            player.client.wait_closed().map_err(|Difference { what }| {
+                let what = format!("{} does not end the connection: {what}", call_text(call));
+                Difference { what }
+            })?;
             return same(call_text(call), player.client.has_unasked(), false);
         }
         let Some(id) = id else { return Ok(()) };

@@ -16,11 +16,17 @@ impl Session {
         }
     }
 
-    /// As [`Session::reply`], with an error.
+    /// As [`Session::reply`], with an error. Who does not wait for a reply can be told of it only
+    /// by the end of the connection, here as when the error is found at once.
     pub(crate) fn reply_error(&self, to: &ReplyTo, exception: &Exception) {
         self.note_answered(to);
-        if let Some(id) = &to.id {
-            self.put_error(id, exception);
+        match &to.id {
+            Some(id) => self.put_error(id, exception),
+            None => {
+                let (peer, method, error) = (self.link.peer(), to.method, exception.name);
+                tracing::warn!(peer, ?method, error, "an asynchronous call failed, disconnecting");
+                self.link.close(Verdict::Refused);
+            }
         }
     }
 
