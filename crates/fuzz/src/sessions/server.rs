@@ -56,6 +56,7 @@ impl InProcess {
             pack_abort_on_dangling: false,
             resolver: None,
             resolvable_classes: Vec::new(),
+            reopening: None,
         };
         let storage = Storage::start(file, Arc::new(SystemClock::new()), &config)?;
         let folder = tempfile::tempdir()?;
