@@ -13,6 +13,12 @@ ZODIUM_SERVER_COMMAND ?=
 CHROMIUM ?=
 CHROMEDRIVER ?=
 
+# What `make bench` writes.
+RESULTS := var/bench
+MEASURE := --format table
+KEPT := --datasets $(RESULTS)/datasets
+BESIDE = --zeo-python $(VENV)/bin/python --wires M5,Z5
+
 VENV := .venv
 BINARY := target/release/zodium
 export ZODIUM_SERVER_COMMAND CHROMIUM CHROMEDRIVER
@@ -118,8 +124,21 @@ simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) fro
 	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test commit_model -- --nocapture; \
 	cargo run --release -q -p zodium-simulation -- --seed "$$seed" --minutes $(SOAK_MINUTES)
 
-bench: build $(VENV)/ready ## Measure loads beside ZEO/py and the floor; BENCH='...' adds options
+# About ten minutes: every server in every case, in turns.
+bench: build $(VENV)/ready ## Measure loads and commits beside ZEO/py and the floor; BENCH='...' loads with options
+ifdef BENCH
 	$(BINARY) bench load --format table --zeo-python $(VENV)/bin/python $(BENCH)
+else
+	@mkdir -p $(RESULTS)
+	$(BINARY) bench system $(MEASURE) --json $(RESULTS)/system.json
+	$(BINARY) bench load $(MEASURE) $(BESIDE) $(KEPT) --json $(RESULTS)/load.json
+	$(BINARY) bench read-all $(MEASURE) $(BESIDE) $(KEPT) --seconds 0.5 --json $(RESULTS)/read-all.json
+	$(BINARY) bench commit $(MEASURE) $(BESIDE) --rounds 3 --delays-ms 0,10 --clients 1,16,64 \
+	  --json $(RESULTS)/commit.json
+	$(BINARY) bench commit $(MEASURE) $(BESIDE) --rounds 3 --modes conflict --clients 64 \
+	  --json $(RESULTS)/conflict.json
+	$(BINARY) bench report $(RESULTS)/*.json -o $(RESULTS)/report.html
+endif
 
 clean: ## Remove what was built; var/ stays
 	cargo clean

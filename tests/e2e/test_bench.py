@@ -1,64 +1,32 @@
-"""The read benchmark: it measures all servers, checks what they send, and leaves nothing behind.
+"""`zodium bench load`: it measures all servers, checks what they send, and leaves nothing behind.
 
 What the figures are is not tested: only that there are some, of every server in
 every cell, and that no figure comes of wrong data.
 """
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+
+from harness.bench import SECONDS, assert_nothing_left, environment, run_bench
 
 pytestmark = pytest.mark.zodium
 
 QUICK = ("--seconds=0.2", "--warm-up=0.05", "--rounds=2", "--cells=1x1,3x8", "--objects=300")
 GO_LINE = re.compile(
-    r"BenchmarkLoad/server=\w+/clients=\d+/inflight=\d+\t\d+(\t[\d.]+ [\w/-]+)+",
+    r"BenchmarkLoad/server=\w+/wire=\w+/clients=\d+/in_flight=\d+\t\d+(\t[\d.]+ [\w./-]+)+",
 )
-SECONDS = 90  # some servers start slowly on a busy machine
 
 
 @pytest.fixture
 def bench(binary, tmp_path):
-    """bench(*options): run `bench load` to its end, its files in a folder of its own."""
-
-    def run(*options):
-        done = subprocess.run(
-            [binary, "bench", "load", *QUICK, *options],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            env=environment(tmp_path),
-        )
-        assert_nothing_left(tmp_path)
-        return done
-
-    return run
-
-
-def environment(tmp_path):
-    folder = tmp_path / "bench"
-    folder.mkdir(exist_ok=True)
-    return {**os.environ, "TMPDIR": str(folder)}
-
-
-def assert_nothing_left(tmp_path):
-    assert list((tmp_path / "bench").iterdir()) == []
-    assert [line for line in command_lines() if str(tmp_path / "bench") in line] == []
-
-
-def command_lines():
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue  # ended meanwhile
+    """bench(*options): run `bench load` to its end."""
+    return lambda *options: run_bench(binary, tmp_path, "load", *QUICK, *options)
 
 
 @pytest.mark.parametrize("options", [(), ("--pickle", "--threads=2", "--workers=1")])
@@ -75,14 +43,28 @@ def test_every_server_is_measured_in_every_cell(bench, tmp_path, options):
         for clients, in_flight in ((1, 1), (3, 8))
         for round_ in (0, 1)
     }
-    taken = json.loads(samples.read_text())["samples"]
+    document = json.loads(samples.read_text())
+    assert any(version.startswith("ZEO/py 6") for version in document["machine"]["versions"])
+    (measured,) = document["measurements"]
+    taken = measured["samples"]
     assert len(taken) == len(expected)
-    keys = {(s["server"], s["clients"], s["in_flight"], s["round"]) for s in taken}
+    keys = {
+        (s["server"], int(s["case"]["clients"]), int(s["case"]["in_flight"]), s["round"])
+        for s in taken
+    }
     assert keys == expected
     for sample in taken:
         assert sample["wire"] == wires[sample["server"]]
-        assert sample["requests"] > 0 and 0 < sample["p50_us"] <= sample["p99_us"]
-        assert sample["server_cpu_us"] > 0 and sample["client_cpu_us"] > 0
+        values = sample["values"]
+        percentiles = [
+            values[f"{name}_us"] for name in ("min", "p50", "p90", "p99", "p99_9", "max")
+        ]
+        assert percentiles == sorted(percentiles) and percentiles[0] > 0
+        assert values["server_cpu_us"] > 0 and values["client_cpu_us"] > 0
+        assert values["requests"] > 0
+        # Those in flight at the beginning or the end are not in both.
+        counted = sum(count for _, count in sample["latencies_ns"])
+        assert abs(counted - values["requests"]) < max(100, values["requests"] / 10)
 
     lines = [line for line in done.stdout.splitlines() if line.startswith("Benchmark")]
     assert len(lines) == len(expected)

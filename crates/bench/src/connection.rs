@@ -15,6 +15,7 @@ use bytes::BytesMut;
 use zodium_types::Oid;
 
 use crate::dataset::Dataset;
+use crate::judge::Judge;
 use crate::reply::WrongReply;
 use crate::wire::{Speech, Taken, Wire};
 
@@ -27,6 +28,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     wire: Wire,
     dataset: Arc<Dataset>,
+    judge: Judge,
     in_flight: VecDeque<Asked>,
     output: BytesMut,
     /// The objects that the requests in `output` ask for.
@@ -62,6 +64,7 @@ impl Connection {
             stream,
             wire,
             dataset: Arc::clone(dataset),
+            judge: Judge::Each,
             in_flight: VecDeque::new(),
             output: BytesMut::new(),
             unsent: Vec::new(),
@@ -71,6 +74,11 @@ impl Connection {
 
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
+    }
+
+    /// Has the data judged in another way from now on; gives the judge that did so far.
+    pub(crate) fn judge_by(&mut self, judge: Judge) -> Judge {
+        std::mem::replace(&mut self.judge, judge)
     }
 
     /// `M5`, `Z5` or `raw`.
@@ -111,7 +119,7 @@ impl Connection {
         let mut replies = 0;
         loop {
             let oldest = self.in_flight.front().map(|asked| asked.oid);
-            match self.wire.take(bytes, &self.dataset, oldest)? {
+            match self.wire.take(bytes, &self.dataset, oldest, &mut self.judge)? {
                 Taken::Reply { oid, bytes: taken } => {
                     note(now.saturating_duration_since(self.answered(oid)?.sent));
                     replies += 1;
@@ -166,7 +174,7 @@ mod tests {
     use std::thread::spawn;
 
     use super::*;
-    use crate::dataset::Sizes;
+    use crate::dataset::Shape;
     use crate::wire::RAW_REQUEST_BYTES;
 
     /// A raw server that serves one client: `answer` makes what it sends for an object, and it
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     fn replies_in_pieces_of_any_size_are_put_together() {
-        let dataset = Arc::new(Dataset::new(30, Sizes::Fixed(150), 1));
+        let dataset = Arc::new(Dataset::new(Shape::Fixed(150), 30, 1, 1));
         for piece in [1, 49, 150, 1000] {
             assert_eq!(load_all(&dataset, piece, Dataset::data).unwrap(), 30);
         }
@@ -221,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_wrong_byte_ends_the_load() {
-        let dataset = Arc::new(Dataset::new(30, Sizes::Fixed(150), 1));
+        let dataset = Arc::new(Dataset::new(Shape::Fixed(150), 30, 1, 1));
         let error = load_all(&dataset, 150, |dataset, oid| {
             let mut data = dataset.data(oid);
             data[70] ^= u8::from(oid == Oid(20));
@@ -233,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_server_that_goes_away_is_noticed() {
-        let dataset = Arc::new(Dataset::new(2, Sizes::Fixed(150), 1));
+        let dataset = Arc::new(Dataset::new(Shape::Fixed(150), 2, 1, 1));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut connection = Connection::open(address, Speech::Raw, &dataset).unwrap();

@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use slab::Slab;
 use zodium_types::Oid;
 
@@ -73,7 +74,11 @@ impl Floor {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut scratch = vec![0; READ_BYTES];
         loop {
-            epoll::wait(&self.epoll, spare_capacity(&mut events), None)?;
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                // Who counts its system calls has just come.
+                Err(Errno::INTR) => continue,
+                waited => waited?,
+            };
             for event in events.drain(..) {
                 match event.data.u64() {
                     LISTENER => self.accept()?,

@@ -6,10 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::buffer::spare_capacity;
@@ -17,16 +15,13 @@ use rustix::event::{Timespec, epoll};
 use zodium_types::Oid;
 
 use crate::connection::{Connection, PATIENCE, Scratch};
+use crate::result::Latencies;
 
 const EVENTS_MAX: usize = 64;
-/// No request takes longer: the generator loses patience before.
-const LATENCY_NANOS_MAX: u64 = 2 * PATIENCE.as_secs() * 1_000_000_000;
-/// Digits of a latency that are right.
-const LATENCY_DIGITS: u8 = 3;
 
 /// A load under way.
 pub(crate) struct Generator {
-    threads: Vec<JoinHandle<Result<Histogram<u64>>>>,
+    threads: Vec<JoinHandle<Result<Latencies>>>,
     shared: Arc<Shared>,
 }
 
@@ -54,7 +49,7 @@ struct Thread {
     load: Load,
     random: SmallRng,
     scratch: Scratch,
-    latency: Histogram<u64>,
+    latency: Latencies,
     shared: Arc<Shared>,
 }
 
@@ -79,7 +74,7 @@ impl Generator {
                 load,
                 random: SmallRng::seed_from_u64(load.seed + number as u64),
                 scratch: Scratch::new(),
-                latency: new_histogram()?,
+                latency: Latencies::new()?,
                 shared: Arc::clone(&shared),
             };
             let builder = std::thread::Builder::new().name(format!("load-{number}"));
@@ -93,25 +88,30 @@ impl Generator {
         self.shared.replies.load(Ordering::Relaxed)
     }
 
+    /// Whether it is over already, which only happens when something goes wrong.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Notes latencies from now on, or no more.
     pub(crate) fn count_latencies(&self, counting: bool) {
         self.shared.counting.store(counting, Ordering::Relaxed);
     }
 
     /// Waits for what is in flight, and gives the latencies in nanoseconds, or what went wrong.
-    pub(crate) fn finish(self) -> Result<Histogram<u64>> {
+    pub(crate) fn finish(self) -> Result<Latencies> {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        let mut all = new_histogram()?;
+        let mut all = Latencies::new()?;
         for thread in self.threads {
             let latency = thread.join().map_err(|_| anyhow!("a load thread panicked"))??;
-            all.add(latency)?;
+            all.add(&latency);
         }
         Ok(all)
     }
 }
 
 impl Thread {
-    fn run(mut self) -> Result<Histogram<u64>> {
+    fn run(mut self) -> Result<Latencies> {
         for index in 0..self.connections.len() {
             self.ask(index, self.load.in_flight)?;
         }
@@ -163,7 +163,7 @@ impl Thread {
         let latency = &mut self.latency;
         let replies = connection.receive(&mut self.scratch, |waited| {
             if counting {
-                latency.saturating_record(nanos(waited));
+                latency.record(waited);
             }
         })?;
         self.shared.replies.fetch_add(replies as u64, Ordering::Relaxed);
@@ -177,12 +177,4 @@ impl Thread {
         }
         if count > 0 { connection.send() } else { Ok(()) }
     }
-}
-
-fn new_histogram() -> Result<Histogram<u64>> {
-    Ok(Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, LATENCY_DIGITS)?)
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

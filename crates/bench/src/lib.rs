@@ -8,20 +8,30 @@
 
 #![forbid(unsafe_code)]
 
+mod cell;
+mod commit;
 mod connection;
+mod contest;
 mod cpu;
 mod dataset;
 mod floor;
 mod generator;
 mod interrupt;
+mod judge;
 mod load;
 mod machine;
+mod messenger;
 mod options;
 mod pack;
+mod page;
+mod probe;
+mod read_all;
+mod reading;
 mod reply;
-mod report;
+mod result;
 mod server;
 mod statistics;
+mod system_calls;
 mod wire;
 
 pub use options::BenchOptions;
@@ -30,7 +40,16 @@ pub use options::BenchOptions;
 pub fn run(options: &BenchOptions) -> anyhow::Result<()> {
     match &options.command {
         options::BenchCommand::Load(options) => load::run(options),
+        options::BenchCommand::Commit(options) => commit::run(options),
+        options::BenchCommand::DelayProxy(options) => commit::delay::serve(options),
+        options::BenchCommand::ReadAll(options) => read_all::run(options),
+        options::BenchCommand::Messenger(options) => messenger::run(options),
+        options::BenchCommand::MessengerServer(options) => messenger::server::serve(options),
         options::BenchCommand::Pack(options) => pack::run(options),
+        options::BenchCommand::Syscalls(options) => probe::syscalls::run(options),
+        options::BenchCommand::System(options) => probe::system::run(options),
+        options::BenchCommand::Report(options) => page::run(options),
+        options::BenchCommand::Dataset(options) => options.dataset.dataset().write(&options.path),
         options::BenchCommand::FloorServer(options) => floor::serve(options),
     }
 }

@@ -1,204 +1,152 @@
 //! `zodium bench load`: what a load costs each server, cell by cell, round by round.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::fs::File;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use hdrhistogram::Histogram;
+use anyhow::{Context, Result};
+use rustix::fs::{Advice, fadvise};
 use zodium_types::Oid;
 
+use crate::cell::{Cells, columns};
 use crate::connection::{Connection, Scratch};
-use crate::cpu::CpuTime;
+use crate::contest::{Contest, floor};
 use crate::dataset::Dataset;
-use crate::generator::{Generator, Load};
-use crate::interrupt::Interrupt;
 use crate::machine::Machine;
-use crate::options::{Cell, Format, LoadOptions};
-use crate::report::{Figures, Report, Sample};
-use crate::server::{Server, ServerCommand};
+use crate::options::LoadOptions;
+use crate::result::{Measurement, Output, Sample};
+use crate::server::{Data, Server};
+use crate::system_calls::{Count, SystemCalls};
 use crate::wire::Speech;
 
 /// Requests in flight while every object is loaded once.
 const SWEEP_IN_FLIGHT: usize = 64;
-/// From this load average on the reader is warned.
-const LOAD_AVERAGE_MAX: f64 = 0.5;
 
 /// Measures and reports.
 pub(crate) fn run(options: &LoadOptions) -> Result<()> {
-    let interrupt = Interrupt::listen()?;
-    let machine = Machine::here();
-    if machine.load_average > LOAD_AVERAGE_MAX {
-        eprintln!(
-            "warning: the load average is {}: other programs run, and the figures will be off",
-            machine.load_average
-        );
-    }
+    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut machine = Machine::here();
+    machine.warn();
     let dataset = Arc::new(options.dataset.dataset());
-    let folder = tempfile::Builder::new().prefix("zodium-bench-").tempdir()?;
-    let servers = start_servers(options, &dataset, folder.path())?;
-    let bench = Bench { options, dataset, interrupt };
-    for server in &servers {
-        bench.load_all(server).with_context(|| server.last_words())?;
+    let path = dataset.file(options.dataset.datasets.as_deref(), contest.folder());
+    let path = path.context("cannot write the dataset")?;
+    contest.start(&options.servers, Data::Shared(&path))?;
+    let floor = floor(&options.servers, &options.dataset)?;
+    contest.start_all(floor.as_slice(), Data::New)?;
+    machine.versions.clone_from(&contest.versions);
+
+    let cells = Cells {
+        dataset,
+        time: &options.time,
+        threads: options.threads.into(),
+        seed: options.dataset.seed,
+    };
+    let loads = Loads { options, cells };
+    let mut output = Output::begin(&options.output, machine);
+    for server in &contest.servers {
+        load_all(server, &loads.cells.dataset, &contest).with_context(|| server.last_words())?;
     }
-    let mut report = Report::new(options, &bench.dataset, machine);
-    bench.announce(&servers);
-    if options.format == Format::Go {
-        print!("{}", report.go_header());
-    }
-    bench.measure_all(&servers, |sample| {
-        if options.format == Format::Go {
-            println!("{}", sample.go_line());
+    let time = &options.time;
+    let each = (time.seconds + time.warm_up).as_secs_f64();
+    contest.announce(time.rounds, options.cells.len(), each);
+    let mut measured = loads.measurement();
+    contest.take_turns(time.rounds, &options.cells, |server, cell, round| {
+        if options.cold {
+            forget(server)?;
         }
-        report.samples.push(sample);
+        let sample = loads.cells.measure(&contest, server, *cell, round)?;
+        output.take(&mut measured, sample);
+        Ok(())
     })?;
-    drop(servers);
-    report.write(options)
+    output.finish(measured);
+    if options.syscalls {
+        output.finish(loads.count_system_calls(&contest)?);
+    }
+    drop(contest);
+    output.write()
 }
 
-fn start_servers(options: &LoadOptions, dataset: &Dataset, folder: &Path) -> Result<Vec<Server>> {
-    let path = folder.join("Data.fs");
-    dataset.write(&path).context("cannot write the dataset")?;
-    let program = std::env::current_exe()?;
-    let mut commands = vec![ServerCommand::zodium(&program, options.workers, options.pickle)];
-    if let Some(python) = &options.zeo_python {
-        // Servers run in a folder of their own, where a relative path leads nowhere.
-        let python =
-            if python.components().count() > 1 { &std::path::absolute(python)? } else { python };
-        commands.push(ServerCommand::zeo(python, options.pickle));
+/// Loads every object once: what a server does not have in memory it gets now, and what it serves
+/// wrongly is found now.
+pub(crate) fn load_all(server: &Server, dataset: &Arc<Dataset>, contest: &Contest) -> Result<()> {
+    let mut connection = Connection::open(server.address, server.speech, dataset)?;
+    let mut scratch = Scratch::new();
+    let mut next = 0;
+    while next < dataset.len() {
+        let end = dataset.len().min(next + SWEEP_IN_FLIGHT as u64);
+        (next..end).for_each(|oid| connection.ask(Oid(oid)));
+        next = end;
+        connection.send()?;
+        contest.interrupt.check()?;
+        while !connection.is_idle() {
+            connection.receive(&mut scratch, |_| {})?;
+        }
     }
-    commands.extend(options.peer.iter().map(ServerCommand::peer));
-    if !options.no_floor {
-        commands.push(ServerCommand::floor(&program, &options.dataset));
+    let wire = connection.wire_name();
+    if let (Speech::Zeo, Some(asked)) = (server.speech, server.asked)
+        && wire != asked
+    {
+        eprintln!("warning: {} speaks {wire}, not {asked}", server.name);
     }
-    let mut names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
-    names.sort_unstable();
-    let unique = names.windows(2).all(|pair| pair[0] != pair[1]);
-    ensure!(unique, "two servers have the same name: {}", names.join(", "));
-    commands.iter().map(|command| Server::start(command, &path, folder)).collect()
+    Ok(())
 }
 
-struct Bench<'a> {
+struct Loads<'a> {
     options: &'a LoadOptions,
-    dataset: Arc<Dataset>,
-    interrupt: Interrupt,
+    cells: Cells<'a>,
 }
 
-/// The counters at one moment.
-struct Reading {
-    time: Instant,
-    replies: u64,
-    server: CpuTime,
-    client: CpuTime,
-}
-
-impl Bench<'_> {
-    /// Loads every object once: what a server does not have in memory it gets now, and what it
-    /// serves wrongly is found now.
-    fn load_all(&self, server: &Server) -> Result<()> {
-        let mut connection = self.connect(server.address, server.speech)?;
-        let mut scratch = Scratch::new();
-        let oids: Vec<u64> = (0..self.dataset.len()).collect();
-        for batch in oids.chunks(SWEEP_IN_FLIGHT) {
-            batch.iter().for_each(|oid| connection.ask(Oid(*oid)));
-            connection.send()?;
-            self.interrupt.check()?;
-            while !connection.is_idle() {
-                connection.receive(&mut scratch, |_| {})?;
-            }
-        }
-        let (wire, asked) = (connection.wire_name(), if self.options.pickle { "Z5" } else { "M5" });
-        if server.speech == Speech::Zeo && wire != asked {
-            eprintln!("warning: {} speaks {wire}, not {asked}", server.name);
-        }
-        Ok(())
-    }
-
-    fn announce(&self, servers: &[Server]) {
-        let LoadOptions { cells, rounds, seconds, warm_up, .. } = self.options;
-        let count = u32::try_from(cells.len() * servers.len()).unwrap_or(u32::MAX);
-        let total = (*seconds + *warm_up) * count * u32::from(*rounds);
-        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-        eprintln!(
-            "{} rounds of {} cells with {}: about {} s",
-            rounds,
-            cells.len(),
-            names.join(", "),
-            total.as_secs() + 1
+impl Loads<'_> {
+    fn measurement(&self) -> Measurement {
+        let time = &self.options.time;
+        let title = format!(
+            "Loads at random: {}; {} rounds of {} s, median (min-max)",
+            self.cells.dataset.description(),
+            time.rounds,
+            time.seconds.as_secs_f64()
         );
-    }
-
-    fn measure_all(&self, servers: &[Server], mut done: impl FnMut(Sample)) -> Result<()> {
-        for round in 0..usize::from(self.options.rounds) {
-            for cell in &self.options.cells {
-                // Another one begins each round: none always follows the same.
-                let turn = round % servers.len();
-                for server in servers[turn..].iter().chain(&servers[..turn]) {
-                    let sample = self.measure(server, *cell, round);
-                    done(sample.with_context(|| server.last_words())?);
-                }
-            }
+        let mut measured = columns(Measurement::new("Load", title))
+            .ratio("server_cpu_us", "zodium", "CPU: zodium / it")
+            .curve("clients", "requests_per_second")
+            .curve("clients", "server_cpu_us")
+            .latencies();
+        if self.options.cold {
+            measured.note("The data files were dropped from the system's memory beforehand.");
         }
-        Ok(())
+        measured
     }
 
-    fn measure(&self, server: &Server, cell: Cell, round: usize) -> Result<Sample> {
-        let connections: Result<Vec<Connection>> =
-            (0..cell.clients).map(|_| self.connect(server.address, server.speech)).collect();
-        let connections = connections?;
-        let wire = connections.first().map_or("", Connection::wire_name);
-        let load = Load {
-            objects: self.dataset.len(),
-            in_flight: cell.in_flight,
-            seed: self.options.dataset.seed + round as u64,
-        };
-        let threads = usize::from(self.options.threads);
-        let generator = Generator::start(connections, threads, load)?;
-        self.interrupt.sleep(self.options.warm_up)?;
-        let before = Reading::take(server, &generator)?;
-        generator.count_latencies(true);
-        self.interrupt.sleep(self.options.seconds)?;
-        generator.count_latencies(false);
-        let after = Reading::take(server, &generator)?;
-        let latency = generator.finish()?;
-        Ok(Sample {
-            server: server.name.clone(),
-            wire,
-            clients: cell.clients,
-            in_flight: cell.in_flight,
-            round,
-            figures: Reading::figures(&before, &after, &latency)?,
-        })
-    }
-
-    fn connect(&self, address: SocketAddr, speech: Speech) -> Result<Connection> {
-        Connection::open(address, speech, &self.dataset)
+    /// One more round, in which nothing but system calls is counted.
+    fn count_system_calls(&self, contest: &Contest) -> Result<Measurement> {
+        let title = "System calls of the server for each request (another round, with strace)";
+        let mut measured = Measurement::new("LoadSyscalls", title.to_owned())
+            .axis("clients", "clients")
+            .axis("in_flight", "in flight");
+        let mut counts: Vec<(Sample, Option<Count>)> = Vec::new();
+        contest.take_turns(1, &self.options.cells, |server, cell, round| {
+            let (generator, wire) = self.cells.start(server, *cell, round)?;
+            contest.interrupt.sleep(self.options.time.warm_up)?;
+            let tracing = SystemCalls::begin(server, contest.folder())?;
+            let before = generator.replies();
+            contest.interrupt.sleep(self.options.time.seconds)?;
+            let requests = generator.replies() - before;
+            let count = tracing.and_then(SystemCalls::end);
+            generator.finish()?;
+            let sample = Sample::new(&server.name, wire, round)
+                .case("clients", cell.clients)
+                .case("in_flight", cell.in_flight)
+                .value("requests", requests as f64);
+            counts.push((sample, count));
+            Ok(())
+        })?;
+        crate::system_calls::fill(&mut measured, counts, "requests");
+        Ok(measured)
     }
 }
 
-impl Reading {
-    fn take(server: &Server, generator: &Generator) -> Result<Reading> {
-        Ok(Reading {
-            server: server.cpu_time()?,
-            client: CpuTime::of_process(std::process::id())?,
-            time: Instant::now(),
-            replies: generator.replies(),
-        })
-    }
-
-    fn figures(before: &Reading, after: &Reading, latency: &Histogram<u64>) -> Result<Figures> {
-        let requests = after.replies - before.replies;
-        ensure!(requests > 0, "no request was answered in time; measure longer (--seconds)");
-        let per_request = |time: Duration| time.as_secs_f64() * 1e6 / requests as f64;
-        let quantile = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
-        Ok(Figures {
-            requests,
-            seconds: (after.time - before.time).as_secs_f64(),
-            server_cpu_us: per_request(after.server.since(&before.server)),
-            client_cpu_us: per_request(after.client.since(&before.client)),
-            p50_us: quantile(0.5),
-            p99_us: quantile(0.99),
-        })
-    }
+/// Makes the system forget the pages of a server's data file.
+fn forget(server: &Server) -> Result<()> {
+    let Some(path) = server.data().filter(|path| path.exists()) else { return Ok(()) };
+    let file = File::open(path)?;
+    file.sync_all()?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }

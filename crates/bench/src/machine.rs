@@ -1,9 +1,12 @@
 //! What the figures were taken on.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+/// From this load average on the reader is warned.
+const LOAD_AVERAGE_MAX: f64 = 0.5;
 
 /// A machine, as far as it matters to a reader of figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: usize,
@@ -11,20 +14,49 @@ pub(crate) struct Machine {
     /// Runnable threads, averaged over the minute before; with anything else running, figures
     /// say little.
     pub(crate) load_average: f64,
+    /// Whether it is a guest, whose host may take its processors away.
+    pub(crate) is_virtual: bool,
+    /// Programs that took part, with their versions.
+    pub(crate) versions: Vec<String>,
 }
 
 impl Machine {
     pub(crate) fn here() -> Machine {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        let cpu = read("/proc/cpuinfo");
-        let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let info = read("/proc/cpuinfo");
+        let cpu = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let load_average = read("/proc/loadavg");
         let load_average = load_average.split(' ').next().and_then(|field| field.parse().ok());
         Machine {
             cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
-            load_average: load_average.unwrap_or(f64::NAN),
+            load_average: load_average.unwrap_or(0.0),
+            is_virtual: info.split_whitespace().any(|flag| flag == "hypervisor"),
+            versions: Vec::new(),
         }
+    }
+
+    /// Tells the user when the figures will be off.
+    pub(crate) fn warn(&self) {
+        if self.load_average > LOAD_AVERAGE_MAX {
+            eprintln!(
+                "warning: the load average is {}: other programs run, and the figures will be off",
+                self.load_average
+            );
+        }
+    }
+
+    /// One line for people.
+    pub(crate) fn description(&self) -> String {
+        let kind = if self.is_virtual { " (virtual)" } else { "" };
+        let mut text = format!(
+            "{} x {}{kind}, {}, load average {} before",
+            self.cores, self.cpu, self.kernel, self.load_average
+        );
+        for version in &self.versions {
+            text += &format!("; {version}");
+        }
+        text
     }
 }

@@ -16,6 +16,7 @@ use zodium_zeo::codec::{
 };
 
 use crate::dataset::{Dataset, WrongData};
+use crate::judge::Judge;
 
 /// Stand-ins for what differs between replies of the same length; nothing else looks like them.
 const OID: Oid = Oid(0x1bad_1dea_5eed_c0de);
@@ -100,6 +101,7 @@ pub(crate) fn decode_reply(
     encoding: Encoding,
     payload: &[u8],
     dataset: &Dataset,
+    judge: &mut Judge,
 ) -> Result<Option<Oid>> {
     let Reply { id, result } = match decode_server_message(encoding, payload)? {
         ServerMessage::Reply(reply) => reply,
@@ -117,7 +119,7 @@ pub(crate) fn decode_reply(
     let Some(Ok([Value::Bytes(data), start, end])) = parts else { bail!(WrongReply::Form) };
     let (stored, got) = (dataset.tid(oid), [start.as_tid(), end.as_tid()]);
     ensure!(got == [Some(stored), None], WrongReply::Revision { oid, stored, got });
-    dataset.check(oid, &data).map_err(WrongReply::from)?;
+    judge.check(dataset, oid, &data).map_err(WrongReply::from)?;
     Ok(Some(oid))
 }
 
@@ -139,7 +141,7 @@ mod tests {
     use zodium_zeo::codec::{encode_error, encode_load_reply};
 
     use super::*;
-    use crate::dataset::Sizes;
+    use crate::dataset::Shape;
 
     const ENCODINGS: [Encoding; 2] = [Encoding::Pickle, Encoding::Msgpack];
 
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_expected_reply_is_recognised_without_decoding() {
-        let dataset = Dataset::new(300, Sizes::Blocks, 1);
+        let dataset = Dataset::new(Shape::Blocks, 300, 1, 1);
         for encoding in ENCODINGS {
             let mut template = ReplyTemplate::new(encoding).unwrap();
             for oid in (0..300).map(Oid) {
@@ -160,14 +162,17 @@ mod tests {
                 let payload = reply(encoding, oid, &data, dataset.tid(oid), None);
                 let found = template.data(&payload, &dataset, oid).unwrap();
                 assert_eq!(found, Some(&data[..]));
-                assert_eq!(decode_reply(encoding, &payload, &dataset).unwrap(), Some(oid));
+                assert_eq!(
+                    decode_reply(encoding, &payload, &dataset, &mut Judge::Each).unwrap(),
+                    Some(oid)
+                );
             }
         }
     }
 
     #[test]
     fn a_reply_with_any_byte_changed_is_noticed() {
-        let dataset = Dataset::new(300, Sizes::Fixed(40), 1);
+        let dataset = Dataset::new(Shape::Fixed(40), 300, 1, 1);
         let oid = Oid(200);
         for encoding in ENCODINGS {
             let mut template = ReplyTemplate::new(encoding).unwrap();
@@ -180,7 +185,7 @@ mod tests {
                 assert!(!accepted, "{encoding:?} byte {index}");
                 // Protocol 2 instead of 3 says the same.
                 if (encoding, index) != (Encoding::Pickle, 1) {
-                    let decoded = decode_reply(encoding, &wrong, &dataset);
+                    let decoded = decode_reply(encoding, &wrong, &dataset, &mut Judge::Each);
                     assert!(!matches!(decoded, Ok(Some(_))), "{encoding:?} byte {index}");
                 }
             }
@@ -189,19 +194,22 @@ mod tests {
 
     #[test]
     fn another_revision_and_an_exception_are_named() {
-        let dataset = Dataset::new(3, Sizes::Fixed(40), 1);
+        let dataset = Dataset::new(Shape::Fixed(40), 3, 1, 1);
         let (oid, tid) = (Oid(1), dataset.tid(Oid(1)));
         let wrong = [(Tid(5), None), (tid, Some(tid.next()))];
         for (start, end) in wrong {
             let payload = reply(Encoding::Msgpack, oid, &dataset.data(oid), start, end);
-            let error = decode_reply(Encoding::Msgpack, &payload, &dataset).unwrap_err();
+            let error =
+                decode_reply(Encoding::Msgpack, &payload, &dataset, &mut Judge::Each).unwrap_err();
             assert!(error.to_string().contains("is said to be of"), "{error}");
         }
         let mut out = BytesMut::new();
         let id = MessageId::Load { oid, before: Tid::MAX };
         let name = "ZODB.POSException.POSKeyError";
         encode_error(Encoding::Msgpack, &mut out, &id, name, &Value::tuple([oid.into()])).unwrap();
-        let error = decode_reply(Encoding::Msgpack, &out[HEADER_LENGTH..], &dataset).unwrap_err();
+        let error =
+            decode_reply(Encoding::Msgpack, &out[HEADER_LENGTH..], &dataset, &mut Judge::Each)
+                .unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
     }
 }

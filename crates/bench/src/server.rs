@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu::CpuTime;
-use crate::options::{DatasetOptions, Peer};
+use crate::options::{DatasetOptions, Peer, PeerSource};
 use crate::wire::Speech;
 
 /// How long a server may take until it accepts connections; Python with a cold disk is slow.
@@ -28,7 +28,13 @@ const LOG_LINES_SHOWN: usize = 15;
 #[derive(Clone, Debug)]
 pub(crate) struct ServerCommand {
     pub(crate) name: String,
+    /// The encoding that it is told to speak, if it is told.
+    pub(crate) asked: Option<&'static str>,
+    /// What its folder is on, where that matters.
+    place: &'static str,
     pub(crate) speech: Speech,
+    /// It runs already, here.
+    running: Option<SocketAddr>,
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(&'static str, &'static str)>,
@@ -36,57 +42,122 @@ pub(crate) struct ServerCommand {
     shell: bool,
 }
 
-/// A server that runs. Dropping it ends it.
+/// The file that a server begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Data<'a> {
+    /// The same file for all: nobody will write. Where it cannot be linked it is copied.
+    Shared(&'a Path),
+    /// A copy for each.
+    Copied(&'a Path),
+    /// None: each makes its own.
+    New,
+}
+
+/// A server that runs. Dropping it ends it, if it was started here.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: String,
+    /// The encoding that it was told to speak, if it was told.
+    pub(crate) asked: Option<&'static str>,
+    /// What its folder is on, where that matters.
+    pub(crate) place: &'static str,
     pub(crate) speech: Speech,
     pub(crate) address: SocketAddr,
+    /// Where its figures are to be had over HTTP.
+    pub(crate) monitor: Option<SocketAddr>,
+    process: Option<Process>,
+}
+
+/// A process that was started here.
+#[derive(Debug)]
+struct Process {
     child: Child,
     log: PathBuf,
+    data: PathBuf,
 }
 
 impl ServerCommand {
     /// Zodium from this very binary.
-    pub(crate) fn zodium(program: &Path, workers: Option<u16>, pickle: bool) -> ServerCommand {
+    pub(crate) fn zodium(program: &Path, encoding: &'static str) -> ServerCommand {
         let mut arguments =
             words(&["serve", "{path}", "-a", "127.0.0.1:{port}", "--log-level=warn"]);
-        arguments.extend(workers.map(|count| format!("--workers={count}")));
-        if !pickle {
+        if encoding == "M5" {
             arguments.push("--msgpack".to_owned());
         }
-        ServerCommand::new("zodium", Speech::Zeo, program, arguments)
+        let command = ServerCommand::new("zodium", Speech::Zeo, program, arguments);
+        ServerCommand { asked: Some(encoding), ..command }
     }
 
     /// ZEO/py, as `runzeo` starts it.
-    pub(crate) fn zeo(python: &Path, pickle: bool) -> ServerCommand {
+    pub(crate) fn zeo(python: &Path, encoding: &'static str) -> ServerCommand {
         let arguments = words(&["-m", "ZEO.runzeo", "-a", "127.0.0.1:{port}", "-f", "{path}"]);
         let mut command = ServerCommand::new("zeo", Speech::Zeo, python, arguments);
-        if !pickle {
+        if encoding == "M5" {
             command.environment.push(("ZEO_MSGPACK", "1"));
         }
-        command
+        ServerCommand { asked: Some(encoding), ..command }
     }
 
     /// Whatever the user gave.
     pub(crate) fn peer(peer: &Peer) -> ServerCommand {
-        let arguments = vec!["-c".to_owned(), format!("exec {}", peer.command)];
-        let shell = true;
-        let command = ServerCommand::new(&peer.name, Speech::Zeo, Path::new("sh"), arguments);
-        ServerCommand { shell, ..command }
+        let of = |command: &str| {
+            let arguments = vec!["-c".to_owned(), format!("exec {command}")];
+            ServerCommand::new(&peer.name, Speech::Zeo, Path::new("sh"), arguments)
+        };
+        match &peer.source {
+            PeerSource::Command(command) => ServerCommand { shell: true, ..of(command) },
+            PeerSource::Running(address) => ServerCommand { running: Some(*address), ..of("") },
+        }
     }
 
     /// The floor, from this very binary.
     pub(crate) fn floor(program: &Path, dataset: &DatasetOptions) -> ServerCommand {
-        let mut arguments = words(&["bench", "floor-server", "--port={port}"]);
+        let arguments = words(&["bench", "floor-server", "--port={port}"]);
+        ServerCommand::raw("floor", program, arguments, dataset)
+    }
+
+    /// A server that answers raw requests for the objects of a dataset, from this very binary.
+    pub(crate) fn raw(
+        name: &str,
+        program: &Path,
+        mut arguments: Vec<String>,
+        dataset: &DatasetOptions,
+    ) -> ServerCommand {
         arguments.extend(dataset.arguments());
-        ServerCommand::new("floor", Speech::Raw, program, arguments)
+        ServerCommand::new(name, Speech::Raw, program, arguments)
+    }
+
+    /// A proxy that makes the way to a server longer.
+    pub(crate) fn delay_proxy(program: &Path, to: SocketAddr, delay: Duration) -> ServerCommand {
+        let mut arguments = words(&["bench", "delay-proxy", "--port={port}"]);
+        arguments.push(format!("--to={to}"));
+        arguments.push(format!("--round-trip-ms={}", delay.as_secs_f64() * 1e3));
+        ServerCommand::new("proxy", Speech::Raw, program, arguments)
+    }
+
+    /// Of which it is told what its folder is on.
+    pub(crate) fn at(self, place: &'static str) -> ServerCommand {
+        ServerCommand { place, ..self }
+    }
+
+    /// With these arguments too.
+    pub(crate) fn with(mut self, arguments: &[String]) -> ServerCommand {
+        self.arguments.extend_from_slice(arguments);
+        self
+    }
+
+    /// What tells it from all others.
+    pub(crate) fn label(&self) -> String {
+        label(&self.name, self.asked, self.place)
     }
 
     fn new(name: &str, speech: Speech, program: &Path, arguments: Vec<String>) -> ServerCommand {
         ServerCommand {
             name: name.to_owned(),
+            asked: None,
+            place: "",
             speech,
+            running: None,
             program: program.to_owned(),
             arguments,
             environment: Vec::new(),
@@ -94,30 +165,31 @@ impl ServerCommand {
         }
     }
 
-    fn fill_in(&self, argument: &str, path: &Path, port: u16) -> String {
+    fn fill_in(&self, argument: &str, path: &Path, port: u16, monitor: u16) -> String {
         let path = path.display().to_string();
         let path = if self.shell { format!("'{}'", path.replace('\'', r"'\''")) } else { path };
-        argument.replace("{path}", &path).replace("{port}", &port.to_string())
+        let argument = argument.replace("{path}", &path).replace("{port}", &port.to_string());
+        argument.replace("{monitor}", &monitor.to_string())
     }
 }
 
 impl Server {
-    /// Starts a server on a copy of `data`, in a folder of its own within `folder`, and waits
-    /// until it accepts connections.
-    pub(crate) fn start(command: &ServerCommand, data: &Path, folder: &Path) -> Result<Server> {
-        let name = &command.name;
-        let folder = folder.join(name);
+    /// Starts a server in a folder of its own within `folder`, and waits until it accepts
+    /// connections.
+    pub(crate) fn start(command: &ServerCommand, data: Data<'_>, folder: &Path) -> Result<Server> {
+        let name = command.label();
+        if let Some(address) = command.running {
+            return Ok(Server::of(command, address, None, None));
+        }
+        let folder = folder.join(name.replace(' ', "-"));
         std::fs::create_dir(&folder)?;
         let path = folder.join("Data.fs");
-        for suffix in ["", ".index"] {
-            let with_suffix = |path: &Path| format!("{}{suffix}", path.display());
-            std::fs::copy(with_suffix(data), with_suffix(&path))?;
-        }
-        let address = free_address()?;
+        data.provide(&path).with_context(|| format!("cannot give {name} its file"))?;
+        let (address, monitor) = (free_address()?, free_address()?);
         let log = folder.join("log");
         let output = File::create(&log)?;
-        let arguments =
-            command.arguments.iter().map(|text| command.fill_in(text, &path, address.port()));
+        let (port, at) = (address.port(), monitor.port());
+        let arguments = command.arguments.iter().map(|text| command.fill_in(text, &path, port, at));
         let child = Command::new(&command.program)
             .args(arguments)
             .envs(command.environment.iter().copied())
@@ -127,21 +199,49 @@ impl Server {
             .stderr(output)
             .spawn()
             .with_context(|| format!("cannot start {name} ({})", command.program.display()))?;
-        let name = name.clone();
-        let mut server = Server { name, speech: command.speech, address, child, log };
+        let process = Process { child, log, data: path };
+        let is_monitored = command.arguments.iter().any(|argument| argument.contains("{monitor}"));
+        let monitor = is_monitored.then_some(monitor);
+        let mut server = Server::of(command, address, monitor, Some(process));
         server.wait_until_ready()?;
         Ok(server)
     }
 
-    /// Processor time of all its threads so far.
-    pub(crate) fn cpu_time(&self) -> Result<CpuTime> {
-        let time = CpuTime::of_process(self.child.id());
+    fn of(
+        command: &ServerCommand,
+        address: SocketAddr,
+        monitor: Option<SocketAddr>,
+        process: Option<Process>,
+    ) -> Server {
+        let ServerCommand { asked, place, speech, .. } = *command;
+        Server { name: command.name.clone(), asked, place, speech, address, monitor, process }
+    }
+
+    /// What tells it from all others.
+    pub(crate) fn label(&self) -> String {
+        label(&self.name, self.asked, self.place)
+    }
+
+    /// The process, if it was started here.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.child.id())
+    }
+
+    /// Its data file, if it was started here.
+    pub(crate) fn data(&self) -> Option<&Path> {
+        self.process.as_ref().map(|process| process.data.as_path())
+    }
+
+    /// Processor time of all its threads so far; `None` of one that was not started here.
+    pub(crate) fn cpu_time(&self) -> Result<Option<CpuTime>> {
+        let time = self.process_id().map(CpuTime::of_process).transpose();
         time.with_context(|| format!("cannot read the processor time of {}", self.name))
     }
 
     /// What it logged last, for an error text.
     pub(crate) fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let Some(process) = &self.process else { return format!("{} runs elsewhere", self.name) };
+        let log = std::fs::read_to_string(&process.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let shown = lines.len().saturating_sub(LOG_LINES_SHOWN);
         match lines.get(shown..) {
@@ -156,7 +256,9 @@ impl Server {
             if TcpStream::connect(self.address).is_ok() {
                 return Ok(());
             }
-            if let Some(status) = self.child.try_wait()? {
+            let ended =
+                self.process.as_mut().map(|process| process.child.try_wait()).transpose()?;
+            if let Some(status) = ended.flatten() {
                 bail!("{} did not start ({status}); {}", self.name, self.last_words());
             }
             if Instant::now() > deadline {
@@ -167,7 +269,24 @@ impl Server {
             sleep(POLL);
         }
     }
+}
 
+impl Data<'_> {
+    /// Puts the file and its index at `path`.
+    fn provide(self, path: &Path) -> std::io::Result<()> {
+        let (Data::Shared(original) | Data::Copied(original)) = self else { return Ok(()) };
+        for suffix in ["", ".index"] {
+            let [from, to] = [original, path].map(|path| format!("{}{suffix}", path.display()));
+            let linked = matches!(self, Data::Shared(_)) && std::fs::hard_link(&from, &to).is_ok();
+            if !linked {
+                std::fs::copy(from, to)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Process {
     fn stop(&mut self) -> std::io::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
@@ -185,10 +304,10 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {
-            eprintln!("cannot stop {} (process {}): {error}", self.name, self.child.id());
+            eprintln!("cannot stop process {}: {error}", self.child.id());
         }
     }
 }
@@ -205,6 +324,11 @@ fn free_address() -> Result<SocketAddr> {
     bail!("no free port found from {} to {}", PORTS.start, PORTS.end)
 }
 
+fn label(name: &str, asked: Option<&str>, place: &str) -> String {
+    let parts = [name, asked.unwrap_or_default(), place];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
@@ -213,14 +337,18 @@ fn words(words: &[&str]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn peer(command: &str) -> ServerCommand {
+        let source = PeerSource::Command(command.to_owned());
+        ServerCommand::peer(&Peer { name: "peer".to_owned(), source })
+    }
+
     fn start(command: &str) -> (tempfile::TempDir, Result<Server>) {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("Data.fs");
         for name in ["Data.fs", "Data.fs.index"] {
             std::fs::write(folder.path().join(name), "data").unwrap();
         }
-        let peer = Peer { name: "peer".to_owned(), command: command.to_owned() };
-        let server = Server::start(&ServerCommand::peer(&peer), &data, folder.path());
+        let server = Server::start(&peer(command), Data::Copied(&data), folder.path());
         (folder, server)
     }
 
@@ -233,11 +361,10 @@ mod tests {
 
     #[test]
     fn paths_are_quoted_for_the_shell_only() {
-        let peer = Peer { name: "peer".to_owned(), command: "x {path} {port}".to_owned() };
         let path = Path::new("/tmp/it's here");
-        let filled = ServerCommand::peer(&peer).fill_in("{path}:{port}", path, 8);
+        let filled = peer("x {path} {port}").fill_in("{path}:{port}", path, 8, 9);
         assert_eq!(filled, r"'/tmp/it'\''s here':8");
-        let filled = ServerCommand::zodium(path, None, true).fill_in("{path}:{port}", path, 8);
-        assert_eq!(filled, "/tmp/it's here:8");
+        let filled = ServerCommand::zodium(path, "Z5").fill_in("{path}:{monitor}", path, 8, 9);
+        assert_eq!(filled, "/tmp/it's here:9");
     }
 }

@@ -14,6 +14,7 @@ use zodium_zeo::codec::{
 };
 
 use crate::dataset::{Dataset, OBJECT_BYTES_MAX};
+use crate::judge::Judge;
 use crate::reply::{ReplyTemplate, WrongReply, decode_reply};
 
 /// A raw request: the oid, and zeros up to the size that ZEO's protocol would need at least.
@@ -57,7 +58,8 @@ impl Wire {
             Speech::Raw => Ok(Wire::Raw),
             Speech::Zeo => {
                 let mut input = BytesMut::new();
-                let encoding = register(stream, &mut input).context("the handshake failed")?;
+                let encoding =
+                    register(stream, &mut input, true).context("the handshake failed")?;
                 rest.extend_from_slice(&input);
                 Ok(Wire::Zeo { encoding, template: ReplyTemplate::new(encoding)? })
             }
@@ -93,6 +95,7 @@ impl Wire {
         bytes: &[u8],
         dataset: &Dataset,
         oldest: Option<Oid>,
+        judge: &mut Judge,
     ) -> Result<Taken> {
         match self {
             Wire::Zeo { encoding, template } => {
@@ -103,10 +106,10 @@ impl Wire {
                 if let Some(oid) = oldest
                     && let Some(data) = template.data(payload, dataset, oid)?
                 {
-                    dataset.check(oid, data)?;
+                    judge.check(dataset, oid, data)?;
                     return Ok(Taken::Reply { oid, bytes: taken });
                 }
-                Ok(match decode_reply(*encoding, payload, dataset)? {
+                Ok(match decode_reply(*encoding, payload, dataset, judge)? {
                     Some(oid) => Taken::Reply { oid, bytes: taken },
                     None => Taken::Notice { bytes: taken },
                 })
@@ -114,20 +117,30 @@ impl Wire {
             Wire::Raw => {
                 let Some(oid) = oldest else { bail!(WrongReply::NotAsked(Oid(u64::MAX))) };
                 let Some(data) = bytes.get(..dataset.length(oid)) else { return Ok(Taken::Part) };
-                dataset.check(oid, data)?;
+                judge.check(dataset, oid, data)?;
                 Ok(Taken::Reply { oid, bytes: data.len() })
             }
         }
     }
 }
 
-/// Goes along with the server's encoding and registers with storage `1`, for reading.
-fn register(mut stream: &TcpStream, input: &mut BytesMut) -> Result<Encoding> {
+/// Goes along with the server's encoding and registers with storage `1`.
+pub(crate) fn register(
+    mut stream: &TcpStream,
+    input: &mut BytesMut,
+    read_only: bool,
+) -> Result<Encoding> {
     let announced = read_frame(stream, input)?;
     let encoding = Encoding::from_announcement(&announced)?;
     let mut output = BytesMut::new();
     encode_frame(&mut output, &announced)?;
-    encode_request(encoding, &mut output, 1, "register", &Value::tuple(["1".into(), true.into()]))?;
+    encode_request(
+        encoding,
+        &mut output,
+        1,
+        "register",
+        &Value::tuple(["1".into(), read_only.into()]),
+    )?;
     stream.write_all(&output)?;
     loop {
         let payload = read_frame(stream, input)?;

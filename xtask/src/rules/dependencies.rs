@@ -49,10 +49,17 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "zodium-zeo",
         ],
     ),
-    // Benchmarks speak to servers over sockets, whoever's they are.
+    // Benchmarks speak to servers over sockets, whoever's they are; links are measured alone too.
     (
         "zodium-bench",
-        &["zodium-types", "zodium-pickle", "zodium-disk", "zodium-filestorage", "zodium-zeo"],
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-disk",
+            "zodium-filestorage",
+            "zodium-net",
+            "zodium-zeo",
+        ],
     ),
     // Figures come to the monitor as plain data.
     ("zodium-monitor", &["zodium-types"]),

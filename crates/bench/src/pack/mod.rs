@@ -12,58 +12,62 @@ use anyhow::{Context, Result};
 
 use self::history::History;
 use self::packers::Packer;
-use self::report::Report;
-use crate::interrupt::Interrupt;
+use crate::contest::{Contest, absolute};
 use crate::machine::Machine;
 use crate::options::PackOptions;
-use crate::server::{Server, ServerCommand};
+use crate::result::Output;
+use crate::server::{Data, Server, ServerCommand};
 
 /// Measures and reports.
 pub(crate) fn run(options: &PackOptions) -> Result<()> {
-    let interrupt = Interrupt::listen()?;
+    let contest = Contest::prepare(None)?;
     let machine = Machine::here();
-    let folder = tempfile::Builder::new().prefix("zodium-bench-").tempdir()?;
-    let path = folder.path().join("Data.fs");
+    machine.warn();
+    let folder = contest.folder();
+    let path = folder.join("Data.fs");
     let history = History::new(options);
     eprintln!("writing {}", history.description());
     history.write(&path).context("cannot write the file")?;
+    let file_bytes = std::fs::metadata(&path)?.len();
 
     let program = std::env::current_exe()?;
-    // Servers and packers run in folders of their own, where a relative path leads nowhere.
-    let python = options.zeo_python.as_deref().map(|python| match python.components().count() {
-        0 | 1 => Ok(python.to_owned()),
-        _ => std::path::absolute(python),
-    });
-    let python = python.transpose()?;
+    let python = options.zeo_python.as_deref().map(absolute).transpose()?;
     let mut packers = vec![Packer::zodium(&program)];
-    let mut servers = vec![ServerCommand::zodium(&program, None, false)];
+    let mut servers = vec![ServerCommand::zodium(&program, "M5")];
     if let Some(python) = &python {
         packers.push(Packer::stock(python));
-        servers.push(ServerCommand::zeo(python, false));
+        servers.push(ServerCommand::zeo(python, "M5"));
     }
-    let mut report = Report::new(machine, history.description(), std::fs::metadata(&path)?.len());
+    let mut output = Output::begin(&options.output, machine);
+    let title = format!("{}; a file of {} MB", history.description(), file_bytes / 1_000_000);
+    let mut packs = report::packs(title);
     for round in 0..options.rounds.into() {
         for place in 0..packers.len() {
             let packer = &packers[(place + round) % packers.len()];
-            interrupt.check()?;
-            let figures = packer.pack(&path, folder.path())?;
+            contest.interrupt.check()?;
+            let figures = packer.pack(&path, folder)?;
             eprintln!("round {}: {} took {:.2} s", round + 1, packer.name, figures.seconds);
-            report.packs.push((packer.name, round, figures));
+            output.take(&mut packs, report::pack(packer.name, round, file_bytes, &figures));
         }
     }
+    output.finish(packs);
+    let mut stalls = report::stalls();
     for round in 0..options.rounds.into() {
         for place in 0..servers.len() {
             let command = &servers[(place + round) % servers.len()];
-            interrupt.check()?;
-            let server = Server::start(command, &path, folder.path())?;
-            let stalls = writers::measure(&server, options, &history);
-            let stalls = stalls.with_context(|| server.last_words())?;
+            contest.interrupt.check()?;
+            let server = Server::start(command, Data::Copied(&path), folder)?;
+            let stalled = writers::measure(&server, options, &history);
+            let stalled = stalled.with_context(|| server.last_words())?;
             eprintln!("round {}: {} packed under load", round + 1, server.name);
-            report.stalls.push((server.name.clone(), stalls));
+            for sample in report::stall(&server.name, round, &stalled)? {
+                output.take(&mut stalls, sample);
+            }
+            let used = server.data().and_then(std::path::Path::parent).map(ToOwned::to_owned);
             drop(server);
-            std::fs::remove_dir_all(folder.path().join(&command.name))?;
+            used.map(std::fs::remove_dir_all).transpose()?;
         }
     }
-    print!("{report}");
-    Ok(())
+    output.finish(stalls);
+    output.write()
 }

@@ -1,0 +1,104 @@
+//! One measurement of loads: so many clients, so many requests in flight, for so long.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+
+use crate::connection::Connection;
+use crate::contest::Contest;
+use crate::dataset::Dataset;
+use crate::generator::{Generator, Load};
+use crate::options::{Cell, TimeOptions};
+use crate::reading::Reading;
+use crate::result::{Measurement, Sample, Shown};
+use crate::server::Server;
+
+/// What all cells have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells<'a> {
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) time: &'a TimeOptions,
+    /// Of the generator.
+    pub(crate) threads: usize,
+    pub(crate) seed: u64,
+}
+
+impl Cells<'_> {
+    pub(crate) fn measure(
+        &self,
+        contest: &Contest,
+        server: &Server,
+        cell: Cell,
+        round: usize,
+    ) -> Result<Sample> {
+        let (generator, wire) = self.start(server, cell, round)?;
+        contest.interrupt.sleep(self.time.warm_up)?;
+        // What is counted is among what is noted: there are latencies of whatever there is.
+        generator.count_latencies(true);
+        let (before, replies) = (Reading::take(server)?, generator.replies());
+        contest.interrupt.sleep(self.time.seconds)?;
+        // A slow server gets the time that it needs.
+        while generator.replies() == replies && !generator.has_ended() {
+            contest.interrupt.sleep(self.time.seconds)?;
+        }
+        let after = Reading::take(server)?;
+        let requests = generator.replies() - replies;
+        generator.count_latencies(false);
+        let latencies = generator.finish()?;
+        ensure!(requests > 0, "no request was answered");
+        let used = before.until(&after);
+        let seconds = used.time.as_secs_f64();
+        let sample = Sample::new(&server.name, wire, round)
+            .case("clients", cell.clients)
+            .case("in_flight", cell.in_flight)
+            .value("requests", requests as f64)
+            .value("requests_per_second", requests as f64 / seconds)
+            .value("ns_per_request", 1e9 * seconds / requests as f64);
+        let sample = used.values(sample, requests);
+        Ok(sample.percentiles("", &latencies).distribution(&latencies))
+    }
+
+    /// The load of a cell, and what its connections speak.
+    pub(crate) fn start(
+        &self,
+        server: &Server,
+        cell: Cell,
+        round: usize,
+    ) -> Result<(Generator, &'static str)> {
+        let open = |_| Connection::open(server.address, server.speech, &self.dataset);
+        let connections: Result<Vec<Connection>> = (0..cell.clients).map(open).collect();
+        let connections = connections?;
+        let wire = connections.first().map_or("", Connection::wire_name);
+        let load = Load {
+            objects: self.dataset.len(),
+            in_flight: cell.in_flight,
+            seed: self.seed + round as u64,
+        };
+        Ok((Generator::start(connections, self.threads, load)?, wire))
+    }
+}
+
+/// The columns of a cell's figures, and its axes.
+pub(crate) fn columns(measured: Measurement) -> Measurement {
+    measured
+        .axis("clients", "clients")
+        .axis("in_flight", "in flight")
+        .column("server_cpu_us", "server CPU us/request", Shown::Spread)
+        .go("cpu-ns/op", 1e3)
+        .column("requests_per_second", "requests/s", Shown::SpreadThousands)
+        .go("req/s", 1.0)
+        .column("p50_us", "p50 us", Shown::Median)
+        .go("p50-ns", 1e3)
+        .column("p90_us", "p90", Shown::Median)
+        .go("p90-ns", 1e3)
+        .column("p99_us", "p99", Shown::Median)
+        .go("p99-ns", 1e3)
+        .column("p99_9_us", "p99.9", Shown::Median)
+        .go("p99.9-ns", 1e3)
+        .column("max_us", "max", Shown::Median)
+        .go("max-ns", 1e3)
+        .column("client_cpu_us", "client CPU us", Shown::Median)
+        .go("client-cpu-ns/op", 1e3)
+        .column("ns_per_request", "ns/request", Shown::Never)
+        .go("ns/op", 1.0)
+}

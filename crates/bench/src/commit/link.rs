@@ -1,0 +1,151 @@
+//! A connection for commits: requests out one by one, replies in whole.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::{Context, Result, bail};
+use bytes::{Bytes, BytesMut};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::frame::split_frame;
+use zodium_zeo::codec::{
+    Encoding, MessageId, ServerMessage, decode_server_message, encode_load_before_request,
+    encode_oneway, encode_request,
+};
+
+use crate::connection::PATIENCE;
+use crate::wire::register;
+
+const READ_BYTES: usize = 64 << 10;
+const FRAME_BYTES_MAX: u32 = 4 << 20;
+/// The id of the registration.
+const FIRST_ID: u64 = 1;
+
+/// A registered client.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: TcpStream,
+    encoding: Encoding,
+    input: BytesMut,
+    output: BytesMut,
+    last_id: u64,
+    scratch: Vec<u8>,
+}
+
+/// What a server answered to a request.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) id: MessageId,
+    pub(super) result: Result<Value<'static>, Raised>,
+}
+
+/// An exception of the server.
+#[derive(Debug)]
+pub(super) struct Raised {
+    pub(super) name: String,
+    pub(super) payload: String,
+}
+
+impl Link {
+    pub(super) fn open(address: SocketAddr) -> Result<Link> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut input = BytesMut::new();
+        let encoding = register(&stream, &mut input, false).context("the handshake failed")?;
+        let (output, scratch) = (BytesMut::new(), vec![0; READ_BYTES]);
+        Ok(Link { stream, encoding, input, output, last_id: FIRST_ID, scratch })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// `M5` or `Z5`.
+    pub(super) fn wire_name(&self) -> &'static str {
+        match self.encoding {
+            Encoding::Msgpack => "M5",
+            Encoding::Pickle => "Z5",
+        }
+    }
+
+    /// Sends a call that is answered.
+    pub(super) fn request(&mut self, method: &str, arguments: &Value<'_>) -> Result<MessageId> {
+        self.last_id += 1;
+        encode_request(self.encoding, &mut self.output, self.last_id, method, arguments)?;
+        self.flush()?;
+        Ok(MessageId::Number(self.last_id))
+    }
+
+    /// Sends a call that is not.
+    pub(super) fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<()> {
+        encode_oneway(self.encoding, &mut self.output, method, arguments)?;
+        self.flush()
+    }
+
+    /// Asks for the current revision of an object.
+    pub(super) fn load(&mut self, oid: Oid) -> Result<MessageId> {
+        encode_load_before_request(self.encoding, &mut self.output, oid, Tid::MAX);
+        self.flush()?;
+        Ok(MessageId::Load { oid, before: Tid::MAX })
+    }
+
+    /// Reads once; gives what has been answered. Notices want nothing.
+    pub(super) fn receive(&mut self) -> Result<Vec<Answer>> {
+        let count = match self.stream.read(&mut self.scratch) {
+            Ok(0) => bail!("the server closed the connection"),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                bail!("the server has not answered for {} s", PATIENCE.as_secs())
+            }
+            read => read.context("cannot receive")?,
+        };
+        self.input.extend_from_slice(self.scratch.get(..count).unwrap_or_default());
+        self.answers()
+    }
+
+    /// Calls, and waits for the answer; nothing else may be under way.
+    pub(super) fn call(&mut self, method: &str, arguments: &Value<'_>) -> Result<Value<'static>> {
+        let id = self.request(method, arguments)?;
+        loop {
+            if let Some(answer) = self.receive()?.pop() {
+                return answer.expect(&id);
+            }
+        }
+    }
+
+    fn answers(&mut self) -> Result<Vec<Answer>> {
+        let mut answers = Vec::new();
+        while let Some(payload) = split_frame(&mut self.input, FRAME_BYTES_MAX)? {
+            answers.extend(decode(self.encoding, &payload)?);
+        }
+        Ok(answers)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.stream.write_all(&self.output).context("cannot send")?;
+        self.output.clear();
+        Ok(())
+    }
+}
+
+impl Answer {
+    /// What the request with this id was answered; anything else is an error.
+    pub(super) fn expect(self, id: &MessageId) -> Result<Value<'static>> {
+        if self.id != *id {
+            bail!("{:?} was answered, but {id:?} was asked", self.id);
+        }
+        self.result.map_err(|raised| anyhow::anyhow!("{}: {}", raised.name, raised.payload))
+    }
+}
+
+fn decode(encoding: Encoding, payload: &Bytes) -> Result<Option<Answer>> {
+    let ServerMessage::Reply(reply) = decode_server_message(encoding, payload)? else {
+        return Ok(None);
+    };
+    let result = reply.result.map(Value::into_owned).map_err(|error| Raised {
+        name: error.name.into_owned(),
+        payload: format!("{:?}", error.payload),
+    });
+    Ok(Some(Answer { id: reply.id, result }))
+}

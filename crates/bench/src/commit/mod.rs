@@ -1,0 +1,218 @@
+//! `zodium bench commit`: what commits cost and how long they take, beside the peers.
+
+mod batches;
+mod client;
+mod content;
+pub(crate) mod delay;
+mod generator;
+mod journal;
+mod link;
+mod report;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use zodium_pickle::Value;
+
+use self::batches::Batches;
+use self::client::{Client, Figures};
+use self::content::Content;
+use self::generator::Generator;
+use self::journal::Journal;
+use self::link::Link;
+use self::report::Case;
+use crate::contest::{Contest, commands};
+use crate::machine::Machine;
+use crate::options::{CommitOptions, Files, Mode};
+use crate::reading::{Reading, Used};
+use crate::result::Output;
+use crate::server::{Data, Server, ServerCommand};
+
+/// Objects that all clients write in conflict mode.
+const SHARED_OBJECTS: usize = 8;
+/// Transactions until a client that updates comes round to the same objects.
+const OWN_TRANSACTIONS: usize = 8;
+/// How often the round trip is measured before a case.
+const ROUND_TRIPS: usize = 9;
+
+/// Measures and reports.
+pub(crate) fn run(options: &CommitOptions) -> Result<()> {
+    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut machine = Machine::here();
+    machine.warn();
+    // Zodium tells over HTTP what shared a sync; it counts that in any case.
+    let mut servers = options.servers.clone();
+    servers.zodium_option.push("--monitor=127.0.0.1:{monitor}".to_owned());
+    let commands = commands(&servers)?;
+    for files in &options.files {
+        let memory = (*files == Files::Tmpfs).then_some(options.tmpfs.as_path());
+        let placed: Vec<ServerCommand> =
+            commands.iter().map(|command| command.clone().at(files.name())).collect();
+        contest.start_in(memory, &placed, Data::New)?;
+    }
+    contest.note_versions(&servers)?;
+    machine.versions.clone_from(&contest.versions);
+
+    let bench = Bench { options, content: Arc::new(Content::new(options.object_bytes)) };
+    let cases = bench.cases();
+    let time = &options.time;
+    contest.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
+    let mut output = Output::begin(&options.output, machine);
+    let (mut commits, mut steps) = (report::commits(options), report::steps());
+    contest.take_turns(time.rounds, &cases, |server, case, round| {
+        let measured = bench.measure(&contest, server, case)?;
+        output.take(&mut commits, report::commit(server, case, round, &measured));
+        for sample in report::operations(server, case, round, &measured) {
+            output.take(&mut steps, sample);
+        }
+        Ok(())
+    })?;
+    drop(contest);
+    output.finish(commits);
+    output.finish(steps);
+    output.write()
+}
+
+struct Bench<'a> {
+    options: &'a CommitOptions,
+    content: Arc<Content>,
+}
+
+/// What came of a server in a case.
+struct Measured {
+    wire: &'static str,
+    used: Used,
+    commits: u64,
+    round_trip: Duration,
+    /// Since the case began, where the server tells.
+    batches: Option<Batches>,
+    /// Of each client.
+    figures: Vec<Figures>,
+}
+
+impl Bench<'_> {
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for mode in &self.options.modes {
+            for delay in &self.options.delays_ms {
+                for clients in &self.options.clients {
+                    cases.push(Case { mode: *mode, delay: *delay, clients: (*clients).into() });
+                }
+            }
+        }
+        cases
+    }
+
+    fn measure(&self, contest: &Contest, server: &Server, case: &Case) -> Result<Measured> {
+        let proxy = self.proxy(contest, server, case.delay)?;
+        let address = proxy.as_ref().map_or(server.address, |proxy| proxy.address);
+        let (clients, journal) = self.clients(server, address, case)?;
+        let mut link = Link::open(address)?;
+        let wire = link.wire_name();
+        let round_trip = round_trip(&mut link)?;
+        let generator = Generator::start(clients)?;
+        contest.interrupt.sleep(self.options.time.warm_up)?;
+        let earlier = Batches::of(server.monitor)?;
+        // What is counted is among what is noted: there are figures of whatever there is.
+        generator.count(true);
+        let (before, commits) = (Reading::take(server)?, generator.commits());
+        contest.interrupt.sleep(self.options.time.seconds)?;
+        // A slow server gets the time that it needs.
+        while generator.commits() == commits && !generator.has_ended() {
+            contest.interrupt.sleep(self.options.time.seconds)?;
+        }
+        let after = Reading::take(server)?;
+        let commits = generator.commits() - commits;
+        generator.count(false);
+        let later = Batches::of(server.monitor)?;
+        let clients = generator.finish()?;
+        let figures = self.verify(server, clients, journal)?;
+        let batches = later.zip(earlier).map(|(later, earlier)| Batches {
+            syncs: later.syncs - earlier.syncs,
+            transactions: later.transactions - earlier.transactions,
+        });
+        anyhow::ensure!(commits > 0, "nothing was committed");
+        let used = before.until(&after);
+        Ok(Measured { wire, used, commits, round_trip, batches, figures })
+    }
+
+    /// A proxy on the way, if it is to be longer.
+    fn proxy(&self, contest: &Contest, server: &Server, delay: Duration) -> Result<Option<Server>> {
+        if delay.is_zero() {
+            return Ok(None);
+        }
+        let program = std::env::current_exe()?;
+        let command = ServerCommand::delay_proxy(&program, server.address, delay);
+        let proxy = contest.start_aside(&command).context("cannot start the delay proxy")?;
+        Ok(Some(proxy))
+    }
+
+    /// Clients with objects to write, which they make without a delay, and what they were
+    /// acknowledged for that.
+    fn clients(
+        &self,
+        server: &Server,
+        address: SocketAddr,
+        case: &Case,
+    ) -> Result<(Vec<Client>, Journal)> {
+        let objects = usize::from(self.options.objects);
+        let client = |address, seed: usize| {
+            let content = Arc::clone(&self.content);
+            Client::new(Link::open(address)?, content, case.mode, objects, seed as u64 + 1)
+        };
+        let mut journal = Journal::default();
+        let mut clients = Vec::new();
+        let mut shared = Vec::new();
+        for number in 0..case.clients {
+            let count = match case.mode {
+                Mode::Add => 0,
+                Mode::Update => objects * OWN_TRANSACTIONS,
+                Mode::Conflict if number == 0 => SHARED_OBJECTS,
+                Mode::Conflict => 0,
+            };
+            if count > 0 {
+                let mut maker = client(server.address, number)?;
+                maker.make_own(count)?;
+                shared = maker.own().to_vec();
+                journal.add(&maker.into_results().0);
+            }
+            let mut client = client(address, number + case.clients)?;
+            client.share(&shared);
+            clients.push(client);
+        }
+        Ok((clients, journal))
+    }
+
+    /// Reads back whatever was acknowledged; gives the figures.
+    fn verify(
+        &self,
+        server: &Server,
+        clients: Vec<Client>,
+        mut journal: Journal,
+    ) -> Result<Vec<Figures>> {
+        let mut all = Vec::new();
+        for client in clients {
+            let (own, figures) = client.into_results();
+            journal.add(&own);
+            all.push(figures);
+        }
+        let mut link = Link::open(server.address)?;
+        let verified = journal.verify(&mut link, &self.content);
+        verified.with_context(|| format!("{} objects were acknowledged", journal.len()))?;
+        Ok(all)
+    }
+}
+
+/// The median time of a call that does nothing.
+fn round_trip(link: &mut Link) -> Result<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..ROUND_TRIPS {
+        let began = Instant::now();
+        link.call("lastTransaction", &Value::tuple([]))?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times.get(ROUND_TRIPS / 2).copied().unwrap_or_default())
+}

@@ -1,0 +1,154 @@
+//! The figures of commits as samples.
+
+use std::time::Duration;
+
+use super::Measured;
+use super::client::OPERATIONS;
+use crate::options::{CommitOptions, Mode};
+use crate::result::{Latencies, Measurement, Sample, Shown};
+use crate::server::Server;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) mode: Mode,
+    /// Round trip that is added.
+    pub(super) delay: Duration,
+    pub(super) clients: usize,
+}
+
+fn axes(measured: Measurement) -> Measurement {
+    measured
+        .axis("mode", "mode")
+        .axis("files", "files")
+        .axis("round_trip_ms", "round trip ms")
+        .axis("clients", "clients")
+}
+
+fn sample(server: &Server, case: &Case, round: usize, wire: &str) -> Sample {
+    Sample::new(&server.name, wire, round)
+        .case("mode", case.mode.name())
+        .case("files", server.place)
+        .case("round_trip_ms", case.delay.as_secs_f64() * 1e3)
+        .case("clients", case.clients)
+}
+
+/// The table of whole commits.
+pub(super) fn commits(options: &CommitOptions) -> Measurement {
+    let title = format!(
+        "Commits of {} objects of {} bytes; {} rounds of {} s, median (min-max)",
+        options.objects,
+        options.object_bytes,
+        options.time.rounds,
+        options.time.seconds.as_secs_f64()
+    );
+    let mut measured = axes(Measurement::new("Commit", title))
+        .column("transactions_per_second", "transactions/s", Shown::SpreadThousands)
+        .go("tx/s", 1.0)
+        .column("server_cpu_us", "server CPU us", Shown::Spread)
+        .go("cpu-ns/op", 1e3)
+        .column("p50_us", "p50 us", Shown::Median)
+        .go("p50-ns", 1e3)
+        .column("p99_us", "p99", Shown::Median)
+        .go("p99-ns", 1e3)
+        .column("max_us", "max", Shown::Median)
+        .go("max-ns", 1e3)
+        .column("a_sync", "a sync", Shown::Median)
+        .go("tx/sync", 1.0)
+        .column("syncs_per_second", "syncs/s", Shown::Count)
+        .go("syncs/s", 1.0)
+        .column("client_cpu_us", "client CPU us", Shown::Median)
+        .go("client-cpu-ns/op", 1e3)
+        .column("measured_round_trip_us", "round trip us", Shown::Median)
+        .column("ns_per_transaction", "ns/transaction", Shown::Never)
+        .go("ns/op", 1.0);
+    if options.modes.contains(&Mode::Conflict) {
+        measured = measured
+            .column("conflicts", "conflicts a commit", Shown::Median)
+            .go("conflicts/op", 1.0)
+            .column("fairness", "most / fewest", Shown::Median)
+            .go("fairness", 1.0);
+        measured.note("In conflict mode a transaction has one object, of eight that all write.");
+    }
+    measured.note("Everything that was acknowledged was read back, and is there.");
+    measured
+        .ratio("transactions_per_second", "zodium", "tx/s: zodium / it")
+        .curve("clients", "transactions_per_second")
+        .curve("clients", "server_cpu_us")
+        .latencies()
+}
+
+/// The table of the steps of commits.
+pub(super) fn steps() -> Measurement {
+    let title = "Steps of those commits, microseconds".to_owned();
+    axes(Measurement::new("CommitStep", title))
+        .axis("step", "step")
+        .column("min_us", "min", Shown::Median)
+        .go("min-ns", 1e3)
+        .column("mean_us", "mean", Shown::Spread)
+        .go("ns/op", 1e3)
+        .column("p50_us", "median", Shown::Spread)
+        .go("p50-ns", 1e3)
+        .column("p99_us", "p99", Shown::Median)
+        .go("p99-ns", 1e3)
+        .column("max_us", "max", Shown::Median)
+        .go("max-ns", 1e3)
+        .ratio("p50_us", "zodium", "median: zodium / it")
+}
+
+pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Measured) -> Sample {
+    let Measured { used, figures, .. } = measured;
+    let commits = measured.commits as f64;
+    let seconds = used.time.as_secs_f64();
+    let mut sample = sample(server, case, round, measured.wire)
+        .value("transactions", commits)
+        .value("transactions_per_second", commits / seconds)
+        .value("ns_per_transaction", 1e9 * seconds / commits)
+        .value("measured_round_trip_us", measured.round_trip.as_secs_f64() * 1e6);
+    if let Some(batches) = &measured.batches {
+        sample = sample
+            .value("a_sync", batches.transactions / batches.syncs)
+            .value("syncs_per_second", batches.syncs / seconds);
+    }
+    if case.mode == Mode::Conflict {
+        let of_clients = || figures.iter().map(|figures| figures.commits);
+        let [most, fewest] =
+            [of_clients().max(), of_clients().min()].map(Option::unwrap_or_default);
+        let conflicts: u64 = figures.iter().map(|figures| figures.conflicts).sum();
+        sample = sample
+            .value("conflicts", conflicts as f64 / commits)
+            .value("fairness", most as f64 / fewest as f64);
+    }
+    sample = used.values(sample, measured.commits);
+    match all(measured).into_iter().next_back() {
+        Some(whole) => sample.percentiles("", &whole).distribution(&whole),
+        None => sample,
+    }
+}
+
+pub(super) fn operations(
+    server: &Server,
+    case: &Case,
+    round: usize,
+    measured: &Measured,
+) -> Vec<Sample> {
+    let named = OPERATIONS.into_iter().zip(all(measured));
+    named
+        .map(|(name, latencies)| {
+            let sample = sample(server, case, round, measured.wire).case("step", name);
+            sample.value("samples", latencies.len() as f64).percentiles("", &latencies)
+        })
+        .collect()
+}
+
+/// The latencies of each step, of all clients together.
+fn all(measured: &Measured) -> Vec<Latencies> {
+    let mut clients = measured.figures.iter();
+    let mut all = clients.next().map_or_else(Vec::new, |first| first.operations.to_vec());
+    for figures in clients {
+        for (sum, latencies) in all.iter_mut().zip(&figures.operations) {
+            sum.add(latencies);
+        }
+    }
+    all
+}

@@ -1,0 +1,175 @@
+//! The files of datasets: written once, kept under a name that says what is in them.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use zodium_disk::RealDisk;
+use zodium_filestorage::{Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions};
+use zodium_types::{Oid, TransactionMetadata, TransactionStatus};
+
+use super::plan::{Plan, Write};
+use super::{Dataset, data};
+
+/// Counted up when the same options make other bytes than before.
+const GENERATION: u32 = 2;
+/// Bytes written with one sync.
+const BATCH_BYTES: u64 = 8 << 20;
+
+/// Transactions that are written with one sync. They have no object in common: each refers to the
+/// revisions that were there before.
+#[derive(Default)]
+struct Batch {
+    transactions: Vec<NewTransaction>,
+    bytes: u64,
+    oids: HashSet<u32>,
+}
+
+impl Batch {
+    fn push(&mut self, transaction: NewTransaction, writes: &[Write]) {
+        self.bytes += NewTransaction::bytes(&transaction.metadata, &transaction.records);
+        self.transactions.push(transaction);
+        self.oids.extend(writes.iter().map(|write| write.oid));
+    }
+
+    fn append(self, storage: &FileStorage) -> Result<()> {
+        if !self.transactions.is_empty() {
+            let reservation = storage.reserve(self.bytes, Access::Blocking)?;
+            let appended = storage.append(&self.transactions, reservation.into_iter().collect())?;
+            appended.into_iter().for_each(|appended| storage.publish(appended));
+        }
+        Ok(())
+    }
+}
+
+impl Dataset {
+    /// The data file, in `kept` or, without that, in `folder`. One that is kept is there either
+    /// whole or not at all.
+    pub(crate) fn file(&self, kept: Option<&Path>, folder: &Path) -> Result<PathBuf> {
+        let Some(kept) = kept else {
+            let path = folder.join("Data.fs");
+            self.write(&path)?;
+            return Ok(path);
+        };
+        let place = std::path::absolute(kept)?.join(self.key());
+        let path = place.join("Data.fs");
+        if path.exists() {
+            return Ok(path);
+        }
+        let cannot = || format!("cannot keep datasets in {}", kept.display());
+        std::fs::create_dir_all(kept).with_context(cannot)?;
+        let making = tempfile::Builder::new().prefix(".making-").tempdir_in(kept);
+        let making = making.with_context(cannot)?;
+        self.write(&making.path().join("Data.fs"))?;
+        match std::fs::rename(making.path(), &place) {
+            // Another run may have made it meanwhile, from the same options.
+            Err(_) if path.exists() => Ok(path),
+            renamed => renamed.with_context(cannot).map(|()| path),
+        }
+    }
+
+    /// The name of the dataset: all that its bytes depend on.
+    fn key(&self) -> String {
+        let shape = format!("{:?}", self.shape).to_lowercase();
+        let shape = shape.replace('(', "-").replace(')', "");
+        let (objects, revisions, seed) = (self.len(), self.revisions, self.seed);
+        format!("{shape}-objects-{objects}-revisions-{revisions}-seed-{seed}-v{GENERATION}")
+    }
+
+    /// Writes all revisions to a new FileStorage, and its index.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let plan = Plan::new(self.shape, self.len(), self.revisions, self.seed);
+        let options = OpenOptions::new(path);
+        let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
+        let mut batch = Batch::default();
+        let mut first = 0;
+        for (number, end) in plan.ends.iter().enumerate() {
+            let writes = plan.writes.get(first..*end).unwrap_or_default();
+            let repeats = writes.iter().any(|write| batch.oids.contains(&write.oid));
+            if batch.bytes >= BATCH_BYTES || repeats {
+                std::mem::take(&mut batch).append(&storage)?;
+            }
+            batch.push(self.transaction(number, first, writes), writes);
+            first = *end;
+        }
+        batch.append(&storage)?;
+        Ok(storage.close()?)
+    }
+
+    /// An object written twice in one transaction is there with its last data only.
+    fn transaction(&self, number: usize, first: usize, writes: &[Write]) -> NewTransaction {
+        let mut records: Vec<NewRecord> = Vec::new();
+        for (place, Write { oid, length }) in writes.iter().enumerate().rev() {
+            let oid = Oid(u64::from(*oid));
+            if records.iter().all(|record| record.oid != oid) {
+                let data = data(self.seed, oid, (first + place) as u64, *length);
+                records.push(NewRecord { oid, body: NewBody::Data(data.into()) });
+            }
+        }
+        records.reverse();
+        NewTransaction {
+            tid: self.tid_of(number),
+            status: TransactionStatus::Normal,
+            metadata: TransactionMetadata::default(),
+            records,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use zodium_filestorage::CheckOptions;
+
+    use super::super::Shape;
+    use super::*;
+
+    fn assert_current(dataset: &Dataset, path: &Path) {
+        let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new(path) };
+        let storage = FileStorage::open(Arc::new(RealDisk), &options).unwrap();
+        for oid in (0..dataset.len()).map(Oid) {
+            let data = storage.load_serial(oid, dataset.tid(oid)).unwrap().unwrap();
+            assert_eq!(dataset.check(oid, &data), Ok(()));
+            assert_eq!(dataset.data(oid), data);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_checked() {
+        for shape in [Shape::Blocks, Shape::Site, Shape::Fixed(90)] {
+            let folder = tempfile::tempdir().unwrap();
+            let dataset = Dataset::new(shape, 250, 2, 7);
+            let path = dataset.file(None, folder.path()).unwrap();
+            assert!(folder.path().join("Data.fs.index").exists());
+            assert_current(&dataset, &path);
+            let options = CheckOptions {
+                path,
+                references: false,
+                pickles: false,
+                patience: Duration::ZERO,
+                progress: &|_, _| {},
+            };
+            let mut damage = |damage: &_| panic!("{damage:?}");
+            zodium_filestorage::check(&RealDisk, &options, &mut damage).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_kept_file_is_made_once_for_each_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("kept");
+        let file = |objects, seed| {
+            let dataset = Dataset::new(Shape::Fixed(60), objects, 1, seed);
+            let path = dataset.file(Some(&kept), folder.path()).unwrap();
+            assert_current(&dataset, &path);
+            (path.clone(), std::fs::metadata(path).unwrap().modified().unwrap())
+        };
+        let first = file(30, 1);
+        assert_eq!(file(30, 1), first);
+        assert_ne!(file(31, 1).0, first.0);
+        assert_ne!(file(30, 2).0, first.0);
+        assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 3);
+    }
+}

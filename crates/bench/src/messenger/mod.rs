@@ -1,0 +1,84 @@
+//! `zodium bench messenger`: the link layer without what stands on it.
+
+pub(crate) mod server;
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use crate::cell::{Cells, columns};
+use crate::contest::Contest;
+use crate::machine::Machine;
+use crate::options::{Cell, DatasetOptions, MessengerOptions};
+use crate::result::{Measurement, Output, Shown};
+use crate::server::{Data, ServerCommand};
+
+/// Blocks of each size: what a processor's cache holds.
+const BLOCKS: u64 = 64;
+
+/// Measures and reports.
+pub(crate) fn run(options: &MessengerOptions) -> Result<()> {
+    let mut contest = Contest::prepare(None)?;
+    let machine = Machine::here();
+    machine.warn();
+    let mut output = Output::begin(&options.output, machine);
+    let mut measured = columns(Measurement::new("Messenger", title(options)))
+        .axis("block_bytes", "block bytes")
+        .column("megabytes_per_second", "MB/s", Shown::Median)
+        .go("MB/s", 1.0)
+        .ratio("server_cpu_us", "base", "CPU: base / it")
+        .bars("server_cpu_us")
+        .latencies();
+    let cases: Vec<Cell> = options
+        .depths
+        .iter()
+        .map(|depth| Cell { clients: 1, in_flight: usize::from(*depth) })
+        .collect();
+    let folder = contest.folder().to_owned();
+    for bytes in &options.block_bytes {
+        contest.servers.clear();
+        let blocks = DatasetOptions::sized(BLOCKS, *bytes);
+        contest.start_in(Some(&folder), &commands(options, &blocks)?, Data::New)?;
+        let dataset = Arc::new(blocks.dataset());
+        let cells = Cells { dataset, time: &options.time, threads: 1, seed: 1 };
+        contest.announce(
+            options.time.rounds,
+            cases.len(),
+            (options.time.seconds + options.time.warm_up).as_secs_f64(),
+        );
+        contest.take_turns(options.time.rounds, &cases, |server, cell, round| {
+            let sample = cells.measure(&contest, server, *cell, round)?;
+            let rate = sample.values.get("requests_per_second").copied().unwrap_or_default();
+            let sample = sample
+                .case("block_bytes", bytes)
+                .value("megabytes_per_second", rate * f64::from(*bytes) / 1e6);
+            output.take(&mut measured, sample);
+            Ok(())
+        })?;
+    }
+    drop(contest);
+    output.finish(measured);
+    output.write()
+}
+
+fn title(options: &MessengerOptions) -> String {
+    let time = &options.time;
+    format!(
+        "Blocks through the link layer, no storage; {} rounds of {} s, median (min-max)",
+        time.rounds,
+        time.seconds.as_secs_f64()
+    )
+}
+
+fn commands(options: &MessengerOptions, blocks: &DatasetOptions) -> Result<Vec<ServerCommand>> {
+    let program = std::env::current_exe().context("where is this program?")?;
+    let rung = |name: &str| {
+        let arguments = ["bench", "messenger-server", "--port={port}", &format!("--rung={name}")];
+        let arguments = arguments.map(str::to_owned).to_vec();
+        ServerCommand::raw(name, &program, arguments, blocks)
+    };
+    let mut commands: Vec<ServerCommand> =
+        options.rungs.iter().map(|name| rung(name.name())).collect();
+    commands.push(ServerCommand::floor(&program, blocks));
+    Ok(commands)
+}

@@ -1,0 +1,151 @@
+//! Options of `zodium bench commit` and of its delay proxy.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::values::milliseconds;
+use super::{OutputOptions, ServerOptions, TimeOptions};
+
+pub(super) const HELP: &str = "\
+How it is measured:
+  Clients are native and wait for no thread: each begins, stores, votes and finishes, and begins
+  anew. Requests leave one by one, as stock clients send them. Every reply is checked; what was
+  acknowledged is read back at the end of each case, all of it, and compared.
+
+  add        new objects
+  update     objects that only this client writes
+  conflict   all clients write the same 8 objects: each loads one, adds to a counter in it, and
+             commits, again and again until it succeeds; at the end the counters must be the sum of
+             what was acknowledged. Fairness is the most commits of a client over the fewest.
+
+  A round trip longer than the machine's own is made by a proxy between client and server, a
+  process of its own, which forwards each piece when it is due. The round trip that clients see is
+  measured beside every case and shown.
+  `tmpfs` keeps the files in memory, where a sync costs nothing: what is left is the server.
+
+How to read it:
+  server CPU  microseconds of processor time the server took for each transaction
+  a sync      transactions that shared one sync, and syncs a second, where the server tells
+  begin, store  until the request is written; vote, finish  until the answer is read; whole  from
+              begin to the end of finish, in conflict mode with all attempts
+
+Examples:
+  zodium bench commit --zeo-python .venv/bin/python --wires M5,Z5
+  zodium bench commit --modes conflict --clients 64
+  zodium bench commit --clients 1,4,16 --delays-ms 0,0.4,10,20 --files disk,tmpfs";
+
+/// Options of `zodium bench commit`.
+#[derive(Debug, Args)]
+pub(crate) struct CommitOptions {
+    /// Clients that commit at once
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4,16,64",
+          value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
+    pub(crate) clients: Vec<u16>,
+
+    /// What they do
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "update",
+        help_heading = "Measuring"
+    )]
+    pub(crate) modes: Vec<Mode>,
+
+    /// Round trips between client and server, in milliseconds; 0 is the machine's own
+    #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0",
+          value_parser = milliseconds, help_heading = "Measuring")]
+    pub(crate) delays_ms: Vec<Duration>,
+
+    /// Objects of a transaction; in conflict mode one
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Measuring")]
+    pub(crate) objects: u16,
+
+    /// Size of an object
+    #[arg(long, value_name = "BYTES", default_value_t = 999,
+          value_parser = clap::value_parser!(u32).range(128..=1_000_000),
+          help_heading = "Measuring")]
+    pub(crate) object_bytes: u32,
+
+    #[command(flatten)]
+    pub(crate) time: TimeOptions,
+
+    /// Where the servers have their files
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "disk",
+        help_heading = "Servers"
+    )]
+    pub(crate) files: Vec<Files>,
+
+    /// A folder in memory
+    #[arg(long, value_name = "FOLDER", default_value = "/dev/shm", help_heading = "Servers")]
+    pub(crate) tmpfs: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+/// What the clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Each adds new objects
+    Add,
+    /// Each writes objects of its own
+    Update,
+    /// All write the same 8 objects
+    Conflict,
+}
+
+/// Where files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Files {
+    /// On the disk, with every sync
+    Disk,
+    /// In memory
+    Tmpfs,
+}
+
+/// Options of `zodium bench delay-proxy`.
+#[derive(Debug, Args)]
+pub(crate) struct DelayOptions {
+    /// The port to listen on, on 127.0.0.1
+    #[arg(long)]
+    pub(crate) port: u16,
+
+    /// Where it leads
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) to: SocketAddr,
+
+    /// Round trip that it adds, half of it each way
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub(crate) round_trip_ms: Duration,
+}
+
+impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Add => "add",
+            Mode::Update => "update",
+            Mode::Conflict => "conflict",
+        }
+    }
+}
+
+impl Files {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Files::Disk => "disk",
+            Files::Tmpfs => "tmpfs",
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Options of `zodium bench load`.
+
+use clap::Args;
+
+use super::{Cell, DatasetOptions, OutputOptions, ServerOptions, TimeOptions};
+
+pub(super) const HELP: &str = "\
+How it is measured:
+  Each server is a process of its own and serves a generated file. The cells (clients x requests in
+  flight) are gone through round by round; within a round the servers take turns, so that a
+  disturbance hits all of them. Objects are picked at random. Every reply is checked: that it
+  answers the request, its length, and a CRC-32C over its bytes.
+
+How to read it:
+  server CPU   microseconds of processor time the server's threads took per request, the kernel's
+               work for them included: what a load costs, and what decides how many fit a core
+  requests/s   with the generator on the same machine, so of both together
+  p50 ... max  microseconds from before the request is written until after its reply is read; with
+               many in flight a request waits for the others
+  client CPU   what the generator itself took; where it nears 1/(requests/s), the generator is what
+               is measured, and only server CPU says something about the server
+  floor        a server that does nothing but answer as many bytes from memory: the hardware's and
+               the kernel's share, which no server gets below
+Medians over the rounds, with minimum and maximum. Ratios are taken round by round.
+
+Examples:
+  zodium bench load                                 Zodium and the floor
+  zodium bench load --zeo-python .venv/bin/python   ZEO/py too
+  zodium bench load --cells 1x1 --seconds 10        serial loads only, longer
+  zodium bench load --dataset prod1 --wires M5,Z5
+  zodium bench load --object-bytes 400 --objects 1M --revisions 5
+  zodium bench load --cold --zodium-option=--cache-size=0 --no-floor --objects 10M
+  zodium bench load --peer 'other=other-server --port {port} {path}'
+  zodium bench load > new.txt && benchstat -col /server new.txt";
+
+/// Options of `zodium bench load`.
+#[derive(Debug, Args)]
+pub(crate) struct LoadOptions {
+    #[command(flatten)]
+    pub(crate) dataset: DatasetOptions,
+
+    /// What to measure: clients x requests in flight of each, separated by commas
+    #[arg(
+        long,
+        value_name = "CxR",
+        value_delimiter = ',',
+        default_value = "1x1,4x1,16x1,1x64,16x64",
+        help_heading = "Measuring"
+    )]
+    pub(crate) cells: Vec<Cell>,
+
+    #[command(flatten)]
+    pub(crate) time: TimeOptions,
+
+    /// Threads of the load generator; a client stays on one
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=256),
+        help_heading = "Measuring"
+    )]
+    pub(crate) threads: u16,
+
+    /// Drop the data file from the system's memory before each measurement; what a server has in
+    /// its own memory stays
+    #[arg(long, help_heading = "Measuring")]
+    pub(crate) cold: bool,
+
+    /// Afterwards count the system calls of each request, with strace and for so long; the
+    /// figures above are without it
+    #[arg(long, help_heading = "Measuring")]
+    pub(crate) syscalls: bool,
+
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}

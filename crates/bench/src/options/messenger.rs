@@ -1,0 +1,78 @@
+//! Options of `zodium bench messenger` and of its servers.
+
+use clap::{Args, ValueEnum};
+
+use super::values::object_bytes;
+use super::{DatasetOptions, OutputOptions, TimeOptions};
+
+/// Options of `zodium bench messenger`.
+#[derive(Debug, Args)]
+pub(crate) struct MessengerOptions {
+    /// Sizes of blocks
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "16,4096,65536",
+          value_parser = object_bytes, help_heading = "Measuring")]
+    pub(crate) block_bytes: Vec<u32>,
+
+    /// Requests that the one client has in flight
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,64",
+          value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
+    pub(crate) depths: Vec<u16>,
+
+    /// What is measured beside the floor
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        help_heading = "Measuring",
+        default_value = "base,checksum,unthrottled,allocated,copied"
+    )]
+    pub(crate) rungs: Vec<Rung>,
+
+    #[command(flatten)]
+    pub(crate) time: TimeOptions,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+/// One way to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rung {
+    /// Blocks lie ready and are sent from there, with back-pressure, without a checksum
+    Base,
+    /// A CRC-32C over each block that is sent
+    Checksum,
+    /// Without back-pressure
+    Unthrottled,
+    /// Each block is allocated and copied
+    Allocated,
+    /// Blocks are copied into the output, which is written as one
+    Copied,
+}
+
+/// Options of `zodium bench messenger-server`.
+#[derive(Debug, Args)]
+pub(crate) struct MessengerServerOptions {
+    #[command(flatten)]
+    pub(crate) dataset: DatasetOptions,
+
+    /// The port to listen on, on 127.0.0.1
+    #[arg(long)]
+    pub(crate) port: u16,
+
+    /// How it answers
+    #[arg(long, value_enum)]
+    pub(crate) rung: Rung,
+}
+
+impl Rung {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Rung::Base => "base",
+            Rung::Checksum => "checksum",
+            Rung::Unthrottled => "unthrottled",
+            Rung::Allocated => "allocated",
+            Rung::Copied => "copied",
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Options of `zodium bench report`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of `zodium bench report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportOptions {
+    /// Files that other benchmarks wrote with --json
+    #[arg(required = true, value_name = "FILE.json")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The page to write
+    #[arg(short, long, value_name = "FILE.html", default_value = "report.html")]
+    pub(crate) output: PathBuf,
+}

@@ -1,0 +1,56 @@
+//! How many latencies are longer than what: both by factors, so that the rare ones are seen.
+
+use super::chart::{Axes, Scale, Series, Tick, lines};
+use crate::result::{Measurement, Sample};
+
+/// The rarest that is shown: one in so many.
+const RAREST: f64 = 1e-5;
+
+/// A chart for each case.
+pub(super) fn charts(measured: &Measurement) -> String {
+    let groups = measured.groups();
+    let mut charts = String::new();
+    let mut rest = &groups[..];
+    while let Some(first) = rest.first().and_then(|group| group.first()) {
+        let same = |group: &Vec<&Sample>| group.first().is_some_and(|it| it.case == first.case);
+        let count = rest.iter().take_while(|group| same(group)).count();
+        let (case, others) = rest.split_at(count);
+        rest = others;
+        charts.extend(chart(&measured.case_name(first), case));
+    }
+    charts
+}
+
+fn chart(case: &str, groups: &[Vec<&Sample>]) -> Option<String> {
+    let series: Vec<Series> = groups.iter().filter_map(|group| line(group)).collect();
+    let all = || series.iter().flat_map(|line| line.points.iter().map(|point| point.0));
+    let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    let across = Scale::log(least, most);
+    let percent =
+        |share: f64| -> Tick { (share, format!("{}%", ((1.0 - share) * 1e5).round() / 1e3)) };
+    let axes = Axes {
+        across,
+        up: Scale::log(RAREST, 1.0),
+        across_ticks: across.ticks(),
+        up_ticks: [1.0, 0.5, 0.1, 0.01, 1e-3, 1e-4, RAREST].map(percent).into(),
+        across_name: "us or less",
+    };
+    Some(lines(&format!("Latencies: {case}"), &axes, &series))
+}
+
+/// All rounds together.
+fn line(group: &[&Sample]) -> Option<Series> {
+    let mut steps: Vec<(u64, u64)> =
+        group.iter().flat_map(|sample| sample.latencies_ns.iter().copied()).collect();
+    steps.sort_unstable();
+    let total: u64 = steps.iter().map(|(_, count)| count).sum();
+    let mut points = Vec::new();
+    let mut longer = total;
+    for (nanos, count) in steps {
+        let share = longer as f64 / total as f64;
+        points.push((nanos as f64 / 1e3, share.max(RAREST), None));
+        longer -= count;
+    }
+    let name = group.first()?.label();
+    (!points.is_empty()).then_some(Series { name, points, is_marked: false })
+}

@@ -1,0 +1,101 @@
+//! `zodium bench system`: what would disturb a benchmark here.
+
+use anyhow::{Context, Result};
+
+use super::disk::Disk;
+use super::settings::{Ticks, advice};
+use super::wake_up::{self, Stand};
+use crate::contest::Contest;
+use crate::machine::Machine;
+use crate::options::SystemOptions;
+use crate::result::{Latencies, Measurement, Output, Sample, Shown};
+
+/// Syncs and reads past the cache are tried so much less often.
+const SLOW: u32 = 10;
+/// A wake-up of a sleeping processor from here on decides what is measured.
+const WAKE_UP_US: f64 = 20.0;
+/// A sync that is faster reaches no disk.
+const SYNC_US: f64 = 20.0;
+
+/// Measures and reports.
+pub(crate) fn run(options: &SystemOptions) -> Result<()> {
+    let contest = Contest::prepare(options.probe.folder.as_deref())?;
+    let machine = Machine::here();
+    machine.warn();
+    let before = Ticks::now();
+    let mut output = Output::begin(&options.probe.output, machine);
+    let mut measured = measurement();
+    advice().into_iter().for_each(|line| measured.note(line));
+    let mut take = |what: &str, latencies: &Latencies| {
+        output.take(&mut measured, sample(what, latencies));
+    };
+    let mut medians = Vec::new();
+    for stand in Stand::ALL {
+        contest.interrupt.check()?;
+        let latencies = wake_up::measure(stand, options.samples)?;
+        medians.push(latencies.quantile_us(0.5));
+        take(stand.name(), &latencies);
+    }
+    let mut disk = Disk::new(&contest.folder().join("file")).context("cannot make a file")?;
+    take("read 4 KiB, cached", &disk.read_cached(options.samples)?);
+    contest.interrupt.check()?;
+    if let Some(latencies) = disk.read_direct(options.samples / SLOW)? {
+        take("read 4 KiB, direct", &latencies);
+    }
+    contest.interrupt.check()?;
+    let synced = disk.sync(options.samples / SLOW)?;
+    take("fdatasync after a write of 4 KiB", &synced);
+    measured.note(wake_up_advice(&medians));
+    measured.note(sync_advice(&synced));
+    measured.note(Ticks::now().advice(before));
+    drop(contest);
+    output.finish(measured);
+    output.write()
+}
+
+fn measurement() -> Measurement {
+    Measurement::new("System", "What the machine takes, microseconds".to_owned())
+        .axis("what", "what")
+        .column("min_us", "min", Shown::Median)
+        .go("min-ns", 1e3)
+        .column("p50_us", "median", Shown::Median)
+        .go("p50-ns", 1e3)
+        .column("p99_us", "p99", Shown::Median)
+        .go("p99-ns", 1e3)
+        .column("max_us", "max", Shown::Median)
+        .go("max-ns", 1e3)
+        .latencies()
+}
+
+fn sample(what: &str, latencies: &Latencies) -> Sample {
+    Sample::new("", "", 0)
+        .case("what", what)
+        .value("samples", latencies.len() as f64)
+        .percentiles("", latencies)
+        .distribution(latencies)
+}
+
+fn wake_up_advice(medians: &[f64]) -> String {
+    let [same, other, polling] = [0, 1, 2].map(|n| medians.get(n).copied().unwrap_or(f64::NAN));
+    let wake_up = (other - polling) / 2.0;
+    if wake_up < WAKE_UP_US {
+        return format!("Waking a sleeping core takes about {wake_up:.0} us; fine.");
+    }
+    format!(
+        "Waking a sleeping core takes about {wake_up:.0} us, while a round trip on one core takes \
+         {same:.0}: with one request in flight that is what is measured. Compare servers by their \
+         processor time, or boot with idle=poll."
+    )
+}
+
+fn sync_advice(latencies: &Latencies) -> String {
+    let (median, rare) = (latencies.quantile_us(0.5), latencies.quantile_us(0.99));
+    if median < SYNC_US {
+        return format!("A sync takes {median:.0} us: no disk is that fast; commits look cheap.");
+    }
+    format!(
+        "A sync takes {median:.0} us, one in a hundred {rare:.0}: a server that syncs each commit \
+         by itself does at most {:.0} a second.",
+        1e6 / median
+    )
+}

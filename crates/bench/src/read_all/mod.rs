@@ -1,0 +1,206 @@
+//! `zodium bench read-all`: every object once, one after the other.
+
+mod python;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use zodium_types::Oid;
+
+use self::python::Python;
+use crate::connection::{Connection, Scratch};
+use crate::contest::{Contest, absolute, floor};
+use crate::dataset::Dataset;
+use crate::judge::{Judge, Sum};
+use crate::load::load_all;
+use crate::machine::Machine;
+use crate::options::{Checksum, ReadAllOptions};
+use crate::reading::Reading;
+use crate::result::{Latencies, Measurement, Output, Sample, Shown};
+use crate::server::{Data, Server};
+
+/// The row of a checksum over what is in memory.
+const MEMORY: &str = "memory";
+
+/// Measures and reports.
+pub(crate) fn run(options: &ReadAllOptions) -> Result<()> {
+    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut machine = Machine::here();
+    machine.warn();
+    let dataset = Arc::new(options.dataset.dataset());
+    let path = dataset.file(options.dataset.datasets.as_deref(), contest.folder());
+    let path = path.context("cannot write the dataset")?;
+    contest.start(&options.servers, Data::Shared(&path))?;
+    let floor = floor(&options.servers, &options.dataset)?;
+    contest.start_all(floor.as_slice(), Data::New)?;
+    machine.versions.clone_from(&contest.versions);
+    let program = options.servers.zeo_python.as_deref().map(absolute).transpose()?;
+    let python = program.map(|program| Python { program, path });
+
+    for server in &contest.servers {
+        load_all(server, &dataset, &contest).with_context(|| server.last_words())?;
+    }
+    let reading = ReadAll { options, dataset: &dataset };
+    let mut output = Output::begin(&options.output, machine);
+    let each = (options.time.seconds + options.time.warm_up).as_secs_f64();
+    contest.announce(options.time.rounds, options.checksums.len(), each);
+    let mut measured = reading.measurement();
+    for round in 0..usize::from(options.time.rounds) {
+        for checksum in options.checksums.iter().copied() {
+            let expected = expected(&dataset, checksum);
+            contest.take_turn(round, |server| {
+                let sample = reading.measure(server, checksum, &expected, round)?;
+                output.take(&mut measured, sample);
+                Ok(())
+            })?;
+            if let Some(python) = &python {
+                let sample = reading.in_python(python, checksum, &expected, round)?;
+                sample.into_iter().for_each(|sample| output.take(&mut measured, sample));
+            }
+            if checksum != Checksum::None {
+                output.take(&mut measured, reading.in_memory(checksum, round));
+            }
+        }
+    }
+    drop(contest);
+    output.finish(measured);
+    output.write()
+}
+
+/// The checksum over all data.
+fn expected(dataset: &Dataset, checksum: Checksum) -> String {
+    let mut sum = Sum::new(checksum);
+    (0..dataset.len()).for_each(|oid| sum.update(&dataset.data(Oid(oid))));
+    sum.finish()
+}
+
+struct ReadAll<'a> {
+    options: &'a ReadAllOptions,
+    dataset: &'a Arc<Dataset>,
+}
+
+impl ReadAll<'_> {
+    fn measurement(&self) -> Measurement {
+        let title = format!(
+            "Every object once, one after the other: {}; {} rounds, median (min-max)",
+            self.dataset.description(),
+            self.options.time.rounds
+        );
+        let mut measured = Measurement::new("ReadAll", title)
+            .axis("checksum", "checksum")
+            .column("us_per_object", "us/object", Shown::Spread)
+            .go("ns/op", 1e3)
+            .column("p50_us", "p50 us", Shown::Median)
+            .go("p50-ns", 1e3)
+            .column("p99_us", "p99", Shown::Median)
+            .go("p99-ns", 1e3)
+            .column("server_cpu_us", "server CPU us", Shown::Spread)
+            .go("cpu-ns/op", 1e3)
+            .column("client_cpu_us", "client CPU us", Shown::Median)
+            .go("client-cpu-ns/op", 1e3)
+            .ratio("us_per_object", "zodium", "us: zodium / it")
+            .bars("us_per_object")
+            .latencies();
+        measured.note(
+            "memory: the checksum alone; filestorage: Python's own, in process. Every checksum \
+             that was taken is the right one.",
+        );
+        measured
+    }
+
+    /// Reads all, again and again until it has taken long enough.
+    fn measure(
+        &self,
+        server: &Server,
+        checksum: Checksum,
+        expected: &str,
+        round: usize,
+    ) -> Result<Sample> {
+        let mut connection = Connection::open(server.address, server.speech, self.dataset)?;
+        let mut scratch = Scratch::new();
+        let mut unused = Latencies::new()?;
+        let began = Instant::now();
+        while began.elapsed() < self.options.time.warm_up {
+            self.pass(&mut connection, &mut scratch, checksum, expected, &mut unused)?;
+        }
+        let mut latencies = Latencies::new()?;
+        let before = Reading::take(server)?;
+        let began = Instant::now();
+        while began.elapsed() < self.options.time.seconds {
+            self.pass(&mut connection, &mut scratch, checksum, expected, &mut latencies)?;
+        }
+        let used = before.until(&Reading::take(server)?);
+        let count = latencies.len();
+        let sample = Sample::new(&server.name, connection.wire_name(), round)
+            .case("checksum", checksum.name())
+            .value("requests", count as f64)
+            .value("us_per_object", used.time.as_secs_f64() * 1e6 / count as f64);
+        let sample = used.values(sample, count);
+        Ok(sample.percentiles("", &latencies).distribution(&latencies))
+    }
+
+    fn pass(
+        &self,
+        connection: &mut Connection,
+        scratch: &mut Scratch,
+        checksum: Checksum,
+        expected: &str,
+        latencies: &mut Latencies,
+    ) -> Result<()> {
+        connection.judge_by(Judge::All(Sum::new(checksum)));
+        for oid in 0..self.dataset.len() {
+            connection.ask(Oid(oid));
+            connection.send()?;
+            while !connection.is_idle() {
+                connection.receive(scratch, |waited| latencies.record(waited))?;
+            }
+        }
+        let sum = connection.judge_by(Judge::Each).sum().unwrap_or_default();
+        ensure!(
+            sum == expected,
+            "the {} over all objects is {sum}, but of what was stored it is {expected}",
+            checksum.name()
+        );
+        Ok(())
+    }
+
+    fn in_python(
+        &self,
+        python: &Python,
+        checksum: Checksum,
+        expected: &str,
+        round: usize,
+    ) -> Result<Option<Sample>> {
+        let (seconds, objects) = (self.options.time.seconds, self.dataset.len());
+        let read = python.read(checksum, objects, seconds)?;
+        let sample = read.map(|read| {
+            ensure!(read.sum == expected, "FileStorage gives other data: {}", read.sum);
+            let each = |seconds: f64| seconds * 1e6 / read.objects;
+            let sample = Sample::new("filestorage", "", round)
+                .case("checksum", checksum.name())
+                .value("us_per_object", each(read.seconds))
+                .value("client_cpu_us", each(read.cpu_seconds));
+            Ok(sample)
+        });
+        sample.transpose()
+    }
+
+    /// The checksum alone.
+    fn in_memory(&self, checksum: Checksum, round: usize) -> Sample {
+        let objects: Vec<Vec<u8>> =
+            (0..self.dataset.len()).map(|oid| self.dataset.data(Oid(oid))).collect();
+        let mut count = 0;
+        let began = Instant::now();
+        let enough = self.options.time.seconds.min(Duration::from_millis(300));
+        while began.elapsed() < enough {
+            let mut sum = Sum::new(checksum);
+            objects.iter().for_each(|data| sum.update(data));
+            std::hint::black_box(sum.finish());
+            count += objects.len();
+        }
+        Sample::new(MEMORY, "", round)
+            .case("checksum", checksum.name())
+            .value("us_per_object", began.elapsed().as_secs_f64() * 1e6 / count as f64)
+    }
+}

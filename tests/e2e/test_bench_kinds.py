@@ -1,0 +1,186 @@
+"""The other benchmarks: each measures what it says, checks what it is sent, and can be shown.
+
+What the figures are is not tested: only that there are some of everything, and
+that no figure comes of wrong data.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.by import By
+
+from harness import corrupting
+from harness.bench import run_bench
+from harness.browser import open_browser
+
+pytestmark = pytest.mark.zodium
+
+QUICK = ("--seconds=0.1", "--warm-up=0.02", "--rounds=1")
+
+
+@pytest.fixture
+def bench(binary, tmp_path):
+    """bench(command, *options): what it has written, by benchmark."""
+
+    def run(command, *options):
+        path = tmp_path / f"{command}.json"
+        done = run_bench(binary, tmp_path, command, "--format=table", "--json", path, *options)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(path.read_text())
+        assert document["command_line"][1:3] == ["bench", command]
+        return {measured["benchmark"]: measured for measured in document["measurements"]}
+
+    return run
+
+
+def keys(measured, *axes):
+    return {
+        (sample["server"], sample["wire"], *(sample["case"][axis] for axis in axes))
+        for sample in measured["samples"]
+    }
+
+
+def test_every_object_is_read_from_every_server_with_every_checksum(bench):
+    measured = bench(
+        "read-all", *QUICK, "--dataset=prod1", "--objects=300", "--wires=M5,Z5",
+        "--checksums=none,crc32,crc32c,sha1", "--zeo-python", sys.executable,
+    )["ReadAll"]  # fmt: skip
+    checksums = ("none", "crc32", "crc32c", "sha1")
+    servers = [
+        ("zodium", "M5"), ("zodium", "Z5"), ("zeo", "M5"), ("zeo", "Z5"), ("floor", "raw"),
+    ]  # fmt: skip
+    expected = {(*server, checksum) for server in servers for checksum in checksums}
+    expected |= {("filestorage", "", checksum) for checksum in ("none", "crc32", "sha1")}
+    expected |= {("memory", "", checksum) for checksum in ("crc32", "crc32c", "sha1")}
+    assert keys(measured, "checksum") == expected
+    assert all(sample["values"]["us_per_object"] > 0 for sample in measured["samples"])
+
+
+def test_one_changed_byte_in_a_file_is_noticed(binary, tmp_path):
+    path = tmp_path / "Wrong.fs"
+    subprocess.run([binary, "bench", "dataset", "--objects=200", path], check=True)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1  # within the data of an object: there is little else
+    path.write_bytes(data)
+    peer = f"other={binary} serve {path} -a 127.0.0.1:{{port}} --log-level=warn"
+    for command in ("load", "read-all"):
+        done = run_bench(
+            binary, tmp_path, command, *QUICK, "--objects=200", "--no-floor", "--peer", peer
+        )
+        assert done.returncode == 1
+        assert "are not those that were stored: CRC-32C" in done.stderr, done.stderr
+
+
+def test_commits_are_measured_in_every_mode_near_and_far(bench):
+    results = bench(
+        "commit", *QUICK, "--clients=1,3", "--modes=add,update,conflict", "--delays-ms=0,10",
+        "--files=disk,tmpfs", "--objects=2", "--object-bytes=300",
+    )  # fmt: skip
+    axes = ("mode", "files", "round_trip_ms", "clients")
+    expected = {
+        ("zodium", "M5", mode, files, delay, clients)
+        for mode in ("add", "update", "conflict")
+        for files in ("disk", "tmpfs")
+        for delay in ("0", "10")
+        for clients in ("1", "3")
+    }
+    assert keys(results["Commit"], *axes) == expected
+    for sample in results["Commit"]["samples"]:
+        values = sample["values"]
+        assert values["transactions"] > 0 and values.get("a_sync", 1) > 0
+        assert values["min_us"] <= values["p50_us"] <= values["max_us"]
+        # Begin and stores are not answered: a commit waits for the way twice.
+        if sample["case"]["round_trip_ms"] == "10":
+            assert values["measured_round_trip_us"] >= 10_000 and values["min_us"] >= 20_000
+    steps = ("begin", "store", "vote", "finish", "whole")
+    assert keys(results["CommitStep"], *axes, "step") == {
+        (*case, step) for case in expected for step in steps
+    }
+
+
+def test_the_stock_server_commits_beside_in_both_encodings(bench):
+    options = ("--clients=2", "--modes=update,conflict", "--wires=M5,Z5")
+    measured = bench("commit", *QUICK, *options, "--zeo-python", sys.executable)["Commit"]
+    assert keys(measured, "mode") == {
+        (server, wire, mode)
+        for server in ("zodium", "zeo")
+        for wire in ("M5", "Z5")
+        for mode in ("update", "conflict")
+    }
+
+
+def test_a_commit_that_is_not_what_was_acknowledged_is_noticed(binary, tmp_path):
+    server = f"{sys.executable} {corrupting.__file__} {{port}}"
+    server += f" {binary} serve {{path}} -a 127.0.0.1:{{real}} --log-level=warn"
+    done = run_bench(binary, tmp_path, "commit", *QUICK, "--clients=2", "--peer", f"other={server}")
+    assert done.returncode == 1
+    assert "are not what was stored" in done.stderr, done.stderr
+
+
+def test_the_link_layer_is_measured_rung_by_rung(bench):
+    measured = bench("messenger", *QUICK, "--block-bytes=16,5000", "--depths=1,8")["Messenger"]
+    rungs = ("base", "checksum", "unthrottled", "allocated", "copied", "floor")
+    assert keys(measured, "block_bytes", "in_flight") == {
+        (rung, "raw", size, depth)
+        for rung in rungs
+        for size in ("16", "5000")
+        for depth in ("1", "8")
+    }
+
+
+def test_the_machine_is_measured_with_advice(bench):
+    calls = bench("syscalls", "--samples=50", "--cold-samples=3")["Syscall"]["samples"]
+    caches = {(sample["case"]["call"], sample["case"]["caches"]) for sample in calls}
+    assert len(caches) == len(calls) > 30
+    assert all(0 < s["values"]["best_ns"] <= s["values"]["max_ns"] for s in calls)
+    system = bench("system", "--samples=100")["System"]
+    advice = {note.split(" ")[0] for note in system["notes"]}
+    assert {"Governor:", "Turbo:", "C-states:", "Waking", "A", "Steal:"} <= advice
+    assert len(system["samples"]) >= 5
+
+
+def test_the_page_shows_every_table_and_chart_in_a_browser(bench, binary, tmp_path):
+    bench("load", *QUICK, "--objects=100", "--cells=1x1,4x1,16x1")
+    bench("commit", *QUICK, "--clients=1,4")
+    page = tmp_path / "report.html"
+    files = [tmp_path / "load.json", tmp_path / "commit.json"]
+    subprocess.run([binary, "bench", "report", *files, "-o", page], check=True)
+    browser = open_browser(tmp_path / "profile")
+    try:
+        browser.set_window_size(1200, 1600)
+        browser.get(page.as_uri())
+        titles = [title.text for title in browser.find_elements(By.TAG_NAME, "h2")]
+        assert len(titles) == 3 and titles[0].startswith("Loads at random")
+        assert len(browser.find_elements(By.TAG_NAME, "table")) == 3
+        charts = browser.find_elements(By.TAG_NAME, "svg")
+        # Two curves each; latencies of three cells and of two numbers of clients.
+        assert len(charts) == 4 + 3 + 2
+        for chart in charts:
+            assert chart.size["width"] > 200 and chart.size["height"] > 100
+            lines = chart.find_elements(By.TAG_NAME, "polyline")
+            assert lines and all(line.get_attribute("points") for line in lines)
+        wide = browser.execute_script("return document.body.scrollWidth - window.innerWidth")
+        assert wide <= 0
+        assert browser.get_log("browser") == []
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+            browser.save_screenshot(str(tmp_path / f"{scheme}.png"))
+        colour = "return getComputedStyle(document.body).backgroundColor"
+        assert browser.execute_script(colour) == "rgb(20, 24, 31)"
+    finally:
+        browser.quit()
+    text = Path(page).read_text()
+    assert "http://" not in text and "https://" not in text and "<script" not in text
+
+
+def test_what_is_no_result_is_named(binary, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text("[]")
+    command = [binary, "bench", "report", other, "-o", tmp_path / "report.html"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "other.json is no file that" in done.stderr

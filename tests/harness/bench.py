@@ -1,0 +1,39 @@
+"""Runs `zodium bench`, its files in a folder of their own, and looks at what it leaves behind."""
+
+import os
+import subprocess
+from pathlib import Path
+
+SECONDS = 120  # some servers start slowly on a busy machine
+
+
+def run_bench(binary, tmp_path, command, *options):
+    """One benchmark to its end; nothing may be left of it."""
+    done = subprocess.run(
+        [binary, "bench", command, *options],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment(tmp_path),
+    )
+    assert_nothing_left(tmp_path)
+    return done
+
+
+def environment(tmp_path):
+    folder = tmp_path / "bench"
+    folder.mkdir(exist_ok=True)
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+def assert_nothing_left(tmp_path):
+    assert list((tmp_path / "bench").iterdir()) == []
+    assert [line for line in command_lines() if str(tmp_path / "bench") in line] == []
+
+
+def command_lines():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # ended meanwhile
