@@ -13,6 +13,7 @@ use crate::format::{
     DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
 };
 use crate::log::{LogFile, Record};
+use crate::lost_sectors::LostSectors;
 use crate::recent::RecentAppends;
 use crate::{Access, FileStorage, SpooledData, StorageError};
 
@@ -261,12 +262,31 @@ impl FileStorage {
         let syncs = &self.syncs;
         let (position, written, crc32c) = (start, start, 0);
         let sums = log.checksums.is_some().then(Batch::default);
-        let mut writer = Writer { log: &log, position, written, crc32c, buffer, sums, syncs };
-        let written = writer.write_all(transactions);
+        let lost = log.checksums.is_some().then(LostSectors::default);
+        let announce = |batch: &Batch| {
+            if let Some(checksums) = &log.checksums {
+                self.announce(checksums, batch);
+            }
+        };
+        let mut writer = Writer {
+            log: &log,
+            position,
+            written,
+            crc32c,
+            buffer,
+            sums,
+            lost,
+            announce: &announce,
+            is_rehearsal: false,
+            syncs,
+        };
+        let rehearsed = writer.rehearse(transactions);
+        let written = rehearsed.and_then(|()| writer.write_all(transactions));
         let (end, crc32c) = (writer.position, writer.crc32c);
         if let (Ok(_), Some(checksums), Some(sums)) = (&written, &log.checksums, &writer.sums) {
             // Only now: an entry says that its bytes are durable.
             checksums.writing().append(start, end, sums);
+            self.forget_session_unless_covered(checksums);
         }
         let mut buffer = writer.buffer;
         buffer.clear();
@@ -402,7 +422,21 @@ struct Writer<'a> {
     buffer: Vec<u8>,
     /// Taken of what is laid out, while it is at hand.
     sums: Option<Batch>,
+    /// Whether what is laid out looks as if sectors were lost; taken where there are sums.
+    lost: Option<LostSectors>,
+    /// Makes such sums durable.
+    announce: &'a dyn Fn(&Batch),
+    /// Nothing goes to the file.
+    is_rehearsal: bool,
     syncs: &'a Durations,
+}
+
+/// Whether all of it waits in the buffer until the last byte is known.
+fn is_written_at_once(transactions: &[NewTransaction]) -> bool {
+    let bytes = |new: &NewTransaction| NewTransaction::bytes(&new.metadata, &new.records);
+    let mut records = transactions.iter().flat_map(|new| &new.records);
+    records.all(|record| record.data_length() < GATHER_BYTES_MAX as u64)
+        && transactions.iter().map(bytes).sum::<u64>() < WRITE_BYTES as u64
 }
 
 impl Writer<'_> {
@@ -414,11 +448,39 @@ impl Writer<'_> {
         for transaction in transactions {
             appended.push(self.write_transaction(transaction)?);
         }
+        self.announce_if_lost();
         self.flush()?;
         let started = Instant::now();
         self.log.file.sync().map_err(|error| self.failed("sync", error))?;
         self.syncs.record(started.elapsed());
         Ok(appended)
+    }
+
+    /// What reaches the file in pieces is laid out once without writing it, to see whether it has
+    /// to be announced. The rest is seen before it is written.
+    fn rehearse(&mut self, transactions: &[NewTransaction]) -> Result<(), StorageError> {
+        if self.lost.is_none() || is_written_at_once(transactions) {
+            return Ok(());
+        }
+        let start = self.position;
+        self.is_rehearsal = true;
+        for transaction in transactions {
+            self.write_transaction(transaction)?;
+        }
+        self.is_rehearsal = false;
+        self.announce_if_lost();
+        self.buffer.clear();
+        self.position = start;
+        (self.sums, self.lost) = (Some(Batch::default()), None);
+        Ok(())
+    }
+
+    fn announce_if_lost(&self) {
+        if let (Some(sums), Some(lost)) = (&self.sums, &self.lost)
+            && lost.seen()
+        {
+            (self.announce)(sums);
+        }
     }
 
     fn write_transaction(&mut self, new: &NewTransaction) -> Result<Appended, StorageError> {
@@ -432,6 +494,10 @@ impl Writer<'_> {
         self.buffer.extend_from_slice(&new.metadata.extension);
         if let Some(sums) = &mut self.sums {
             sums.begin(start, &self.buffer[header_start..]);
+        }
+        if let Some(lost) = &mut self.lost {
+            lost.begin(start);
+            lost.add(&self.buffer[header_start..]);
         }
         self.position += header.records_offset();
 
@@ -449,6 +515,10 @@ impl Writer<'_> {
         self.buffer.extend_from_slice(&header.length.to_be_bytes());
         if let Some(sums) = &mut self.sums {
             sums.end(header.length);
+        }
+        if let Some(lost) = &mut self.lost {
+            lost.add(&header.length.to_be_bytes());
+            lost.end();
         }
         self.position += POINTER_BYTES;
         if new.status == TransactionStatus::Undone {
@@ -477,6 +547,9 @@ impl Writer<'_> {
         let header_start = self.buffer.len();
         header.write(&mut self.buffer);
         let mut sum = RecordSum::new(self.position, &self.buffer[header_start..]);
+        if let Some(lost) = &mut self.lost {
+            lost.add(&self.buffer[header_start..]);
+        }
         let mut write = |bytes: &[u8]| {
             sum.add(bytes);
             self.write_data(bytes)
@@ -498,6 +571,9 @@ impl Writer<'_> {
     }
 
     fn write_data(&mut self, data: &[u8]) -> Result<(), StorageError> {
+        if let Some(lost) = &mut self.lost {
+            lost.add(data);
+        }
         if data.len() < GATHER_BYTES_MAX {
             self.buffer.extend_from_slice(data);
             return Ok(());
@@ -515,6 +591,9 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        if self.is_rehearsal {
+            return Ok(());
+        }
         let written = self.log.file.write_all_at(bytes, self.written);
         written.map_err(|error| self.failed("write", error))?;
         self.written += bytes.len() as u64;

@@ -21,7 +21,9 @@ mod index_snapshot;
 mod iterate;
 mod landmarks;
 mod load;
+mod lock_note;
 mod log;
+mod lost_sectors;
 mod new_file;
 mod pack;
 mod positions;
@@ -34,6 +36,7 @@ mod scan;
 mod spool;
 mod storage;
 mod tail;
+mod torn;
 mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};

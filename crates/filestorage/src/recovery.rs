@@ -18,6 +18,7 @@ use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::storage::{OpenOptions, with_suffix};
 use crate::tail::Tail;
+use crate::torn::Crashed;
 use crate::{ChecksumMode, StorageError, index_snapshot};
 
 /// Bytes scanned between two reports of progress.
@@ -65,7 +66,8 @@ pub(crate) fn recover(
     let checksums = open_checksums(disk, options, &file, length);
     let passage = checksums.as_ref().map(|opened| Passage::new(opened, file.as_ref(), length));
     let mut positions = positions;
-    let mut build = Build { path, file: &file, length, passage, damages };
+    let crashed = Crashed::find(disk, path, checksums.as_ref());
+    let mut build = Build { path, file: &file, length, passage, crashed, damages };
     let mut found = build.run(start, last_tid, &positions, options.progress)?;
     if let Some(start) = found.not_later {
         let tail = Tail { path, file: &file, start, end: length, last_tid: found.last_tid };
@@ -158,6 +160,7 @@ struct Build<'a> {
     /// Of the file.
     length: u64,
     passage: Option<Passage<'a>>,
+    crashed: Option<Crashed<'a>>,
     damages: Vec<Damage>,
 }
 
@@ -179,7 +182,8 @@ impl Build<'_> {
                 Ok(Step::End) => break,
                 Ok(Step::Transaction(entry)) => {
                     let read = self.read_records(&mut scan, &entry, positions, &mut records);
-                    read.map(|()| Some(entry))
+                    read.and_then(|()| self.is_torn(&mut scan, &entry))
+                        .map(|is_torn| (!is_torn).then_some(entry))
                 }
                 Ok(Step::Unfinished) => Ok(None),
                 Err(error) => Err(error),
@@ -210,11 +214,23 @@ impl Build<'_> {
                 Err(damage @ StorageError::Corrupt { .. }) => Some(damage),
                 Err(error) => return Err(error),
             };
-            Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
+            // Of the last batch of a session that crashed, whatever follows.
+            if !self.crashed.as_ref().is_some_and(|crashed| crashed.may_be_torn(position)) {
+                Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
+            }
             break;
         }
         progress(position - start, length - start);
         Ok(Built { end: position, last_tid, not_later })
+    }
+
+    fn is_torn(
+        &self,
+        scan: &mut Scan<'_>,
+        transaction: &TransactionEntry,
+    ) -> Result<bool, StorageError> {
+        let Some(crashed) = &self.crashed else { return Ok(false) };
+        crashed.is_torn(self.file.as_ref(), scan, transaction)
     }
 
     fn is_durable(&mut self, position: u64) -> bool {

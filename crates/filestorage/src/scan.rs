@@ -99,6 +99,10 @@ impl<'a> Scan<'a> {
         self
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        self.path
+    }
+
     /// Where the walk ends. What is committed later lies behind it.
     pub(crate) fn end(&self) -> u64 {
         self.end

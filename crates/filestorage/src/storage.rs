@@ -97,6 +97,8 @@ pub struct FileStorage {
     /// The newest oid handed out or stored.
     last_oid: AtomicU64,
     pub(crate) blobs: Option<BlobDirectory>,
+    /// Whether the lock file names this session.
+    pub(crate) is_session_named: AtomicBool,
     _lock: Option<FileLock>,
 }
 
@@ -138,8 +140,10 @@ impl FileStorage {
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
             blobs,
+            is_session_named: AtomicBool::new(false),
             _lock: lock,
         };
+        storage.name_session();
         storage.verify_tail();
         if !options.read_only {
             if let Some(blobs) = &storage.blobs {

@@ -36,7 +36,7 @@ use zodium_types::Oid;
 pub(crate) use batch::{Batch, RecordSum};
 pub(crate) use comparison::Comparison;
 pub(crate) use damages::Damages;
-pub(crate) use entry::Part;
+pub(crate) use entry::{Entry, Part};
 pub(crate) use opening::{Opened, SUFFIX, open};
 pub(crate) use passage::Passage;
 pub(crate) use side_file::{Found, Page, SideFile};

@@ -24,8 +24,11 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) struct Opened {
     pub(crate) side: Arc<SideFile>,
     pub(super) header: Header,
-    /// Entries written before the bytes they are of, by the last batch of that session.
+    /// Entries written before the bytes they are of, by the last batches of that session, and
+    /// others between them.
     promises: Vec<Entry>,
+    /// Nothing shows that the log is another one than they were written for.
+    is_of_this_log: bool,
 }
 
 /// Opens the side file of a data file that has `length` bytes; `None` when there is none that can
@@ -57,6 +60,7 @@ pub(crate) fn open(
         side: Arc::new(SideFile::new(&side_path, file, &header)),
         header,
         promises: Vec::new(),
+        is_of_this_log: true,
     };
     opened.count_entries(data.as_ref(), length);
     opened.forget_what_is_cut_off(length);
@@ -66,6 +70,7 @@ pub(crate) fn open(
         info!(file = %side_path.display(), position = cut.position,
             "the checksums from this position on are of another file, and are made anew");
         side.set(count, cut.position);
+        opened.is_of_this_log = false;
     }
     Some(opened)
 }
@@ -79,20 +84,19 @@ fn read_header(file: &dyn DiskFile) -> Option<Header> {
     Header::parse(&bytes)
 }
 
-#[expect(dead_code, reason = "for the judgement of what a power cut left")]
 impl Opened {
     /// Who had the log open for writing last.
     pub(crate) fn session(&self) -> Session {
         self.header.session
     }
 
-    /// Whether a transaction was on stable storage when its entries were written.
-    pub(crate) fn has_frame(&self, position: u64) -> bool {
-        self.side.frame(position).is_some()
+    /// Whether the log is, as far as can be seen, the one that they were written for.
+    pub(crate) fn is_of_this_log(&self) -> bool {
+        self.is_of_this_log
     }
 
-    /// The entries that were promised, for positions behind all others.
-    pub(crate) fn promises(&self) -> &[Entry] {
+    /// The entries from the first on that was written before the bytes it is of, ascending.
+    pub(crate) fn announced(&self) -> &[Entry] {
         &self.promises
     }
 }
@@ -120,7 +124,8 @@ impl Opened {
                 last_position = Some(entry.position);
                 match (entry.is_promise, entry.part) {
                     (true, _) => self.promises.push(*entry),
-                    (false, _) if !self.promises.is_empty() => break,
+                    // Those that replace what was promised may have arrived in part.
+                    (false, _) if !self.promises.is_empty() => self.promises.push(*entry),
                     (false, part) => {
                         count += 1;
                         last_frame = if part == Part::Frame { Some(*entry) } else { last_frame };
@@ -189,6 +194,7 @@ impl Opened {
         if side.end() <= length {
             return;
         }
+        self.is_of_this_log = false;
         let (durable, mut count) = (side.end(), side.number_at(length));
         let next = side.entry(count).filter(|_| count < side.count());
         let mut end = length;

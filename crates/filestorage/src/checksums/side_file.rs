@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use zodium_disk::DiskFile;
 
-use super::entry::{ENTRY_BYTES, Entry, Part, position_of};
+use super::entry::{ENTRY_BYTES, Entry, position_of};
 use super::header::Header;
 use crate::Access;
 
@@ -120,15 +120,6 @@ impl SideFile {
         let read = self.file.read_exact_at(&mut bytes, Header::entry_offset(number));
         read.ok().and_then(|()| Entry::parse(&bytes, self.salt))
     }
-
-    /// The entry of the transaction at a position.
-    pub(crate) fn frame(&self, position: u64) -> Option<Entry> {
-        match self.find(position, Access::Blocking) {
-            Found::Entry(entry) if entry.part == Part::Frame => Some(entry),
-            _ => None,
-        }
-    }
-
     /// The number of the first entry at `position` or behind it, up to the first one that is none.
     pub(super) fn number_at(&self, position: u64) -> u64 {
         let (mut low, mut high) = (0, self.count());

@@ -48,7 +48,7 @@ impl Recovered {
             (_, ChecksumMode::Off, _) | (None, _, true) => return None,
             (Some(opened), _, true) => Ok(Writing::never(Arc::clone(&opened.side))),
             (Some(opened), _, false) => Writing::resume(opened, self.end),
-            (None, _, false) => Writing::create(disk, &side_path, path, self.end, None)
+            (None, _, false) => Writing::create(disk, &side_path, path, self.end)
                 .and_then(|writing| disk.sync_folder_of(&side_path).map(|()| writing)),
         };
         let writing = writing
@@ -93,6 +93,7 @@ impl FileStorage {
     pub fn cover(&self, bytes: u64) -> u64 {
         let log = self.log();
         let covered = log.checksums.as_ref().map(|checksums| checksums.cover(&log.file, bytes));
+        self.name_session_if_covered();
         covered.unwrap_or(0)
     }
 

@@ -58,22 +58,20 @@ impl Writing {
         Writing::begin(side, log_end, random())
     }
 
-    /// Makes a side file without entries, and begins a session in it, or goes on with the one of
-    /// that nonce. Its name lasts once its folder is synced.
+    /// Makes a side file without entries, and begins a session in it. Its name lasts once its
+    /// folder is synced.
     pub(crate) fn create(
         disk: &dyn Disk,
         path: &Path,
         model: &Path,
         log_end: u64,
-        nonce: Option<u64>,
     ) -> io::Result<Writing> {
         let created = new_file::create(disk, path, OpenMode::Truncate, model);
         let file = created.map_err(io::Error::other)?;
         file.write_all_at(&[0; HEADER_BYTES as usize], 0)?;
         let session = Session { nonce: 0, is_closed: false };
         let header = Header { salt: random(), count: 0, end: MAGIC_BYTES, session };
-        let nonce = nonce.unwrap_or_else(random);
-        Writing::begin(Arc::new(SideFile::new(path, file, &header)), log_end, nonce)
+        Writing::begin(Arc::new(SideFile::new(path, file, &header)), log_end, random())
     }
 
     fn begin(side: Arc<SideFile>, log_end: u64, nonce: u64) -> io::Result<Writing> {
@@ -131,7 +129,6 @@ impl Writing {
 
     /// Writes entries of transactions whose bytes are still to be written, and returns when they
     /// are on stable storage. [`Writing::append`] puts those proper in their place.
-    #[expect(dead_code, reason = "for batches that a torn write could look like")]
     pub(crate) fn promise(&self, batch: &Batch) -> io::Result<()> {
         if self.state.is_none() {
             return Ok(());
@@ -167,10 +164,11 @@ impl Writing {
         // Without the lock: commits shall not wait for it.
         self.side.file.sync()?;
         let Some(mut state) = self.state() else { return Ok(()) };
-        state.synced = count;
         state.session.is_closed = is_closed;
         write_header_of(&self.side, &state, count, end)?;
-        self.side.file.sync()
+        self.side.file.sync()?;
+        state.synced = count;
+        Ok(())
     }
 }
 

@@ -197,6 +197,7 @@ impl FileStorage {
             suspension.fail(WriteFailure::Name);
             return Err(StorageError::io(&self.path, "sync the folder of", error));
         }
+        self.name_session();
         let Pack { size_before, objects_before, dangling, .. } = *pack;
         Ok(Packed { size_before, size_after, objects_before, objects_after, dangling })
     }
@@ -219,10 +220,10 @@ impl FileStorage {
     /// Where the checksums of the copy go, if there are some of the file. When that fails those of
     /// the new file are taken afterwards.
     fn sums_of_copy(&self, source: &LogFile, place: &Place) -> Option<Sums> {
-        let checksums = source.checksums.as_ref()?;
+        source.checksums.as_ref()?;
         let path = with_suffix(&place.path, SUFFIX);
-        let nonce = checksums.writing().nonce();
-        let created = Writing::create(self.disk.as_ref(), &path, &self.path, MAGIC_BYTES, nonce);
+        // Another session: should the names of the two files not last alike, nobody is misled.
+        let created = Writing::create(self.disk.as_ref(), &path, &self.path, MAGIC_BYTES);
         let created = created.inspect_err(|error| {
             warn!(file = %path.display(), %error, "the checksums of the packed file are not kept");
         });

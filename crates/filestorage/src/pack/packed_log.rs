@@ -160,7 +160,11 @@ impl PackedLog {
 
     /// Makes what was copied so far durable.
     pub(super) fn sync(&mut self) -> Result<(), StorageError> {
-        self.output.sync()
+        self.output.sync()?;
+        if let Some(sums) = &mut self.sums {
+            sums.sync(self.output.position());
+        }
+        Ok(())
     }
 
     /// Bytes committed that are not copied yet.

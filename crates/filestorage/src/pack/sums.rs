@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tracing::warn;
+
 use crate::checksums::{Batch, ChecksumMode, Checksums, RecordSum, Writing};
 use crate::format::{MAGIC_BYTES, TransactionHeader};
 use crate::log::LogFile;
@@ -73,6 +75,15 @@ impl Sums {
         self.writing.append(self.written, end, &self.batch);
         self.batch.clear();
         self.written = end;
+    }
+
+    /// Makes those of what was copied so far durable, which is durable itself.
+    pub(super) fn sync(&mut self, end: u64) {
+        self.write(end);
+        if let Err(error) = self.writing.sync() {
+            let file = self.writing.side().path().display();
+            warn!(%file, %error, "the checksums of the packed file could not be synced");
+        }
     }
 
     /// Those of the new log.
