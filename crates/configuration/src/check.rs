@@ -11,6 +11,9 @@ use crate::model::{
     StorageOptions, TlsOptions,
 };
 
+/// Clients may be limited to no less memory than this.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
 /// One thing that keeps a configuration from being served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -61,6 +64,13 @@ impl Problems {
         let is_zero = server.transaction_timeout.is_some_and(|timeout| timeout.is_zero());
         let advice = "every commit would time out; leave it out for no limit";
         self.add_if(is_zero, "`transaction-timeout` is 0", advice);
+        let advice = "no client could get in; leave it out for as many as fit";
+        self.add_if(server.connections_max == Some(0), "`connections-max` is 0", advice);
+        let advice = "no client could register in time; the default is 30s";
+        self.add_if(server.handshake_time_max.is_zero(), "`handshake-timeout` is 0", advice);
+        let is_little = server.memory_bytes_max.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN);
+        let advice = "give 1MiB or more, or leave it out for half of what there is";
+        self.add_if(is_little, "`memory-limit` leaves no room for messages", advice);
         if let Some(path) = &server.pid_file {
             self.parent("pid file", path);
         }

@@ -45,6 +45,12 @@ pub struct ServerOptions {
     pub reopen_after_failure: bool,
     /// Longest message a client may send, in bytes.
     pub message_bytes_max: u32,
+    /// Connections that may be open; absent: as many as the limit of open files leaves room for.
+    pub connections_max: Option<u32>,
+    /// Memory that clients may make the server hold, in bytes; absent: half of what there is.
+    pub memory_bytes_max: Option<u64>,
+    /// How long a client may take to register.
+    pub handshake_time_max: Duration,
     /// Where to write the process id while running.
     pub pid_file: Option<PathBuf>,
     /// Encrypt connections, and let in only who shows a certificate.
@@ -235,6 +241,9 @@ impl Default for ServerOptions {
             resolvable_classes: Vec::new(),
             reopen_after_failure: true,
             message_bytes_max: 2049 << 20,
+            connections_max: None,
+            memory_bytes_max: None,
+            handshake_time_max: Duration::from_secs(30),
             pid_file: None,
             tls: None,
         }

@@ -208,6 +208,9 @@ fn server() -> impl Strategy<Value = ServerOptions> {
                 resolvable_classes: classes,
                 reopen_after_failure: flags.3,
                 message_bytes_max: message,
+                connections_max: (message % 3 == 0).then_some(message),
+                memory_bytes_max: (message % 5 == 0).then_some(u64::from(message) << 8),
+                handshake_time_max: Duration::from_secs(u64::from(message % 77)),
                 pid_file,
                 tls,
             }

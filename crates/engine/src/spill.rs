@@ -8,9 +8,6 @@ use zodium_filestorage::{Access, FileStorage, Spool, SpooledData, StorageError};
 
 use crate::{Storage, Transaction};
 
-/// A transaction keeps so many bytes of data in memory before they are put aside.
-const MEMORY_BYTES_MAX: u64 = 16 << 20;
-
 /// Data of one write.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
@@ -59,6 +56,11 @@ impl Data {
 }
 
 impl Kept {
+    /// Data in memory, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        usize::try_from(self.memory_bytes).unwrap_or(usize::MAX)
+    }
+
     /// Counts data that a transaction takes in.
     pub(crate) fn hold(&mut self, data: Bytes) -> Data {
         self.memory_bytes += data.len() as u64;
@@ -67,9 +69,10 @@ impl Kept {
 }
 
 impl Transaction {
-    /// What should be put aside before the transaction takes more; `None` while it is small.
-    pub fn spill(&mut self) -> Option<Spill> {
-        if self.kept.memory_bytes <= MEMORY_BYTES_MAX {
+    /// What should be put aside before the transaction takes more; `None` while it has no more
+    /// than `memory_bytes_max` of data in memory.
+    pub fn spill(&mut self, memory_bytes_max: usize) -> Option<Spill> {
+        if self.kept.memory_bytes <= memory_bytes_max as u64 {
             return None;
         }
         let mut data = Vec::new();

@@ -100,6 +100,26 @@ struct Subscribers {
     mailboxes: Vec<Arc<dyn Mailbox>>,
     /// The newest commits, oldest first.
     recent: VecDeque<Arc<Commit>>,
+    /// Objects in all of them.
+    recent_oids: usize,
+}
+
+/// Objects that the newest commits may have together: of commits with more, fewer are remembered.
+const RECENT_OIDS_MAX: usize = 1 << 20;
+/// Objects that a client is told of from the log; one that missed more drops its cache.
+const CHANGED_OIDS_MAX: usize = 1 << 20;
+
+impl Subscribers {
+    /// Keeps the newest of the recent commits: so many, and no more of their objects than there
+    /// may be. The last one stays, as long as any are wished.
+    fn forget_old(&mut self, commits_max: usize) {
+        while self.recent.len() > commits_max
+            || (self.recent_oids > RECENT_OIDS_MAX && self.recent.len() > 1)
+        {
+            let Some(oldest) = self.recent.pop_front() else { return };
+            self.recent_oids -= oldest.oids.len();
+        }
+    }
 }
 
 impl Storage {
@@ -137,7 +157,10 @@ impl Storage {
             // Who knows the last transaction of an empty file can be told of all that follow.
             recent.push_back(Arc::new(Commit { tid: last_tid, oids: Vec::new(), number }));
         }
-        let subscribers = Subscribers { last_tid, mailboxes: Vec::new(), recent };
+        let mut subscribers =
+            Subscribers { last_tid, mailboxes: Vec::new(), recent, recent_oids: 0 };
+        subscribers.recent_oids = subscribers.recent.iter().map(|commit| commit.oids.len()).sum();
+        subscribers.forget_old(config.invalidation_queue_size);
         let storage = Arc::new(Storage {
             file,
             clock,
@@ -217,8 +240,8 @@ impl Storage {
         self.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
     }
 
-    /// As [`Storage::recently_changed`], from the log. Blocking.
-    pub fn changed_in_log(&self, since: Tid, told: Tid) -> Result<Vec<Oid>, StorageError> {
+    /// As [`Storage::recently_changed`], from the log; `None` when they are too many. Blocking.
+    pub fn changed_in_log(&self, since: Tid, told: Tid) -> Result<Option<Vec<Oid>>, StorageError> {
         let mut seen = FxHashSet::default();
         let mut transactions = self.file.iterate(Some(since.next()), Some(told))?;
         while let Some(transaction) = transactions.step()? {
@@ -226,8 +249,11 @@ impl Storage {
             while let Some(record) = records.step()? {
                 seen.insert(record.oid);
             }
+            if seen.len() > CHANGED_OIDS_MAX {
+                return Ok(None);
+            }
         }
-        Ok(seen.into_iter().collect())
+        Ok(Some(seen.into_iter().collect()))
     }
 
     /// What the commit machine is doing.
@@ -266,10 +292,9 @@ impl Storage {
         assert!(commit.tid > subscribers.last_tid, "commits are announced in tid order");
         subscribers.last_tid = commit.tid;
         if self.invalidation_queue_size > 0 {
-            if subscribers.recent.len() >= self.invalidation_queue_size {
-                subscribers.recent.pop_front();
-            }
+            subscribers.recent_oids += commit.oids.len();
             subscribers.recent.push_back(Arc::clone(&commit));
+            subscribers.forget_old(self.invalidation_queue_size);
         }
         for mailbox in &subscribers.mailboxes {
             mailbox.post(Notice::Committed(Arc::clone(&commit)));

@@ -135,6 +135,22 @@ impl Transaction {
         stored.map_or(Ok(Some(Bytes::new())), |data| data.bytes(access))
     }
 
+    /// What it takes in memory, in bytes: data, and what is known of each of its objects.
+    pub fn memory_bytes(&self) -> usize {
+        self.kept.memory_bytes() + self.entries_bytes()
+    }
+
+    /// The part of [`Transaction::memory_bytes`] that cannot be put aside, for it is not data.
+    pub fn entries_bytes(&self) -> usize {
+        let TransactionMetadata { user, description, extension } = &self.metadata;
+        user.len()
+            + description.len()
+            + extension.len()
+            + size_of::<Write>() * self.writes.len()
+            + size_of::<ObjectRead>() * self.reads.len()
+            + size_of::<Undo>() * self.undos.len()
+    }
+
     /// Whether its client sent blobs.
     pub fn has_blobs(&self) -> bool {
         self.writes.iter().any(|write| write.blob.is_some())

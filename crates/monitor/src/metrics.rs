@@ -108,9 +108,34 @@ impl Figures {
         }
         let unsent = network.unsent_bytes;
         families.one_gauge("zodium_network_unsent", "Bytes that wait to be sent", BYTES, unsent)?;
+        self.encode_limits(families)?;
         let messages = self.messages.map(|(level, count)| ([("level", level)], count));
         let messages = messages.iter().map(|(labels, count)| (labels, *count));
         families.counter("zodium_log_messages", "Warnings and errors logged", None, messages)
+    }
+
+    fn encode_limits(&self, families: &mut Families<'_, '_>) -> fmt::Result {
+        let network = &self.snapshot.network;
+        families.one_gauge(
+            "zodium_network_connections_limit",
+            "Connections that there may be",
+            None,
+            network.connections_max,
+        )?;
+        families.counter(
+            "zodium_network_turned_away",
+            "Connections closed at once, for there were too many",
+            None,
+            [(&NO_LABELS, network.turned_away)],
+        )?;
+        families.one_gauge(
+            "zodium_memory_held",
+            "Memory that clients make the server hold: messages, stores, answers",
+            BYTES,
+            network.held_bytes,
+        )?;
+        let limit = network.held_bytes_max.map(|limit| (&NO_LABELS, limit));
+        families.gauge("zodium_memory_limit", "How much that may be", BYTES, limit)
     }
 
     /// Under the names that all programs give them.

@@ -46,6 +46,14 @@ pub struct Network {
     pub bytes_sent: u64,
     /// Bytes that wait to be sent.
     pub unsent_bytes: u64,
+    /// Connections that there may be.
+    pub connections_max: u64,
+    /// Connections that were closed at once, for there were too many.
+    pub turned_away: u64,
+    /// Memory that clients make the server hold, in bytes.
+    pub held_bytes: u64,
+    /// How much that may be; absent without a limit.
+    pub held_bytes_max: Option<u64>,
 }
 
 /// One storage.

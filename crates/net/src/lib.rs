@@ -10,9 +10,11 @@
 
 mod figures;
 mod handshake;
+mod input;
 mod link;
 mod listener;
 mod output;
+mod seldom;
 mod session;
 #[cfg(test)]
 mod tls_tests;

@@ -6,28 +6,49 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
 use zodium_tls::PeerIdentity;
+use zodium_types::{Held, Memory};
 
 use crate::figures::LinkFigures;
+use crate::input::{Input, Scratch};
 use crate::output::{Output, SLICES_MAX};
-use crate::session::{Consumed, Session, Verdict};
+use crate::session::{Session, Verdict};
 
-/// How much a link may hold.
-#[derive(Clone, Copy, Debug)]
+/// How much a link may hold, and how long a peer may take.
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// While more than this waits to be sent, nothing more is read: a peer that does not take
     /// its answers gets no new ones.
     pub output_bytes_high: usize,
     /// A peer that lets so many bytes of unasked-for messages pile up is disconnected.
     pub unasked_bytes_max: usize,
+    /// How long a peer may take to introduce itself ([`Session::is_established`]), from when it
+    /// is connected; with TLS, from the end of the handshake, which has as long itself.
+    pub introduction_time_max: Duration,
+    /// Connections there may be; those that come while there are so many are closed at once.
+    pub connections_max: usize,
+    /// What is held for all of them counts here.
+    pub memory: Arc<Memory>,
 }
+
+/// Even when memory is short, so many bytes may wait to be sent before no more is read.
+const OUTPUT_BYTES_LOW: usize = 64 << 10;
+/// Even then, so many bytes of unasked-for messages may pile up.
+const UNASKED_BYTES_LOW: usize = 1 << 20;
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { output_bytes_high: 1 << 20, unasked_bytes_max: 16 << 20 }
+        Limits {
+            output_bytes_high: 1 << 20,
+            unasked_bytes_max: 16 << 20,
+            introduction_time_max: Duration::from_secs(30),
+            connections_max: usize::MAX,
+            memory: Memory::new(u64::MAX),
+        }
     }
 }
 
@@ -46,6 +67,8 @@ struct LinkState {
     limits: Limits,
     figures: Arc<LinkFigures>,
     output: RefCell<Output>,
+    /// What the output holds.
+    held: RefCell<Held>,
     /// Unasked-for bytes put into the output since it was last empty.
     unasked_bytes: Cell<usize>,
     closing: Cell<Option<Verdict>>,
@@ -53,8 +76,8 @@ struct LinkState {
     stopping: Cell<bool>,
     ended: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// Who waits for the output to shrink to so many bytes.
-    draining: RefCell<Option<(usize, Waker)>>,
+    /// Who waits for the output to shrink, and to how many bytes.
+    draining: RefCell<Vec<(usize, Waker)>>,
 }
 
 impl Link {
@@ -64,6 +87,7 @@ impl Link {
         limits: Limits,
         figures: Arc<LinkFigures>,
     ) -> Link {
+        let held = RefCell::new(limits.memory.holder());
         Link {
             state: Rc::new(LinkState {
                 peer,
@@ -71,12 +95,13 @@ impl Link {
                 limits,
                 figures,
                 output: RefCell::default(),
+                held,
                 unasked_bytes: Cell::new(0),
                 closing: Cell::new(None),
                 stopping: Cell::new(false),
                 ended: Cell::new(false),
                 waker: RefCell::new(None),
-                draining: RefCell::new(None),
+                draining: RefCell::default(),
             }),
         }
     }
@@ -103,7 +128,7 @@ impl Link {
         // What was asked for may keep the output from ever being empty, and be most of it.
         let total = (self.state.unasked_bytes.get() + bytes).min(self.queued().len());
         self.state.unasked_bytes.set(total);
-        if total > self.state.limits.unasked_bytes_max {
+        if total > self.unasked_bytes_max() {
             tracing::warn!(peer = self.peer(), bytes = total, "does not read, disconnecting");
             self.output().clear();
             self.close(Verdict::Refused);
@@ -112,12 +137,38 @@ impl Link {
 
     /// Whether so much waits to be sent that no more requests should be taken.
     pub fn is_congested(&self) -> bool {
-        self.queued().len() > self.state.limits.output_bytes_high
+        // What is fine at any time costs no look at the memory that all share.
+        let queued = self.queued().len();
+        queued > OUTPUT_BYTES_LOW.min(self.state.limits.output_bytes_high)
+            && queued > self.congested_from()
+    }
+
+    fn congested_from(&self) -> usize {
+        let Limits { memory, output_bytes_high, .. } = &self.state.limits;
+        memory.share(OUTPUT_BYTES_LOW, *output_bytes_high)
+    }
+
+    fn unasked_bytes_max(&self) -> usize {
+        let Limits { memory, unasked_bytes_max, .. } = &self.state.limits;
+        memory.share(UNASKED_BYTES_LOW, *unasked_bytes_max)
+    }
+
+    /// Where what is held for this link counts.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.state.limits.memory
+    }
+
+    pub(crate) fn figures(&self) -> &LinkFigures {
+        &self.state.figures
+    }
+
+    /// Waits while so much waits to be sent that answers should not be made.
+    pub async fn uncongested(&self) -> bool {
+        self.drained(self.congested_from()).await
     }
 
     /// Waits until no more than `bytes` are left to be sent; false when the link has ended, or is
-    /// about to. For answers that are produced as fast as they are taken; one task of a link may
-    /// wait at a time.
+    /// about to. For answers that are produced as fast as they are taken.
     pub async fn drained(&self, bytes: usize) -> bool {
         std::future::poll_fn(|context| {
             let state = &self.state;
@@ -127,7 +178,7 @@ impl Link {
             if self.queued().len() <= bytes {
                 return Poll::Ready(true);
             }
-            *state.draining.borrow_mut() = Some((bytes, context.waker().clone()));
+            state.draining.borrow_mut().push((bytes, context.waker().clone()));
             Poll::Pending
         })
         .await
@@ -155,14 +206,25 @@ impl Link {
         self.wake();
     }
 
+    fn hold_output(&self, bytes: usize) {
+        self.state.held.borrow_mut().set(bytes);
+    }
+
+    fn refuse_stranger(&self) {
+        let seconds = self.state.limits.introduction_time_max.as_secs_f64();
+        tracing::info!(peer = self.peer(), "did not register in {seconds} s, disconnecting");
+        self.close(Verdict::Refused);
+    }
+
     fn queued(&self) -> Ref<'_, Output> {
         self.state.output.borrow()
     }
 
     /// Lets who waits for that know that so many bytes are left to be sent.
     fn wake_draining(&self, left: usize) {
-        let waiting = self.state.draining.borrow_mut().take_if(|(bytes, _)| left <= *bytes);
-        if let Some((_, waker)) = waiting {
+        // Waking does not run anybody: nothing is added meanwhile.
+        let mut draining = self.state.draining.borrow_mut();
+        for (_, waker) in draining.extract_if(.., |(bytes, _)| left <= *bytes) {
             waker.wake();
         }
     }
@@ -181,10 +243,21 @@ where
     S: Session,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut input = Input { rest: BytesMut::new(), large: None, scratch };
+    let mut input = Input::new(scratch, link.memory().holder());
+    let mut introduction = Some(Box::pin(sleep(link.state.limits.introduction_time_max)));
     let result = std::future::poll_fn(|context| {
         link.set_waker(context.waker());
-        poll_link(Pin::new(&mut stream), &link, &mut session, &mut input, context)
+        let polled = poll_link(Pin::new(&mut stream), &link, &mut session, &mut input, context);
+        if session.is_established() {
+            introduction = None;
+        }
+        let end = introduction.as_mut().filter(|_| polled.is_pending());
+        if end.is_some_and(|end| end.as_mut().poll(context).is_ready()) {
+            // What it is still owed is nothing that it needs.
+            link.refuse_stranger();
+            return Poll::Ready(Ok(()));
+        }
+        polled
     })
     .await;
     if let Err(error) = result {
@@ -193,17 +266,6 @@ where
     link.state.ended.set(true);
     link.wake_draining(0);
     session.closed();
-}
-
-/// A read buffer that all links of a worker share: an idle link owns none.
-pub(crate) type Scratch = Rc<RefCell<Vec<u8>>>;
-
-struct Input {
-    /// The beginning of a frame, or frames that have to wait.
-    rest: BytesMut,
-    /// Length of the large frame whose beginning `rest` is.
-    large: Option<usize>,
-    scratch: Scratch,
 }
 
 fn poll_link<S, T>(
@@ -230,98 +292,18 @@ where
             return Poll::Pending;
         }
         // Frames that had to wait come before new ones.
-        if !input.rest.is_empty() && input.large.is_none() {
-            let before = input.rest.len();
-            handle(input.take_rest(), link, session, input);
-            if input.rest.len() != before || input.large.is_some() {
-                continue;
-            }
+        if input.handle_waiting(link, session) {
+            continue;
         }
         if turn_bytes >= TURN_BYTES {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        match ready!(poll_read(stream.as_mut(), link, session, input, context)?) {
+        match ready!(input.poll_read(stream.as_mut(), link, session, context)?) {
             // Half-closed: what was asked before is still answered, as far as it can be at once.
             0 => link.close(Verdict::Done),
             count => turn_bytes += count,
         }
-    }
-}
-
-/// Reads once, and hands what is whole to the session. 0 is the end of the stream.
-fn poll_read<S, T>(
-    stream: Pin<&mut T>,
-    link: &Link,
-    session: &mut S,
-    input: &mut Input,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<usize>>
-where
-    S: Session,
-    T: AsyncRead,
-{
-    let scratch = Rc::clone(&input.scratch);
-    let mut scratch = scratch.borrow_mut();
-    // Never past the end of a large frame: then it is alone in its buffer.
-    let wanted = input.large.map_or(scratch.len(), |frame| frame - input.rest.len());
-    let limit = wanted.min(scratch.len());
-    let mut buffer = ReadBuf::new(&mut scratch[..limit]);
-    ready!(stream.poll_read(context, &mut buffer)?);
-    let bytes = buffer.filled();
-    link.state.figures.bytes_received.add(bytes.len() as u64);
-    if let Some(frame) = input.large {
-        input.rest.extend_from_slice(bytes);
-        if input.rest.len() == frame {
-            input.large = None;
-            let frame = std::mem::take(&mut input.rest).freeze();
-            if let Err(verdict) = session.received_large(frame) {
-                link.close(verdict);
-            }
-        }
-    } else if input.rest.is_empty() {
-        handle_slice(bytes, link, session, input);
-    } else {
-        let mut all = input.take_rest();
-        all.extend_from_slice(bytes);
-        handle(all, link, session, input);
-    }
-    Poll::Ready(Ok(bytes.len()))
-}
-
-impl Input {
-    fn take_rest(&mut self) -> BytesMut {
-        std::mem::take(&mut self.rest)
-    }
-}
-
-fn handle<S: Session>(mut bytes: BytesMut, link: &Link, session: &mut S, input: &mut Input) {
-    match session.received(&bytes) {
-        Ok(consumed) => {
-            let (taken, large) = split(consumed);
-            let _ = bytes.split_to(taken);
-            input.rest = bytes;
-            input.large = large.filter(|frame| *frame > input.rest.len());
-        }
-        Err(verdict) => link.close(verdict),
-    }
-}
-
-fn handle_slice<S: Session>(bytes: &[u8], link: &Link, session: &mut S, input: &mut Input) {
-    match session.received(bytes) {
-        Ok(consumed) => {
-            let (taken, large) = split(consumed);
-            input.rest.extend_from_slice(&bytes[taken..]);
-            input.large = large.filter(|frame| *frame > input.rest.len());
-        }
-        Err(verdict) => link.close(verdict),
-    }
-}
-
-fn split(consumed: Consumed) -> (usize, Option<usize>) {
-    match consumed {
-        Consumed::Bytes(taken) => (taken, None),
-        Consumed::Large { consumed, frame } => (consumed, Some(frame)),
     }
 }
 
@@ -339,6 +321,7 @@ fn poll_flush<T: AsyncWrite>(
             if flushed.is_ready() {
                 link.state.unasked_bytes.set(0);
             }
+            link.hold_output(0);
             return Ok(flushed);
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -352,7 +335,10 @@ fn poll_flush<T: AsyncWrite>(
                 link.wake_draining(left);
                 link.state.figures.bytes_sent.add(sent as u64);
             }
-            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Pending => {
+                link.hold_output(output.len());
+                return Ok(Poll::Pending);
+            }
         }
     }
 }
@@ -364,6 +350,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::session::Consumed;
 
     /// Answers each line; lines from 1 KiB on come as large frames. A line of `!` is an order to
     /// end.
@@ -372,6 +359,7 @@ mod tests {
         answer_bytes: usize,
         seen: Rc<Cell<usize>>,
         closed: Rc<Cell<bool>>,
+        is_established: bool,
     }
 
     impl Lines {
@@ -415,6 +403,10 @@ mod tests {
             true
         }
 
+        fn is_established(&self) -> bool {
+            self.is_established
+        }
+
         fn is_busy(&self) -> bool {
             false
         }
@@ -433,6 +425,10 @@ mod tests {
 
     /// A link over a pipe that holds 4 KiB each way.
     fn start(answer_bytes: usize, limits: Limits) -> Running {
+        start_with(answer_bytes, limits, true)
+    }
+
+    fn start_with(answer_bytes: usize, limits: Limits, is_established: bool) -> Running {
         let (peer, stream) = tokio::io::duplex(4096);
         let link = Link::new("peer".to_owned(), None, limits, Arc::default());
         let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
@@ -441,6 +437,7 @@ mod tests {
             answer_bytes,
             seen: Rc::clone(&seen),
             closed: Rc::clone(&closed),
+            is_established,
         };
         let scratch = Rc::new(RefCell::new(vec![0; 512]));
         tokio::task::spawn_local(run(stream, link.clone(), session, scratch));
@@ -448,7 +445,10 @@ mod tests {
     }
 
     fn run_local(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build().unwrap();
         LocalSet::new().block_on(&runtime, test);
     }
 
@@ -586,6 +586,97 @@ mod tests {
             let mut answers = String::new();
             running.peer.read_to_string(&mut answers).await.unwrap();
             assert_eq!((answers.as_str(), running.seen.get()), ("2 ", 2));
+        });
+    }
+
+    #[test]
+    fn who_does_not_introduce_itself_in_time_is_disconnected_whatever_it_sends() {
+        run_local(async {
+            let limits =
+                Limits { introduction_time_max: Duration::from_secs(5), ..Limits::default() };
+            let mut running = start_with(0, limits.clone(), false);
+            for _ in 0..4 {
+                running.peer.write_all(b"x").await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+                assert!(!running.closed.get());
+            }
+            sleep(Duration::from_secs(2)).await;
+            assert!(running.closed.get());
+
+            let known = start_with(0, limits, true);
+            sleep(Duration::from_secs(3600)).await;
+            assert!(!known.closed.get());
+        });
+    }
+
+    #[test]
+    fn while_memory_is_full_one_large_frame_after_the_other_comes_in() {
+        run_local(async {
+            let memory = Memory::new(1 << 20);
+            let mut somebody = memory.holder();
+            somebody.set(1 << 20);
+            let limits = Limits { memory: Arc::clone(&memory), ..Limits::default() };
+            let mut running: Vec<_> = (0..3).map(|_| start(0, limits.clone())).collect();
+            let mut large = b"#300000#".to_vec();
+            large.resize(300_000, b'x');
+            let senders: Vec<_> = running
+                .iter_mut()
+                .map(|running| {
+                    let (_, other) = tokio::io::duplex(1);
+                    let peer = std::mem::replace(&mut running.peer, other);
+                    let large = large.clone();
+                    tokio::task::spawn_local(async move {
+                        let mut peer = peer;
+                        peer.write_all(&large).await.unwrap();
+                        peer
+                    })
+                })
+                .collect();
+            settle().await;
+            // Of those who wait nothing but what came with the beginning of the frame is held.
+            assert!(memory.held_bytes() < (1 << 20) + 310_000, "{}", memory.held_bytes());
+            for sender in senders {
+                let mut peer = sender.await.unwrap();
+                let mut answer = [0; 7];
+                peer.read_exact(&mut answer).await.unwrap();
+                assert_eq!(&answer, b"300000 ");
+            }
+            assert_eq!(memory.held_bytes(), 1 << 20);
+        });
+    }
+
+    #[test]
+    fn who_goes_past_full_memory_has_to_come_to_an_end() {
+        run_local(async {
+            let memory = Memory::new(0);
+            let limits = Limits { memory, ..Limits::default() };
+            let mut running = start(0, limits);
+            running.peer.write_all(b"#300000#").await.unwrap();
+            for _ in 0..29 {
+                running.peer.write_all(b"x").await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+                assert!(!running.closed.get());
+            }
+            sleep(Duration::from_secs(3)).await;
+            assert!(running.closed.get());
+        });
+    }
+
+    #[test]
+    fn while_memory_is_short_less_waits_to_be_sent() {
+        run_local(async {
+            let memory = Memory::new(8 << 20);
+            let limits = Limits { memory: Arc::clone(&memory), ..Limits::default() };
+            let mut running = start(1000, limits);
+            running.peer.write_all("a\n".repeat(2000).as_bytes()).await.unwrap();
+            settle().await;
+            let before = running.link.output().len();
+            assert_eq!(memory.held_bytes(), before as u64 / 4096 * 4096);
+            let mut somebody = memory.holder();
+            somebody.set(8 << 20);
+            assert!(running.link.is_congested() == (before > OUTPUT_BYTES_LOW));
+            running.link.output().push(Bytes::from(vec![b'.'; OUTPUT_BYTES_LOW]));
+            assert!(running.link.is_congested());
         });
     }
 

@@ -13,12 +13,19 @@ use tokio_rustls::rustls::ServerConfig;
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
+use crate::seldom::Seldom;
+
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 /// After a failed accept (no more descriptors, say) the next try waits this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A peer that vanished without a word is noticed after about this long.
+/// A peer that has been silent for so long is asked by the system whether it is there,
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
+/// again after so long,
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// and when it has not answered so often the connection is over: a peer that vanished without a
+/// word is gone after three minutes.
+const KEEPALIVE_PROBES: u32 = 4;
 
 /// An address that is ours already, though nobody can connect yet.
 ///
@@ -45,6 +52,7 @@ pub struct Listener {
     kind: Kind,
     address: Address,
     tls: Option<Arc<ServerTls>>,
+    failures_said: Seldom,
     _file: Option<SocketFile>,
 }
 
@@ -116,7 +124,8 @@ impl Bound {
             Socket::Unix(socket) => Kind::Unix(socket.listen(BACKLOG)?),
             Socket::Inherited(kind) => kind,
         };
-        Ok(Listener { kind, address: self.address, tls: None, _file: self.file })
+        let failures_said = Seldom::default();
+        Ok(Listener { kind, address: self.address, tls: None, failures_said, _file: self.file })
     }
 }
 
@@ -158,8 +167,13 @@ impl Listener {
                     let tls = self.tls.as_deref().map(ServerTls::config);
                     return (Incoming { stream, tls }, peer);
                 }
+                // Over before it began; the next one may be fine.
+                Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, address = %self.address, "cannot accept");
+                    if let Some(times) = self.failures_said.now() {
+                        let address = &self.address;
+                        tracing::warn!(%error, %address, times, "{}", advice(&error));
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -170,9 +184,13 @@ impl Listener {
         match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE);
-                SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+                // On a connection that is over already these fail, which the first read tells.
+                let _ = stream.set_nodelay(true);
+                let keepalive = TcpKeepalive::new()
+                    .with_time(KEEPALIVE_IDLE)
+                    .with_interval(KEEPALIVE_INTERVAL)
+                    .with_retries(KEEPALIVE_PROBES);
+                let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
                 Ok((IncomingStream::Tcp(stream.into_std()?), peer.to_string()))
             }
             Kind::Unix(listener) => {
@@ -180,6 +198,24 @@ impl Listener {
                 Ok((IncomingStream::Unix(stream.into_std()?), self.address.to_string()))
             }
         }
+    }
+}
+
+fn is_of_the_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+}
+
+/// What to do when a connection cannot be accepted.
+fn advice(error: &io::Error) -> &'static str {
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    match error.raw_os_error() {
+        Some(EMFILE) => {
+            "cannot accept: too many open files; raise the limit (LimitNOFILE= of systemd, ulimit \
+             -n) or lower --connections-max"
+        }
+        Some(ENFILE) => "cannot accept: the system has too many open files; raise fs.file-max",
+        _ => "cannot accept",
     }
 }
 

@@ -26,6 +26,10 @@ pub trait Session: 'static {
     /// reading. The session [wakes](Link::wake) the link when that changes.
     fn is_ready(&self) -> bool;
 
+    /// Whether the peer has introduced itself as the protocol wants; from then on it may be
+    /// silent.
+    fn is_established(&self) -> bool;
+
     /// Whether something is under way that an orderly stop should wait for.
     fn is_busy(&self) -> bool;
 

@@ -87,6 +87,10 @@ impl Session for Echo {
         true
     }
 
+    fn is_established(&self) -> bool {
+        true
+    }
+
     fn is_busy(&self) -> bool {
         false
     }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,8 +17,10 @@ use tracing::Instrument;
 use zodium_tls::PeerIdentity;
 
 use crate::handshake::{HandshakeError, Handshakes, Secured};
-use crate::link::{self, Scratch};
+use crate::input::Scratch;
+use crate::link;
 use crate::listener::IncomingStream;
+use crate::seldom::Seldom;
 use crate::{Incoming, Limits, Link, LinkFigures, Service};
 
 /// Threads per worker for reads that have to wait for the disk, and the like.
@@ -32,6 +34,9 @@ const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 pub struct Workers {
     workers: Vec<Worker>,
     limits: Limits,
+    /// Connections that were closed at once, for there were too many.
+    turned_away: Arc<AtomicU64>,
+    turned_away_said: Seldom,
 }
 
 struct Worker {
@@ -92,18 +97,47 @@ impl Workers {
                 .map_err(failed)?;
             workers.push(Worker { orders, links, figures, thread });
         }
-        Ok(Workers { workers, limits })
+        let (turned_away, turned_away_said) = (Arc::default(), Seldom::default());
+        Ok(Workers { workers, limits, turned_away, turned_away_said })
     }
 
-    /// Hands a connection to the worker with the fewest.
+    /// Hands a connection to the worker with the fewest; closes it when there are too many.
     pub fn assign(&self, incoming: Incoming, peer: String) {
+        let there_are: usize = self.workers.iter().map(|w| w.links.load(Ordering::Relaxed)).sum();
+        if there_are >= self.limits.connections_max {
+            return self.turn_away(&peer);
+        }
         let fewest = self.workers.iter().min_by_key(|w| w.links.load(Ordering::Relaxed));
         if let Some(worker) = fewest {
             worker.links.fetch_add(1, Ordering::Relaxed);
-            let order = Order::Serve { incoming, peer, limits: self.limits };
+            let order = Order::Serve { incoming, peer, limits: self.limits.clone() };
             // Only a stopped worker does not take it, and then the connection just closes.
             let _ = worker.orders.send(order);
         }
+    }
+
+    fn turn_away(&self, peer: &str) {
+        self.turned_away.fetch_add(1, Ordering::Relaxed);
+        if let Some(times) = self.turned_away_said.now() {
+            let connections_max = self.limits.connections_max;
+            tracing::warn!(
+                peer,
+                times,
+                connections_max,
+                "too many connections, closing new ones; if these are all needed, raise \
+                 --connections-max, or the limit of open files that it follows from"
+            );
+        }
+    }
+
+    /// Connections that were closed at once, for there were too many.
+    pub fn turned_away(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.turned_away)
+    }
+
+    /// How much links may hold, and how many there may be.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Returns when every worker has come round to answering: each of them serves. `false` when

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use zodium_monitor::{
     Cache, Connection, Health, Listener, Messages, MethodFigures, Monitor, Network, Pack, PackEnd,
     PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState, Transaction,
 };
-use zodium_net::{LinkFigures, Workers};
+use zodium_net::{Limits, LinkFigures, Workers};
 use zodium_types::{Counter, Tid};
 use zodium_zeo::server::{Inspection, Server, SessionFigures, SessionReport};
 
@@ -34,12 +35,20 @@ struct Serving {
     phase: Phase,
     server: Option<Arc<Server>>,
     links: Vec<Arc<LinkFigures>>,
+    limits: Option<Limits>,
+    turned_away: Arc<AtomicU64>,
 }
 
 impl Watched {
     /// A server that opens its storages.
     pub(crate) fn opening() -> Arc<Watched> {
-        let serving = Serving { phase: Phase::Opening, server: None, links: Vec::new() };
+        let serving = Serving {
+            phase: Phase::Opening,
+            server: None,
+            links: Vec::new(),
+            limits: None,
+            turned_away: Arc::default(),
+        };
         Arc::new(Watched { started: unix_seconds(SystemTime::now()), serving: Mutex::new(serving) })
     }
 
@@ -49,6 +58,8 @@ impl Watched {
             phase: Phase::Serving,
             server: Some(Arc::clone(server)),
             links: workers.figures(),
+            limits: Some(workers.limits().clone()),
+            turned_away: workers.turned_away(),
         };
     }
 
@@ -128,7 +139,17 @@ impl Watched {
             bytes_sent: sum(|figures| &figures.bytes_sent),
             unsent_bytes: inspection.workers.iter().map(|worker| worker.unsent_bytes).sum(),
             connections: 0,
+            connections_max: 0,
+            turned_away: serving.turned_away.load(Ordering::Relaxed),
+            held_bytes: 0,
+            held_bytes_max: None,
         };
+        if let Some(limits) = &serving.limits {
+            let limit = limits.memory.limit_bytes();
+            network.connections_max = limits.connections_max as u64;
+            network.held_bytes = limits.memory.held_bytes();
+            network.held_bytes_max = (limit != u64::MAX).then_some(limit);
+        }
         network.connections = network.accepted.saturating_sub(ended);
     }
 }

@@ -5,7 +5,7 @@ use super::values;
 use crate::error::Findings;
 use crate::model::{Encoding, KeyPassword, ServerOptions, TlsOptions};
 
-pub(super) const SERVER: [&str; 13] = [
+pub(super) const SERVER: [&str; 16] = [
     "address",
     "encoding",
     "read-only",
@@ -17,6 +17,9 @@ pub(super) const SERVER: [&str; 13] = [
     "resolvable-classes",
     "reopen-after-failure",
     "message-size-max",
+    "connections-max",
+    "memory-limit",
+    "handshake-timeout",
     "pid-file",
     "tls",
 ];
@@ -44,6 +47,11 @@ pub(super) fn server(table: &Table, findings: &mut Findings) -> ServerOptions {
         let bytes = values::bytes(value)?;
         u32::try_from(bytes).map_err(|_| "ZEO's messages are shorter than 4 GiB".to_owned())
     });
+    let connections_max = table.setting("connections-max", findings, |value| {
+        let count = values::count(value)?;
+        u32::try_from(count).map_err(|_| format!("{count} are too many"))
+    });
+    let handshake = table.setting("handshake-timeout", findings, values::duration);
     let conflicts = table.setting("client-conflict-resolution", findings, values::boolean);
     let classes = table.list("resolvable-classes", findings, values::text);
     let tls = table.table("tls", "[server.tls]", findings);
@@ -62,6 +70,9 @@ pub(super) fn server(table: &Table, findings: &mut Findings) -> ServerOptions {
             .setting("reopen-after-failure", findings, values::boolean)
             .unwrap_or(defaults.reopen_after_failure),
         message_bytes_max: message_bytes_max.unwrap_or(defaults.message_bytes_max),
+        connections_max,
+        memory_bytes_max: table.setting("memory-limit", findings, values::bytes),
+        handshake_time_max: handshake.unwrap_or(defaults.handshake_time_max),
         pid_file: table.setting("pid-file", findings, |value| document.path(value)),
         tls: tls.and_then(|table| tls_options(&table, findings)),
     }

@@ -108,6 +108,15 @@ impl Writer {
         if server.message_bytes_max != defaults.message_bytes_max {
             self.put("message-size-max", bytes(server.message_bytes_max.into()));
         }
+        if let Some(connections) = server.connections_max {
+            self.put("connections-max", i64::from(connections));
+        }
+        if let Some(memory) = server.memory_bytes_max {
+            self.put("memory-limit", bytes(memory));
+        }
+        if server.handshake_time_max != defaults.handshake_time_max {
+            self.put("handshake-timeout", duration(server.handshake_time_max));
+        }
         self.put_path("pid-file", server.pid_file.as_deref())?;
         server.tls.iter().try_for_each(|tls| self.tls(tls))
     }

@@ -2,6 +2,7 @@
 
 mod announce;
 mod conflicts;
+mod limits;
 mod listening;
 mod options;
 mod overrides;

@@ -143,6 +143,21 @@ pub(crate) struct ClientArguments {
     /// [default: 2049MiB]
     #[arg(long, value_name = "SIZE", value_parser = frame_size)]
     pub(crate) message_size_max: Option<u32>,
+
+    /// Connections that may be open; more are closed at once [default: what the limit of open
+    /// files, which is raised as far as it goes, leaves room for]
+    #[arg(long, value_name = "N", env = "ZODIUM_CONNECTIONS_MAX")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) connections_max: Option<u32>,
+
+    /// Memory that clients may make the server hold: messages, stores, answers. At the limit
+    /// clients wait, and large transactions are refused [default: half of what there is]
+    #[arg(long, value_name = "SIZE", env = "ZODIUM_MEMORY_LIMIT")]
+    pub(crate) memory_limit: Option<ByteSize>,
+
+    /// Disconnect who has not registered in this time after connecting [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) handshake_timeout: Option<Duration>,
 }
 
 /// Encryption, as ZEO has it: clients always show a certificate, too.

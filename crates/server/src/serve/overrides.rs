@@ -125,6 +125,15 @@ fn override_clients(server: &mut ServerOptions, clients: &ClientArguments) {
     if let Some(size) = clients.message_size_max {
         server.message_bytes_max = size;
     }
+    if clients.connections_max.is_some() {
+        server.connections_max = clients.connections_max;
+    }
+    if let Some(size) = clients.memory_limit {
+        server.memory_bytes_max = Some(size.as_u64());
+    }
+    if let Some(time) = clients.handshake_timeout {
+        server.handshake_time_max = time;
+    }
 }
 
 fn override_storages(storages: &mut [StorageOptions], arguments: &StorageArguments) -> Result<()> {

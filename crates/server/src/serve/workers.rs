@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use zodium_configuration::{Encoding, ServerOptions};
-use zodium_net::{Limits, Workers};
+use zodium_net::Workers;
 use zodium_zeo::server::{Config, Server, ZeoService};
 
+use super::limits;
 use super::storages::Storages;
 
 /// Starts them; also what they serve.
@@ -14,19 +15,21 @@ pub(crate) fn start(
     options: &ServerOptions,
     storages: &Storages,
 ) -> Result<(Arc<Server>, Arc<Workers>)> {
+    let limits = limits::of(options);
+    // A message has to fit into the memory for all of them.
+    let memory_bytes = u32::try_from(limits.memory.limit_bytes()).unwrap_or(u32::MAX);
     let config = Config {
         encoding: match options.encoding {
             Encoding::Msgpack => zodium_zeo::codec::Encoding::Msgpack,
             Encoding::Pickle => zodium_zeo::codec::Encoding::Pickle,
         },
-        frame_bytes_max: options.message_bytes_max,
+        frame_bytes_max: options.message_bytes_max.min(memory_bytes),
         read_only: options.read_only,
     };
     let server = Arc::new(Server::new(config, storages.offers()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = options.workers.map_or(cores, usize::from);
     let served = Arc::clone(&server);
-    let workers =
-        Workers::start(count, Limits::default(), move |_| ZeoService::new(Arc::clone(&served)))?;
+    let workers = Workers::start(count, limits, move |_| ZeoService::new(Arc::clone(&served)))?;
     Ok((server, Arc::new(workers)))
 }

@@ -38,7 +38,9 @@ impl Session {
             hub.statistics.active_transactions.add(1);
         }
         let begun = self.local.tally.arrived();
-        self.transaction = Some(OpenTransaction { id, state, begun });
+        let held = self.link.memory().holder();
+        self.transaction = Some(OpenTransaction { id, state, begun, held });
+        self.hold_transaction();
         Ok(Reply::Value(Value::None))
     }
 }

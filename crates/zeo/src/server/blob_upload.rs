@@ -8,7 +8,7 @@ use bytes::Bytes;
 use zodium_engine::Storage;
 use zodium_filestorage::{BlobDirectory, StorageError, TemporaryBlob};
 use zodium_pickle::Value;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Held, Memory, Oid, Tid};
 
 use super::call::Arguments;
 use super::exception::Exception;
@@ -17,11 +17,12 @@ use super::transaction::TransactionState;
 
 /// So many bytes make a write worth its while.
 const WRITE_BYTES_MIN: usize = 256 << 10;
-/// While so many wait for the write before them, no more are read from the client.
+/// While so many wait for the write before them, no more are read from the client; fewer while
+/// memory is short, down to the second.
 const WAITING_BYTES_MAX: usize = 2 << 20;
+const WAITING_BYTES_LOW: usize = 256 << 10;
 
 /// The blob that a client is sending.
-#[derive(Default)]
 pub(crate) struct Upload {
     /// Tells it from those that were given up, for which a write may still be under way.
     number: u64,
@@ -31,6 +32,10 @@ pub(crate) struct Upload {
     /// To be written next.
     chunks: Vec<Bytes>,
     chunk_bytes: usize,
+    /// Being written.
+    writing_bytes: usize,
+    /// Both together.
+    held: Held,
     /// Comes when all chunks have come.
     record: Option<BlobRecord>,
 }
@@ -45,8 +50,26 @@ struct BlobRecord {
 impl Upload {
     /// Whether the client may send more. What comes after the blob must find it in the
     /// transaction.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.record.is_none() && self.chunk_bytes < WAITING_BYTES_MAX
+    pub(crate) fn is_ready(&self, memory: &Memory) -> bool {
+        self.record.is_none()
+            && self.chunk_bytes < memory.share(WAITING_BYTES_LOW, WAITING_BYTES_MAX)
+    }
+
+    fn new(number: u64, held: Held) -> Upload {
+        Upload {
+            number,
+            blob: None,
+            is_writing: false,
+            chunks: Vec::new(),
+            chunk_bytes: 0,
+            writing_bytes: 0,
+            held,
+            record: None,
+        }
+    }
+
+    fn hold(&mut self) {
+        self.held.set(self.chunk_bytes + self.writing_bytes);
     }
 }
 
@@ -60,7 +83,7 @@ impl Session {
         match (self.transaction_state(), blobs_of(&storage)) {
             (Some(TransactionState::Open { .. }), Ok(_)) => {
                 self.uploads += 1;
-                self.upload = Some(Upload { number: self.uploads, ..Upload::default() });
+                self.upload = Some(Upload::new(self.uploads, self.link.memory().holder()));
             }
             (Some(TransactionState::Open { .. }), Err(error)) => self.make_unfit(error.into()),
             // It will not be committed, whatever comes.
@@ -81,6 +104,7 @@ impl Session {
         let Some(upload) = &mut self.upload else { return self.ignore_part_of_blob() };
         upload.chunk_bytes += chunk.len();
         upload.chunks.push(chunk);
+        upload.hold();
         self.write_upload(context.handle);
         Ok(Reply::Value(Value::None))
     }
@@ -151,7 +175,7 @@ impl Session {
             return;
         }
         upload.is_writing = true;
-        upload.chunk_bytes = 0;
+        upload.writing_bytes = std::mem::take(&mut upload.chunk_bytes);
         let (number, blob) = (upload.number, upload.blob.take());
         let chunks = std::mem::take(&mut upload.chunks);
         let job = move || write(&storage, blob, &chunks);
@@ -174,6 +198,8 @@ impl Session {
             Ok(blob) if !was_last => {
                 upload.is_writing = false;
                 upload.blob = Some(blob);
+                upload.writing_bytes = 0;
+                upload.hold();
                 self.write_upload(handle);
             }
             // The last, or a failure, after which the chunks that still come are ignored.
@@ -195,6 +221,7 @@ impl Session {
             (Some(TransactionState::Open { transaction, .. }), Some(record), Ok(blob)) => {
                 let BlobRecord { oid, serial, data } = record;
                 transaction.store_blob(oid, serial, data, blob);
+                self.hold_transaction();
                 self.spill(handle);
             }
             (Some(TransactionState::Open { .. }), _, Err(error)) => self.make_unfit(error.into()),

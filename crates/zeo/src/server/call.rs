@@ -8,6 +8,12 @@ use zodium_types::{Oid, Tid};
 
 use super::exception::Exception;
 
+/// Longest message of a method that carries no data, in bytes: names, numbers, filters.
+const PLAIN_BYTES_MAX: usize = 64 << 10;
+/// Longest `tpc_begin`: user, description and extension fit with up to 65,535 bytes each, and what
+/// is too long for the file by some is told so at the vote.
+const BEGIN_BYTES_MAX: usize = 1 << 20;
+
 /// A method of ZEO 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
@@ -66,6 +72,17 @@ impl Method {
     fn arity(self) -> (usize, usize) {
         let entry = METHODS.iter().find(|(_, method, ..)| *method == self);
         entry.map_or((0, 0), |(_, _, least, most)| (*least, *most))
+    }
+
+    /// Longest message of this method, in bytes: what is kept of others than data is not counted
+    /// as memory that a client has, and must be little.
+    pub(crate) fn bytes_max(self) -> usize {
+        use Method::*;
+        match self {
+            Store | Restore | BlobChunk | BlobEnd | BlobShared => usize::MAX,
+            Begin => BEGIN_BYTES_MAX,
+            _ => PLAIN_BYTES_MAX,
+        }
     }
 
     /// Whether a read-only session must not call it.

@@ -60,6 +60,16 @@ impl Exception {
         }
     }
 
+    /// A transaction for which there is no memory.
+    pub(crate) fn memory_full(limit_bytes: u64, transaction_bytes: usize) -> Exception {
+        let text = format!(
+            "clients hold the {limit_bytes} bytes of memory that they may (memory-limit), and \
+             what this transaction has to keep there, {transaction_bytes} bytes, is not little: \
+             try again later, commit in smaller transactions, or raise the limit"
+        );
+        Exception::new("ZODB.POSException.StorageSystemError", text)
+    }
+
     /// A conflict that the client cannot resolve. `class_name` as `module.Class`, if known.
     pub(crate) fn conflict(conflict: &Conflict, class_name: Option<String>) -> Exception {
         let (name, message) = match conflict.kind {

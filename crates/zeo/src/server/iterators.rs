@@ -145,7 +145,7 @@ impl Session {
             let step = place.step();
             (place, step)
         };
-        context.handle.spawn(self, job, move |_, session, (place, step)| {
+        context.handle.spawn_answer(self, job, move |_, session, (place, step)| {
             let reply = match step {
                 Ok(None) => Ok(Value::None),
                 Ok(Some(record)) => {

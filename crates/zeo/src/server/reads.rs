@@ -11,7 +11,7 @@ use zodium_types::{Oid, Tid};
 use super::call::{Arguments, Method};
 use super::exception::{Exception, oid_value, text_value, tid_value};
 use super::session::{Context, Reply, Session, SessionHandle};
-use super::undo_log::{extension_entries, metadata_entries};
+use super::undo_log::{LISTED_MAX, extension_entries, metadata_entries, too_many_listed};
 use crate::codec::{MessageId, encode_load_reply, load_reply_head, load_reply_tail};
 
 /// Data from this size on are sent from where they lie instead of being copied into the batch:
@@ -64,7 +64,7 @@ impl Session {
         let Some(storage) = self.storage() else { return };
         let reader = Arc::clone(&storage);
         let job = move || reader.file().load_before(oid, before, Access::Blocking);
-        handle.spawn(self, job, move |handle, session, result| {
+        handle.spawn_answer(self, job, move |handle, session, result| {
             // While this one waited, a newer revision may have been announced to the client. To
             // say "current" now would overtake that announcement: look again.
             if let Ok(Load::Revision(Revision { end: None, basis, .. })) = &result
@@ -158,7 +158,10 @@ impl Session {
         let count = usize::try_from(count).unwrap_or(0);
         self.ask(context, move |storage| {
             // An unknown object is an error even when nothing of it is asked for.
-            let entries = storage.file().history(oid, count.max(1))?;
+            let entries = storage.file().history(oid, count.clamp(1, LISTED_MAX + 1))?;
+            if entries.len() > LISTED_MAX {
+                return Err(too_many_listed());
+            }
             if entries.is_empty() {
                 return Err(Exception::missing_key(oid));
             }
@@ -230,10 +233,11 @@ impl Session {
             let now = hub.told();
             let later = hub.storage.recently_changed(told, now);
             let reply = match (changed, later) {
-                (Ok(oids), Some(later)) => {
+                (Ok(Some(oids)), Some(later)) => {
                     Ok(invalidations_value(now, oids.into_iter().chain(later).collect()))
                 }
-                (Ok(_), None) => Ok(Value::None),
+                // Too many: the client drops its cache.
+                (Ok(_), _) => Ok(Value::None),
                 (Err(error), _) => Err(error.into()),
             };
             session.reply_result(&reply_to, reply);
@@ -269,7 +273,7 @@ impl Session {
         let Some(storage) = self.storage() else { return Ok(Reply::Later) };
         let reply_to = context.reply_to.clone();
         let job = move || question(&storage);
-        context.handle.spawn(self, job, move |_, session, result| {
+        context.handle.spawn_answer(self, job, move |_, session, result| {
             session.reply_result(&reply_to, result);
         });
         Ok(Reply::Later)

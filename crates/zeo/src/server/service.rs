@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use zodium_engine::{Mailbox, Notice, Storage};
 use zodium_net::{Link, Service};
 use zodium_tls::{AllowList, PeerIdentity};
@@ -18,6 +18,10 @@ use super::jobs::{Blocking, RuntimeThreads};
 use super::session::SessionHandle;
 use super::statistics::{Statistics, Tally};
 use crate::codec::Encoding;
+
+/// Undo logs that are read at once: with a filter that matches nothing each goes through a whole
+/// file. Others wait their turn.
+const UNDO_SEARCHES_MAX: usize = 4;
 
 /// What can be set for a server.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +50,8 @@ pub struct Server {
     pub(crate) started: u64,
     /// How to ask each worker about its sessions.
     pub(crate) inquiries: Mutex<Vec<mpsc::UnboundedSender<Inquiry>>>,
+    /// Places for undo logs that are being read.
+    pub(crate) undo_searches: Arc<Semaphore>,
 }
 
 /// A storage under its name.
@@ -68,6 +74,7 @@ impl Server {
             storages: storages.into_iter().map(serve).collect(),
             started: since_epoch.as_secs(),
             inquiries: Mutex::default(),
+            undo_searches: Arc::new(Semaphore::new(UNDO_SEARCHES_MAX)),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use zodium_engine::Storage;
 use zodium_engine::commit::TransactionNumber;
 use zodium_filestorage::StorageError;
@@ -20,7 +21,7 @@ use super::call::{Arguments, Method};
 use super::exception::Exception;
 use super::hub::{EncodedInvalidation, Hub};
 use super::iterators::Iterators;
-use super::jobs::JOBS_MAX;
+use super::jobs::{ANSWERING_MAX, JOBS_MAX};
 use super::service::LocalServer;
 use super::transaction::{OpenTransaction, TransactionState};
 use crate::codec::frame::{HEADER_LENGTH, Peek, encode_frame, peek_frame};
@@ -32,8 +33,17 @@ const LARGE_FRAME_BYTES: usize = 64 << 10;
 /// A greeting has 2 or 4 bytes; whoever sends more speaks something else.
 const HELLO_BYTES_MAX: u32 = 16;
 
+/// To register takes the name of a storage; whoever has not yet gets no room for more.
+const REGISTRATION_BYTES_MAX: u32 = 64 << 10;
+
 /// What a client sends first that takes the server for one with TLS.
 const TLS_BEGIN: &[u8] = &[0x16, 0x03];
+
+/// Characters that are kept of what a client calls itself.
+const LABEL_SHOWN_MAX: usize = 200;
+
+/// Characters that are said and logged of names of clients' own making.
+const NAME_SHOWN_MAX: usize = 100;
 
 /// Invalidations from this size on are sent from where they lie.
 const SHARED_BYTES_MIN: usize = 4096;
@@ -56,6 +66,8 @@ pub(crate) struct Session {
     pub(crate) iterators: Iterators,
     /// Requests under way off the worker.
     pub(crate) jobs: usize,
+    /// Places for those of them whose answers may be large.
+    pub(crate) answering: Arc<Semaphore>,
     /// The data of the open transaction are being put aside.
     pub(crate) spilling: bool,
     /// The blob that is coming in, and how many have so far.
@@ -112,6 +124,7 @@ impl SessionHandle {
             transaction: None,
             iterators: Iterators::default(),
             jobs: 0,
+            answering: Arc::new(Semaphore::new(ANSWERING_MAX)),
             spilling: false,
             upload: None,
             uploads: 0,
@@ -204,6 +217,10 @@ impl zodium_net::Session for SessionHandle {
         self.session.borrow().is_ready()
     }
 
+    fn is_established(&self) -> bool {
+        self.session.borrow().registration.is_some()
+    }
+
     fn is_busy(&self) -> bool {
         self.session.borrow().is_busy()
     }
@@ -230,7 +247,8 @@ impl Session {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        let takes_chunks = self.upload.as_ref().is_none_or(Upload::is_ready);
+        let memory = self.link.memory();
+        let takes_chunks = self.upload.as_ref().is_none_or(|upload| upload.is_ready(memory));
         self.jobs < JOBS_MAX && !self.spilling && takes_chunks
     }
 
@@ -260,9 +278,10 @@ impl Session {
 
     /// Who has not even said hello gets no room for more than that.
     fn frame_bytes_max(&self) -> u32 {
-        match self.encoding {
-            Some(_) => self.local.server.config.frame_bytes_max,
-            None => HELLO_BYTES_MAX,
+        match (self.encoding, &self.registration) {
+            (None, _) => HELLO_BYTES_MAX,
+            (Some(_), None) => REGISTRATION_BYTES_MAX,
+            (Some(_), Some(_)) => self.local.server.config.frame_bytes_max,
         }
     }
 
@@ -316,8 +335,12 @@ impl Session {
         };
         let Message { id, oneway, name, arguments } = message;
         let Some(method) = Method::parse(&name) else {
-            return Err(self.refuse(&format!("unknown method {name:.100}")));
+            return Err(self.refuse(&format!("unknown method {name:.*}", NAME_SHOWN_MAX)));
         };
+        if payload.len() > method.bytes_max() {
+            let length = payload.len();
+            return Err(self.refuse(&format!("{name} with a message of {length} bytes")));
+        }
         if (method == Method::Register) == self.registration.is_some() {
             return Err(self.refuse(&format!("{name} at the wrong time")));
         }
@@ -455,6 +478,7 @@ impl Session {
     fn unknown_storage(&self, name: &str) -> Exception {
         let subject = self.link.identity().map(|identity| identity.subject.as_str());
         let peer = self.link.peer();
+        let name = format!("{name:.*}", NAME_SHOWN_MAX);
         tracing::info!(peer, subject, storage = name, "refused: no such storage for it");
         Exception::value_error(match subject {
             Some(subject) => format!("unknown storage: {name} (or not for {subject})"),
@@ -464,7 +488,7 @@ impl Session {
 
     fn set_label(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
         let label = arguments.text_bytes()?;
-        self.label = String::from_utf8_lossy(&label).chars().take(200).collect();
+        self.label = String::from_utf8_lossy(&label).chars().take(LABEL_SHOWN_MAX).collect();
         tracing::debug!(peer = self.link.peer(), label = self.label, "labelled");
         Ok(Reply::Value(Value::None))
     }

@@ -4,14 +4,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use zodium_engine::commit::TransactionNumber;
-use zodium_engine::{Transaction, Voted};
+use zodium_engine::{Spilled, Transaction, Voted};
 use zodium_filestorage::StorageError;
 use zodium_pickle::Value;
-use zodium_types::Tid;
+use zodium_types::{Held, Tid};
 
 use super::call::Arguments;
 use super::exception::{Exception, tid_value};
 use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+
+/// A transaction keeps so many bytes of data in memory before they are put aside; fewer while
+/// memory is short, down to the second.
+const DATA_BYTES_MAX: usize = 16 << 20;
+const DATA_BYTES_LOW: usize = 64 << 10;
+
+/// While memory is full, a transaction goes on only with less than this of what cannot be put
+/// aside (a few hundred objects): the small ones of others are not to suffer.
+const ENTRIES_BYTES_LOW: usize = 64 << 10;
 
 /// A transaction that the client has begun.
 pub(crate) struct OpenTransaction {
@@ -20,6 +29,8 @@ pub(crate) struct OpenTransaction {
     pub(crate) state: TransactionState,
     /// When it was begun.
     pub(crate) begun: Instant,
+    /// What it takes in memory, until its end.
+    pub(crate) held: Held,
 }
 
 pub(crate) enum TransactionState {
@@ -37,6 +48,16 @@ pub(crate) enum TransactionState {
     Voted { number: TransactionNumber, voted: Voted },
     /// Being written.
     Finishing { number: TransactionNumber, reply_to: ReplyTo },
+}
+
+impl OpenTransaction {
+    /// Its data have been put aside.
+    fn spilled(&mut self, spilled: Spilled) {
+        if let TransactionState::Open { transaction, .. } = &mut self.state {
+            transaction.spilled(spilled);
+            self.held.set(transaction.memory_bytes());
+        }
+    }
 }
 
 impl Session {
@@ -205,41 +226,56 @@ impl Session {
     ) -> Result<Reply, Exception> {
         let id = arguments.owned();
         let open = self.own_transaction(&id)?;
-        if let TransactionState::Open { transaction, .. } = &mut open.state
-            && let Err(exception) = add(transaction)
-        {
-            self.make_unfit(exception);
+        if let TransactionState::Open { transaction, .. } = &mut open.state {
+            match add(transaction) {
+                Ok(()) => self.hold_transaction(),
+                Err(exception) => self.make_unfit(exception),
+            }
         }
         Ok(Reply::Value(Value::None))
+    }
+
+    /// Takes note of what the open transaction takes in memory; it is over when there is none.
+    pub(crate) fn hold_transaction(&mut self) {
+        let Some(open) = &mut self.transaction else { return };
+        let TransactionState::Open { transaction, .. } = &open.state else { return };
+        open.held.set(transaction.memory_bytes());
+        let entries_bytes = transaction.entries_bytes();
+        let memory = self.link.memory();
+        if entries_bytes > ENTRIES_BYTES_LOW && memory.is_full() {
+            let exception = Exception::memory_full(memory.limit_bytes(), entries_bytes);
+            self.make_unfit(exception);
+        }
     }
 
     /// Puts the data of a transaction that has grown large aside. Nothing more is read from this
     /// client until that is done.
     pub(crate) fn spill(&mut self, handle: &SessionHandle) {
         let Some(storage) = self.storage() else { return };
+        let memory = Arc::clone(self.link.memory());
         let Some(TransactionState::Open { transaction, .. }) = self.transaction_state() else {
             return;
         };
-        let Some(spill) = transaction.spill() else { return };
+        let data_bytes_max = memory.share(DATA_BYTES_LOW, DATA_BYTES_MAX);
+        let Some(spill) = transaction.spill(data_bytes_max) else { return };
         self.spilling = true;
         let job = move || storage.run_spill(spill);
         handle.spawn(self, job, |_, session, spilled| {
             session.spilling = false;
             // Still the same transaction: no request was read meanwhile.
-            match (spilled, session.transaction_state()) {
-                (Ok(spilled), Some(TransactionState::Open { transaction, .. })) => {
-                    transaction.spilled(spilled);
-                }
+            match (spilled, &mut session.transaction) {
+                (Ok(spilled), Some(open)) => open.spilled(spilled),
                 (Err(error), Some(_)) => session.make_unfit(error.into()),
-                (_, _) => {}
+                (_, None) => {}
             }
         });
     }
 
     /// The open transaction cannot be committed, and what it held is free.
     pub(crate) fn make_unfit(&mut self, exception: Exception) {
-        let Some(state) = self.transaction_state() else { return };
-        let state = std::mem::replace(state, TransactionState::Unfit(exception));
+        let Some(open) = &mut self.transaction else { return };
+        let state = std::mem::replace(&mut open.state, TransactionState::Unfit(exception));
+        open.held.set(0);
         if let (TransactionState::Open { held: Some(number), .. }, Some(hub)) = (state, self.hub())
         {
             hub.remove_vote(number);

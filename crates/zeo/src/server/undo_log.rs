@@ -18,6 +18,9 @@ use super::session::{Context, Reply, Session};
 pub(crate) const EXTENSION_LIMITS: Limits =
     Limits { nesting: 100, nodes: 1 << 16, objects: Objects::Allowed };
 
+/// Transactions or revisions that are listed in one answer.
+pub(crate) const LISTED_MAX: usize = 100_000;
+
 type Entries = Vec<(Value<'static>, Value<'static>)>;
 
 impl Session {
@@ -28,7 +31,7 @@ impl Session {
     ) -> Result<Reply, Exception> {
         let window = Window::new(arguments.integer()?, arguments.integer()?);
         let gone = Arc::clone(&self.gone);
-        self.ask(context, move |storage| list(storage, &window, &[], &gone))
+        self.search(context, move |storage| list(storage, &window, &[], &gone))
     }
 
     pub(crate) fn undo_info(
@@ -42,7 +45,22 @@ impl Session {
             _ => Vec::new(),
         };
         let gone = Arc::clone(&self.gone);
-        self.ask(context, move |storage| list(storage, &window, &specification, &gone))
+        self.search(context, move |storage| list(storage, &window, &specification, &gone))
+    }
+
+    fn search(
+        &mut self,
+        context: &Context<'_>,
+        question: impl FnOnce(&Storage) -> Result<Value<'static>, Exception> + Send + 'static,
+    ) -> Result<Reply, Exception> {
+        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
+        let places = Arc::clone(&self.local.server.undo_searches);
+        let reply_to = context.reply_to.clone();
+        let job = move || question(&storage);
+        context.handle.spawn_search(self, places, job, move |_, session, result| {
+            session.reply_result(&reply_to, result);
+        });
+        Ok(Reply::Later)
     }
 }
 
@@ -80,6 +98,10 @@ fn list(
         }
         match description(transaction) {
             Ok(entries) if matches(&entries, specification) => {
+                if listed.len() == LISTED_MAX {
+                    failed = Some(too_many_listed());
+                    return false;
+                }
                 if seen >= window.first {
                     listed.push(Value::Dict(entries));
                 }
@@ -94,6 +116,10 @@ fn list(
         }
     })?;
     failed.map_or(Ok(Value::List(listed)), Err)
+}
+
+pub(crate) fn too_many_listed() -> Exception {
+    Exception::value_error(format!("ask for at most {LISTED_MAX} at once"))
 }
 
 fn description(transaction: &Transaction) -> Result<Entries, Exception> {

@@ -1,0 +1,143 @@
+//! How much the server as a whole may take: from what is configured, or else from what the system
+//! gives the process.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{info, warn};
+use zodium_configuration::ServerOptions;
+use zodium_net::Limits;
+use zodium_types::Memory;
+
+/// Of the files that may be open an eighth is kept for our own (data, spools, blobs, packs), but no
+/// fewer and no more than this.
+const FILES_KEPT_MIN: u64 = 32;
+const FILES_KEPT_MAX: u64 = 4096;
+
+/// Without a limit of its own, clients may make the server hold this part of the memory there is,
+/// but no less than the second.
+const MEMORY_PART: u64 = 2;
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+
+/// The limits of a server; raises that of open files as far as the system lets us.
+pub(crate) fn of(options: &ServerOptions) -> Limits {
+    let files = raise_open_files();
+    let memory_bytes = options.memory_bytes_max.unwrap_or_else(|| {
+        let there_is = memory_bytes(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
+        there_is.map_or(u64::MAX, |bytes| (bytes / MEMORY_PART).max(MEMORY_BYTES_MIN))
+    });
+    let connections_max = connections_max(options.connections_max, files);
+    info!(
+        connections_max,
+        memory_limit = memory_bytes,
+        open_files = files,
+        "limits of all clients together"
+    );
+    Limits {
+        introduction_time_max: options.handshake_time_max,
+        connections_max,
+        memory: Memory::new(memory_bytes),
+        ..Limits::default()
+    }
+}
+
+/// Raises the limit of open files to the hard one, and tells what it is then.
+fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    current.unwrap_or(u64::MAX)
+}
+
+fn connections_max(asked: Option<u32>, files: u64) -> usize {
+    let kept = (files / 8).clamp(FILES_KEPT_MIN, FILES_KEPT_MAX);
+    let possible = usize::try_from(files.saturating_sub(kept).max(1)).unwrap_or(usize::MAX);
+    let asked = asked.and_then(|asked| usize::try_from(asked).ok());
+    if let Some(asked) = asked.filter(|asked| *asked > possible) {
+        warn!(
+            connections_max = asked,
+            possible,
+            open_files = files,
+            "fewer connections than connections-max fit into the limit of open files; raise that \
+             (LimitNOFILE= of systemd, ulimit -n)"
+        );
+    }
+    asked.map_or(possible, |asked| asked.min(possible))
+}
+
+/// The memory of the machine, or what the control groups of this process leave of it.
+fn memory_bytes(proc: &Path, cgroup: &Path) -> Option<u64> {
+    let machine = machine_bytes(&std::fs::read_to_string(proc.join("meminfo")).ok()?);
+    let groups = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
+    let limits = groups.lines().flat_map(|line| limits_of_group(line, cgroup));
+    machine.into_iter().chain(limits).min()
+}
+
+/// From the first line of `meminfo`: `MemTotal: 1234 kB`.
+fn machine_bytes(meminfo: &str) -> Option<u64> {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The limits of a control group and of those it is in. `line` is `0::/path` of version 2, or
+/// `4:memory:/path` of version 1. In a container the path may be that outside, of which only the
+/// end of the tree, which is our own, can be seen.
+fn limits_of_group(line: &str, cgroup: &Path) -> Vec<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (root, file) = match parts.next() {
+        Some("") => (cgroup.to_owned(), "memory.max"),
+        Some("memory") => (cgroup.join("memory"), "memory.limit_in_bytes"),
+        _ => return Vec::new(),
+    };
+    let inner = parts.next().unwrap_or_default().trim_start_matches('/');
+    let folders: Vec<PathBuf> = Path::new(inner).ancestors().map(|p| root.join(p)).collect();
+    // "max", of version 2, is no number.
+    let limit = |folder: &PathBuf| std::fs::read_to_string(folder.join(file)).ok();
+    folders.iter().filter_map(limit).filter_map(|text| text.trim().parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_kept_for_our_own_use() {
+        assert_eq!(connections_max(None, 1024), 896);
+        assert_eq!(connections_max(None, 20_000), 17_500);
+        assert_eq!(connections_max(None, 1_000_000), 1_000_000 - 4096);
+        assert_eq!(connections_max(None, 64), 32);
+        assert_eq!(connections_max(None, 16), 1);
+        assert_eq!(connections_max(Some(10), 1024), 10);
+        assert_eq!(connections_max(Some(10_000), 1024), 896);
+    }
+
+    #[test]
+    fn the_least_of_all_limits_of_memory_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let (proc, cgroup) = (folder.path().join("proc"), folder.path().join("cgroup"));
+        let found = || memory_bytes(&proc, &cgroup);
+        assert_eq!(found(), None);
+        put("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 3 kB\n");
+        assert_eq!(found(), Some(1000 << 10));
+        put("proc/self/cgroup", "4:memory:/a/b\n1:cpu:/\n0::/c/d\n");
+        put("cgroup/memory/a/memory.limit_in_bytes", "700000\n");
+        put("cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(found(), Some(700_000));
+        put("cgroup/c/d/memory.max", "max\n");
+        assert_eq!(found(), Some(700_000));
+        put("cgroup/c/memory.max", "600000\n");
+        assert_eq!(found(), Some(600_000));
+        // A container that sees only its own group, at the root.
+        put("cgroup/memory.max", "500000\n");
+        assert_eq!(found(), Some(500_000));
+    }
+}

@@ -1,0 +1,80 @@
+"""Limits on what a client asks for: it waits or is told, and others go on (docs/limits.md)."""
+
+import pytest
+from ZODB.utils import p64
+
+from harness import longfile
+from harness.vitals import memory_bytes
+from harness.wire import MAXTID, Z64, ErrorReply, Wire
+
+pytestmark = pytest.mark.zodium
+
+
+def test_iterators_of_a_client_are_limited(start_server, wire):
+    greedy, other = (wire(server) for server in [start_server()] * 2)
+    asked = [greedy.request("iterator_start", None, None) for _ in range(1001)]
+    for message_id in asked[:1000]:
+        greedy.reply(message_id)
+    with pytest.raises(ErrorReply, match="1000 iterators"):
+        greedy.reply(asked[1000])
+    greedy.notify("iterator_gc", [0])
+    greedy.call("iterator_start", None, None)
+    other.call("iterator_start", None, None)
+
+
+def test_new_oids_are_given_a_hundred_at_a_time(start_server, wire):
+    client = wire(start_server())
+    assert len(client.call("new_oids", 1_000_000)) == 100
+
+
+def test_what_is_listed_in_one_answer_is_limited(tmp_path, start_server, wire):
+    path = tmp_path / "Data.fs"
+    longfile.write(path, 100_002, 1)
+    client = wire(start_server(path), seconds=60)
+    for asked in (("undoLog", 0, 1_000_000), ("history", p64(0), 1_000_000)):
+        with pytest.raises(ErrorReply, match="at most 100000"):
+            client.call(*asked)
+    assert len(client.call("undoLog", 50_000, -1000)) == 1000
+    assert len(client.call("history", p64(0), 1000)) == 1000
+
+
+def test_undo_searches_wait_their_turn_and_hold_nobody_up(tmp_path, start_server, wire):
+    path = tmp_path / "Data.fs"
+    longfile.write(path, 30_000, 10)
+    server = start_server(path)
+    other = wire(server)
+    searchers = [wire(server, seconds=60) for _ in range(10)]
+    nobody = {"user_name": b"nobody at all"}
+    asked = [[s.request("undoInfo", 0, -20, nobody) for _ in range(3)] for s in searchers]
+    for _ in range(100):
+        other.call("loadBefore", p64(1), MAXTID)
+    for searcher, requests in zip(searchers, asked):
+        for message_id in requests:
+            assert list(searcher.reply(message_id)) == []
+
+
+def test_requests_under_way_are_limited_and_so_is_what_they_answer(start_server, wire):
+    server = start_server(None, "--cache-size", "0")
+    writer = wire(server, seconds=60)
+    size = 1 << 20
+    serial = writer.commit(1, [(p64(1), Z64, b"x" * size)])
+    greedy = wire(server, seconds=60)
+    requests = [greedy.request("loadSerial", p64(1), serial) for _ in range(1500)]
+    for _ in range(20):
+        writer.call("loadBefore", p64(1), MAXTID)
+    # Each waits with its answer: 64 at most, and not 1,000.
+    assert memory_bytes(server, "VmHWM") < 300 << 20
+    for message_id in requests:
+        assert len(greedy.reply(message_id)) == size
+
+
+def test_names_of_strangers_are_shortened(start_server):
+    server = start_server()
+    with Wire(server.address) as stranger:
+        with pytest.raises(ErrorReply) as refused:
+            stranger.register("x" * 50_000)
+        assert len(str(refused.value)) < 200
+        stranger.notify("y" * 50_000)
+        stranger.socket.settimeout(5)
+        assert stranger.socket.recv(1) == b""
+    assert len(server.log()) < 5000
