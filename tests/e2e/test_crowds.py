@@ -13,6 +13,7 @@ import time
 import pytest
 from ZODB.utils import p64
 
+from harness import longfile
 from harness.crowd import Crowd
 from harness.monitor import Monitor
 from harness.vitals import cpu_seconds_during, memory_bytes, open_files, wait_open_files
@@ -20,20 +21,30 @@ from harness.wire import MAXTID, Z64, Closed, Wire
 
 LARGE = os.environ.get("ZODIUM_TEST_LARGE") == "1"
 CONNECTIONS = 10_000 if LARGE else 2_000
-VISITS = 1_000_000 if LARGE else 20_000
+VISITS = 1_000_000 if LARGE else 10_000
+ROUNDS = 60 if LARGE else 6
 HANDSHAKE_SECONDS = 30 if LARGE else 3
+ROOT = p64(0)
 # Each idle connection may cost the server so much.
 BYTES_EACH = 16 << 10
 
 pytestmark = pytest.mark.zodium
 
 
-def load_seconds(wire, count=3000):
-    """How long each of many loads took, in order of time: half of them, and 99 of 100."""
+def load_seconds(wire):
+    """How long loads take, in order of time: half of them, and 99 of 100.
+
+    The best of some rounds: others use this machine too.
+    """
+    rounds = [load_round(wire) for _ in range(ROUNDS)]
+    return min(half for half, _ in rounds), min(most for _, most in rounds)
+
+
+def load_round(wire, count=500):
     took = []
     for _ in range(count):
         begun = time.perf_counter()
-        wire.call("loadBefore", p64(1), MAXTID)
+        wire.call("loadBefore", ROOT, MAXTID)
         took.append(time.perf_counter() - begun)
     cuts = statistics.quantiles(took, n=100)
     return cuts[49], cuts[98]
@@ -44,7 +55,7 @@ def shown(seconds):
 
 
 def commit_some(wire, number, serial=Z64):
-    return wire.commit(number, [(p64(1), serial, b"x" * 100)])
+    return wire.commit(number, [(ROOT, serial, longfile.data_of(0, 1, 100))])
 
 
 def test_idle_connections_cost_little_memory_and_no_time(start_server, wire):
@@ -85,7 +96,7 @@ def test_who_sends_a_byte_a_second_is_closed_in_time_and_disturbs_nobody(start_s
 
 
 def test_connections_that_come_and_go_leave_nothing_behind(start_server, wire):
-    server = start_server()
+    server = start_server(None, "--cache-size", "1MiB")
     worker = wire(server)
     serial = commit_some(worker, 1)
     # Once, so that all threads and buffers are there.
@@ -148,7 +159,7 @@ def test_files_are_kept_for_commits_and_packs_when_connections_take_the_rest(sta
     assert open_files(server) < 128
     serial = commit_some(worker, 2, serial)
     worker.call("pack", time.time(), True)
-    assert worker.call("loadBefore", p64(1), MAXTID)[1] == serial
+    assert worker.call("loadBefore", ROOT, MAXTID)[1] == serial
     assert "LimitNOFILE" in server.log() or "open files" in server.log()
     for sock in crowd:
         sock.close()

@@ -23,6 +23,7 @@ from harness.process import HOST, REPOSITORY
 from harness.wire import CODECS
 
 SECONDS = 1.0  # between the bytes of those who dribble
+PARTS = 100
 AT_ONCE = 200  # connections that a storm has open
 RESET = struct.pack("ii", 1, 0)
 
@@ -125,17 +126,19 @@ def dribble(port, count):
         poll.register(sock.fileno(), select.EPOLLRDHUP)
     say(there=len(members))
     begun = time.monotonic()
-    rounds = last = 0
+    turn = last = 0
     while members and not has_ended():
+        # Each part of the crowd has its moment in the second, as strangers would.
+        part, rounds = turn % PARTS, turn // PARTS
         byte = speech[rounds : rounds + 1]
-        for number, sock in list(members.items()):
+        for number in [number for number in members if number % PARTS == part]:
             try:
-                sock.send(byte)
+                members[number].send(byte)
             except OSError:
                 members.pop(number).close()
                 last = time.monotonic() - begun
-        rounds += 1
-        until = begun + rounds * SECONDS
+        turn += 1
+        until = begun + turn * SECONDS / PARTS
         while (left := until - time.monotonic()) > 0 and members:
             for number, _ in poll.poll(left):
                 members.pop(number).close()

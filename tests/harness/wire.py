@@ -79,7 +79,7 @@ def connect(address, seconds):
 
 
 class Wire:
-    """One connection, in the encoding the server announces."""
+    """One connection, in the encoding the server announces; to a (host, port) or a path."""
 
     def __init__(self, address, handshake=True, seconds=10, ssl=None):
         self.seconds = seconds

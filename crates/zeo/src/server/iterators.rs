@@ -64,7 +64,10 @@ impl Session {
         let reply_to = context.reply_to.clone();
         let job = move || storage.file().iterate(start, stop);
         context.handle.spawn(self, job, move |_, session, started| {
-            let reply = started.map_err(Exception::from).map(|place| {
+            // Once more: others may have been started meanwhile.
+            let room = session.iterators.check_room();
+            let reply = started.map_err(Exception::from).and_then(|place| room.map(|()| place));
+            let reply = reply.map(|place| {
                 let place = Box::new(place);
                 let iterator = Iterator::Transactions { place, last: None };
                 Value::Int(session.iterators.add(iterator).into())
