@@ -448,7 +448,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
-            .build().unwrap();
+            .build()
+            .unwrap();
         LocalSet::new().block_on(&runtime, test);
     }
 
