@@ -69,7 +69,7 @@ impl Problems {
         let advice = "no client could register in time; the default is 30s";
         self.add_if(server.handshake_time_max.is_zero(), "`handshake-timeout` is 0", advice);
         let is_little = server.memory_bytes_max.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN);
-        let advice = "give 1MiB or more, or leave it out for half of what there is";
+        let advice = "give 1MiB or more, or leave it out for a quarter of what there is";
         self.add_if(is_little, "`memory-limit` leaves no room for messages", advice);
         if let Some(path) = &server.pid_file {
             self.parent("pid file", path);

@@ -47,7 +47,7 @@ pub struct ServerOptions {
     pub message_bytes_max: u32,
     /// Connections that may be open; absent: as many as the limit of open files leaves room for.
     pub connections_max: Option<u32>,
-    /// Memory that clients may make the server hold, in bytes; absent: half of what there is.
+    /// Memory that clients may make the server hold, in bytes; absent: a quarter of what there is.
     pub memory_bytes_max: Option<u64>,
     /// How long a client may take to register.
     pub handshake_time_max: Duration,

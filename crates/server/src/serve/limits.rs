@@ -15,9 +15,10 @@ const FILES_KEPT_MIN: u64 = 32;
 const FILES_KEPT_MAX: u64 = 4096;
 
 /// Without a limit of its own, clients may make the server hold this part of the memory there is,
-/// but no less than the second.
-const MEMORY_PART: u64 = 2;
-const MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// but no less than the second. The allocator keeps much of what was freed, and there are the cache
+/// and the index: twice what is held has to fit beside them.
+const MEMORY_PART: u64 = 4;
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
 /// The limits of a server; raises that of open files as far as the system lets us.
 pub(crate) fn of(options: &ServerOptions) -> Limits {

@@ -151,7 +151,7 @@ pub(crate) struct ClientArguments {
     pub(crate) connections_max: Option<u32>,
 
     /// Memory that clients may make the server hold: messages, stores, answers. At the limit
-    /// clients wait, and large transactions are refused [default: half of what there is]
+    /// clients wait, and large transactions are refused [default: a quarter of what there is]
     #[arg(long, value_name = "SIZE", env = "ZODIUM_MEMORY_LIMIT")]
     pub(crate) memory_limit: Option<ByteSize>,
 

@@ -80,6 +80,8 @@ impl Method {
         use Method::*;
         match self {
             Store | Restore | BlobChunk | BlobEnd | BlobShared => usize::MAX,
+            // Of which nothing but its beginning is kept.
+            SetClientLabel => usize::MAX,
             Begin => BEGIN_BYTES_MAX,
             _ => PLAIN_BYTES_MAX,
         }
