@@ -27,7 +27,7 @@ pub struct Limits {
     /// A peer that lets so many bytes of unasked-for messages pile up is disconnected.
     pub unasked_bytes_max: usize,
     /// How long a peer may take to introduce itself ([`Session::is_established`]), from when it
-    /// is connected; with TLS, from the end of the handshake, which has as long itself.
+    /// is connected; with TLS, from the end of the handshake, which has its own limit. `Duration::MAX` is for ever.
     pub introduction_time_max: Duration,
     /// Connections there may be; those that come while there are so many are closed at once.
     pub connections_max: usize,
@@ -244,7 +244,8 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut input = Input::new(scratch, link.memory().holder());
-    let mut introduction = Some(Box::pin(sleep(link.state.limits.introduction_time_max)));
+    let time_max = link.state.limits.introduction_time_max;
+    let mut introduction = (time_max != Duration::MAX).then(|| Box::pin(sleep(time_max)));
     let result = std::future::poll_fn(|context| {
         link.set_waker(context.waker());
         let polled = poll_link(Pin::new(&mut stream), &link, &mut session, &mut input, context);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
@@ -92,6 +92,9 @@ impl Server {
         let limits = Limits {
             output_bytes_high: plan.output_bytes_high,
             unasked_bytes_max: plan.unasked_bytes_max,
+            // There is no timer here, and nobody is slow.
+            introduction_time_max: Duration::MAX,
+            ..Limits::default()
         };
         let (writer, opened) = (RefCell::new(writer), Instant::now());
         Ok(Server { disk, storage, writer, opened, workers, jobs, limits })
@@ -99,7 +102,7 @@ impl Server {
 
     pub(crate) fn accept(&self, worker: usize, end: ServerEnd, peer: String) {
         let Worker { connections, host, .. } = &self.workers[worker];
-        let (host, limits) = (Rc::clone(host), self.limits);
+        let (host, limits) = (Rc::clone(host), self.limits.clone());
         let connection = async move { host.run(end, &peer, None, limits).await };
         connections.set.borrow().spawn_local(connection);
         connections.awake.0.store(true, Ordering::Relaxed);
