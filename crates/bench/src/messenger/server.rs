@@ -79,6 +79,10 @@ impl Session for Peer {
         self.rung == Rung::Unthrottled || !self.link.is_congested()
     }
 
+    fn is_established(&self) -> bool {
+        true
+    }
+
     fn is_busy(&self) -> bool {
         false
     }
