@@ -27,7 +27,8 @@ pub struct Limits {
     /// A peer that lets so many bytes of unasked-for messages pile up is disconnected.
     pub unasked_bytes_max: usize,
     /// How long a peer may take to introduce itself ([`Session::is_established`]), from when it
-    /// is connected; with TLS, from the end of the handshake, which has its own limit. `Duration::MAX` is for ever.
+    /// is connected; with TLS, from the end of the handshake, which has its own limit.
+    /// `Duration::MAX` is for ever.
     pub introduction_time_max: Duration,
     /// Connections there may be; those that come while there are so many are closed at once.
     pub connections_max: usize,
