@@ -8,6 +8,7 @@ ZODIUM_TEST_SCALE       multiplies rounds, items and seconds; default 1
 import logging
 import os
 import random
+import subprocess
 
 import pytest
 import transaction
@@ -113,3 +114,19 @@ def wire():
     yield open_wire
     for opened in wires:
         opened.close()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """Words that run a command with 1 MB of disk at tmp_path/small, seen by it alone."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = 'mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"'
+    words = ["unshare", "-m", "sh", "-c", mount, str(folder)]
+    try:
+        tried = subprocess.run([*words, "true"], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("unshare is missing")
+    if tried.returncode:
+        pytest.skip(f"no right to mount a small file system: {tried.stderr.strip()}")
+    return words

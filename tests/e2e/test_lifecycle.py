@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -276,19 +275,3 @@ def fill(client):
             return refused
         client.call("tpc_finish", txn)
     return None
-
-
-@pytest.fixture
-def tiny_disk(tmp_path):
-    """Words that run a command with 1 MB of disk at tmp_path/small, seen by it alone."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = 'mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"'
-    words = ["unshare", "-m", "sh", "-c", mount, str(folder)]
-    try:
-        tried = subprocess.run([*words, "true"], capture_output=True, text=True)
-    except FileNotFoundError:
-        pytest.skip("unshare is missing")
-    if tried.returncode:
-        pytest.skip(f"no right to mount a small file system: {tried.stderr.strip()}")
-    return words

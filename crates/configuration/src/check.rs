@@ -1,7 +1,10 @@
 //! What no single setting shows: settings that contradict each other, and files that are not
 //! there.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use zodium_types::Address;
@@ -120,13 +123,11 @@ impl Problems {
     fn storages(&mut self, configuration: &Configuration) {
         let storages = &configuration.storages;
         self.add_if(storages.is_empty(), "there is no storage", "say which data file to serve");
-        let places: Vec<_> = storages.iter().map(Places::of).collect();
-        for (position, storage) in storages.iter().enumerate() {
+        // Who is the first with it: whoever comes later is held against that one alone.
+        let (mut names, mut files, mut blobs) = (FirstOf::new(), FirstOf::new(), FirstOf::new());
+        for storage in storages {
             self.storage(storage, &configuration.server);
-            for first in 0..position {
-                let (first, its) = (&storages[first], &places[first]);
-                self.pair((first, its), (storage, &places[position]));
-            }
+            self.shared(storage, &mut names, &mut files, &mut blobs);
         }
     }
 
@@ -192,19 +193,31 @@ impl Problems {
     }
 
     /// What two storages must not share.
-    fn pair(&mut self, first: (&StorageOptions, &Places), second: (&StorageOptions, &Places)) {
-        let (one, other) = (&first.0.name, &second.0.name);
-        let message = format!("two storages are named {one}");
-        self.add_if(one == other, message, "clients ask for a storage by its name");
-        if let (Some(data), Some(same)) = (&first.1.data, &second.1.data) {
-            let message = format!("storages {one} and {other} are one file, {}", data.display());
-            self.add_if(data == same, message, "only one server can have a file open");
+    fn shared<'a>(
+        &mut self,
+        storage: &'a StorageOptions,
+        names: &mut FirstOf<'a, &'a str>,
+        files: &mut FirstOf<'a, PathBuf>,
+        blobs: &mut FirstOf<'a, PathBuf>,
+    ) {
+        let name = &storage.name[..];
+        if first_of(names, name, name).is_some() {
+            let message = format!("two storages are named {name}");
+            self.add(message, "clients ask for a storage by its name");
         }
-        if let (Some(blobs), Some(same)) = (&first.1.blobs, &second.1.blobs) {
-            let message =
-                format!("storages {one} and {other} share the blobs in {}", blobs.display());
-            let advice = "give each its own directory: object ids repeat between storages";
-            self.add_if(blobs == same, message, advice);
+        if let StorageKind::File { path, .. } = &storage.kind
+            && let Some(first) = first_of(files, resolved(path), name)
+        {
+            let path = path.display();
+            let message = format!("storages {first} and {name} are one file, {path}");
+            self.add(message, "only one server can have a file open");
+        }
+        if let Some(directory) = &storage.blob_directory
+            && let Some(first) = first_of(blobs, resolved(directory), name)
+        {
+            let directory = directory.display();
+            let message = format!("storages {first} and {name} share the blobs in {directory}");
+            self.add(message, "give each its own directory: object ids repeat between storages");
         }
     }
 
@@ -239,19 +252,21 @@ impl Problems {
     }
 }
 
-/// Where a storage is kept, without links.
-struct Places {
-    data: Option<PathBuf>,
-    blobs: Option<PathBuf>,
-}
+/// The name of the first storage that has something.
+type FirstOf<'a, T> = HashMap<T, &'a str>;
 
-impl Places {
-    fn of(storage: &StorageOptions) -> Places {
-        let data = match &storage.kind {
-            StorageKind::File { path, .. } => Some(resolved(path)),
-            StorageKind::Memory => None,
-        };
-        Places { data, blobs: storage.blob_directory.as_deref().map(resolved) }
+/// The storage that had this before the one of that name; `None` where that is the first.
+fn first_of<'a, T: Hash + Eq>(
+    first: &mut FirstOf<'a, T>,
+    what: T,
+    name: &'a str,
+) -> Option<&'a str> {
+    match first.entry(what) {
+        Entry::Occupied(entry) => Some(entry.get()),
+        Entry::Vacant(entry) => {
+            entry.insert(name);
+            None
+        }
     }
 }
 
@@ -338,6 +353,13 @@ mod tests {
         assert_problem("share the blobs", |_, c| {
             c.storages[1].blob_directory = c.storages[0].blob_directory.clone();
         });
+    }
+
+    #[test]
+    fn each_of_many_storages_is_held_against_the_first_with_the_same_only() {
+        let problems = problems(|_, c| c.storages = vec![c.storages[0].clone(); 100]);
+        let count = |what| problems.iter().filter(|problem| problem.contains(what)).count();
+        assert_eq!(["named one", "one file", "share the blobs"].map(count), [99; 3]);
     }
 
     #[test]

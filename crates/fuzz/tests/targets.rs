@@ -56,6 +56,8 @@ targets! {
     no_data_file_does_harm: "data-file",
     no_index_does_harm: "index",
     no_checksum_of_an_index_changes_an_answer: "index-checksum",
+    no_side_file_of_checksums_changes_an_answer: "checksums",
+    what_a_disk_has_changed_is_never_served: "damaged-data",
     no_zconfig_does_harm: "zconfig",
     no_toml_does_harm: "toml",
     no_name_in_a_blob_directory_does_harm: "blob-names",

@@ -65,7 +65,8 @@ pub enum CommitError {
     },
     /// A write failed before: nothing can be committed until the storage was reopened.
     #[error(
-        "an earlier write to the storage failed; nothing can be committed until it is reopened"
+        "an earlier write failed, commits are refused until the server has reopened the file or is \
+         restarted; its log and its monitor tell more"
     )]
     StorageFailed,
     /// The storage was closed: nothing that was not asked before is written any more.

@@ -2,6 +2,7 @@
 
 mod blob_names;
 mod certificates;
+mod checksums;
 mod configuration;
 mod data_file;
 mod frames;
@@ -41,6 +42,8 @@ pub static TARGETS: &[Target] = &[
     data_file::DATA_FILE,
     index::INDEX,
     index::INDEX_CHECKSUM,
+    checksums::SIDE_FILES,
+    checksums::DAMAGED_DATA,
     configuration::ZCONFIG,
     configuration::TOML,
     blob_names::BLOB_NAMES,
