@@ -187,6 +187,12 @@ def test_without_reopening_commits_stay_refused_until_the_operator_asks(
     kept[4] = b"after", commit_once_possible(client, 4, b"after")
     assert write_figures(monitor) == (1, 1)
     assert "SIGUSR1, reopening the file" in server.log()
+    disk.set(syncs=1)
+    refusal(client, 5)
+    assert server.stop() == 0
+    assert_holds(disk.data_file, kept)
+    server = start("--no-reopen")
+    kept[6] = b"after a restart", commit(connect(server), 6, b"after a restart")
     assert server.stop() == 0
     assert_holds(disk.data_file, kept)
 

@@ -4,7 +4,8 @@
 //! operation of a kind fails, then the second, and so on until the script meets no fault: once, or
 //! from then on until somebody mends the disk. What was refused is tried again, as an application
 //! would. In the end every step has succeeded, all that was acknowledged is there, and nothing
-//! that was refused is, neither in the running server nor in the file.
+//! that was refused is, neither in the running server nor in the file. Checksums are kept beside
+//! the file: what is read is held against them, and in the end all of it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
@@ -21,17 +22,39 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::Client;
+use client::{Client, DIRECTORY};
 use script::Script;
 use support::{CONFIG, Outcome, Session, start_with, text, transaction};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, SystemClock};
 use zodium_engine::{Config, Reopening, Storage};
-use zodium_filestorage::WriteState;
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, ScrubPlace, WriteState};
 use zodium_types::{Oid, Tid};
 
 fn reopened() -> Config {
     let (first, longest) = (Duration::from_millis(1), Duration::from_millis(4));
     Config { reopening: Some(Reopening { first, longest }), pack_gc: false, ..CONFIG }
+}
+
+fn client(disk: impl Disk + 'static, config: &Config) -> Client {
+    let options = OpenOptions {
+        cache_bytes: 1 << 20,
+        blob_directory: Some(DIRECTORY.into()),
+        checksums: ChecksumMode::Full,
+        ..OpenOptions::new(Path::new("Data.fs"))
+    };
+    Client::over(FileStorage::open(Arc::new(disk), &options).expect("it opens"), config)
+}
+
+/// Nothing in the file is said not to fit its checksum.
+fn check_checksums(client: &Client, moment: &str) {
+    let file = client.storage().file();
+    while file.cover(1 << 20) > 0 {}
+    let mut place = Some(ScrubPlace::default());
+    while let Some(next) = place {
+        place = file.scrub(next, 1 << 20);
+    }
+    let damaged = file.checksum_figures().map_or(0, |figures| figures.damaged);
+    assert_eq!(damaged, 0, "{moment}");
 }
 
 const OPERATIONS: [Operation; 7] = [
@@ -66,6 +89,7 @@ fn after_any_fault_commits_go_on_and_nothing_acknowledged_is_lost_nor_anything_r
             }
         }
     }
+    println!("{faults} faults");
     assert!(faults > 300, "{faults}");
 }
 
@@ -73,7 +97,7 @@ fn after_any_fault_commits_go_on_and_nothing_acknowledged_is_lost_nor_anything_r
 fn run(operation: Operation, nth: u64, error: ErrorKind, lasts: Lasts) -> bool {
     let moment = format!("{operation:?} {nth}, {error:?}, {lasts:?}");
     let disk = FaultyDisk::new(MemoryDisk::new());
-    let mut client = Client::with(&disk, &reopened());
+    let mut client = client(disk.clone(), &reopened());
     disk.forget_failed_syncs();
     match lasts {
         Lasts::Once => disk.fail(operation, nth, error),
@@ -84,13 +108,16 @@ fn run(operation: Operation, nth: u64, error: ErrorKind, lasts: Lasts) -> bool {
     let met = disk.has_failed();
     disk.mend();
     script.check(&client, &moment);
+    check_checksums(&client, &moment);
     client.close();
     if lasts == Lasts::Once {
         // Without an opening, which removes what could not be removed before.
         script.check_blobs(disk.files(), &moment);
     }
     for crashed in [disk.files().after_power_cut(), disk.files().after_kill()] {
-        script.check(&Client::new(&crashed), &moment);
+        let client = self::client(crashed.clone(), &CONFIG);
+        script.check(&client, &moment);
+        check_checksums(&client, &moment);
         script.check_blobs(&crashed, &moment);
     }
     met
@@ -199,11 +226,11 @@ fn a_reading_that_brings_few_bytes_at_once_is_not_seen_by_anybody() {
         disk.read_at_most(bytes);
         let moment = format!("{bytes} at once");
         let config = Config { reopening: None, ..reopened() };
-        let mut client = Client::with(&disk, &config);
+        let mut client = self::client(disk.clone(), &config);
         let script = Script::run(&mut client, &moment, || panic!("nothing fails"));
         script.check(&client, &moment);
         client.close();
-        script.check(&Client::new(&disk), &moment);
+        script.check(&self::client(disk, &CONFIG), &moment);
     }
 }
 

@@ -6,11 +6,12 @@
 //! and compared with checksums kept in memory, and the device has to make something new durable
 //! and give it back. Nothing in memory points behind the end: what is not durable is not published.
 //!
-//! A transaction that was refused does not come back. Only a crash between its failure and the
-//! cut may leave it in the file, wholly; its client was told then that it failed.
+//! A transaction that was refused does not come back: closing cuts it too. Only a crash between its
+//! failure and the cut may leave it in the file, wholly; its client was told then that it failed.
 
 use std::path::Path;
 
+use tracing::warn;
 use zodium_disk::DiskFile;
 
 use crate::append::{WriteFailure, bytes_ahead, reserve_error};
@@ -65,6 +66,15 @@ impl FileStorage {
             self.resume_blob_removal()?;
         }
         Ok(())
+    }
+
+    /// Before a failed storage is closed: the next opening would take for committed what stands
+    /// whole behind the end.
+    pub(crate) fn cut_refused(&self) {
+        if let Err(error) = self.reopen() {
+            warn!(file = %self.path.display(), %error,
+                "what failed to be committed was not cut, and may be in the file as a whole");
+        }
     }
 
     /// Changes something else in the folder and makes that durable, and with it what was renamed.

@@ -239,7 +239,8 @@ impl FileStorage {
         index_snapshot::save(self.disk.as_ref(), &self.log())
     }
 
-    /// Gives back what was reserved and saves the index. The storage can still be read.
+    /// Gives back what was reserved and saves the index. The storage can still be read. After a
+    /// failed write, what was refused is cut, where the disk allows that again.
     pub fn close(&self) -> Result<(), StorageError> {
         if self.read_only {
             return Ok(());
@@ -247,6 +248,7 @@ impl FileStorage {
         if let Some(blobs) = &self.blobs {
             blobs.settle();
         }
+        self.cut_refused();
         self.release_reservation()?;
         self.close_checksums();
         index_snapshot::save(self.disk.as_ref(), &self.log())

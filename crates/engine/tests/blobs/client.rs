@@ -14,7 +14,7 @@ use crate::support::{CONFIG, Outcome, Session, transaction, try_open_file};
 /// What ZODB stores for any blob.
 pub(crate) const BLOB_RECORD: &[u8] = b"\x80\x03cZODB.blob\nBlob\nq\x00.\x80\x03N.";
 
-const DIRECTORY: &str = "blobs";
+pub(crate) const DIRECTORY: &str = "blobs";
 
 pub(crate) fn open(disk: &(impl Disk + Clone + 'static)) -> Result<FileStorage, StorageError> {
     try_open_file(disk.clone(), Some(DIRECTORY))
@@ -54,7 +54,10 @@ impl Client {
     }
 
     pub(crate) fn with(disk: &(impl Disk + Clone + 'static), config: &Config) -> Client {
-        let file = open(disk).expect("it opens");
+        Client::over(open(disk).expect("it opens"), config)
+    }
+
+    pub(crate) fn over(file: FileStorage, config: &Config) -> Client {
         let storage = Storage::start(file, Arc::new(SystemClock::new()), config);
         Client { session: Session::new(&storage.expect("it starts")) }
     }
