@@ -21,8 +21,9 @@ mod zeo_conf;
 pub use check::Problem;
 pub use error::{ConfigurationError, Mistake, Warning};
 pub use model::{
-    Configuration, Encoding, KeyPassword, LogDestination, LogFormat, LogOptions, MonitorOptions,
-    PackOptions, PackSchedule, ServerOptions, StorageKind, StorageOptions, TlsOptions, Weekday,
+    Checksums, Configuration, Encoding, KeyPassword, LogDestination, LogFormat, LogOptions,
+    MonitorOptions, PackOptions, PackSchedule, ServerOptions, StorageKind, StorageOptions,
+    TlsOptions, Weekday,
 };
 pub use read::read;
 pub use source::{FILE_BYTES_MAX, Place};

@@ -104,11 +104,42 @@ pub struct StorageOptions {
     pub cache_bytes: u64,
     /// Size of the data file, in bytes, from which on commits are refused.
     pub quota_bytes: Option<u64>,
+    /// What is done with checksums beside the data file.
+    pub checksums: Checksums,
+    /// How often the whole file is held against them; absent: never.
+    pub scrub_interval: Option<Duration>,
     /// Packing.
     pub pack: PackOptions,
     /// Subjects of client certificates that may use it (a common name, or a whole subject as
     /// `CN=...,O=...`); absent: every client that the server lets in. Needs TLS.
     pub allow: Option<Vec<String>>,
+}
+
+/// What is done with checksums beside a data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// Written with commits, and whatever is read is held against them.
+    Full,
+    /// Written with commits; the file is held against them now and then, but not each load.
+    Commit,
+    /// There are none.
+    Off,
+}
+
+impl Checksums {
+    /// All of them, by the words that name them.
+    pub const NAMED: [(&str, Checksums); 3] =
+        [("full", Checksums::Full), ("commit", Checksums::Commit), ("off", Checksums::Off)];
+
+    /// The word that names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Checksums::Full => "full",
+            Checksums::Commit => "commit",
+            Checksums::Off => "off",
+        }
+    }
 }
 
 /// What a storage is kept in.
@@ -260,6 +291,8 @@ impl StorageOptions {
             read_only: false,
             cache_bytes: 256 << 20,
             quota_bytes: None,
+            checksums: Checksums::Full,
+            scrub_interval: Some(Duration::from_secs(7 * 24 * 60 * 60)),
             pack: PackOptions::default(),
             allow: None,
         }

@@ -10,9 +10,10 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use zodium_configuration::{
-    Configuration, ConfigurationError, Encoding, FILE_BYTES_MAX, KeyPassword, LogDestination,
-    LogFormat, LogOptions, MonitorOptions, PackOptions, PackSchedule, ServerOptions, StorageKind,
-    StorageOptions, Surroundings, TlsOptions, Warning, Weekday, parse_toml, parse_zeo_conf, read,
+    Checksums, Configuration, ConfigurationError, Encoding, FILE_BYTES_MAX, KeyPassword,
+    LogDestination, LogFormat, LogOptions, MonitorOptions, PackOptions, PackSchedule,
+    ServerOptions, StorageKind, StorageOptions, Surroundings, TlsOptions, Warning, Weekday,
+    parse_toml, parse_zeo_conf, read,
 };
 use zodium_types::Address;
 
@@ -239,8 +240,13 @@ fn storage() -> impl Strategy<Value = StorageOptions> {
     ];
     let allow = option::of(vec("\\PC{0,20}", 0..3));
     let sizes = (bytes(), option::of(bytes()));
-    (any::<String>(), kind, option::of(path()), any::<bool>(), sizes, pack(), allow).prop_map(
-        |(name, kind, blob_directory, read_only, (cache_bytes, quota_bytes), pack, allow)| {
+    let checksums = proptest::sample::select(Checksums::NAMED.map(|(_, checksums)| checksums));
+    let interval = option::of(1..10_000_u64).prop_map(|n| n.map(Duration::from_secs));
+    let checksums = (checksums, interval);
+    let flags = (any::<bool>(), checksums);
+    (any::<String>(), kind, option::of(path()), flags, sizes, pack(), allow).prop_map(
+        |(name, kind, blob_directory, flags, (cache_bytes, quota_bytes), pack, allow)| {
+            let (read_only, (checksums, scrub_interval)) = flags;
             StorageOptions {
                 name,
                 kind,
@@ -248,6 +254,8 @@ fn storage() -> impl Strategy<Value = StorageOptions> {
                 read_only,
                 cache_bytes,
                 quota_bytes,
+                checksums,
+                scrub_interval,
                 pack,
                 allow,
             }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod blobs;
+mod checksum_upkeep;
 mod clock_watch;
 pub mod commit;
 mod expiry;

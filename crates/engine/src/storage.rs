@@ -80,6 +80,7 @@ pub struct Storage {
     announced: AtomicU64,
     numbers: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) checksum_upkeep: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The newest transactions; none of a file that is damaged there, so that who was away asks for
@@ -187,6 +188,7 @@ impl Storage {
             announced: AtomicU64::new(last_tid.0),
             numbers: AtomicU64::new(1),
             writer: Mutex::new(None),
+            checksum_upkeep: Mutex::default(),
         });
         let writer = LogWriter::new(&storage);
         Ok((storage, writer))
@@ -273,9 +275,10 @@ impl Storage {
         self.cancel_pack();
         self.queue.stop();
         let writer = self.writer.lock().take();
-        if let Some(writer) = writer {
-            // A writer that panicked has ended the process already.
-            let _ = writer.join();
+        let upkeep = self.checksum_upkeep.lock().take();
+        for thread in [writer, upkeep].into_iter().flatten() {
+            // One that panicked has ended the process already.
+            let _ = thread.join();
         }
         let _packing = self.packing.lock();
         self.file.close()

@@ -30,6 +30,8 @@ pub struct StorageHealth {
     pub name: String,
     /// Whether it takes commits.
     pub state: StorageState,
+    /// Places of its file that are damaged, and so are not served; everything else is.
+    pub damaged: u64,
     /// What failed, and what is done about it, where something did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -64,6 +66,18 @@ impl StorageState {
 }
 
 impl Health {
+    /// What is damaged, in sentences. It is no reason to stop serving the rest.
+    pub fn damages(&self) -> Vec<String> {
+        let damaged = self.storages.iter().filter(|storage| storage.damaged > 0);
+        let sentence = |storage: &StorageHealth| {
+            format!(
+                "storage {} has {} damaged places, which are not served; `zodium check` names them",
+                storage.name, storage.damaged
+            )
+        };
+        damaged.map(sentence).collect()
+    }
+
     /// What is wrong, in sentences; nothing when all is well.
     pub fn complaints(&self) -> Vec<String> {
         let server = match self.phase {
@@ -88,8 +102,12 @@ mod tests {
 
     #[test]
     fn a_storage_that_only_reads_is_well_and_one_that_failed_is_not() {
-        let storage =
-            |name: &str, state| StorageHealth { name: name.to_owned(), state, failure: None };
+        let storage = |name: &str, state| StorageHealth {
+            name: name.to_owned(),
+            state,
+            damaged: 0,
+            failure: None,
+        };
         let mut health = Health {
             phase: Phase::Serving,
             storages: vec![

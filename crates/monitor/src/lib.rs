@@ -22,8 +22,8 @@ pub use health::{Health, Phase, StorageHealth, StorageState};
 pub use http::{Listener, Monitor};
 pub use messages::Messages;
 pub use snapshot::{
-    Cache, Connection, LockWait, MethodFigures, Network, Pack, PackEnd, PackRun, Server, Snapshot,
-    Storage, Transaction,
+    Cache, Checksums, Connection, LockWait, MethodFigures, Network, Pack, PackEnd, PackRun, Server,
+    Snapshot, Storage, Transaction,
 };
 
 /// What a [`Source`] promises to have in a while.

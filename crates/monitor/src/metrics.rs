@@ -52,6 +52,7 @@ impl Collector for Figures {
         encode_locks(&mut families)?;
         encode_writing(&mut families)?;
         encode_cache(&mut families)?;
+        encode_checksums(&mut families)?;
         encode_packs(&mut families)?;
         self.encode_health(&mut families)
     }
@@ -302,6 +303,18 @@ fn encode_cache(families: &mut Families<'_, '_>) -> fmt::Result {
     families.each("zodium_cache_records", "Records in memory", None, |s| s.cache.records)?;
     families.each("zodium_cache_size", "Memory they take", BYTES, |s| s.cache.bytes)?;
     families.each("zodium_cache_limit", "Memory they may take", BYTES, |s| s.cache.bytes_max)
+}
+
+fn encode_checksums(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.each("zodium_checksum_covered", "Data with checksums beside them", BYTES, |s| {
+        s.checksums.covered_bytes
+    })?;
+    families.count("zodium_checksum_scrubbed_bytes", "Data read to be held against them", |s| {
+        s.checksums.scrubbed_bytes
+    })?;
+    families.each("zodium_checksum_damaged", "Places that do not fit them", None, |s| {
+        s.checksums.damaged
+    })
 }
 
 fn encode_packs(families: &mut Families<'_, '_>) -> fmt::Result {

@@ -112,7 +112,7 @@ impl Pages {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let status = Status {
             time: since_epoch.as_secs_f64(),
-            complaints: health.complaints(),
+            complaints: [health.complaints(), health.damages()].concat(),
             health,
             process: Process::now(),
             snapshot: &snapshot,
@@ -123,11 +123,13 @@ impl Pages {
 
     fn health(&self) -> Answer {
         let health = self.source.health();
-        let reasons = health.complaints();
-        let (code, status) = match reasons.is_empty() {
-            true => (StatusCode::OK, "ok"),
-            false => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        let (complaints, damages) = (health.complaints(), health.damages());
+        let (code, status) = match (complaints.is_empty(), damages.is_empty()) {
+            (true, true) => (StatusCode::OK, "ok"),
+            (true, false) => (StatusCode::OK, "degraded"),
+            (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         };
+        let reasons = [complaints, damages].concat();
         json(code, &HealthAnswer { status, reasons, health })
     }
 
@@ -178,7 +180,12 @@ mod tests {
 
     impl Source for Example {
         fn health(&self) -> Health {
-            let storage = StorageHealth { name: "1".to_owned(), state: self.state, failure: None };
+            let storage = StorageHealth {
+                name: "1".to_owned(),
+                state: self.state,
+                damaged: 0,
+                failure: None,
+            };
             Health { phase: Phase::Serving, storages: vec![storage] }
         }
 

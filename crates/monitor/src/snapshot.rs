@@ -118,8 +118,21 @@ pub struct Storage {
     pub errors: Vec<(&'static str, u64)>,
     /// The cache of records.
     pub cache: Cache,
+    /// Checksums beside the data file.
+    pub checksums: Checksums,
     /// Packs.
     pub pack: Pack,
+}
+
+/// Checksums beside a data file; all 0 where there are none.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Checksums {
+    /// Bytes of the data file that have some.
+    pub covered_bytes: u64,
+    /// Bytes that were read only to be held against them.
+    pub scrubbed_bytes: u64,
+    /// Places that do not fit them.
+    pub damaged: u64,
 }
 
 /// How long the requests of one method took.

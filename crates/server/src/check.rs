@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,12 +12,16 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
 use zodium_disk::RealDisk;
-use zodium_filestorage::{Checked, Damage, IndexVerdict, StorageError};
+use zodium_filestorage::{
+    Checked, ChecksumMode, Damage, FileStorage, IndexVerdict, OpenOptions, StorageError,
+};
 
 use crate::progress::Progress;
 
 /// What cannot be read, or written, beside a wrong command line.
 pub(crate) const UNREADABLE: u8 = 2;
+/// Taken checksums of between two reports of progress.
+const COVER_BYTES: u64 = 8 << 20;
 /// How long an end that seems unfinished may be a commit under way.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -33,6 +38,11 @@ pub(crate) struct CheckOptions {
     /// Also look whether the data of all objects, and what transactions say, are pickles
     #[arg(long)]
     pickles: bool,
+
+    /// When nothing is wrong, take the checksums that are missing beside the file. It must not be
+    /// served meanwhile; a server takes them itself
+    #[arg(long)]
+    write_checksums: bool,
 
     /// One JSON object a line for each damage, and one for all at the end
     #[arg(long)]
@@ -66,7 +76,31 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
         false => lines.write(summary(options, &checked)),
     }
     lines.finish()?;
+    if options.write_checksums && checked.damages == 0 && checked.uncovered > 0 {
+        write_checksums(options)?;
+    }
     Ok(if checked.damages == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write_checksums(options: &CheckOptions) -> Result<()> {
+    let progress = Progress::new(format!("taking checksums of {}", options.file.display()));
+    let storage = FileStorage::open(
+        Arc::new(RealDisk),
+        &OpenOptions {
+            create: false,
+            checksums: ChecksumMode::Full,
+            progress: &|done, total| progress.report(done, total),
+            ..OpenOptions::new(&options.file)
+        },
+    )?;
+    let total = storage.uncovered_bytes();
+    while storage.cover(COVER_BYTES) > 0 {
+        progress.report(total - storage.uncovered_bytes(), total);
+    }
+    let missing = storage.uncovered_bytes();
+    storage.close()?;
+    anyhow::ensure!(missing == 0, "the checksums of {missing} bytes could not be written");
+    Ok(())
 }
 
 fn damage_json(damage: &Damage) -> Value {
@@ -96,11 +130,14 @@ fn summary_json(checked: &Checked) -> Value {
         "objects": checked.objects,
         "damages": checked.damages,
         "index": index_name(checked.index),
+        "checksums": checked.has_checksums,
+        "covered": checked.covered,
+        "uncovered": checked.uncovered,
     })
 }
 
 fn summary(options: &CheckOptions, checked: &Checked) -> String {
-    let Checked { bytes, transactions, records, objects, damages, index } = checked;
+    let Checked { bytes, transactions, records, objects, damages, index, .. } = checked;
     let found = match damages {
         0 => "whole".to_owned(),
         1 => "1 damage".to_owned(),
@@ -111,9 +148,14 @@ fn summary(options: &CheckOptions, checked: &Checked) -> String {
         IndexVerdict::Agrees => "the index file agrees",
         IndexVerdict::Differs => "the index file differs",
     };
+    let checksums = match (checked.has_checksums, checked.uncovered) {
+        (false, _) => "no checksums".to_owned(),
+        (true, 0) => "all have checksums".to_owned(),
+        (true, some) => format!("{} have checksums, {some} do not", checked.covered),
+    };
     format!(
         "{}: {found} ({}, {transactions} transactions, {records} records, {objects} objects; \
-         {index})",
+         {index}; {checksums})",
         options.file.display(),
         ByteSize(*bytes),
     )

@@ -13,8 +13,9 @@ use zodium_engine::commit::{LockKey, LockWait};
 use zodium_engine::{PackStatus, Storage, WriteFailure};
 use zodium_filestorage::{PackStep, WriteState};
 use zodium_monitor::{
-    Cache, Connection, Health, Listener, Messages, MethodFigures, Monitor, Network, Pack, PackEnd,
-    PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState, Transaction,
+    Cache, Checksums, Connection, Health, Listener, Messages, MethodFigures, Monitor, Network,
+    Pack, PackEnd, PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState,
+    Transaction,
 };
 use zodium_net::{Limits, LinkFigures, Workers};
 use zodium_types::{Counter, Tid};
@@ -165,7 +166,8 @@ fn health_of(name: &str, storage: &Storage) -> StorageHealth {
     };
     let failure = storage.write_failure().filter(|_| state == StorageState::Failed);
     let failure = failure.map(|failure| failure_of(storage, &failure));
-    StorageHealth { name: name.to_owned(), state, failure }
+    let damaged = storage.file().checksum_figures().map_or(0, |figures| figures.damaged);
+    StorageHealth { name: name.to_owned(), state, damaged, failure }
 }
 
 /// What failed, and what comes next.
@@ -214,6 +216,7 @@ fn storage_of(name: &str, storage: &Storage, sessions: SessionFigures) -> zodium
         reopenings: figures.reopenings,
         errors: sessions.errors,
         cache: cache_of(storage),
+        checksums: checksums_of(storage),
         pack: pack_of(&figures.pack),
     }
 }
@@ -227,6 +230,15 @@ fn cache_of(storage: &Storage) -> Cache {
         records: cache.entries as u64,
         bytes: cache.bytes as u64,
         bytes_max: cache.budget_bytes as u64,
+    }
+}
+
+fn checksums_of(storage: &Storage) -> Checksums {
+    let figures = storage.file().checksum_figures().unwrap_or_default();
+    Checksums {
+        covered_bytes: figures.covered_bytes,
+        scrubbed_bytes: figures.scrubbed_bytes,
+        damaged: figures.damaged,
     }
 }
 

@@ -3,9 +3,9 @@
 use super::table::Table;
 use super::values;
 use crate::error::Findings;
-use crate::model::{PackOptions, PackSchedule, StorageKind, StorageOptions};
+use crate::model::{Checksums, PackOptions, PackSchedule, StorageKind, StorageOptions};
 
-pub(super) const STORAGE: [&str; 10] = [
+pub(super) const STORAGE: [&str; 12] = [
     "name",
     "path",
     "memory",
@@ -14,6 +14,8 @@ pub(super) const STORAGE: [&str; 10] = [
     "read-only",
     "cache-size",
     "quota",
+    "checksums",
+    "scrub-interval",
     "allow",
     "pack",
 ];
@@ -34,6 +36,9 @@ pub(super) fn storage(table: &Table, findings: &mut Findings) -> Option<StorageO
     let read_only = table.setting("read-only", findings, values::boolean);
     let cache_bytes = table.setting("cache-size", findings, values::bytes);
     let quota_bytes = table.setting("quota", findings, values::bytes);
+    let checksums =
+        table.setting("checksums", findings, |word| values::choice(word, &Checksums::NAMED));
+    let scrub_interval = table.setting("scrub-interval", findings, values::duration);
     let allow = table.list("allow", findings, values::text);
     let kind = kind(table, findings)?;
     let defaults = StorageOptions::new(name.unwrap_or_else(|| DEFAULT_NAME.to_owned()), kind);
@@ -42,6 +47,11 @@ pub(super) fn storage(table: &Table, findings: &mut Findings) -> Option<StorageO
         read_only: read_only.unwrap_or(defaults.read_only),
         cache_bytes: cache_bytes.unwrap_or(defaults.cache_bytes),
         quota_bytes,
+        checksums: checksums.unwrap_or(defaults.checksums),
+        scrub_interval: match scrub_interval {
+            Some(interval) => Some(interval).filter(|interval| !interval.is_zero()),
+            None => defaults.scrub_interval,
+        },
         pack,
         allow,
         ..defaults

@@ -154,6 +154,12 @@ impl Writer {
         if let Some(quota) = storage.quota_bytes {
             self.put("quota", bytes(quota));
         }
+        if storage.checksums != defaults.checksums {
+            self.put("checksums", storage.checksums.name().to_owned());
+        }
+        if storage.scrub_interval != defaults.scrub_interval {
+            self.put("scrub-interval", duration(storage.scrub_interval.unwrap_or_default()));
+        }
         if let Some(allow) = &storage.allow {
             self.put("allow", allow.clone());
         }

@@ -33,6 +33,7 @@ use window::LOOK_BYTES;
 pub(crate) use window::{WALK_BYTES, Window};
 
 use crate::StorageError;
+use crate::checksums::{self, Comparison, Opened};
 use crate::format::{MAGIC_BYTES, Magic};
 use crate::positions::Positions;
 use index::IndexCheck;
@@ -72,6 +73,12 @@ pub struct Checked {
     pub damages: u64,
     /// The index file.
     pub index: IndexVerdict,
+    /// Whether there are checksums beside the file that are of it.
+    pub has_checksums: bool,
+    /// Transactions and records that have a checksum.
+    pub covered: u64,
+    /// Those that have none.
+    pub uncovered: u64,
 }
 
 /// Checks a data file and reports all damage, in the order of the file as far as it is met there.
@@ -93,7 +100,8 @@ pub fn check(
     if source.magic.is_none() {
         report(source.magic_damage());
     }
-    let mut checked = check_file(options, &source, index, &mut report);
+    let checksums = checksums::open(disk, &options.path, OpenMode::Read, &source.file, source.end);
+    let mut checked = check_file(options, &source, index, checksums.as_ref(), &mut report);
     checked.damages = damages;
     Ok(checked)
 }
@@ -102,6 +110,7 @@ fn check_file(
     options: &CheckOptions<'_>,
     source: &Source,
     mut index: IndexCheck,
+    checksums: Option<&Opened>,
     report: &mut dyn FnMut(Damage),
 ) -> Checked {
     let (path, file) = (&options.path, &source.file);
@@ -111,6 +120,7 @@ fn check_file(
     let mut walk = Walk::new(path, file, end);
     let mut paced = Paced::new(options.progress, end);
     let (mut transactions, mut records) = (0, 0);
+    let mut comparison = checksums.map(|opened| Comparison::new(&opened.side, MAGIC_BYTES));
     while let Some(piece) = walk.step() {
         paced.reach(piece.end);
         index.at(piece.start, &current, report);
@@ -121,6 +131,9 @@ fn check_file(
         transactions += u64::from(piece.transaction.is_some());
         records += piece.records.len() as u64;
         piece.damage.iter().cloned().for_each(&mut *report);
+        if let Some(comparison) = &mut comparison {
+            comparison.compare(&mut walk.window, &piece).into_iter().for_each(&mut *report);
+        }
         pointers.add(&piece, &current, report);
         deleted.add(&piece);
     }
@@ -132,7 +145,20 @@ fn check_file(
         objects.check(Walk::new(path, file, end), report);
     }
     let objects = current.len();
-    Checked { bytes: end, transactions, records, objects, damages: 0, index }
+    let has_checksums = comparison.is_some();
+    let all = transactions + records;
+    let (covered, uncovered) = comparison.map_or((0, all), |c| (c.covered, c.uncovered));
+    Checked {
+        bytes: end,
+        transactions,
+        records,
+        objects,
+        damages: 0,
+        index,
+        has_checksums,
+        covered,
+        uncovered,
+    }
 }
 
 /// Whether what seems unfinished at the end becomes a transaction when one waits.

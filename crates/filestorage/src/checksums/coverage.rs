@@ -1,16 +1,36 @@
 //! Covering what is not covered: a file that was found without checksums, or what was committed
 //! while they could not be written.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use zodium_disk::DiskFile;
+use tracing::warn;
+use zodium_disk::{Disk, DiskFile};
 
 use super::sums::add_piece;
-use super::{Batch, Checksums};
+use super::{Batch, ChecksumMode, Checksums, SUFFIX, Writing};
 use crate::check::Walk;
+use crate::storage::with_suffix;
 
+/// Covered at once when nobody waits.
+const COVER_BYTES: u64 = 8 << 20;
 /// So little is covered while commits wait, so that the end is reached at last.
 const LAST_BYTES: u64 = 256 << 10;
+
+/// Makes the side file of a data file of `length` bytes that is known to be whole. That it cannot
+/// be made is logged.
+pub(crate) fn take_all(disk: &dyn Disk, path: &Path, data: &Arc<dyn DiskFile>, length: u64) {
+    let side_path = with_suffix(path, SUFFIX);
+    let made = Writing::create(disk, &side_path, path, length, None).and_then(|writing| {
+        let checksums = Checksums::new(path, ChecksumMode::Commit, writing);
+        while checksums.cover(data, COVER_BYTES) > 0 {}
+        checksums.writing().close()?;
+        disk.sync_folder_of(&side_path)
+    });
+    if let Err(error) = made {
+        warn!(file = %side_path.display(), %error, "no checksums were made");
+    }
+}
 
 impl Checksums {
     /// Bytes at the end of the log that have no checksums yet.

@@ -35,6 +35,7 @@ use zodium_types::Oid;
 
 pub(crate) use batch::{Batch, RecordSum};
 pub(crate) use comparison::Comparison;
+pub(crate) use coverage::take_all;
 pub(crate) use damages::Damages;
 pub(crate) use entry::{Entry, Part};
 pub(crate) use opening::{Opened, SUFFIX, open};

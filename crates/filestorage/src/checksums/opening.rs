@@ -63,6 +63,8 @@ pub(crate) fn open(
         is_of_this_log: true,
     };
     opened.count_entries(data.as_ref(), length);
+    // While it is served the log may have grown since it was measured.
+    let length = data.length().unwrap_or(length).max(length);
     opened.forget_what_is_cut_off(length);
     let side = &opened.side;
     let count = entries_that_belong(side, path, data, length, side.count());

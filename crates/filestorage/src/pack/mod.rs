@@ -243,17 +243,22 @@ impl FileStorage {
         }
         let side_path = with_suffix(&self.path, SUFFIX);
         let old_side_path = with_suffix(&self.path, OLD_CHECKSUMS);
-        // Where there are none, there are none to be taken for those of the new file.
-        let is_aside = self.disk.move_file(&side_path, &old_side_path).is_ok();
+        // Without checksums none are there any more.
+        let has_checksums = pack.log.source().checksums.is_some();
+        let is_aside = has_checksums && self.disk.move_file(&side_path, &old_side_path).is_ok();
         let Err(error) = self.disk.rename(&pack.place.path, &self.path) else {
             pack.place.holds_copy = false;
-            self.replace_checksums(pack, &side_path, &old_side_path);
+            if has_checksums {
+                self.replace_checksums(pack, &side_path, &old_side_path);
+            }
             return Ok(Ok(()));
         };
         match self.disk.exists(&pack.place.path) {
             Ok(false) => {
                 pack.place.holds_copy = false;
-                self.replace_checksums(pack, &side_path, &old_side_path);
+                if has_checksums {
+                    self.replace_checksums(pack, &side_path, &old_side_path);
+                }
                 return Ok(Err(error));
             }
             Ok(true) => {
@@ -303,6 +308,9 @@ impl FileStorage {
     fn remove_index(&self) -> Result<(), StorageError> {
         self.remove(".index")?;
         self.remove(".index.crc32c")?;
+        if self.log().checksums.is_none() {
+            self.remove(SUFFIX)?;
+        }
         let synced = self.disk.sync_folder_of(&self.path);
         synced.map_err(|error| StorageError::io(&self.path, "sync the folder", error))
     }

@@ -9,14 +9,18 @@ mod moved;
 mod output;
 mod salvage;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use zodium_disk::Disk;
+use zodium_disk::{Disk, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::StorageError;
 use crate::check::{Damage, DamageKind, Look, Paced, Piece, SeenRecord, Source, Walk};
-use crate::format::{DATA_HEADER_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader};
+use crate::checksums::{self, Comparison};
+use crate::format::{
+    DATA_HEADER_BYTES, MAGIC_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader,
+};
 use crate::scan::TransactionEntry;
 use crate::storage::with_suffix;
 use output::{Body, Output, Planned, PlannedRecord};
@@ -97,8 +101,15 @@ pub fn recover(
     let walk = Walk::new(path, &source.file, end);
     let look = Look::new(path, &source.file, end);
     let summary = RecoverySummary { bytes_before: end, ..RecoverySummary::default() };
-    let mut recovery = Recovery { options, walk, look, output, summary, report };
+    let checksums = checksums::open(disk, path, OpenMode::Read, &source.file, end);
+    let comparison = checksums.as_ref().map(|opened| Comparison::new(&opened.side, MAGIC_BYTES));
+    let (comparison, damaged) = (comparison, BTreeSet::new());
+    let mut recovery =
+        Recovery { options, walk, look, output, comparison, damaged, summary, report };
     let result = recovery.run(&source).and_then(|()| recovery.output.finish(disk));
+    if let Ok(bytes) = result {
+        checksums::take_all(disk, &options.to, recovery.output.file(), bytes);
+    }
     let mut summary = recovery.summary;
     match result {
         Ok(bytes) => summary.bytes_after = bytes,
@@ -116,6 +127,9 @@ struct Recovery<'a> {
     walk: Walk,
     look: Look,
     output: Output,
+    comparison: Option<Comparison<'a>>,
+    /// Positions of records that do not fit their checksums.
+    damaged: BTreeSet<u64>,
     summary: RecoverySummary,
     report: &'a mut dyn FnMut(&RecoveryNote),
 }
@@ -126,8 +140,13 @@ impl Recovery<'_> {
             self.mended(&source.magic_damage(), "FS30 was put there");
         }
         let mut paced = Paced::new(self.options.progress, source.end);
-        while let Some(piece) = self.walk.step() {
+        while let Some(mut piece) = self.walk.step() {
             paced.reach(piece.end);
+            if let Some(comparison) = &mut self.comparison {
+                let damages = comparison.compare(&mut self.walk.window, &piece);
+                self.damaged.extend(damages.iter().map(|damage| damage.position));
+                piece.damage.extend(damages);
+            }
             match piece.transaction {
                 Some(entry) if piece.is_whole() => self.take(&entry, piece)?,
                 _ => self.take_parts(&piece)?,
@@ -170,13 +189,15 @@ impl Recovery<'_> {
     fn take_parts(&mut self, piece: &Piece) -> Result<(), StorageError> {
         let is_tail = piece.damage.iter().any(|damage| damage.kind == DamageKind::Tail);
         let groups = if is_tail { Vec::new() } else { self.salvage(piece) };
+        let lost = piece.damage.iter().filter(|damage| damage.kind == DamageKind::Checksum);
+        let lost = lost.filter_map(|damage| damage.oid);
         let mut note = RecoveryNote {
             is_left_out: true,
             start: piece.start,
             end: piece.end,
             what: reasons(piece),
             tids: piece.tid.into_iter().chain(groups.iter().map(|group| group.tid)).collect(),
-            oids: Vec::new(),
+            oids: lost.collect(),
             records_kept: 0,
         };
         let mut bytes = piece.end - piece.start;
@@ -208,7 +229,12 @@ impl Recovery<'_> {
         let next = window.chunk::<TRANSACTION_HEADER_BYTES>(piece.end);
         let next = next.map(|bytes| TransactionHeader::parse(&bytes).tid);
         let before = next.filter(|next| *next > after).unwrap_or(Tid(u64::MAX));
-        salvage(window, &mut self.look, piece.start..piece.end, (after, before))
+        let mut groups = salvage(window, &mut self.look, piece.start..piece.end, (after, before));
+        for group in &mut groups {
+            group.records.retain(|record| !self.damaged.contains(&record.entry.position));
+        }
+        groups.retain(|group| !group.records.is_empty());
+        groups
     }
 
     fn take_group(&mut self, group: &Group) -> Result<(), StorageError> {
@@ -267,6 +293,7 @@ impl Recovery<'_> {
                 }
                 match self.look.source(back, oid)? {
                     None => Some(Body::Back(0)),
+                    Some(source) if self.damaged.contains(&source.position) => None,
                     Some(source) if self.look.is_bounded(&source) => {
                         Some(of(source.position, source.header.data_length))
                     }

@@ -89,6 +89,10 @@ impl Output {
         })
     }
 
+    pub(super) fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
     /// Where the next byte goes.
     pub(super) fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64

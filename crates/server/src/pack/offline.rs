@@ -7,7 +7,9 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use zodium_configuration::LogOptions;
 use zodium_disk::RealDisk;
-use zodium_filestorage::{FileStorage, OpenOptions, PackOptions, PackStep, StorageError};
+use zodium_filestorage::{
+    ChecksumMode, FileStorage, OpenOptions, PackOptions, PackStep, StorageError,
+};
 use zodium_types::Tid;
 
 use super::{How, Outcome};
@@ -56,6 +58,7 @@ fn open(path: &Path, how: &How) -> Result<FileStorage, StorageError> {
             create: false,
             // Every record is read once.
             cache_bytes: 0,
+            checksums: ChecksumMode::Full,
             blob_directory: how.blob_dir.clone(),
             progress: &|done, total| progress.report(done, total),
             ..OpenOptions::new(path)

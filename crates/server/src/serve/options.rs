@@ -89,6 +89,15 @@ pub(crate) struct StorageArguments {
     #[arg(long, value_name = "SIZE")]
     pub(crate) quota: Option<ByteSize>,
 
+    /// Whether to keep checksums beside the data file, and to hold loads against them
+    /// [default: full]
+    #[arg(long, value_name = "WHEN", value_enum, env = "ZODIUM_CHECKSUMS")]
+    pub(crate) checksums: Option<ChecksumsArgument>,
+
+    /// Hold the whole file against its checksums this often; 0: never [default: 604800, a week]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, env = "ZODIUM_SCRUB_INTERVAL")]
+    pub(crate) scrub_interval: Option<Duration>,
+
     /// Let a pack remove old revisions only, no objects
     ///
     /// By default it also removes what cannot be reached from the root object, which is wrong
@@ -226,6 +235,17 @@ pub(crate) enum LogFormatArgument {
     Human,
     /// One JSON object a line
     Json,
+}
+
+/// What is done with checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChecksumsArgument {
+    /// They are written with commits, and whatever is read is held against them
+    Full,
+    /// They are written, and the file is held against them now and then, but not each load
+    Commit,
+    /// There are none
+    Off,
 }
 
 fn destination(text: &str) -> Result<LogDestination, String> {

@@ -6,12 +6,13 @@ use anyhow::Result;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use zodium_configuration::{
-    Configuration, Encoding, KeyPassword, LogFormat, LogOptions, MonitorOptions, ServerOptions,
-    StorageKind, StorageOptions, TlsOptions, Warning,
+    Checksums, Configuration, Encoding, KeyPassword, LogFormat, LogOptions, MonitorOptions,
+    ServerOptions, StorageKind, StorageOptions, TlsOptions, Warning,
 };
 
 use super::options::{
-    ClientArguments, LogArguments, LogFormatArgument, ServeOptions, StorageArguments, TlsArguments,
+    ChecksumsArgument, ClientArguments, LogArguments, LogFormatArgument, ServeOptions,
+    StorageArguments, TlsArguments,
 };
 use crate::cli::Cli;
 
@@ -149,6 +150,15 @@ fn override_storages(storages: &mut [StorageOptions], arguments: &StorageArgumen
         }
         if let Some(size) = arguments.quota {
             storage.quota_bytes = Some(size.as_u64());
+        }
+        match arguments.checksums {
+            Some(ChecksumsArgument::Full) => storage.checksums = Checksums::Full,
+            Some(ChecksumsArgument::Commit) => storage.checksums = Checksums::Commit,
+            Some(ChecksumsArgument::Off) => storage.checksums = Checksums::Off,
+            None => {}
+        }
+        if let Some(interval) = arguments.scrub_interval {
+            storage.scrub_interval = Some(interval).filter(|interval| !interval.is_zero());
         }
         storage.pack.garbage_collection &= !arguments.no_pack_gc;
         storage.pack.keep_old &= !arguments.no_pack_keep_old;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tracing::{error, info, warn};
-use zodium_configuration::{Configuration, ServerOptions, StorageKind, StorageOptions};
+use zodium_configuration::{Checksums, Configuration, ServerOptions, StorageKind, StorageOptions};
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::{Reopening, Storage};
-use zodium_filestorage::{FileStorage, OpenOptions, StorageError};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, StorageError};
 use zodium_tls::AllowList;
 use zodium_zeo::server::Offer;
 
@@ -122,7 +122,9 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
         resolvable_classes: server.resolvable_classes.clone(),
         reopening: server.reopen_after_failure.then(Reopening::default),
     };
-    Ok(Storage::start(file, Arc::new(SystemClock::new()), &config)?)
+    let storage = Storage::start(file, Arc::new(SystemClock::new()), &config)?;
+    storage.keep_checksums_up(options.scrub_interval);
+    Ok(storage)
 }
 
 fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> Result<FileStorage> {
@@ -171,6 +173,11 @@ fn open_on(
         quota_bytes: options.quota_bytes,
         cache_bytes: usize::try_from(options.cache_bytes).unwrap_or(usize::MAX),
         blob_directory: options.blob_directory.clone(),
+        checksums: match (&options.kind, options.checksums) {
+            (StorageKind::Memory, _) | (_, Checksums::Off) => ChecksumMode::Off,
+            (_, Checksums::Full) => ChecksumMode::Full,
+            (_, Checksums::Commit) => ChecksumMode::Commit,
+        },
         progress: &|done, total| progress.report(done, total),
         ..OpenOptions::new(path)
     };

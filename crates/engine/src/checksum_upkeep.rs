@@ -1,0 +1,129 @@
+//! The thread that keeps the checksums of a storage up: takes those that are missing, and reads
+//! the whole file now and then to hold it against them.
+//!
+//! It has all the time in the world and goes slowly, so that nobody notices it. What it reads goes
+//! through the memory of the system as any other read does, at a rate that leaves what is in use
+//! there in its place.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+use zodium_filestorage::ScrubPlace;
+
+use crate::Storage;
+
+/// Read at once.
+const STEP_BYTES: u64 = 1 << 20;
+/// While checksums are missing, since damage goes unseen so long.
+const COVER_BYTES_PER_SECOND: u64 = 200 << 20;
+const SCRUB_BYTES_PER_SECOND: u64 = 16 << 20;
+/// Between two looks whether there is something to do.
+const IDLE: Duration = Duration::from_millis(250);
+/// Between two syncs of the side file.
+const SYNC_INTERVAL: Duration = Duration::from_secs(60);
+/// After the start the first passage waits no longer than this.
+const FIRST_SCRUB: Duration = Duration::from_secs(3600);
+
+impl Storage {
+    /// Starts the thread. A passage through the whole file begins every `scrub_interval`, the
+    /// first within an hour; `None`: none does. It ends when the storage is closed.
+    pub fn keep_checksums_up(self: &Arc<Self>, scrub_interval: Option<Duration>) {
+        if self.file.checksum_figures().is_none() {
+            return;
+        }
+        let storage = Arc::clone(self);
+        let name = "checksums".to_owned();
+        let spawned = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || Upkeep::new(&storage, scrub_interval).run());
+        match spawned {
+            Ok(thread) => *self.checksum_upkeep.lock() = Some(thread),
+            Err(error) => warn!(file = %self.file.path().display(), %error,
+                "no thread for the checksums; those that are missing stay so"),
+        }
+    }
+}
+
+struct Upkeep<'a> {
+    storage: &'a Storage,
+    scrub_interval: Option<Duration>,
+    /// When the next passage begins.
+    next_scrub: Option<Instant>,
+    /// Where the one under way is.
+    scrubbing: Option<ScrubPlace>,
+    synced: Instant,
+    /// When the taking of missing checksums began, and how many bytes they were of.
+    covering: Option<(Instant, u64)>,
+}
+
+impl Upkeep<'_> {
+    fn new(storage: &Storage, scrub_interval: Option<Duration>) -> Upkeep<'_> {
+        let now = Instant::now();
+        let next_scrub = scrub_interval.and_then(|wait| now.checked_add(wait.min(FIRST_SCRUB)));
+        let (scrubbing, covering) = (None, None);
+        Upkeep { storage, scrub_interval, next_scrub, scrubbing, synced: now, covering }
+    }
+
+    fn run(mut self) {
+        while !self.storage.queue.is_stopping() {
+            let started = Instant::now();
+            if self.synced.elapsed() >= SYNC_INTERVAL {
+                self.storage.file.sync_checksums();
+                self.synced = started;
+            }
+            let wait = match self.cover() {
+                0 => match self.scrub() {
+                    true => time_of(STEP_BYTES, SCRUB_BYTES_PER_SECOND),
+                    false => IDLE,
+                },
+                covered => time_of(covered, COVER_BYTES_PER_SECOND),
+            };
+            std::thread::sleep(wait.saturating_sub(started.elapsed()));
+        }
+    }
+
+    /// Takes some of the checksums that are missing, and says of how many bytes.
+    fn cover(&mut self) -> u64 {
+        let file = &self.storage.file;
+        let missing = file.uncovered_bytes();
+        if missing > 0 && self.covering.is_none() {
+            self.covering = Some((Instant::now(), 0));
+            info!(file = %file.path().display(), bytes = missing, "taking checksums");
+        }
+        let taken = file.cover(STEP_BYTES);
+        if let Some((started, bytes)) = &mut self.covering {
+            *bytes += taken;
+            if file.uncovered_bytes() == 0 {
+                let seconds = started.elapsed().as_secs_f64();
+                info!(file = %file.path().display(), bytes, seconds, "all checksums taken");
+                self.covering = None;
+                file.sync_checksums();
+            }
+        }
+        taken
+    }
+
+    /// Goes on with a passage, or begins one when it is time; `false` when there is none.
+    fn scrub(&mut self) -> bool {
+        let file = &self.storage.file;
+        if self.scrubbing.is_none() {
+            if self.next_scrub.is_none_or(|next| Instant::now() < next) {
+                return false;
+            }
+            self.scrubbing = Some(ScrubPlace::default());
+        }
+        self.scrubbing = self.scrubbing.and_then(|place| file.scrub(place, STEP_BYTES));
+        if self.scrubbing.is_none() {
+            self.next_scrub = self.scrub_interval.and_then(|wait| Instant::now().checked_add(wait));
+            let damaged = file.checksum_figures().map_or(0, |figures| figures.damaged);
+            info!(file = %file.path().display(), bytes = file.size(), damaged,
+                "read the whole file and held it against its checksums");
+        }
+        true
+    }
+}
+
+fn time_of(bytes: u64, bytes_per_second: u64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64)
+}
