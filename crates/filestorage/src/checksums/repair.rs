@@ -13,6 +13,9 @@ use crate::format::{
     DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
 
+/// Longest metadata of which each bit is tried.
+const METADATA_BYTES_MAX: u64 = 4096;
+
 /// The header of a transaction whose frame had this sum.
 pub(super) fn transaction_header(
     data: &dyn DiskFile,
@@ -30,6 +33,31 @@ pub(super) fn transaction_header(
         return Some(as_is);
     }
     each_flip(&mut bytes, |bytes| Some(TransactionHeader::parse(bytes)).filter(&fits))
+}
+
+/// Whether the frame of a transaction is what its sum was taken of, but for one bit.
+pub(super) fn is_one_bit_off(data: &dyn DiskFile, entry: &Entry, end: u64) -> bool {
+    if transaction_header(data, entry, end).is_some() {
+        return true;
+    }
+    let mut bytes = [0; TRANSACTION_HEADER_BYTES];
+    if data.read_exact_at(&mut bytes, entry.position).is_err() {
+        return false;
+    }
+    let header = TransactionHeader::parse(&bytes);
+    let mut metadata = vec![0; header.metadata_bytes().min(METADATA_BYTES_MAX) as usize];
+    let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
+    let is_long = header.metadata_bytes() > METADATA_BYTES_MAX;
+    if is_long || data.read_exact_at(&mut metadata, start).is_err() {
+        return false;
+    }
+    let sum = crc32c::crc32c(&bytes);
+    (0..metadata.len() * 8).any(|bit| {
+        metadata[bit / 8] ^= 1 << (bit % 8);
+        let sum = crc32c::crc32c_append(sum, &metadata);
+        metadata[bit / 8] ^= 1 << (bit % 8);
+        crc32c::crc32c_append(sum, &header.length.to_be_bytes()) == entry.sum
+    })
 }
 
 /// Whether all is right but for the copy of the length.

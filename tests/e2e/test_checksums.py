@@ -1,0 +1,141 @@
+"""Checksums beside the data file, through the real binary: what is damaged on the disk is an error
+that names it and never other bytes, and everything else is served.
+"""
+
+import json
+import subprocess
+
+import pytest
+import ZODB.FileStorage
+from persistent.mapping import PersistentMapping
+from ZODB.FileStorage.FileStorage import CorruptedDataError
+from ZODB.utils import u64
+
+from harness.monitor import Monitor
+
+OBJECTS = 30
+
+
+def text(number):
+    return f"the text of {number:04} " * 10
+
+
+def fill(path):
+    """A file with objects of which each holds a text of its own; their oids."""
+    db = ZODB.DB(ZODB.FileStorage.FileStorage(str(path)))
+    connection = db.open()
+    for number in range(OBJECTS):
+        connection.root()[number] = PersistentMapping(text=text(number))
+        connection.transaction_manager.commit()
+    oids = [connection.root()[number]._p_oid for number in range(OBJECTS)]
+    connection.close()
+    db.close()
+    return oids
+
+
+def damage(path, number):
+    """Flips one bit of an object's text."""
+    data = bytearray(path.read_bytes())
+    data[data.rindex(text(number).encode()) + 5] ^= 1
+    path.write_bytes(data)
+
+
+def damaged(monitor):
+    return monitor.status()["storages"][0]["checksums"]["damaged"]
+
+
+def is_covered(status):
+    storage = status["storages"][0]
+    return storage["checksums"]["covered_bytes"] == storage["size_bytes"]
+
+
+@pytest.fixture
+def covered(tmp_path, server):
+    """(path, oids): a file of the stock server, to which a server has added checksums."""
+    path = tmp_path / "Data.fs"
+    oids = fill(path)
+    monitor = Monitor()
+    first = server(path, *monitor.options)
+    monitor.wait_until(is_covered)
+    first.stop()
+    return path, oids
+
+
+def test_damaged_record_is_an_error_that_names_it_and_all_others_load(covered, server):
+    path, oids = covered
+    damage(path, 7)
+    monitor = Monitor()
+    served = server(path, *monitor.options)
+    storage = served.storage()
+    for number, oid in enumerate(oids):
+        if number == 7:
+            with pytest.raises(CorruptedDataError) as raised:
+                storage.load(oid)
+            assert f"{u64(oid):016x}" in str(raised.value)
+            assert "position" in str(raised.value)
+        else:
+            assert text(number).encode() in storage.load(oid)[0]
+    storage.close()
+    assert damaged(monitor) == 1
+    assert monitor.samples()["zodium_checksum_damaged"] == 1
+    code, _, body = monitor.fetch("/health")
+    assert (code, json.loads(body)["status"]) == (200, "degraded")
+    assert "does not fit its checksum" in served.log()
+
+
+def test_scrub_finds_what_nobody_loads(covered, server):
+    path, _ = covered
+    damage(path, 3)
+    monitor = Monitor()
+    server(path, "--scrub-interval", "0.1", *monitor.options)
+    monitor.wait_until(lambda status: status["storages"][0]["checksums"]["damaged"] == 1)
+
+
+def test_check_names_what_does_not_fit(covered, binary):
+    path, oids = covered
+
+    def check(*words):
+        done = subprocess.run(
+            [str(binary), "check", "--json", *words, str(path)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+    code, lines = check()
+    assert (code, lines[-1]["checksums"], lines[-1]["uncovered"]) == (0, True, 0)
+    damage(path, 11)
+    code, lines = check()
+    assert code == 1
+    assert [(line["kind"], line["oid"]) for line in lines[:-1]] == [
+        ("checksum", f"{u64(oids[11]):016x}")
+    ]
+    damage(path, 11)
+    (path.parent / "Data.fs.checksums").unlink()
+    assert check("--write-checksums")[1][-1]["covered"] == 0
+    assert check()[1][-1]["uncovered"] == 0
+
+
+def test_stock_server_may_append_and_pack_in_between(covered, server):
+    path, _ = covered
+    db = ZODB.DB(ZODB.FileStorage.FileStorage(str(path)))
+    for is_packed in (False, True):
+        connection = db.open()
+        for number in range(OBJECTS):
+            connection.root()[number]["text"] = text(number + 1)
+            connection.transaction_manager.commit()
+        connection.close()
+        if is_packed:
+            db.pack()
+        db.close()
+        monitor = Monitor()
+        served = server(path, *monitor.options)
+        monitor.wait_until(is_covered)
+        storage = served.storage()
+        assert len(list(storage.iterator())) > 0
+        storage.close()
+        assert damaged(monitor) == 0
+        served.stop()
+        db = ZODB.DB(ZODB.FileStorage.FileStorage(str(path)))
+    db.close()
