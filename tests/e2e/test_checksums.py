@@ -6,12 +6,15 @@ import json
 import subprocess
 
 import pytest
+import ZODB
 import ZODB.FileStorage
 from persistent.mapping import PersistentMapping
 from ZODB.FileStorage.FileStorage import CorruptedDataError
 from ZODB.utils import u64
 
 from harness.monitor import Monitor
+
+pytestmark = pytest.mark.zodium
 
 OBJECTS = 30
 
@@ -50,23 +53,25 @@ def is_covered(status):
 
 
 @pytest.fixture
-def covered(tmp_path, server):
+def covered(tmp_path, start_server):
     """(path, oids): a file of the stock server, to which a server has added checksums."""
     path = tmp_path / "Data.fs"
     oids = fill(path)
     monitor = Monitor()
-    first = server(path, *monitor.options)
+    first = start_server(path, *monitor.options)
     monitor.wait_until(is_covered)
     first.stop()
     return path, oids
 
 
-def test_damaged_record_is_an_error_that_names_it_and_all_others_load(covered, server):
+def test_damaged_record_is_an_error_that_names_it_and_all_others_load(
+    covered, start_server, connect
+):
     path, oids = covered
     damage(path, 7)
     monitor = Monitor()
-    served = server(path, *monitor.options)
-    storage = served.storage()
+    served = start_server(path, *monitor.options)
+    storage = connect(served)
     for number, oid in enumerate(oids):
         if number == 7:
             with pytest.raises(CorruptedDataError) as raised:
@@ -75,7 +80,6 @@ def test_damaged_record_is_an_error_that_names_it_and_all_others_load(covered, s
             assert "position" in str(raised.value)
         else:
             assert text(number).encode() in storage.load(oid)[0]
-    storage.close()
     assert damaged(monitor) == 1
     assert monitor.samples()["zodium_checksum_damaged"] == 1
     code, _, body = monitor.fetch("/health")
@@ -83,11 +87,11 @@ def test_damaged_record_is_an_error_that_names_it_and_all_others_load(covered, s
     assert "does not fit its checksum" in served.log()
 
 
-def test_scrub_finds_what_nobody_loads(covered, server):
+def test_scrub_finds_what_nobody_loads(covered, start_server):
     path, _ = covered
     damage(path, 3)
     monitor = Monitor()
-    server(path, "--scrub-interval", "0.1", *monitor.options)
+    start_server(path, "--scrub-interval", "0.1", *monitor.options)
     monitor.wait_until(lambda status: status["storages"][0]["checksums"]["damaged"] == 1)
 
 
@@ -117,7 +121,7 @@ def test_check_names_what_does_not_fit(covered, binary):
     assert check()[1][-1]["uncovered"] == 0
 
 
-def test_stock_server_may_append_and_pack_in_between(covered, server):
+def test_stock_server_may_append_and_pack_in_between(covered, start_server, connect):
     path, _ = covered
     db = ZODB.DB(ZODB.FileStorage.FileStorage(str(path)))
     for is_packed in (False, True):
@@ -130,11 +134,9 @@ def test_stock_server_may_append_and_pack_in_between(covered, server):
             db.pack()
         db.close()
         monitor = Monitor()
-        served = server(path, *monitor.options)
+        served = start_server(path, *monitor.options)
         monitor.wait_until(is_covered)
-        storage = served.storage()
-        assert len(list(storage.iterator())) > 0
-        storage.close()
+        assert len(list(connect(served).iterator())) > 0
         assert damaged(monitor) == 0
         served.stop()
         db = ZODB.DB(ZODB.FileStorage.FileStorage(str(path)))
