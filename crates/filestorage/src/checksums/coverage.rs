@@ -21,7 +21,7 @@ const LAST_BYTES: u64 = 256 << 10;
 /// be made is logged.
 pub(crate) fn take_all(disk: &dyn Disk, path: &Path, data: &Arc<dyn DiskFile>, length: u64) {
     let side_path = with_suffix(path, SUFFIX);
-    let made = Writing::create(disk, &side_path, path, length, None).and_then(|writing| {
+    let made = Writing::create(disk, &side_path, path, length).and_then(|writing| {
         let checksums = Checksums::new(path, ChecksumMode::Commit, writing);
         while checksums.cover(data, COVER_BYTES) > 0 {}
         checksums.writing().close()?;
