@@ -14,7 +14,7 @@ import time
 import pytest
 
 from harness.process import free_port
-from harness.wire import Z64, Wire
+from harness.wire import Z64, ErrorReply, Wire
 
 pytestmark = pytest.mark.zodium
 
@@ -217,7 +217,7 @@ def test_begun_and_not_finished_is_begun_again(tmp_path, start_server):
 
 @pytest.mark.parametrize("index", ["index", "no index"])
 def test_damage_in_the_middle_is_named(tmp_path, start_server, refusal, index):
-    """With an index too, a header that is wrong is found before anything is served."""
+    """With an index all the rest is served."""
     path = tmp_path / "Data.fs"
     sizes = committed(path, start_server)
     index_path = path.with_name("Data.fs.index")
@@ -226,10 +226,25 @@ def test_damage_in_the_middle_is_named(tmp_path, start_server, refusal, index):
     content = bytearray(path.read_bytes())
     content[sizes[3] + 8 : sizes[3] + 16] = b"\xff" * 8  # the length of the fourth
     path.write_bytes(content)
-    said = refusal(path)
+    if index == "no index":
+        said = refusal(path)
+    else:
+        server = start_server(path)
+        with Wire(server.address) as wire:
+            wire.register()
+            for number in (0, 1, 2, 4):
+                assert load(wire, number)[0] == b"data %d" % number
+            with pytest.raises(ErrorReply, match="CorruptedDataError"):
+                load(wire, 3)
+        said = server.log_tail()
+        assert server.stop() == 0
     assert str(path) in said and str(sizes[3]) in said
     assert any(tool in said for tool in ("zodium ", "fsrecover", "repozo")), "what to run next"
     assert path.read_bytes() == content
+
+
+def load(wire, number):
+    return wire.call("loadBefore", number.to_bytes(8, "big"), b"\x7f" + b"\xff" * 7)
 
 
 # --------------------------------------------------------------------- read-only

@@ -4,7 +4,7 @@
 //! data; otherwise the whole file is scanned. What a crash left unfinished at the end is kept in
 //! a `.trN` file and cut. A file that is damaged is refused, never cut.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::warn;
@@ -79,9 +79,11 @@ pub(crate) fn recover(
             warn_not_later(path, start);
         }
     }
+    let was_durable = found.end < length && build.is_durable(found.end);
     let damages = build.damages;
     if found.end < length && !options.read_only {
-        put_tail_aside(disk, path, file.as_ref(), found.end, length)?;
+        let kept = put_tail_aside(disk, path, file.as_ref(), found.end, length)?;
+        warn_tail(path, &kept, found.end, length, was_durable);
     }
     let Built { end, last_tid, .. } = found;
     Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages })
@@ -207,10 +209,6 @@ impl Build<'_> {
                     continue;
                 }
                 Ok(None) => None,
-                // It was on stable storage, so no crash explains it.
-                Err(damage @ StorageError::Corrupt { .. }) if self.is_durable(position) => {
-                    return Err(damage);
-                }
                 Err(damage @ StorageError::Corrupt { .. }) => Some(damage),
                 Err(error) => return Err(error),
             };
@@ -253,7 +251,6 @@ impl Build<'_> {
         let repaired = header.map(|header| TransactionEntry { position, header });
         let entry = match (repaired, found) {
             (Some(entry), _) | (None, Ok(Step::Transaction(entry))) => entry,
-            // It was on stable storage, so no crash explains it.
             (None, Ok(_)) => return Err(StorageError::corrupt(self.path, position, what)),
             (None, Err(error)) => return Err(error),
         };
@@ -328,14 +325,14 @@ fn is_of(file: &dyn DiskFile, position: u64, oid: Oid) -> bool {
     file.read_exact_at(&mut header, position).is_ok() && DataHeader::parse(&header).oid == oid
 }
 
-/// Keeps `[start, end)` in the first free `.trN` and cuts it off.
+/// Keeps `[start, end)` in the first free `.trN`, whose path is given, and cuts it off.
 fn put_tail_aside(
     disk: &dyn Disk,
     path: &Path,
     file: &dyn DiskFile,
     start: u64,
     end: u64,
-) -> Result<(), StorageError> {
+) -> Result<PathBuf, StorageError> {
     let failed = |operation| move |error| StorageError::io(path, operation, error);
     let mut number = 0;
     let kept_path = loop {
@@ -363,7 +360,16 @@ fn put_tail_aside(
         .map_err(|error| StorageError::io(&kept_path, "sync", error))?;
     // Only now that the tail is safe elsewhere may it go.
     file.set_length(start).and_then(|()| file.sync()).map_err(failed("cut"))?;
-    warn!(file = %path.display(), position = start, bytes = end - start,
-        kept = %kept_path.display(), "put an unfinished transaction aside");
-    Ok(())
+    Ok(kept_path)
+}
+
+fn warn_tail(path: &Path, kept: &Path, position: u64, end: u64, was_durable: bool) {
+    let (file, kept, bytes) = (path.display(), kept.display(), end - position);
+    if was_durable {
+        warn!(%file, position, bytes, %kept, "put the damaged end of the file aside. It had been \
+            on stable storage, so no crash explains it: transactions that were acknowledged are \
+            lost unless there is a newer copy; find out what is wrong with the disk");
+    } else {
+        warn!(%file, position, bytes, %kept, "put an unfinished transaction aside");
+    }
 }
