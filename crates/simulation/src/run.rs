@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
 use zodium_filestorage::{
-    Access, CheckOptions, FileStorage, Load, NewBody, NewRecord, NewTransaction, OpenOptions,
-    StorageError, check,
+    Access, CheckOptions, FileStorage, Load, NewBody, NewRecord, NewTransaction, StorageError,
+    check,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -19,6 +19,7 @@ use crate::history::{History, Tried, path};
 use crate::plan::{Objects, Plan, Sabotage};
 use crate::random::Chance;
 use crate::record::{Attempt, record};
+use crate::server::open_options;
 use crate::world::World;
 
 /// Within so many steps without faults every client must come to rest.
@@ -156,7 +157,7 @@ fn begin(world: &Rc<World>) -> Result<(), String> {
 }
 
 fn write_first(files: &MemoryDisk, records: Vec<NewRecord>) -> Result<(), StorageError> {
-    let file = FileStorage::open(Arc::new(files.clone()), &OpenOptions::new(path()))?;
+    let file = FileStorage::open(Arc::new(files.clone()), &open_options())?;
     let metadata = TransactionMetadata { description: b"0".to_vec(), ..Default::default() };
     let status = TransactionStatus::Normal;
     let first = NewTransaction { tid: Tid(1 << 32), status, metadata, records };
@@ -260,7 +261,7 @@ fn check_file(files: &MemoryDisk) -> Result<(), String> {
 /// Opens the file anew and reads every revision of every object.
 fn check_revisions(files: &MemoryDisk, history: &History) -> Result<(), String> {
     let disk = FaultyDisk::new(files.after_power_cut());
-    let file = FileStorage::open(Arc::new(disk), &OpenOptions::new(path()))
+    let file = FileStorage::open(Arc::new(disk), &open_options())
         .map_err(|error| format!("cannot open the file in the end: {error}"))?;
     for (oid, revisions) in history.revisions() {
         for (place, (tid, data)) in revisions.iter().enumerate() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
 use zodium_engine::{LogWriter, Storage};
-use zodium_filestorage::{FileStorage, OpenOptions, StorageError};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, StorageError};
 use zodium_net::{Host, Limits};
 use zodium_zeo::server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
 
@@ -23,6 +23,8 @@ use crate::plan::Plan;
 /// What clients ask for.
 pub(crate) const STORAGE_NAME: &str = "1";
 const FRAME_BYTES_MAX: u32 = 1 << 24;
+/// Bytes of the file whose checksums are taken at once.
+const COVER_BYTES: u64 = 1 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -77,9 +79,9 @@ impl Server {
         clock: Arc<dyn Clock>,
         plan: &Plan,
     ) -> Result<Server, StorageError> {
-        let cache_bytes = plan.cache_bytes;
-        let options = OpenOptions { cache_bytes, ..OpenOptions::new(path()) };
+        let options = OpenOptions { cache_bytes: plan.cache_bytes, ..open_options() };
         let file = FileStorage::open(Arc::new(disk.clone()), &options)?;
+        cover(&file);
         let (storage, writer) = Storage::with_writer(file, clock, &plan.storage_config())?;
         let config =
             Config { encoding: plan.encoding, frame_bytes_max: FRAME_BYTES_MAX, read_only: false };
@@ -98,6 +100,11 @@ impl Server {
         };
         let (writer, opened) = (RefCell::new(writer), Instant::now());
         Ok(Server { disk, storage, writer, opened, workers, jobs, limits })
+    }
+
+    /// What the thread that keeps checksums up does when it looks.
+    pub(crate) fn keep_checksums_up(&self) {
+        cover(self.storage.file());
     }
 
     pub(crate) fn accept(&self, worker: usize, end: ServerEnd, peer: String) {
@@ -152,6 +159,16 @@ impl Server {
             }
         }
     }
+}
+
+/// How the program opens a file, but for its cache.
+pub(crate) fn open_options() -> OpenOptions<'static> {
+    OpenOptions { checksums: ChecksumMode::Full, ..OpenOptions::new(path()) }
+}
+
+/// Takes the checksums that are missing.
+fn cover(file: &FileStorage) {
+    while file.cover(COVER_BYTES) > 0 {}
 }
 
 impl Worker {
