@@ -30,6 +30,8 @@ pub struct ServerOptions {
     pub read_only: bool,
     /// Worker threads; absent: one per core.
     pub workers: Option<u16>,
+    /// How long a worker looks for the next request without sleeping; absent: it sleeps at once.
+    pub busy_poll: Option<Duration>,
     /// Transactions remembered for clients that reconnect.
     pub invalidation_queue_size: usize,
     /// How far back the log is read for clients that were away longer.
@@ -265,6 +267,7 @@ impl Default for ServerOptions {
             encoding: Encoding::Pickle,
             read_only: false,
             workers: None,
+            busy_poll: None,
             invalidation_queue_size: 100,
             invalidation_age: None,
             transaction_timeout: None,

@@ -184,7 +184,7 @@ fn tls() -> impl Strategy<Value = TlsOptions> {
 
 fn server() -> impl Strategy<Value = ServerOptions> {
     let limits = (option::of(any::<u16>()), 0..=i64::MAX as usize, any::<u32>());
-    let times = (option::of(duration()), option::of(duration()));
+    let times = (option::of(duration()), option::of(duration()), option::of(duration()));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let classes = vec("[*a-z.\"]{1,20}", 0..3);
     let files = (option::of(path()), option::of(tls()));
@@ -192,7 +192,7 @@ fn server() -> impl Strategy<Value = ServerOptions> {
         |(
             addresses,
             (workers, queue, message),
-            (age, timeout),
+            (age, timeout, busy_poll),
             flags,
             classes,
             (pid_file, tls),
@@ -202,6 +202,7 @@ fn server() -> impl Strategy<Value = ServerOptions> {
                 encoding: if flags.0 { Encoding::Msgpack } else { Encoding::Pickle },
                 read_only: flags.1,
                 workers,
+                busy_poll,
                 invalidation_queue_size: queue,
                 invalidation_age: age,
                 transaction_timeout: timeout,

@@ -12,6 +12,7 @@
 
 mod append;
 mod blobs;
+mod cached;
 mod check;
 mod checksums;
 mod error;
@@ -41,6 +42,7 @@ mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
 pub use blobs::{BlobDirectory, BlobLayout, CommittedBlob, NewBlob, StagedBlobs, TemporaryBlob};
+pub use cached::CachedRevisions;
 pub use check::{CheckOptions, Checked, Damage, DamageKind, IndexVerdict, check};
 pub use checksums::{ChecksumFigures, ChecksumMode, ScrubPlace};
 pub use error::StorageError;

@@ -142,15 +142,27 @@ impl<T: Weighted> RecordCache<T> {
     #[inline]
     pub(crate) fn with<R>(&self, position: u64, read: impl FnOnce(&T) -> R) -> Option<R> {
         let found = self.find(position);
-        self.lookups.count(found.is_some());
+        self.lookups.count_one(found.is_some());
         found.as_ref().and_then(|record| record.as_deref()).map(read)
+    }
+
+    /// As [`RecordCache::with`], but a hit has to be [counted](RecordCache::count_hits) by the
+    /// caller, and a miss by its next lookup.
+    #[inline]
+    pub(crate) fn with_uncounted<R>(&self, position: u64, read: impl FnOnce(&T) -> R) -> Option<R> {
+        self.find(position).as_ref().and_then(|record| record.as_deref()).map(read)
+    }
+
+    /// Counts lookups that found their records.
+    pub(crate) fn count_hits(&self, hits: u64) {
+        self.lookups.count(hits, 0);
     }
 
     /// The record at `position`. `None` on a miss.
     #[inline]
     pub(crate) fn lookup(&self, position: u64) -> Option<Arc<T>> {
         let found = self.find(position);
-        self.lookups.count(found.is_some());
+        self.lookups.count_one(found.is_some());
         found.and_then(Guard::into_inner)
     }
 
@@ -344,10 +356,18 @@ impl LookupCounters {
     }
 
     #[inline]
-    fn count(&self, is_hit: bool) {
+    fn count_one(&self, is_hit: bool) {
+        self.count(u64::from(is_hit), u64::from(!is_hit));
+    }
+
+    #[inline]
+    fn count(&self, hits: u64, misses: u64) {
         let cell = &self.cells[thread_number() % LOOKUP_CELLS];
-        let counter = if is_hit { &cell.hits } else { &cell.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        for (counter, count) in [(&cell.hits, hits), (&cell.misses, misses)] {
+            if count > 0 {
+                counter.fetch_add(count, Ordering::Relaxed);
+            }
+        }
     }
 
     fn sum(&self) -> (u64, u64) {

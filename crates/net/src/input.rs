@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 use zodium_types::{Held, Turn};
 
+use crate::busy_poll::BusyPoll;
 use crate::link::Link;
 use crate::session::{Consumed, Session, Verdict};
 
@@ -24,15 +25,33 @@ const TURN_TIME_MAX: Duration = Duration::from_secs(30);
 /// Who waits for memory looks again after so long.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A read buffer that all links of a worker share: an idle link owns none.
-pub(crate) type Scratch = Rc<RefCell<Vec<u8>>>;
+/// What all links of a worker share.
+pub(crate) struct Shared {
+    /// A read buffer: an idle link owns none.
+    scratch: RefCell<Vec<u8>>,
+    busy_poll: Option<BusyPoll>,
+}
+
+impl Shared {
+    /// With a read buffer of so many bytes; `busy_poll` is told of whatever arrives.
+    pub(crate) fn new(scratch_bytes: usize, busy_poll: Option<BusyPoll>) -> Shared {
+        Shared { scratch: RefCell::new(vec![0; scratch_bytes]), busy_poll }
+    }
+
+    /// Keeps the worker awake as long as it should be; ends at once if it should not.
+    pub(crate) async fn stay_awake(&self) {
+        if let Some(busy_poll) = &self.busy_poll {
+            busy_poll.run().await;
+        }
+    }
+}
 
 pub(crate) struct Input {
     /// The beginning of a frame, or frames that have to wait.
     rest: BytesMut,
     /// Length of the large frame whose beginning `rest` is.
     large: Option<usize>,
-    scratch: Scratch,
+    shared: Rc<Shared>,
     held: Held,
     /// Until when the frame has to be there, for who may go past the memory limit.
     turn: Option<(Turn, Pin<Box<Sleep>>)>,
@@ -41,8 +60,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    pub(crate) fn new(scratch: Scratch, held: Held) -> Input {
-        Input { rest: BytesMut::new(), large: None, scratch, held, turn: None, pause: None }
+    pub(crate) fn new(shared: Rc<Shared>, held: Held) -> Input {
+        Input { rest: BytesMut::new(), large: None, shared, held, turn: None, pause: None }
     }
 
     /// Hands over again what had to wait; whether that has got any further.
@@ -71,8 +90,8 @@ impl Input {
         if self.large.is_some() {
             ready!(self.poll_room(link, context));
         }
-        let scratch = Rc::clone(&self.scratch);
-        let mut scratch = scratch.borrow_mut();
+        let shared = Rc::clone(&self.shared);
+        let mut scratch = shared.scratch.borrow_mut();
         // Never past the end of a large frame: then it is alone in its buffer.
         let wanted = self.large.map_or(scratch.len(), |frame| frame - self.rest.len());
         let limit = wanted.min(scratch.len());
@@ -80,6 +99,9 @@ impl Input {
         ready!(stream.poll_read(context, &mut buffer)?);
         let bytes = buffer.filled();
         link.figures().bytes_received.add(bytes.len() as u64);
+        if let Some(busy_poll) = &shared.busy_poll {
+            busy_poll.note_request();
+        }
         if let Some(frame) = self.large {
             self.grow(frame, bytes, link, session);
         } else if self.rest.is_empty() {

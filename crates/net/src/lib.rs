@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod busy_poll;
 mod figures;
 mod handshake;
 mod input;
@@ -25,4 +26,4 @@ pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use output::Output;
 pub use session::{Consumed, Service, Session, Verdict};
-pub use worker::{Host, WorkerError, Workers};
+pub use worker::{Host, WorkerError, WorkerOptions, Workers};

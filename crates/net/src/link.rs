@@ -14,7 +14,7 @@ use zodium_tls::PeerIdentity;
 use zodium_types::{Held, Memory};
 
 use crate::figures::LinkFigures;
-use crate::input::{Input, Scratch};
+use crate::input::{Input, Shared};
 use crate::output::{Output, SLICES_MAX};
 use crate::session::{Session, Verdict};
 
@@ -138,8 +138,13 @@ impl Link {
 
     /// Whether so much waits to be sent that no more requests should be taken.
     pub fn is_congested(&self) -> bool {
+        self.would_be_congested(&self.queued())
+    }
+
+    /// The same of an output that has just been borrowed.
+    pub fn would_be_congested(&self, output: &Output) -> bool {
         // What is fine at any time costs no look at the memory that all share.
-        let queued = self.queued().len();
+        let queued = output.len();
         queued > OUTPUT_BYTES_LOW.min(self.state.limits.output_bytes_high)
             && queued > self.congested_from()
     }
@@ -239,12 +244,12 @@ impl Link {
 }
 
 /// Drives a link until it ends.
-pub(crate) async fn run<S, T>(mut stream: T, link: Link, mut session: S, scratch: Scratch)
+pub(crate) async fn run<S, T>(mut stream: T, link: Link, mut session: S, shared: Rc<Shared>)
 where
     S: Session,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut input = Input::new(scratch, link.memory().holder());
+    let mut input = Input::new(shared, link.memory().holder());
     let time_max = link.state.limits.introduction_time_max;
     let mut introduction = (time_max != Duration::MAX).then(|| Box::pin(sleep(time_max)));
     let result = std::future::poll_fn(|context| {
@@ -441,8 +446,8 @@ mod tests {
             closed: Rc::clone(&closed),
             is_established,
         };
-        let scratch = Rc::new(RefCell::new(vec![0; 512]));
-        tokio::task::spawn_local(run(stream, link.clone(), session, scratch));
+        let shared = Rc::new(Shared::new(512, None));
+        tokio::task::spawn_local(run(stream, link.clone(), session, shared));
         Running { peer, link, seen, closed }
     }
 

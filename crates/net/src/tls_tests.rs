@@ -1,6 +1,6 @@
 //! Links over TLS, over a pipe that takes little at a time; handshakes that go wrong.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +119,8 @@ async fn start(limits: Limits) -> Running {
     let link = Link::new("peer".to_owned(), Some(identity), limits, Arc::default());
     let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
     let session = Echo { link: link.clone(), seen: Rc::clone(&seen), closed: Rc::clone(&closed) };
-    let scratch = Rc::new(RefCell::new(vec![0; 512]));
-    tokio::task::spawn_local(link::run(stream, link.clone(), session, scratch));
+    let shared = Rc::new(crate::input::Shared::new(512, None));
+    tokio::task::spawn_local(link::run(stream, link.clone(), session, shared));
     Running { peer, link, seen, closed }
 }
 

@@ -16,8 +16,9 @@ use tokio::task::LocalSet;
 use tracing::Instrument;
 use zodium_tls::PeerIdentity;
 
+use crate::busy_poll::BusyPoll;
 use crate::handshake::{HandshakeError, Handshakes, Secured};
-use crate::input::Scratch;
+use crate::input::Shared;
 use crate::link;
 use crate::listener::IncomingStream;
 use crate::seldom::Seldom;
@@ -52,6 +53,17 @@ enum Order {
     Stop { patience: Duration },
 }
 
+/// How many workers there are, and how they work.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// Threads, at least one.
+    pub count: usize,
+    /// What each link may hold, and all together.
+    pub limits: Limits,
+    /// How long a worker looks for the next request without sleeping; `None`: it sleeps at once.
+    pub busy_poll: Option<Duration>,
+}
+
 /// A worker could not be started.
 #[derive(Debug, Error)]
 #[error("cannot start worker {number}: {source}")]
@@ -62,23 +74,18 @@ pub struct WorkerError {
 }
 
 impl Workers {
-    /// Starts `count` workers. `make` runs on each of them, within its runtime, and gets its
-    /// number.
-    pub fn start<S, F>(count: usize, limits: Limits, make: F) -> Result<Workers, WorkerError>
+    /// Starts workers. `make` runs on each of them, within its runtime, and gets its number.
+    pub fn start<S, F>(options: WorkerOptions, make: F) -> Result<Workers, WorkerError>
     where
         S: Service,
         F: Fn(usize) -> S + Send + Sync + 'static,
     {
+        let WorkerOptions { count, limits, busy_poll } = options;
         let make = Arc::new(make);
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
             let failed = |source| WorkerError { number, source };
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .max_blocking_threads(BLOCKING_THREADS_MAX)
-                .thread_name(format!("job-of-worker-{number}"))
-                .build()
-                .map_err(failed)?;
+            let runtime = runtime(number, busy_poll.is_some()).map_err(failed)?;
             let (orders, received) = mpsc::unbounded_channel();
             let links = Arc::new(AtomicUsize::new(0));
             let (make, counter) = (Arc::clone(&make), Arc::clone(&links));
@@ -89,7 +96,7 @@ impl Workers {
                 .spawn(move || {
                     let local = LocalSet::new();
                     local.block_on(&runtime, async move {
-                        serve(make(number), received, counter, own_figures).await;
+                        serve(make(number), busy_poll, received, counter, own_figures).await;
                     });
                     // Reads that still wait for a disk have nobody left to answer.
                     runtime.shutdown_background();
@@ -176,6 +183,17 @@ impl Workers {
     }
 }
 
+fn runtime(number: usize, is_polling: bool) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX);
+    builder.thread_name(format!("job-of-worker-{number}"));
+    if is_polling {
+        // The task that stays awake shall not be run sixty times before sockets are looked at.
+        builder.event_interval(1);
+    }
+    builder.build()
+}
+
 /// What the connections of a worker share: its service, and a buffer to read into. For whoever
 /// brings streams of his own to a service; [`Workers`] have one each.
 ///
@@ -183,7 +201,7 @@ impl Workers {
 pub struct Host<S> {
     service: S,
     links: RefCell<Slab<Link>>,
-    scratch: Scratch,
+    shared: Rc<Shared>,
     handshakes: Handshakes,
     figures: Arc<LinkFigures>,
     /// No new links: those that there are come to their end.
@@ -192,11 +210,14 @@ pub struct Host<S> {
 
 async fn serve<S: Service>(
     service: S,
+    busy_poll: Option<Duration>,
     mut orders: mpsc::UnboundedReceiver<Order>,
     count: Arc<AtomicUsize>,
     figures: Arc<LinkFigures>,
 ) {
-    let host = Rc::new(Host::new(service, figures));
+    let host = Rc::new(Host::new(service, figures, busy_poll));
+    let awake = Rc::clone(&host);
+    tokio::task::spawn_local(async move { awake.shared.stay_awake().await });
     let mut patience = Duration::ZERO;
     while let Some(order) = orders.recv().await {
         match order {
@@ -225,12 +246,13 @@ async fn serve<S: Service>(
 }
 
 impl<S: Service> Host<S> {
-    /// A host without connections.
-    pub fn new(service: S, figures: Arc<LinkFigures>) -> Host<S> {
+    /// A host without connections. With `busy_poll` its worker stays awake for so long after each
+    /// request.
+    pub fn new(service: S, figures: Arc<LinkFigures>, busy_poll: Option<Duration>) -> Host<S> {
         Host {
             service,
             links: RefCell::default(),
-            scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES])),
+            shared: Rc::new(Shared::new(SCRATCH_BYTES, busy_poll.map(BusyPoll::new))),
             handshakes: Handshakes::default(),
             figures,
             stopping: Cell::new(false),
@@ -304,7 +326,7 @@ impl<S: Service> Host<S> {
         let link = Link::new(peer.to_owned(), identity, limits, Arc::clone(&self.figures));
         let key = self.links.borrow_mut().insert(link.clone());
         let session = self.service.open(link.clone());
-        link::run(&mut stream, link, session, Rc::clone(&self.scratch)).await;
+        link::run(&mut stream, link, session, Rc::clone(&self.shared)).await;
         if is_secured {
             // A peer that does not take the end of the stream has to do without.
             let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;

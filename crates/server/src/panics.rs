@@ -48,7 +48,7 @@ mod tests {
     use zodium_engine::{Check, Config, Mailbox, Notice, Storage, Transaction, VoteStart};
     use zodium_filestorage::{Access, FileStorage, OpenOptions};
     use zodium_monitor::{Health, Listener, Messages, Monitor, Promise, Snapshot, Source};
-    use zodium_net::{Limits, Workers};
+    use zodium_net::{Limits, WorkerOptions, Workers};
     use zodium_types::{Address, Oid, Tid, TransactionMetadata, TransactionStatus};
     use zodium_zeo::server::ZeoService;
 
@@ -128,7 +128,8 @@ mod tests {
             std::thread::sleep(PATIENCE);
             std::process::exit(0)
         };
-        drop(Workers::start(1, Limits::default(), make).unwrap());
+        let options = WorkerOptions { count: 1, limits: Limits::default(), busy_poll: None };
+        drop(Workers::start(options, make).unwrap());
     }
 
     struct Nobody;

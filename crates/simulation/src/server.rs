@@ -179,7 +179,7 @@ impl Worker {
         let service = ZeoService::with_blocking(Arc::clone(served), Box::new(jobs.clone()));
         drop(within);
         drop(set);
-        let host = Rc::new(Host::new(service, Arc::default()));
+        let host = Rc::new(Host::new(service, Arc::default(), None));
         Worker { host, notices, connections }
     }
 }

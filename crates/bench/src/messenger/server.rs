@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use zodium_net::{Bound, Consumed, Limits, Link, Service, Session, Verdict, Workers};
+use zodium_net::{
+    Bound, Consumed, Limits, Link, Service, Session, Verdict, WorkerOptions, Workers,
+};
 use zodium_types::{Address, Oid};
 
 use crate::options::{MessengerServerOptions, Rung};
@@ -21,7 +23,8 @@ pub(crate) fn serve(options: &MessengerServerOptions) -> Result<()> {
     }
     // One worker, as the floor has one thread; a block is the same block on each.
     let service = move |_| Messenger { blocks: blocks.iter().cloned().collect(), rung };
-    let workers = Workers::start(1, limits, service)?;
+    let workers = WorkerOptions { count: 1, limits, busy_poll: None };
+    let workers = Workers::start(workers, service)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: options.port };

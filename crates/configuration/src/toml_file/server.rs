@@ -5,11 +5,12 @@ use super::values;
 use crate::error::Findings;
 use crate::model::{Encoding, KeyPassword, ServerOptions, TlsOptions};
 
-pub(super) const SERVER: [&str; 16] = [
+pub(super) const SERVER: [&str; 17] = [
     "address",
     "encoding",
     "read-only",
     "workers",
+    "busy-poll",
     "invalidation-queue-size",
     "invalidation-age",
     "transaction-timeout",
@@ -61,6 +62,7 @@ pub(super) fn server(table: &Table, findings: &mut Findings) -> ServerOptions {
         encoding: encoding.unwrap_or(defaults.encoding),
         read_only: table.setting("read-only", findings, values::boolean).unwrap_or(false),
         workers,
+        busy_poll: table.setting("busy-poll", findings, values::duration),
         invalidation_queue_size: queue.unwrap_or(defaults.invalidation_queue_size),
         invalidation_age: table.setting("invalidation-age", findings, values::duration),
         transaction_timeout: table.setting("transaction-timeout", findings, values::duration),

@@ -70,18 +70,22 @@ pub(super) fn duration(value: &DeValue) -> Converted<Duration> {
         _ => None,
     };
     duration.ok_or_else(|| {
-        "give a time: \"30s\", \"5m\", \"2h\", \"1d\", or a number of seconds".to_owned()
+        "give a time: \"50us\", \"5ms\", \"30s\", \"5m\", \"2h\", \"1d\", or a number of seconds"
+            .to_owned()
     })
 }
 
-/// A decimal number and `s`, `m`, `h` or `d`; exact, which floats are not.
+/// A decimal number and `us`, `ms`, `s`, `m`, `h` or `d`; exact to the nanosecond, which floats
+/// are not.
 fn duration_of_text(text: &str) -> Option<Duration> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit_seconds = match &text[number.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 60 * 60,
-        "d" => 24 * 60 * 60,
+    let (unit_seconds, units_a_second) = match &text[number.len()..] {
+        "us" => (1, 1_000_000),
+        "ms" => (1, 1_000),
+        "s" => (1, 1),
+        "m" => (60, 1),
+        "h" => (60 * 60, 1),
+        "d" => (24 * 60 * 60, 1),
         _ => return None,
     };
     let number = number.trim_end();
@@ -91,7 +95,8 @@ fn duration_of_text(text: &str) -> Option<Duration> {
         return None;
     }
     let nanoseconds: u32 = format!("{fraction:0<NANOSECONDS$}").parse().ok()?;
-    Duration::new(whole.parse().ok()?, nanoseconds).checked_mul(unit_seconds)
+    let duration = Duration::new(whole.parse().ok()?, nanoseconds).checked_mul(unit_seconds)?;
+    Some(duration / units_a_second)
 }
 
 /// A time of the day, `HH:MM`.
@@ -177,6 +182,8 @@ mod tests {
             ("30", Duration::from_secs(30)),
             ("1.5", Duration::from_millis(1_500)),
             ("\"90s\"", Duration::from_secs(90)),
+            ("\"50us\"", Duration::from_micros(50)),
+            ("\"2.5 ms\"", Duration::from_micros(2_500)),
             ("\"1.5 h\"", Duration::from_secs(5_400)),
             ("\"2d\"", Duration::from_secs(172_800)),
             ("\"18446744073709551615.999999999s\"", Duration::MAX),

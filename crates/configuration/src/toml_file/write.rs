@@ -85,6 +85,7 @@ impl Writer {
             self.put("invalidation-queue-size", integer(server.invalidation_queue_size as u64));
         }
         for (key, time) in [
+            ("busy-poll", server.busy_poll),
             ("invalidation-age", server.invalidation_age),
             ("transaction-timeout", server.transaction_timeout),
         ] {
@@ -237,6 +238,12 @@ fn bytes(bytes: u64) -> Value {
 /// A time in the largest unit that gives a whole number, or exact to the nanosecond.
 fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
+    if duration < Duration::from_secs(1)
+        && duration.subsec_nanos() % 1000 == 0
+        && !duration.is_zero()
+    {
+        return format!("{}us", duration.subsec_micros());
+    }
     if duration.subsec_nanos() > 0 {
         return format!("{seconds}.{:09}s", duration.subsec_nanos());
     }

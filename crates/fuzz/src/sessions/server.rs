@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::{Config as StorageConfig, Storage};
 use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
-use zodium_net::{Bound, Limits, Workers};
+use zodium_net::{Bound, Limits, WorkerOptions, Workers};
 use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo::server::{Config, Offer, Server, ZeoService};
@@ -123,7 +123,8 @@ fn serve(
     let offers = BTreeMap::from([("1".to_owned(), Offer { storage, allow: None })]);
     let server = Arc::new(Server::new(config, offers));
     let make = move |_| ZeoService::new(Arc::clone(&server));
-    let workers = Workers::start(WORKERS, Limits::default(), make).map_err(io::Error::other)?;
+    let options = WorkerOptions { count: WORKERS, limits: Limits::default(), busy_poll: None };
+    let workers = Workers::start(options, make).map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = Bound::bind(address).await?.listen()?;

@@ -180,7 +180,7 @@ fn check_load(input: &[u8]) {
         assert!(message.is_ok(), "the short cut takes what the decoder refuses: {message:?}");
         return;
     };
-    assert_eq!((message.id, &*message.name, message.oneway), (load.id, "loadBefore", false));
+    assert_eq!((message.id, &*message.name, message.oneway), (load.id(), "loadBefore", false));
     let arguments = message.arguments.unwrap_or_default();
     assert_eq!(arguments.len(), 2);
     assert_eq!(arguments[0].as_oid(), Some(load.oid));

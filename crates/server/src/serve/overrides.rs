@@ -1,6 +1,7 @@
 //! From the command line to the model: what is given there overrides what a file says.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::CommandFactory;
@@ -72,6 +73,9 @@ fn override_server(server: &mut ServerOptions, options: &ServeOptions) {
     server.read_only |= options.read_only;
     if options.process.workers.is_some() {
         server.workers = options.process.workers;
+    }
+    if let Some(microseconds) = options.process.busy_poll {
+        server.busy_poll = Some(Duration::from_micros(microseconds.into()));
     }
     if options.process.pid_file.is_some() {
         server.pid_file.clone_from(&options.process.pid_file);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use zodium_configuration::{Encoding, ServerOptions};
-use zodium_net::Workers;
+use zodium_net::{WorkerOptions, Workers};
 use zodium_zeo::server::{Config, Server, ZeoService};
 
 use super::limits;
@@ -28,8 +28,12 @@ pub(crate) fn start(
     };
     let server = Arc::new(Server::new(config, storages.offers()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let count = options.workers.map_or(cores, usize::from);
+    let options = WorkerOptions {
+        count: options.workers.map_or(cores, usize::from),
+        limits,
+        busy_poll: options.busy_poll,
+    };
     let served = Arc::clone(&server);
-    let workers = Workers::start(count, limits, move |_| ZeoService::new(Arc::clone(&served)))?;
+    let workers = Workers::start(options, move |_| ZeoService::new(Arc::clone(&served)))?;
     Ok((server, Arc::new(workers)))
 }

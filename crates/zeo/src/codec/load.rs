@@ -9,82 +9,75 @@ use zodium_types::{Oid, Tid};
 
 use super::frame::write_frame_start;
 use super::message::REPLY;
+use super::template::Template;
 use super::writer::{Flag, Writer};
 use super::{CodecError, Encoding, MessageId};
 
 /// A request for the revision of an object before a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBefore {
-    /// What the reply must repeat.
-    pub id: MessageId,
     /// The object.
     pub oid: Oid,
     /// The revision wanted is the last one before this transaction.
     pub before: Tid,
 }
 
-/// The constant parts of a request. Id and arguments are the same pair, written alike.
-struct Template {
-    /// From the start of the payload to the first oid.
-    open: &'static [u8],
-    /// Between an oid and a tid.
-    between: &'static [u8],
-    /// From the first tid to the second oid.
-    middle: &'static [u8],
-    /// From the second tid to the end.
-    close: &'static [u8],
-}
-
-const PICKLE: Template = Template {
-    open: b"\x80\x03(C\x08",
-    between: b"C\x08",
-    middle: b"\x86\x89X\x0a\0\0\0loadBeforeC\x08",
-    close: b"\x86t.",
-};
-
-const MSGPACK: Template = Template {
-    open: b"\x94\x92\xc4\x08",
-    between: b"\xc4\x08",
-    middle: b"\xc2\xaaloadBefore\x92\xc4\x08",
-    close: b"",
-};
-
-fn template(encoding: Encoding) -> &'static Template {
-    match encoding {
-        Encoding::Pickle => &PICKLE,
-        Encoding::Msgpack => &MSGPACK,
+impl LoadBefore {
+    /// What the reply must repeat.
+    pub fn id(&self) -> MessageId {
+        MessageId::Load { oid: self.oid, before: self.before }
     }
 }
 
+/// Id and arguments are the same pair, so oid and tid come twice.
+const PICKLE_REQUEST: Template<63, 4> = Template::new(
+    b"\x80\x03(C\x08........C\x08........\x86\x89X\x0a\0\0\0loadBefore\
+      C\x08........C\x08........\x86t.",
+);
+const MSGPACK_REQUEST: Template<55, 4> = Template::new(
+    b"\x94\x92\xc4\x08........\xc4\x08........\xc2\xaaloadBefore\
+      \x92\xc4\x08........\xc4\x08........",
+);
+
+/// A reply up to the length of its data, and what comes after the data of a current revision.
+const PICKLE_REPLY_HEAD: Template<37, 2> =
+    Template::new(b"\x80\x03(C\x08........C\x08........\x86K\0X\x06\0\0\0.reply");
+const PICKLE_REPLY_TAIL: Template<14, 1> = Template::new(b"C\x08........N\x87t.");
+const MSGPACK_REPLY_HEAD: Template<31, 2> =
+    Template::new(b"\x94\x92\xc4\x08........\xc4\x08........\0\xa6.reply\x93");
+const MSGPACK_REPLY_TAIL: Template<11, 1> = Template::new(b"\xc4\x08........\xc0");
+
 /// Recognises a `loadBefore` as stock clients write it, with the arguments as its id. `None`
 /// only means that the message has to be decoded.
+#[inline]
 pub fn decode_load_before(encoding: Encoding, payload: &[u8]) -> Option<LoadBefore> {
-    let template = template(encoding);
-    let (id, rest) = take_pair(template, payload.strip_prefix(template.open)?)?;
-    let (arguments, rest) = take_pair(template, rest.strip_prefix(template.middle)?)?;
-    let (oid, before) = arguments;
-    (rest == template.close && id == arguments).then_some(LoadBefore {
-        id: MessageId::Load { oid, before },
-        oid,
-        before,
-    })
+    match encoding {
+        Encoding::Pickle => recognise(&PICKLE_REQUEST, payload),
+        Encoding::Msgpack => recognise(&MSGPACK_REQUEST, payload),
+    }
 }
 
-fn take_pair<'a>(template: &Template, bytes: &'a [u8]) -> Option<((Oid, Tid), &'a [u8])> {
-    let (oid, rest) = bytes.split_first_chunk()?;
-    let (before, rest) = rest.strip_prefix(template.between)?.split_first_chunk()?;
-    Some(((Oid(u64::from_be_bytes(*oid)), Tid(u64::from_be_bytes(*before))), rest))
+#[inline]
+fn recognise<const LENGTH: usize>(
+    request: &Template<LENGTH, 4>,
+    payload: &[u8],
+) -> Option<LoadBefore> {
+    let payload = payload.try_into().ok()?;
+    let (oid, before) = (request.value(0, payload), request.value(1, payload));
+    (request.filled([oid, before, oid, before]) == *payload)
+        .then_some(LoadBefore { oid: Oid(oid), before: Tid(before) })
 }
 
 /// Appends the frame of a request, as stock clients write it.
 pub fn encode_load_before_request(encoding: Encoding, out: &mut BytesMut, oid: Oid, before: Tid) {
-    let Template { open, between, middle, close } = template(encoding);
-    let (oid, before) = (oid.to_bytes(), before.to_bytes());
-    let pair = [&oid[..], between, &before].concat();
-    let length = open.len() + middle.len() + close.len() + 2 * pair.len();
-    out.put_u32(length as u32);
-    for part in [open, &pair[..], middle, &pair, close] {
-        out.put_slice(part);
+    let values = [oid.0, before.0, oid.0, before.0];
+    let mut put = |payload: &[u8]| {
+        out.put_u32(payload.len() as u32);
+        out.put_slice(payload);
+    };
+    match encoding {
+        Encoding::Pickle => put(&PICKLE_REQUEST.filled(values)),
+        Encoding::Msgpack => put(&MSGPACK_REQUEST.filled(values)),
     }
 }
 
@@ -120,6 +113,12 @@ pub fn load_reply_head(
 
 /// Appends what of a reply comes after the data.
 pub fn load_reply_tail(encoding: Encoding, out: &mut BytesMut, start: Tid, end: Option<Tid>) {
+    if end.is_none() {
+        return match encoding {
+            Encoding::Pickle => out.put_slice(&PICKLE_REPLY_TAIL.filled([start.0])),
+            Encoding::Msgpack => out.put_slice(&MSGPACK_REPLY_TAIL.filled([start.0])),
+        };
+    }
     let mut writer = Writer::new(encoding, out);
     writer.tid(start);
     match end {
@@ -147,6 +146,13 @@ fn write_head(
     id: &MessageId,
     data_length: usize,
 ) -> Result<(), CodecError> {
+    if let MessageId::Load { oid, before } = id {
+        match encoding {
+            Encoding::Pickle => out.put_slice(&PICKLE_REPLY_HEAD.filled([oid.0, before.0])),
+            Encoding::Msgpack => out.put_slice(&MSGPACK_REPLY_HEAD.filled([oid.0, before.0])),
+        }
+        return Writer::new(encoding, out).bytes_header(data_length);
+    }
     let mut writer = Writer::new(encoding, out);
     writer.open();
     id.write(&mut writer)?;
@@ -188,7 +194,8 @@ mod tests {
     fn the_request_of_a_stock_client_is_recognised_and_written() {
         for (encoding, golden) in ENCODINGS.into_iter().zip(REQUESTS) {
             let golden = test_frame(golden);
-            let load = LoadBefore { id: id(), oid: OID, before: Tid::MAX };
+            let load = LoadBefore { oid: OID, before: Tid::MAX };
+            assert_eq!(load.id(), id());
             assert_eq!(decode_load_before(encoding, &golden[4..]), Some(load));
             let mut out = BytesMut::new();
             encode_load_before_request(encoding, &mut out, OID, Tid::MAX);

@@ -19,6 +19,7 @@ mod message_id;
 pub mod msgpack;
 #[cfg(test)]
 mod properties;
+mod template;
 mod writer;
 
 pub use blob::{BlobNotice, blob_chunk_head, blob_chunk_tail, encode_blob_notice};

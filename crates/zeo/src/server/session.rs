@@ -60,7 +60,7 @@ pub(crate) struct Session {
     pub(crate) link: Link,
     pub(crate) number: u64,
     /// Known once the client has answered the greeting.
-    encoding: Option<Encoding>,
+    pub(crate) encoding: Option<Encoding>,
     pub(crate) registration: Option<Registration>,
     pub(crate) transaction: Option<OpenTransaction>,
     pub(crate) iterators: Iterators,
@@ -277,7 +277,7 @@ impl Session {
     }
 
     /// Who has not even said hello gets no room for more than that.
-    fn frame_bytes_max(&self) -> u32 {
+    pub(crate) fn frame_bytes_max(&self) -> u32 {
         match (self.encoding, &self.registration) {
             (None, _) => HELLO_BYTES_MAX,
             (Some(_), None) => REGISTRATION_BYTES_MAX,
@@ -296,6 +296,7 @@ impl Session {
     fn handle_frames(&mut self, handle: &SessionHandle, bytes: &[u8]) -> Result<Consumed, Verdict> {
         let mut consumed = 0;
         while self.is_ready() && !self.link.is_congested() {
+            consumed += self.answer_cached_loads(&bytes[consumed..]);
             let rest = &bytes[consumed..];
             match peek_frame(rest, self.frame_bytes_max()) {
                 Ok(Peek::Complete(payload)) => {
@@ -325,7 +326,7 @@ impl Session {
         if self.registration.is_some()
             && let Some(load) = decode_load_before(encoding, payload)
         {
-            self.load_before(handle, load.id, load.oid, load.before);
+            self.load_before(handle, load.id(), load.oid, load.before);
             return Ok(());
         }
         let message = match decode_message(encoding, payload) {

@@ -92,8 +92,13 @@ impl Tally {
 
     /// One of its requests has been answered (or needs no answer).
     pub(crate) fn count(&self, method: Method) {
+        self.count_times(method, 1);
+    }
+
+    /// So many have been.
+    pub(crate) fn count_times(&self, method: Method, times: u32) {
         let count = &self.counts[method as usize];
-        count.set(count.get() + 1);
+        count.set(count.get() + times);
         self.counted.set(self.counted.get() | 1 << method as usize);
     }
 
