@@ -82,7 +82,7 @@ fn check_damaged_data(input: &[u8]) {
     }
     let disk = disk(data, Some(side_file()));
     let Ok(storage) = open(&disk) else { return };
-    let stored = stored();
+    let stored = ever_stored();
     for revision in revisions(&storage) {
         assert!(stored.contains(&revision), "never stored: {revision:?}");
     }
@@ -94,6 +94,24 @@ fn stored() -> Vec<Revision> {
     let options = OpenOptions { read_only: true, ..OpenOptions::new(DATA) };
     let disk: Arc<MemoryDisk> = Arc::new(disk(history(), None));
     FileStorage::open(disk, &options).map(|storage| revisions(&storage)).unwrap_or_default()
+}
+
+/// Those before an object was deleted as well: a damaged end that is put aside brings them back.
+fn ever_stored() -> Vec<Revision> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::new(DATA) };
+    let disk: Arc<MemoryDisk> = Arc::new(disk(history(), None));
+    let mut stored = stored();
+    let Ok(storage) = FileStorage::open(disk, &options) else { return stored };
+    let Ok(mut transactions) = storage.iterate(None, None) else { return stored };
+    while let Ok(Some(transaction)) = transactions.step() {
+        for oid in (0..OBJECTS).map(Oid) {
+            let found = storage.load_before(oid, transaction.tid, Access::Blocking);
+            if let Ok(Load::Revision(revision)) = found {
+                stored.push((oid, revision.serial, revision.data.to_vec()));
+            }
+        }
+    }
+    stored
 }
 
 /// Those that can be loaded.
