@@ -33,6 +33,7 @@ fn violations(repository: &Repository) -> Vec<Violation> {
     all.extend(rules::dependencies::check(crates, sources));
     all.extend(rules::unsafe_code::check(crates, sources));
     all.extend(rules::documents::check(crates, sources));
+    all.extend(rules::named_tests::check(sources));
     for source in sources {
         all.extend(rules::header::check(source));
         all.extend(rules::layout::check(source));

@@ -10,7 +10,7 @@
 //!
 //! This holds only where our last session did not end in order, its checksums had no gaps, and
 //! nobody else has written since: for that the session is named in the lock file
-//! ([`lock_note`](crate::lock_note)) as long as it is so.
+//! ([`crate::lock_note`]) as long as it is so.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

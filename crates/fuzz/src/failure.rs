@@ -17,7 +17,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Writes the input where [`Failure::fmt`] says it is.
+    /// Writes the input where the text of the failure says it is.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -82,7 +82,7 @@ pub(crate) enum Command {
     /// Ask a server whether it is well: exit code 0, or 1 with a line that says why not
     Healthcheck(Box<HealthcheckOptions>),
     /// Measure Zodium beside its peers, on this machine
-    Bench(zodium_bench::BenchOptions),
+    Bench(Box<zodium_bench::BenchOptions>),
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub(crate) mod header;
 pub(crate) mod layout;
 pub(crate) mod leftovers;
 pub(crate) mod length;
+pub(crate) mod named_tests;
 pub(crate) mod places;
 pub(crate) mod unsafe_code;
 mod word;

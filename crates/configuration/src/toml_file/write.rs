@@ -238,10 +238,7 @@ fn bytes(bytes: u64) -> Value {
 /// A time in the largest unit that gives a whole number, or exact to the nanosecond.
 fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    if duration < Duration::from_secs(1)
-        && duration.subsec_nanos() % 1000 == 0
-        && !duration.is_zero()
-    {
+    if seconds == 0 && !duration.is_zero() && duration.subsec_nanos().is_multiple_of(1000) {
         return format!("{}us", duration.subsec_micros());
     }
     if duration.subsec_nanos() > 0 {
