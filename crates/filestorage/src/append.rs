@@ -264,9 +264,7 @@ impl FileStorage {
         let sums = log.checksums.is_some().then(Batch::default);
         let lost = log.checksums.is_some().then(LostSectors::default);
         let announce = |batch: &Batch| {
-            if let Some(checksums) = &log.checksums {
-                self.announce(checksums, batch);
-            }
+            log.checksums.as_ref().map_or(Ok(true), |checksums| self.announce(checksums, batch))
         };
         let mut writer = Writer {
             log: &log,
@@ -277,6 +275,7 @@ impl FileStorage {
             sums,
             lost,
             announce: &announce,
+            is_unannounced: false,
             is_rehearsal: false,
             syncs,
         };
@@ -286,7 +285,7 @@ impl FileStorage {
         if let (Ok(_), Some(checksums), Some(sums)) = (&written, &log.checksums, &writer.sums) {
             // Only now: an entry says that its bytes are durable.
             checksums.writing().append(start, end, sums);
-            self.forget_session_unless_covered(checksums);
+            self.settle_announcement(checksums, writer.is_unannounced);
         }
         let mut buffer = writer.buffer;
         buffer.clear();
@@ -425,7 +424,9 @@ struct Writer<'a> {
     /// Whether what is laid out looks as if sectors were lost; taken where there are sums.
     lost: Option<LostSectors>,
     /// Makes such sums durable.
-    announce: &'a dyn Fn(&Batch),
+    announce: &'a dyn Fn(&Batch) -> Result<bool, StorageError>,
+    /// That could not be done.
+    is_unannounced: bool,
     /// Nothing goes to the file.
     is_rehearsal: bool,
     syncs: &'a Durations,
@@ -448,7 +449,7 @@ impl Writer<'_> {
         for transaction in transactions {
             appended.push(self.write_transaction(transaction)?);
         }
-        self.announce_if_lost();
+        self.announce_if_lost()?;
         self.flush()?;
         let started = Instant::now();
         self.log.file.sync().map_err(|error| self.failed("sync", error))?;
@@ -468,19 +469,20 @@ impl Writer<'_> {
             self.write_transaction(transaction)?;
         }
         self.is_rehearsal = false;
-        self.announce_if_lost();
+        self.announce_if_lost()?;
         self.buffer.clear();
         self.position = start;
         (self.sums, self.lost) = (Some(Batch::default()), None);
         Ok(())
     }
 
-    fn announce_if_lost(&self) {
+    fn announce_if_lost(&mut self) -> Result<(), StorageError> {
         if let (Some(sums), Some(lost)) = (&self.sums, &self.lost)
             && lost.seen()
         {
-            (self.announce)(sums);
+            self.is_unannounced = !(self.announce)(sums)?;
         }
+        Ok(())
     }
 
     fn write_transaction(&mut self, new: &NewTransaction) -> Result<Appended, StorageError> {

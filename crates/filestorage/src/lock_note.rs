@@ -12,14 +12,19 @@ use zodium_disk::{Disk, OpenMode};
 
 use crate::storage::with_suffix;
 
+/// Both lines together are shorter.
+const LINES_BYTES_MAX: usize = 64;
 /// More is not looked at.
 const BYTES_MAX: usize = 256;
 
 /// The session that the lock file of a data file names; `None` when it names none.
-pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Option<u64> {
-    let text = text(disk, path).ok()?;
-    let nonce = text.split('\n').nth(1)?.strip_prefix("zodium ")?;
-    u64::from_str_radix(nonce, 16).ok()
+pub(crate) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<u64>> {
+    let text = match text(disk, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let nonce = text.split('\n').nth(1).and_then(|line| line.strip_prefix("zodium "));
+    Ok(nonce.and_then(|nonce| u64::from_str_radix(nonce, 16).ok()))
 }
 
 /// Names a session in the lock file, or none. It is on stable storage when this returns.
@@ -32,8 +37,12 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, nonce: Option<u64>) -> io::Res
         text.push_str(&format!("zodium {nonce:016x}\n"));
     }
     let file = disk.open(&lock_path, OpenMode::Create)?;
+    let length = text.len();
+    // Written over as well as cut: a length that was lost would bring a name back.
+    let padding = LINES_BYTES_MAX.saturating_sub(length);
+    text.extend(std::iter::repeat_n('\n', padding));
     file.write_all_at(text.as_bytes(), 0)?;
-    file.set_length(text.len() as u64)?;
+    file.set_length(length as u64)?;
     file.sync()?;
     disk.sync_folder_of(&lock_path)
 }
@@ -55,21 +64,21 @@ mod tests {
     fn a_session_is_named_behind_the_process_until_somebody_else_locks() {
         let disk = MemoryDisk::new();
         let (path, lock) = (Path::new("Data.fs"), Path::new("Data.fs.lock"));
-        assert_eq!(read(&disk, path), None);
+        assert_eq!(read(&disk, path).unwrap(), None);
         disk.put(lock, b" 123\n".to_vec());
-        assert_eq!(read(&disk, path), None);
+        assert_eq!(read(&disk, path).unwrap(), None);
         write(&disk, path, Some(0xabc)).unwrap();
         assert_eq!(disk.after_power_cut().bytes(lock).unwrap(), b" 123\nzodium 0000000000000abc\n");
-        assert_eq!(read(&disk, path), Some(0xabc));
+        assert_eq!(read(&disk, path).unwrap(), Some(0xabc));
         write(&disk, path, Some(u64::MAX)).unwrap();
-        assert_eq!(read(&disk, path), Some(u64::MAX));
+        assert_eq!(read(&disk, path).unwrap(), Some(u64::MAX));
         write(&disk, path, None).unwrap();
         assert_eq!(disk.bytes(lock).unwrap(), b" 123\n");
         for other in ["", " 1", " 1\n", " 1\nzodium\n", " 1\nzodium x\n", " 1\nother 12\n"] {
             disk.put(lock, other.as_bytes().to_vec());
-            assert_eq!(read(&disk, path), None, "{other}");
+            assert_eq!(read(&disk, path).unwrap(), None, "{other}");
         }
         disk.put(lock, vec![0xff; 1000]);
-        assert_eq!(read(&disk, path), None);
+        assert_eq!(read(&disk, path).unwrap(), None);
     }
 }

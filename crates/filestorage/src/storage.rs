@@ -97,8 +97,8 @@ pub struct FileStorage {
     /// The newest oid handed out or stored.
     last_oid: AtomicU64,
     pub(crate) blobs: Option<BlobDirectory>,
-    /// Whether the lock file names this session.
-    pub(crate) is_session_named: AtomicBool,
+    /// Whether the lock file names this session, as far as is known.
+    pub(crate) may_be_named: AtomicBool,
     _lock: Option<FileLock>,
 }
 
@@ -140,7 +140,7 @@ impl FileStorage {
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
             blobs,
-            is_session_named: AtomicBool::new(false),
+            may_be_named: AtomicBool::new(false),
             _lock: lock,
         };
         storage.name_session();

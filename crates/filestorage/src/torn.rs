@@ -21,6 +21,7 @@ use zodium_disk::{Disk, DiskFile};
 use crate::checksums::{Batch, Checksums, Entry, Opened};
 use crate::lost_sectors::LostSectors;
 use crate::scan::{Scan, TransactionEntry};
+use crate::storage::with_suffix;
 use crate::{FileStorage, StorageError, lock_note};
 
 /// Bytes looked through at once.
@@ -40,7 +41,7 @@ impl<'a> Crashed<'a> {
     ) -> Option<Crashed<'a>> {
         let opened = opened.filter(|opened| opened.is_of_this_log())?;
         let session = opened.session();
-        let is_named = lock_note::read(disk, path) == Some(session.nonce);
+        let is_named = lock_note::read(disk, path).ok().flatten() == Some(session.nonce);
         (!session.is_closed && is_named).then_some(Crashed { opened })
     }
 
@@ -99,51 +100,95 @@ fn has_trace(
 }
 
 impl FileStorage {
-    /// Names the session in the lock file, if its checksums have no gaps.
+    /// Names the session in the lock file, if its checksums have no gaps; else none is named. That
+    /// a name cannot be taken away is logged, and tried again when it matters.
     pub(crate) fn name_session(&self) {
+        if !self.read_only {
+            self.warn_of_name(self.try_name_session());
+        }
+    }
+
+    fn try_name_session(&self) -> Result<(), StorageError> {
         let log = self.log();
         let checksums = log.checksums.as_ref().filter(|checksums| checksums.uncovered() == 0);
+        let Some(checksums) = checksums else { return self.unname_session() };
+        // Before the sync: who appends after it looks here (`settle_announcement`). Relaxed: the
+        // lock of the checksums' state, which both take, orders it.
+        self.may_be_named.store(true, Ordering::Relaxed);
         // What is not durable of them would be missed after a power cut.
-        let synced = checksums.filter(|checksums| checksums.writing().sync().is_ok());
-        self.note_session(synced.and_then(|checksums| checksums.writing().nonce()));
+        let synced = checksums.writing().sync();
+        let Some(nonce) = synced.ok().and_then(|()| checksums.writing().nonce()) else {
+            return self.unname_session();
+        };
+        lock_note::write(self.disk.as_ref(), &self.path, Some(nonce)).or_else(|error| {
+            warn!(file = %self.path.display(), %error,
+                "the session cannot be noted in the lock file");
+            self.unname_session()
+        })
     }
 
     /// Once the checksums have no gaps any more.
     pub(crate) fn name_session_if_covered(&self) {
-        // Relaxed: written by this and by who appends, and either way it only says what was noted.
-        if !self.is_session_named.load(Ordering::Relaxed) && self.uncovered_bytes() == 0 {
+        if !self.may_be_named() && self.uncovered_bytes() == 0 {
             self.name_session();
         }
     }
 
-    /// Once they may have some.
-    pub(crate) fn forget_session_unless_covered(&self, checksums: &Checksums) {
-        if self.is_session_named.load(Ordering::Relaxed) && checksums.uncovered() > 0 {
-            self.note_session(None);
-        }
-    }
-
-    /// Makes the checksums of a batch durable before its bytes are written.
-    pub(crate) fn announce(&self, checksums: &Arc<Checksums>, batch: &Batch) {
-        if checksums.uncovered() > 0 {
-            return;
-        }
-        if let Err(error) = checksums.writing().promise(batch) {
+    /// Makes the checksums of a batch durable before its bytes are written; `false` when that
+    /// cannot be done, and is not expected of the session.
+    ///
+    /// # Errors
+    /// When the session cannot be unnamed then: after a power cut the batch would be taken for
+    /// torn.
+    pub(crate) fn announce(
+        &self,
+        checksums: &Arc<Checksums>,
+        batch: &Batch,
+    ) -> Result<bool, StorageError> {
+        if checksums.uncovered() == 0 {
+            let Err(error) = checksums.writing().promise(batch) else { return Ok(true) };
             warn!(file = %self.path.display(), %error, "checksums cannot be written before a \
                 commit; a power cut now may leave a part of it");
-            self.note_session(None);
+        }
+        if self.may_be_named() {
+            self.unname_session()?;
+        }
+        Ok(false)
+    }
+
+    /// After the bytes of a batch are durable and its checksums written, if they could be: unnames
+    /// the session when they have gaps. Where a batch should have been announced and was not, the
+    /// session may have been named meanwhile; then they are made durable now.
+    pub(crate) fn settle_announcement(&self, checksums: &Checksums, is_missing: bool) {
+        let is_settled = || {
+            let has_gaps = checksums.uncovered() > 0;
+            !has_gaps && (!is_missing || checksums.writing().sync().is_ok())
+        };
+        if self.may_be_named() && !is_settled() {
+            self.warn_of_name(self.unname_session());
         }
     }
 
-    fn note_session(&self, nonce: Option<u64>) {
+    /// That no session is named is on stable storage when this returns.
+    fn unname_session(&self) -> Result<(), StorageError> {
         let disk = self.disk.as_ref();
-        if self.read_only || nonce.is_none() && lock_note::read(disk, &self.path).is_none() {
-            return;
+        // One that was cut off without a sync might come back.
+        if self.may_be_named() || !matches!(lock_note::read(disk, &self.path), Ok(None)) {
+            lock_note::write(disk, &self.path, None).map_err(|error| {
+                StorageError::io(&with_suffix(&self.path, ".lock"), "write", error)
+            })?;
+            self.may_be_named.store(false, Ordering::Relaxed);
         }
-        match lock_note::write(disk, &self.path, nonce) {
-            Ok(()) => self.is_session_named.store(nonce.is_some(), Ordering::Relaxed),
-            Err(error) => warn!(file = %self.path.display(), %error,
-                "the session cannot be noted in the lock file"),
+        Ok(())
+    }
+
+    fn may_be_named(&self) -> bool {
+        self.may_be_named.load(Ordering::Relaxed)
+    }
+
+    fn warn_of_name(&self, noted: Result<(), StorageError>) {
+        if let Err(error) = noted {
+            warn!(%error, "the lock file still names the session");
         }
     }
 }

@@ -62,6 +62,30 @@ fn sessions_that_follow_one_another_lose_nothing() {
     });
 }
 
+#[test]
+fn commits_are_kept_whatever_fails_around_their_checksums() {
+    let mut refused = 0;
+    for operation in [Operation::Write, Operation::Sync, Operation::Open, Operation::Folder] {
+        for (nth, times) in (1..8).flat_map(|nth| (1..6).map(move |times| (nth, times))) {
+            let disk = FaultyDisk::new(MemoryDisk::new());
+            let storage = open(disk.clone());
+            disk.fail_times(operation, nth, times, std::io::ErrorKind::Other);
+            let mut acknowledged = Tid::ZERO;
+            for number in 1..6 {
+                // Zeros look like a lost sector.
+                match commit(&storage, stores(tid(number), &[(1, &[0; 5_000])])) {
+                    Ok(()) => acknowledged = tid(number),
+                    Err(_) => refused += 1,
+                }
+            }
+            let last = open(disk.files().after_power_cut()).last_tid();
+            let what = format!("{operation:?} {nth} fails {times} times");
+            assert!(last >= acknowledged, "{acknowledged} is lost when {what}: {last}");
+        }
+    }
+    assert!(refused > 0, "nothing was refused");
+}
+
 fn for_each_seed(first: u64, run: impl Fn(&mut Script)) {
     let number = |name: &str| std::env::var(name).map_or(1, |text| text.parse::<u64>().unwrap());
     let seed = number("ZODIUM_SEED");

@@ -197,6 +197,7 @@ impl FileStorage {
             suspension.fail(WriteFailure::Name);
             return Err(StorageError::io(&self.path, "sync the folder of", error));
         }
+        // The name that is there otherwise is of the old file's session.
         self.name_session();
         let Pack { size_before, objects_before, dangling, .. } = *pack;
         Ok(Packed { size_before, size_after, objects_before, objects_after, dangling })
