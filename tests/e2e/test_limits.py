@@ -4,6 +4,7 @@ import pytest
 from ZODB.utils import p64
 
 from harness import longfile
+from harness.monitor import Monitor
 from harness.vitals import memory_bytes
 from harness.wire import MAXTID, Z64, ErrorReply, Wire
 
@@ -87,3 +88,11 @@ def test_names_of_strangers_are_shortened(start_server):
         stranger.socket.settimeout(5)
         assert stranger.socket.recv(1) == b""
     assert len(server.log()) < 5000
+
+
+def test_what_a_client_calls_itself_is_shortened(start_server, wire):
+    monitor = Monitor()
+    client = wire(start_server(None, *monitor.options))
+    client.call("set_client_label", "ö" * 30_000)
+    labels = [connection["label"] for connection in monitor.status()["connections"]]
+    assert labels == ["ö" * 200]

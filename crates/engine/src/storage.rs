@@ -244,6 +244,15 @@ impl Storage {
 
     /// As [`Storage::recently_changed`], from the log; `None` when they are too many. Blocking.
     pub fn changed_in_log(&self, since: Tid, told: Tid) -> Result<Option<Vec<Oid>>, StorageError> {
+        self.changed_up_to(CHANGED_OIDS_MAX, since, told)
+    }
+
+    fn changed_up_to(
+        &self,
+        oids_max: usize,
+        since: Tid,
+        told: Tid,
+    ) -> Result<Option<Vec<Oid>>, StorageError> {
         let mut seen = FxHashSet::default();
         let mut transactions = self.file.iterate(Some(since.next()), Some(told))?;
         while let Some(transaction) = transactions.step()? {
@@ -251,7 +260,7 @@ impl Storage {
             while let Some(record) = records.step()? {
                 seen.insert(record.oid);
             }
-            if seen.len() > CHANGED_OIDS_MAX {
+            if seen.len() > oids_max {
                 return Ok(None);
             }
         }
@@ -321,5 +330,104 @@ impl Storage {
                 owner.post(Notice::Granted(number));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Instant;
+
+    use bytes::Bytes;
+    use zodium_disk::{MemoryDisk, SystemClock};
+    use zodium_filestorage::{Access, OpenOptions};
+    use zodium_types::{TransactionMetadata, TransactionStatus};
+
+    use super::*;
+    use crate::{Check, Transaction};
+
+    struct Nobody;
+
+    impl Mailbox for Nobody {
+        fn post(&self, _: Notice) {}
+    }
+
+    fn start() -> (Arc<Storage>, LogWriter) {
+        let options = OpenOptions::new(Path::new("Data.fs"));
+        let file = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
+        let config = Config {
+            invalidation_queue_size: 100,
+            invalidation_age: None,
+            transaction_timeout: None,
+            pack_gc: true,
+            pack_keep_old: false,
+            pack_abort_on_dangling: false,
+            resolver: None,
+            resolvable_classes: Vec::new(),
+            reopening: None,
+        };
+        Storage::with_writer(file, Arc::new(SystemClock::new()), &config).unwrap()
+    }
+
+    /// Writes new objects in one transaction.
+    fn store(storage: &Storage, writer: &mut LogWriter, oids: std::ops::Range<u64>) -> Tid {
+        let metadata = TransactionMetadata::default();
+        let mut transaction = Transaction::new(metadata, None, TransactionStatus::Normal).unwrap();
+        for oid in oids {
+            transaction.store(Oid(oid), Tid::ZERO, Bytes::from_static(b"data"));
+        }
+        let nobody: Arc<dyn Mailbox> = Arc::new(Nobody);
+        let (number, _) = storage.begin_vote(&transaction, &nobody).unwrap();
+        let checked = storage.check(number, &transaction, Access::Blocking).unwrap();
+        let Check::Voted(voted) = checked else { panic!("a conflict between new objects") };
+        storage.finish(number, voted).unwrap();
+        writer.step(Instant::now());
+        storage.last_tid()
+    }
+
+    #[test]
+    fn commits_with_more_objects_than_are_remembered_push_out_older_ones() {
+        let (storage, _writer) = start();
+        let half = RECENT_OIDS_MAX as u64 / 2;
+        let announce = |tid, oids: std::ops::Range<u64>| {
+            let oids = oids.map(Oid).collect();
+            storage.announce(Arc::new(Commit {
+                tid: Tid(tid),
+                oids,
+                number: TransactionNumber(0),
+            }));
+        };
+        let told = |since| {
+            let changed = storage.recently_changed(Tid(since), storage.last_tid());
+            changed.map(|oids| oids.len() as u64)
+        };
+        announce(10, 0..half);
+        announce(20, half..2 * half);
+        // As many as there may be.
+        assert_eq!(told(10), Some(half));
+        announce(30, 0..1);
+        assert_eq!(told(10), None);
+        assert_eq!(told(20), Some(1));
+        // The newest is remembered however many it has.
+        announce(40, 0..2 * half + 1);
+        assert_eq!(told(30), None);
+        assert_eq!(told(40), Some(0));
+        assert_eq!(storage.subscribers.lock().recent.len(), 1);
+        storage.close().unwrap();
+    }
+
+    #[test]
+    fn who_missed_more_objects_than_are_told_from_the_log_is_told_of_none() {
+        let (storage, mut writer) = start();
+        let first = store(&storage, &mut writer, 0..1);
+        let second = store(&storage, &mut writer, 1..11);
+        let third = store(&storage, &mut writer, 11..12);
+        assert!(first < second && second < third);
+        let told =
+            |since, told| storage.changed_up_to(10, since, told).unwrap().map(|oids| oids.len());
+        assert_eq!(told(first, second), Some(10));
+        assert_eq!(told(first, third), None);
+        assert_eq!(told(second, third), Some(1));
+        storage.close().unwrap();
     }
 }

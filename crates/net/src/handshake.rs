@@ -20,7 +20,7 @@ use zodium_tls::PeerIdentity;
 pub(crate) const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Handshakes under way at once on a worker. Each costs it about a millisecond, and some tens of
 /// KiB while it lasts; after a restart all clients come at once, and take turns.
-const HANDSHAKES_MAX: usize = 64;
+pub(crate) const HANDSHAKES_MAX: usize = 64;
 
 /// The handshakes of one worker.
 pub(crate) struct Handshakes {

@@ -239,3 +239,58 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, SockAddr, Type};
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_without_a_word_is_found_out_in_three_minutes() {
+        run(async {
+            let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+            let listener = Bound::bind(&address).await.unwrap().listen().unwrap();
+            let Address::Tcp { host, port } = listener.address() else { unreachable!() };
+            let _peer = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+            let (incoming, _) = listener.accept().await;
+            let IncomingStream::Tcp(stream) = incoming.stream else { unreachable!() };
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap());
+            let idle = socket.tcp_keepalive_time().unwrap();
+            let interval = socket.tcp_keepalive_interval().unwrap();
+            let probes = socket.tcp_keepalive_retries().unwrap();
+            assert_eq!((idle.as_secs(), interval.as_secs(), probes), (120, 15, 4));
+            assert_eq!(idle + interval * probes, Duration::from_secs(180));
+        });
+    }
+
+    /// Who connects and goes keeps its place in the queue until it is accepted, so that this needs
+    /// no thousand open files.
+    #[test]
+    fn connections_wait_to_be_accepted_up_to_the_backlog() {
+        run(async {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("socket");
+            let address = Address::Unix(path.clone());
+            let _listener = Bound::bind(&address).await.unwrap().listen().unwrap();
+            let connect = || {
+                let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+                socket.set_nonblocking(true).unwrap();
+                socket.connect(&SockAddr::unix(&path).unwrap())
+            };
+            let limit_of_system = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+            let backlog = limit_of_system.trim().parse::<u32>().unwrap().min(BACKLOG);
+            for number in 0..backlog {
+                connect().unwrap_or_else(|error| panic!("connection {number}: {error}"));
+            }
+            // The system lets one more in.
+            let refused = connect().and_then(|()| connect()).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        });
+    }
+}

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use zodium_tls::{CertificateFiles, ServerFiles, ServerTls};
 
-use crate::handshake::{HANDSHAKE_TIME_MAX, HandshakeError, Handshakes, Secured};
+use crate::handshake::{HANDSHAKE_TIME_MAX, HANDSHAKES_MAX, HandshakeError, Handshakes, Secured};
 use crate::link::{self, Limits, Link};
 use crate::session::{Consumed, Session, Verdict};
 
@@ -227,5 +227,41 @@ fn what_is_no_handshake_ends_with_its_reason() {
         assert_eq!(meet(b"\x16\x03\x01\x02\0", true, true).await, said(HandshakeError::Slow));
         assert_eq!(begun.elapsed().as_secs(), HANDSHAKE_TIME_MAX.as_secs());
         assert_eq!(meet(b"", true, false).await, said(HandshakeError::Silent));
+    });
+}
+
+#[test]
+fn a_handshake_more_than_may_be_waits_until_one_is_over() {
+    run_local(async {
+        let party = Party::new();
+        let handshakes = Rc::new(Handshakes::default());
+        let shake = |far: DuplexStream| {
+            let (handshakes, server) = (Rc::clone(&handshakes), Arc::clone(&party.server));
+            tokio::task::spawn_local(async move {
+                handshakes.shake(far, server, async |_: &DuplexStream| Ok(())).await
+            })
+        };
+        let mut under_way = Vec::new();
+        for _ in 0..HANDSHAKES_MAX {
+            let (near, far) = tokio::io::duplex(PIPE_BYTES);
+            under_way.push((near, shake(far)));
+        }
+        settle().await;
+        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        let mut late = shake(far);
+        let mut client = std::pin::pin!(party.connect(near));
+        for _ in 0..200 {
+            tokio::select! {
+                biased;
+                _ = &mut client => panic!("it did not wait"),
+                _ = &mut late => panic!("it did not wait"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        let (gone, ended) = under_way.remove(0);
+        drop(gone);
+        assert!(matches!(ended.await.unwrap(), Err(HandshakeError::Closed)));
+        let (secured, _) = tokio::join!(late, client);
+        assert!(secured.unwrap().is_ok());
     });
 }

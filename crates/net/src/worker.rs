@@ -350,3 +350,36 @@ impl<S: Service> Host<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as threads;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn jobs_that_block_have_so_many_threads_and_the_others_wait() {
+        let runtime = runtime(0, false).unwrap();
+        let (begins, begun) = threads::channel();
+        let (lets_go, gate) = threads::channel();
+        let gate = Arc::new(Mutex::new(gate));
+        for _ in 0..=BLOCKING_THREADS_MAX {
+            let (begins, gate) = (begins.clone(), Arc::clone(&gate));
+            runtime.spawn_blocking(move || {
+                begins.send(()).unwrap();
+                gate.lock().recv().unwrap();
+            });
+        }
+        for _ in 0..BLOCKING_THREADS_MAX {
+            begun.recv_timeout(Duration::from_secs(20)).unwrap();
+        }
+        begun.recv_timeout(Duration::from_millis(100)).unwrap_err();
+        lets_go.send(()).unwrap();
+        begun.recv_timeout(Duration::from_secs(20)).unwrap();
+        for _ in 0..BLOCKING_THREADS_MAX {
+            lets_go.send(()).unwrap();
+        }
+    }
+}
