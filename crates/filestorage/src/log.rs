@@ -12,7 +12,7 @@ use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
 use crate::StorageError;
-use crate::checksums::Checksums;
+use crate::checksums::{Checksums, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::landmarks::Landmarks;
 use crate::positions::Positions;
@@ -21,6 +21,8 @@ use crate::record_cache::{RecordCache, Weighted};
 /// Bytes fetched at first for a record whose length is not known yet: most records fit.
 const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
 
+/// Longest record that is read although its end is in doubt, to hold it against its checksum.
+const DOUBTFUL_BYTES_MAX: usize = 16 << 20;
 /// Bytes looked at behind a record: those of the next one up to its transaction.
 const FOLLOWING_BYTES: usize = DataHeader::TRANSACTION_OFFSET + POINTER_BYTES as usize;
 
@@ -230,8 +232,8 @@ impl LogFile {
         let following_bytes = (self.end() - end).min(FOLLOWING_BYTES as u64) as usize;
         if let Some(bytes) = rest.get(..body_bytes + following_bytes) {
             let (body, following) = bytes.split_at(body_bytes);
-            self.check_end(&header, position, following)?;
-            if !self.verify(position, oid, (start, body), access)? {
+            let ended = self.check_end(&header, position, following);
+            if !self.verify(position, oid, (start, body), ended, access)? {
                 return Ok(None);
             }
             return self.stored(header, position, Bytes::copy_from_slice(body)).map(Some);
@@ -242,14 +244,17 @@ impl LogFile {
         if !self.read(following, end, access)? {
             return Ok(None);
         }
-        self.check_end(&header, position, following)?;
+        let mut ended = self.check_end(&header, position, following);
+        if body_bytes > DOUBTFUL_BYTES_MAX {
+            ended = Ok(ended?);
+        }
         let mut body = vec![0; body_bytes];
         let (read, unread) = body.split_at_mut(rest.len().min(body_bytes));
         read.copy_from_slice(&rest[..read.len()]);
         if !self.read(unread, end - unread.len() as u64, access)? {
             return Ok(None);
         }
-        if !self.verify(position, oid, (start, &body), access)? {
+        if !self.verify(position, oid, (start, &body), ended, access)? {
             return Ok(None);
         }
         self.stored(header, position, body.into()).map(Some)
@@ -260,16 +265,21 @@ impl LogFile {
     }
 
     /// Holds header and body of a record against its checksum; `false` when that is cold.
+    /// Only where no checksum tells it counts how a record `ended`: what fits its own is whole,
+    /// whatever has become of what stands behind it.
     fn verify(
         &self,
         position: u64,
         oid: Oid,
         record: (&[u8], &[u8]),
+        ended: Result<(), StorageError>,
         access: Access,
     ) -> Result<bool, StorageError> {
-        match &self.checksums {
-            Some(checksums) => checksums.verify_record(position, oid, record, access),
-            None => Ok(true),
+        let Some(checksums) = &self.checksums else { return ended.map(|()| true) };
+        match checksums.verify_record(position, oid, record, access)? {
+            Verdict::Fits => Ok(true),
+            Verdict::Cold => Ok(false),
+            Verdict::Untold => ended.map(|()| true),
         }
     }
 

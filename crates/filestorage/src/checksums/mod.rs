@@ -71,6 +71,17 @@ pub struct ChecksumFigures {
     pub damaged: u64,
 }
 
+/// What the checksums say of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is as it was written.
+    Fits,
+    /// Nothing: it has none, or loads are not held against them.
+    Untold,
+    /// Ask again with [`Access::Blocking`].
+    Cold,
+}
+
 /// The checksums of one generation of the log.
 #[derive(Debug)]
 pub(crate) struct Checksums {
@@ -105,24 +116,24 @@ impl Checksums {
         self.verifies_loads
     }
 
-    /// Holds a record that was read from the log against its entry; `false` when that is cold.
+    /// Holds a record that was read from the log against its entry.
     pub(crate) fn verify_record(
         &self,
         position: u64,
         oid: Oid,
         (header, body): (&[u8], &[u8]),
         access: Access,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<Verdict, StorageError> {
         if !self.verifies_loads {
-            return Ok(true);
+            return Ok(Verdict::Untold);
         }
         let entry = match self.side().find(position, access) {
             Found::Entry(entry) if entry.part == Part::Record => entry,
-            Found::Entry(_) | Found::Uncovered => return Ok(true),
-            Found::Cold => return Ok(false),
+            Found::Entry(_) | Found::Uncovered => return Ok(Verdict::Untold),
+            Found::Cold => return Ok(Verdict::Cold),
         };
         if crc32c::crc32c_append(crc32c::crc32c(header), body) == entry.sum {
-            return Ok(true);
+            return Ok(Verdict::Fits);
         }
         let what = format!("the record of object {oid} does not fit its checksum");
         self.damages.note(position, Some(oid), None, &what);
