@@ -234,7 +234,7 @@ def test_damage_in_the_middle_is_named(tmp_path, start_server, refusal, index):
             wire.register()
             for number in range(5):
                 assert load(wire, number)[0] == b"data %d" % number
-        said = server.log_tail()
+        said = server.log()
         assert server.stop() == 0
     assert str(path) in said and str(sizes[3]) in said
     assert any(tool in said for tool in ("zodium ", "fsrecover", "repozo")), "what to run next"

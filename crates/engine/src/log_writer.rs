@@ -110,7 +110,7 @@ impl LogWriter {
             if !storage.queue.wait(reopening.or(expiring)) {
                 break;
             }
-            self.step(Instant::now());
+            self.step(Instant::now);
         }
         // What the log says when it is opened again decides about them.
         storage.undecided.lock().drain(..).for_each(StagedBlobs::leave);
@@ -120,9 +120,11 @@ impl LogWriter {
     /// publishes the transactions that are ready. How many these were.
     ///
     /// Much time between the `now` of two rounds means that this process did not run meanwhile.
-    pub fn step(&mut self, now: Instant) -> usize {
+    pub fn step(&mut self, now: impl FnOnce() -> Instant) -> usize {
         let storage = &self.storage;
-        storage.post_expired(&mut self.expiry, now);
+        // First: so a stop between the two is seen as one, and no client is taken for late.
+        let monotonic = storage.clock.monotonic();
+        storage.post_expired(&mut self.expiry, monotonic, now());
         storage.reopen_if_due();
         let now = storage.clock.unix_nanos();
         let clock_tid = Tid::from_unix_nanos(now);
@@ -274,12 +276,12 @@ impl Storage {
         self.post_granted(failure.granted);
     }
 
-    fn post_expired(&self, watch: &mut ExpiryWatch, now: Instant) {
+    fn post_expired(&self, watch: &mut ExpiryWatch, monotonic: Duration, now: Instant) {
         let Some(timeout) = self.transaction_timeout else { return };
         if !watch.is_due(now, timeout) {
             return;
         }
-        let expired = self.machine.lock().expired(self.clock.monotonic(), timeout);
+        let expired = self.machine.lock().expired(monotonic, timeout);
         let owners = self.owners.lock();
         for number in expired {
             if let Some(owner) = owners.get(&number) {

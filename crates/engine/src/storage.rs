@@ -381,7 +381,7 @@ mod tests {
         let checked = storage.check(number, &transaction, Access::Blocking).unwrap();
         let Check::Voted(voted) = checked else { panic!("a conflict between new objects") };
         storage.finish(number, voted).unwrap();
-        writer.step(Instant::now());
+        writer.step(Instant::now);
         storage.last_tid()
     }
 

@@ -117,7 +117,7 @@ impl Server {
 
     /// A round of the log writer; how many transactions it has written, or tried to.
     pub(crate) fn write(&self) -> usize {
-        self.writer.borrow_mut().step(self.opened)
+        self.writer.borrow_mut().step(|| self.opened)
     }
 
     /// Lets a worker look at its notices.
