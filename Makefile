@@ -108,7 +108,8 @@ conformance: build $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over 
 	$(SAY) 'conformance'
 	$(VENV)/bin/python tests/conformance/run.py --gate --jobs 2
 
-soak: build $(VENV)/ready ## Kill, exchange and freeze servers for hours; SOAK='-k ...' picks tests, KILLS=, COUNT_SECONDS=, ROUNDS=
+soak: build $(VENV)/ready ## Simulate, then kill, exchange and freeze servers for hours; SOAK='-k ...' picks of the latter, KILLS=, COUNT_SECONDS=, ROUNDS=
+	$(if $(SOAK),,@$(MAKE) simulate)
 	$(SAY) 'long runs'
 	ZODIUM_TEST_LARGE=1 $(VENV)/bin/python -m pytest -c tests/pytest.ini -s $(SOAK) tests/e2e/test_transfers.py \
 	  tests/e2e/test_alternation.py tests/e2e/test_extremes.py
