@@ -18,7 +18,7 @@ from harness.vitals import memory_bytes
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 
 LARGE = os.environ.get("ZODIUM_TEST_LARGE") == "1"
-GROUP_BYTES = 256_000_000 if LARGE else 128 << 20
+GROUP_BYTES = 256_000_000 if LARGE else 192 << 20
 CLIENTS = 64 if LARGE else 16
 CLIENT_BYTES = 16 << 20
 
