@@ -16,12 +16,7 @@ pub(super) fn charts(measured: &Measurement, column: &str) -> String {
     let groups = measured.groups();
     let heading = measured.columns.iter().find(|of| of.key == column).map(|of| of.heading.as_str());
     let mut charts = String::new();
-    let mut rest = &groups[..];
-    while let Some(first) = rest.first().and_then(|group| group.first()) {
-        let same = |group: &Vec<&Sample>| group.first().is_some_and(|it| it.case == first.case);
-        let count = rest.iter().take_while(|group| same(group)).count();
-        let (case, others) = rest.split_at(count);
-        rest = others;
+    for (first, case) in Measurement::cases(&groups) {
         let caption = format!("{}: {}", heading.unwrap_or(column), measured.case_name(first));
         charts += &chart(caption.trim_end_matches(": "), column, case);
     }

@@ -10,12 +10,7 @@ const RAREST: f64 = 1e-5;
 pub(super) fn charts(measured: &Measurement) -> String {
     let groups = measured.groups();
     let mut charts = String::new();
-    let mut rest = &groups[..];
-    while let Some(first) = rest.first().and_then(|group| group.first()) {
-        let same = |group: &Vec<&Sample>| group.first().is_some_and(|it| it.case == first.case);
-        let count = rest.iter().take_while(|group| same(group)).count();
-        let (case, others) = rest.split_at(count);
-        rest = others;
+    for (first, case) in Measurement::cases(&groups) {
         charts.extend(chart(&measured.case_name(first), case));
     }
     charts

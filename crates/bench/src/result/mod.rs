@@ -169,6 +169,15 @@ impl Measurement {
         named.collect::<Vec<_>>().join(", ")
     }
 
+    /// Cuts [groups](Measurement::groups) into those of each case, given with one of its samples.
+    pub(crate) fn cases<'g, 's>(
+        groups: &'g [Vec<&'s Sample>],
+    ) -> impl Iterator<Item = (&'s Sample, &'g [Vec<&'s Sample>])> {
+        let case = |group: &Vec<&'s Sample>| group.first().map(|sample| &sample.case);
+        let cases = groups.chunk_by(move |one, next| case(one) == case(next));
+        cases.filter_map(|case| Some((*case.first()?.first()?, case)))
+    }
+
     /// The samples of each server in each case, case by case, as first measured.
     pub(crate) fn groups(&self) -> Vec<Vec<&Sample>> {
         let mut groups: Vec<Vec<&Sample>> = Vec::new();
