@@ -13,11 +13,9 @@ ZODIUM_SERVER_COMMAND ?=
 CHROMIUM ?=
 CHROMEDRIVER ?=
 
-# What `make bench` writes.
+# What `make bench` writes, and which kinds: all of them, or BENCH_ONLY=start,idle.
 RESULTS := var/bench
-MEASURE := --format table
-KEPT := --datasets $(RESULTS)/datasets
-BESIDE = --zeo-python $(VENV)/bin/python --wires M5,Z5
+BENCH_ONLY ?=
 
 VENV := .venv
 BINARY := target/release/zodium
@@ -63,10 +61,11 @@ tidy: ## Check the repository's own rules
 	$(SAY) 'tidy'
 	cargo run -q -p xtask -- tidy
 
-python: $(VENV)/ready ## Check the Python sources of the tests
+python: $(VENV)/ready ## Check the Python sources
 	$(SAY) 'Python sources'
-	$(VENV)/bin/ruff format -q --check tests || { echo 'mend it: $(VENV)/bin/ruff format tests'; exit 1; }
-	$(VENV)/bin/ruff check -q tests
+	$(VENV)/bin/ruff format -q --check --config tests/ruff.toml tests \
+	  || { echo 'mend it: $(VENV)/bin/ruff format --config tests/ruff.toml tests'; exit 1; }
+	$(VENV)/bin/ruff check -q --config tests/ruff.toml tests
 
 lint: ## Check for lints; none is let through
 	$(SAY) 'lints'
@@ -125,20 +124,53 @@ simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) fro
 	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test commit_model -- --nocapture; \
 	cargo run --release -q -p zodium-simulation -- --seed "$$seed" --minutes $(SOAK_MINUTES)
 
-# About ten minutes: every server in every case, in turns.
-bench: build $(VENV)/ready ## Measure loads and commits beside ZEO/py and the floor; BENCH='...' loads with options
+# Each kind with what it is called with; a file of results for each. All together: 25 minutes.
+BESIDE := --zeo-python $(VENV)/bin/python
+WIRES := --wires M5,Z5
+KEPT := --datasets $(RESULTS)/datasets
+SITE := --dataset prod1
+SMALL := --object-bytes 400 --objects 10000 --cells 1x64,16x64 --zodium-option=--workers=1
+UNCACHED = --peer 'uncached=$(CURDIR)/$(BINARY) serve {path} -a 127.0.0.1:{port} --msgpack \
+  --cache-size 0 --log-level warn'
+
+KINDS := system syscalls messenger load load-polled load-site load-small load-cold read-all read-all-site \
+  commit conflict pack start start-large idle
+of-system := system
+of-syscalls := syscalls
+of-messenger := messenger --rounds 3 --seconds 0.3 --warm-up 0.1 --block-bytes 16,4096
+of-load := load $(BESIDE) $(WIRES) $(KEPT) --rounds 5 --seconds 1
+of-load-site := load $(BESIDE) $(KEPT) $(SITE) --rounds 3 --seconds 1 --cells 1x1,16x1,1x64
+of-load-small := load $(BESIDE) $(KEPT) $(SMALL) --rounds 5 --seconds 1
+of-load-polled := load $(KEPT) --rounds 3 --seconds 1 --cells 1x1,16x1 --busy-poll 50
+of-load-cold := cold $(BESIDE) $(KEPT) --rounds 3 --seconds 1
+of-read-all := read-all $(BESIDE) $(WIRES) $(KEPT) --rounds 3 --seconds 0.5
+of-read-all-site := read-all $(BESIDE) $(KEPT) $(SITE) --rounds 3 --seconds 0.5
+of-commit := commit $(BESIDE) $(WIRES) --rounds 3 --delays-ms 0,10 --clients 1,16,64
+of-conflict := commit $(BESIDE) $(WIRES) --rounds 3 --modes conflict --clients 1,64
+of-pack := pack $(BESIDE) --rounds 3 --seconds 2
+of-start = start $(BESIDE) $(KEPT) $(UNCACHED) --rounds 3
+of-start-large := start $(KEPT) --objects 10M --source memory,disk --rounds 3
+of-idle := idle $(BESIDE) --rounds 1
+
+empty :=
+define newline
+
+$(empty)
+endef
+comma := ,
+CHOSEN = $(or $(subst $(comma), ,$(BENCH_ONLY)),$(KINDS))
+run-kind = $(BINARY) bench $(or $(of-$(1)),$(error no kind of benchmark is called $(1))) --format table \
+  --json $(RESULTS)/$(1).json$(newline)
+
+bench: build $(VENV)/ready ## Measure all kinds beside ZEO/py and the floor; BENCH_ONLY=start,idle those, BENCH='...' loads with options
 ifdef BENCH
-	$(BINARY) bench load --format table --zeo-python $(VENV)/bin/python $(BENCH)
+	$(BINARY) bench load --format table $(BESIDE) $(BENCH)
 else
 	@mkdir -p $(RESULTS)
-	$(BINARY) bench system $(MEASURE) --json $(RESULTS)/system.json
-	$(BINARY) bench load $(MEASURE) $(BESIDE) $(KEPT) --json $(RESULTS)/load.json
-	$(BINARY) bench read-all $(MEASURE) $(BESIDE) $(KEPT) --seconds 0.5 --json $(RESULTS)/read-all.json
-	$(BINARY) bench commit $(MEASURE) $(BESIDE) --rounds 3 --delays-ms 0,10 --clients 1,16,64 \
-	  --json $(RESULTS)/commit.json
-	$(BINARY) bench commit $(MEASURE) $(BESIDE) --rounds 3 --modes conflict --clients 64 \
-	  --json $(RESULTS)/conflict.json
-	$(BINARY) bench report $(RESULTS)/*.json -o $(RESULTS)/report.html
+	$(foreach kind,$(CHOSEN),$(call run-kind,$(kind)))
+	@files=; for kind in $(KINDS); do \
+	  if [ -f $(RESULTS)/$$kind.json ]; then files="$$files $(RESULTS)/$$kind.json"; fi; done; \
+	$(BINARY) bench report $$files -o $(RESULTS)/report.html
 endif
 
 clean: ## Remove what was built; var/ stays

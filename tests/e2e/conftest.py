@@ -12,10 +12,9 @@ import subprocess
 
 import pytest
 import transaction
-from ZEO.ClientStorage import ClientStorage
-
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn
 from harness.wire import Wire
+from ZEO.ClientStorage import ClientStorage
 
 
 def pytest_configure(config):

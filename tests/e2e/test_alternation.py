@@ -11,6 +11,8 @@ import os
 import shutil
 
 import pytest
+from harness import files
+from harness.history import History
 from persistent.TimeStamp import TimeStamp
 from ZODB.Connection import TransactionMetaData
 from ZODB.FileStorage.FileStorage import FileStorage, FileStorageError
@@ -18,9 +20,6 @@ from ZODB.FileStorage.fspack import PackError
 from ZODB.POSException import UndoError
 from ZODB.serialize import referencesf
 from ZODB.utils import maxtid
-
-from harness import files
-from harness.history import History
 
 IS_LONG = os.environ.get("ZODIUM_TEST_LARGE") == "1"
 ROUNDS = int(os.environ.get("ROUNDS") or (1000 if IS_LONG else 16))

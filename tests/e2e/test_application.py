@@ -10,7 +10,6 @@ from pathlib import Path
 
 import ZODB
 import ZODB.FileStorage
-
 from harness import files, filler
 
 TESTS = Path(__file__).resolve().parents[1]

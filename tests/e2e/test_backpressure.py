@@ -5,9 +5,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from ZODB.utils import p64
-
 from harness.wire import MAXTID, Z64
+from ZODB.utils import p64
 
 OBJECT_BYTES = 1 << 20
 # What may wait for a client that does not read: replies (1 MiB, and the one under way), the

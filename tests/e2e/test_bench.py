@@ -12,14 +12,14 @@ import sys
 import time
 
 import pytest
-
 from harness.bench import SECONDS, assert_nothing_left, environment, run_bench
 
 pytestmark = pytest.mark.zodium
 
 QUICK = ("--seconds=0.2", "--warm-up=0.05", "--rounds=2", "--cells=1x1,3x8", "--objects=300")
 GO_LINE = re.compile(
-    r"BenchmarkLoad/server=\w+/wire=\w+/clients=\d+/in_flight=\d+\t\d+(\t[\d.]+ [\w./-]+)+",
+    r"BenchmarkLoad(Ratio)?/server=\w+/wire=\w+/clients=\d+/in_flight=\d+"
+    r"\t\d+(\t[\d.]+ [\w./-]+)+",
 )
 
 
@@ -67,9 +67,31 @@ def test_every_server_is_measured_in_every_cell(bench, tmp_path, options):
         assert abs(counted - values["requests"]) < max(100, values["requests"] / 10)
 
     lines = [line for line in done.stdout.splitlines() if line.startswith("Benchmark")]
-    assert len(lines) == len(expected)
+    # The ratios of all but Zodium follow.
+    ratios = [line for line in lines if line.startswith("BenchmarkLoadRatio/")]
+    assert len(ratios) * 3 == len(expected) * 2
+    assert len(lines) == len(expected) + len(ratios)
     assert all(GO_LINE.fullmatch(line) for line in lines), done.stdout
-    assert "CPU: zodium / it" in done.stderr
+    assert "CPU: zodium / it" in done.stderr and "p50: zodium / it" in done.stderr
+
+
+def test_who_polls_is_held_against_who_polls(bench, tmp_path):
+    samples = tmp_path / "samples.json"
+    done = bench("--busy-poll=50", "--format=table", "--json", samples)
+    assert done.returncode == 0, done.stderr
+    assert "busy poll us" in done.stdout
+    (measured,) = json.loads(samples.read_text())["measurements"]
+    taken = {}
+    for sample in measured["samples"]:
+        case = sample["case"]
+        key = (case["clients"], case["busy_poll"], sample["round"])
+        taken[(sample["server"], key)] = sample["values"]
+    assert len(taken) == 2 * 2 * 2 * 2
+    for (server, key), values in taken.items():
+        if server == "floor":
+            for figure in ("p50_us", "server_cpu_us"):
+                beside = taken[("zodium", key)][figure] / values[figure]
+                assert values[f"{figure}_ratio"] == pytest.approx(beside)
 
 
 def test_wrong_data_end_the_benchmark(bench, binary, tmp_path):

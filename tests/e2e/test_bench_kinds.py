@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from selenium.webdriver.common.by import By
-
 from harness import corrupting
 from harness.bench import run_bench
 from harness.browser import open_browser
+from selenium.webdriver.common.by import By
 
 pytestmark = pytest.mark.zodium
 
@@ -43,6 +42,36 @@ def keys(measured, *axes):
     }
 
 
+def test_cold_loads_stand_beside_the_device_and_resident_ones_beside_cold_ones(bench):
+    measured = bench(
+        "cold", *QUICK, "--objects=20k", "--object-bytes=2000", "--cells=1x1,2x4",
+        "--beside=2x1", "--busy-poll=50",
+    )["Cold"]  # fmt: skip
+    cases = {
+        ("cold", "1", "1", "nobody"),
+        ("cold", "2", "4", "nobody"),
+        ("resident", "1", "1", "nobody"),
+        ("resident", "1", "1", "2x1 resident"),
+        ("resident", "1", "1", "2x1 cold"),
+    }
+    expected = {("zodium", "M5", *case, polling) for case in cases for polling in ("0", "50")}
+    expected.add(("device", "", "cold", "1", "1", "nobody", "0"))
+    assert keys(measured, "loads", "clients", "in_flight", "beside", "busy_poll") == expected
+    device = next(s for s in measured["samples"] if s["server"] == "device")["values"]
+    for sample in measured["samples"]:
+        values = sample["values"]
+        assert values["requests"] > 0 and values["p50_us"] > 0
+        if (sample["server"], sample["case"]["loads"]) == ("zodium", "cold"):
+            over = values["p50_us"] - device["p50_us"]
+            assert values["over_device_us"] == pytest.approx(over)
+
+
+def test_objects_that_would_be_in_memory_are_not_called_cold(binary, tmp_path):
+    done = run_bench(binary, tmp_path, "cold", *QUICK, "--objects=30")
+    assert done.returncode == 1
+    assert "are too many to be all cold" in done.stderr
+
+
 def test_every_object_is_read_from_every_server_with_every_checksum(bench):
     measured = bench(
         "read-all", *QUICK, "--dataset=prod1", "--objects=300", "--wires=M5,Z5",
@@ -65,7 +94,8 @@ def test_one_changed_byte_in_a_file_is_noticed(binary, tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1  # within the data of an object: there is little else
     path.write_bytes(data)
-    peer = f"other={binary} serve {path} -a 127.0.0.1:{{port}} --log-level=warn"
+    # With them the server would notice it first.
+    peer = f"other={binary} serve {path} -a 127.0.0.1:{{port}} --log-level=warn --checksums=off"
     for command in ("load", "read-all"):
         done = run_bench(
             binary, tmp_path, command, *QUICK, "--objects=200", "--no-floor", "--peer", peer
@@ -76,7 +106,7 @@ def test_one_changed_byte_in_a_file_is_noticed(binary, tmp_path):
 
 def test_commits_are_measured_in_every_mode_near_and_far(bench):
     results = bench(
-        "commit", *QUICK, "--clients=1,3", "--modes=add,update,conflict", "--delays-ms=0,10",
+        "commit", *QUICK, "--clients=3,1", "--modes=add,update,conflict", "--delays-ms=0,10",
         "--files=disk,tmpfs", "--objects=2", "--object-bytes=300",
     )  # fmt: skip
     axes = ("mode", "files", "round_trip_ms", "clients")
@@ -92,6 +122,14 @@ def test_commits_are_measured_in_every_mode_near_and_far(bench):
         values = sample["values"]
         assert values["transactions"] > 0 and values.get("a_sync", 1) > 0
         assert values["min_us"] <= values["p50_us"] <= values["max_us"]
+        # One client alone is measured first, whatever the order asked for.
+        assert ("of_one_client" in values) == (sample["case"]["clients"] == "3")
+        is_bounded = (
+            sample["case"]["round_trip_ms"] == "10" and sample["case"]["mode"] != "conflict"
+        )
+        assert ("of_allowed_percent" in values) == is_bounded
+        # In so short a time one commit more may end than began.
+        assert 0 < values.get("of_allowed_percent", 100) < 150
         # Begin and stores are not answered: a commit waits for the way twice.
         if sample["case"]["round_trip_ms"] == "10":
             assert values["measured_round_trip_us"] >= 10_000 and values["min_us"] >= 20_000
@@ -129,6 +167,46 @@ def test_the_link_layer_is_measured_rung_by_rung(bench):
         for size in ("16", "5000")
         for depth in ("1", "8")
     }
+
+
+def test_starts_are_measured_with_and_without_an_index(bench):
+    results = bench(
+        "start", "--objects=3000", "--rounds=1", "--wires=M5,Z5", "--zeo-python", sys.executable,
+        "--source=memory,disk",
+    )  # fmt: skip
+    zodium, zeo = [[(name, wire) for wire in ("M5", "Z5")] for name in ("zodium", "zeo")]
+    cases = (("Start", "all", "index"), ("StartScan", "checksums", "nothing"))
+    for name, ours, everybodys in cases:
+        beside = [(server, ours) for server in zodium]
+        beside += [(server, everybodys) for server in zodium + zeo]
+        assert keys(results[name], "source", "beside") == {
+            (*server, source, case) for server, case in beside for source in ("memory", "disk")
+        }
+        for sample in results[name]["samples"]:
+            assert sample["values"]["seconds"] > 0 and sample["values"]["cpu_seconds"] > 0
+    assert keys(results["Memory"]) == set(zodium + zeo)
+    for sample in results["Memory"]["samples"]:
+        values = sample["values"]
+        assert 0 < values["first_anonymous_mb"] < values["first_resident_mb"]
+        assert values["first_resident_mb"] <= values["first_peak_mb"] + 1
+        assert values["loaded_resident_mb"] > 0 and values["index_bytes"] >= 0
+
+
+def test_idle_connections_are_watched(bench):
+    measured = bench(
+        "idle", "--connections=0,20", "--heartbeats=0,1", "--seconds=1.2", "--warm-up=0.2",
+        "--rounds=1", "--objects=10", "--zeo-python", sys.executable,
+    )["Idle"]  # fmt: skip
+    cases = (("0", "0"), ("20", "0"), ("20", "1"))
+    assert keys(measured, "connections", "heartbeat_seconds") == {
+        (server, "M5", *case) for server in ("zodium", "zeo") for case in cases
+    }
+    switches = {
+        (s["server"], s["case"]["connections"], s["case"]["heartbeat_seconds"]): s["values"]
+        for s in measured["samples"]
+    }
+    beating = switches["zodium", "20", "1"]["switches_per_second"]
+    assert beating > 10 > switches["zodium", "20", "0"]["switches_per_second"]
 
 
 def test_the_machine_is_measured_with_advice(bench):

@@ -11,13 +11,12 @@ import transaction
 import ZODB
 import ZODB.FileStorage
 from BTrees.OOBTree import OOBTree
+from harness import files
+from harness.process import ServerFailed
 from persistent.TimeStamp import TimeStamp
 from ZODB.blob import Blob, FilesystemHelper, is_blob_record
 from ZODB.POSException import POSKeyError, UndoError
 from ZODB.serialize import referencesf
-
-from harness import files
-from harness.process import ServerFailed
 
 pytestmark = pytest.mark.zodium
 

@@ -6,10 +6,9 @@ import time
 from collections import Counter
 
 import pytest
-from ZODB.utils import p64
-
 from harness import blobs, files
 from harness.wire import Z64, Closed
+from ZODB.utils import p64
 
 KILLS = 12
 LARGE = 2_000_000

@@ -3,10 +3,9 @@
 import os
 
 import pytest
-from ZODB.utils import p64
-
 from harness import blobs
 from harness.wire import MAXTID, Z64, Closed, ErrorReply
+from ZODB.utils import p64
 
 OID = p64(1)
 

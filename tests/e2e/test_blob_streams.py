@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 import ZODB.blob
-from ZODB.Connection import TransactionMetaData
-from ZODB.utils import p64
-
 from harness import blobs
 from harness.wire import MAXTID, Z64
+from ZODB.Connection import TransactionMetaData
+from ZODB.utils import p64
 
 MEGABYTE = 1 << 20
 ASKED = int(os.environ.get("ZODIUM_TEST_LARGE") or 300)

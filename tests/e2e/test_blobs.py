@@ -14,12 +14,11 @@ import transaction
 import ZODB
 import ZODB.blob
 import ZODB.FileStorage
-from ZODB.POSException import POSKeyError, Unsupported
-from ZODB.utils import p64
-
 from harness import blobs
 from harness.servers import STOCK_SERVER, spawn
 from harness.wire import MAXTID, Z64
+from ZODB.POSException import POSKeyError, Unsupported
+from ZODB.utils import p64
 
 LARGE = 3_000_001  # bytes: many chunks, and a rest
 

@@ -10,10 +10,9 @@ import sys
 
 import pytest
 import ZODB.FileStorage
-from persistent.mapping import PersistentMapping
-
 from harness import files
 from harness.history import History
+from persistent.mapping import PersistentMapping
 
 RUN_SECONDS = 60
 # The stock fsrecover does not end when a '.' is among the last bytes of a file.

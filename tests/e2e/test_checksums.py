@@ -8,11 +8,10 @@ import subprocess
 import pytest
 import ZODB
 import ZODB.FileStorage
+from harness.monitor import Monitor
 from persistent.mapping import PersistentMapping
 from ZEO.Exceptions import ServerException
 from ZODB.utils import u64
-
-from harness.monitor import Monitor
 
 pytestmark = pytest.mark.zodium
 

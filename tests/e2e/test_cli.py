@@ -12,7 +12,6 @@ import subprocess
 import time
 
 import pytest
-
 from harness.process import free_port
 from harness.wire import Z64, Wire
 

@@ -9,7 +9,6 @@ import signal
 import time
 
 import pytest
-
 from harness import files
 from harness.wire import MAXTID, Z64, ErrorReply, Silent, Wire
 

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 import ZODB.FileStorage
-from persistent.mapping import PersistentMapping
-from ZODB.utils import p64
-
 from harness import files
 from harness.process import free_port
 from harness.servers import stock_server
+from persistent.mapping import PersistentMapping
+from ZODB.utils import p64
 
 ZEOPACK = str(Path(sys.executable).with_name("zeopack"))
 DAY = 86400

@@ -8,7 +8,6 @@ import threading
 import time
 
 import pytest
-
 from harness.certificates import Authority, Site, self_signed
 from harness.process import HOST, ServerProcess, free_port
 from harness.servers import STOCK_SERVER

@@ -14,7 +14,6 @@ import ZConfig
 import ZConfig.loader
 import ZEO
 import ZEO.runzeo
-
 from harness.servers import BINARY
 
 if sys.version_info >= (3, 11):

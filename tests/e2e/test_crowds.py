@@ -11,13 +11,12 @@ import statistics
 import time
 
 import pytest
-from ZODB.utils import p64
-
 from harness import longfile
 from harness.crowd import Crowd
 from harness.monitor import Monitor
 from harness.vitals import cpu_seconds_during, memory_bytes, open_files, wait_open_files
 from harness.wire import MAXTID, Z64, Closed, Wire
+from ZODB.utils import p64
 
 LARGE = os.environ.get("ZODIUM_TEST_LARGE") == "1"
 CONNECTIONS = 10_000 if LARGE else 2_000
@@ -58,8 +57,9 @@ def commit_some(wire, number, serial=Z64):
     return wire.commit(number, [(ROOT, serial, longfile.data_of(0, 1, 100))])
 
 
-def test_idle_connections_cost_little_memory_and_no_time(start_server, wire):
-    server = start_server()
+@pytest.mark.parametrize("options", [(), ("--busy-poll", "50")], ids=["asleep", "busy-poll"])
+def test_idle_connections_cost_little_memory_and_no_time(start_server, wire, options):
+    server = start_server(None, *options)
     worker = wire(server)
     serial = commit_some(worker, 1)
     alone, before = load_seconds(worker), memory_bytes(server)

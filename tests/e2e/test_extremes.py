@@ -8,12 +8,11 @@ import struct
 
 import pytest
 import ZODB.FileStorage
-from ZODB.Connection import TransactionMetaData
-from ZODB.utils import p64
-
 from harness import files, longfile
 from harness.servers import stock_server
 from harness.wire import MAXTID, Z64, ErrorReply, Wire
+from ZODB.Connection import TransactionMetaData
+from ZODB.utils import p64
 
 MEGABYTES_64 = 64 << 20
 RECORDS = 66  # of 64 MiB: 4.1 GiB

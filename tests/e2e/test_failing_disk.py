@@ -13,14 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-from ZODB.Connection import TransactionMetaData
-from ZODB.POSException import POSKeyError, StorageError
-
 from harness import files
 from harness.failing_disk import ALWAYS, FailingDisk
 from harness.files import oid_of
 from harness.monitor import Monitor
 from harness.wire import MAXTID, Z64
+from ZODB.Connection import TransactionMetaData
+from ZODB.POSException import POSKeyError, StorageError
 
 FAILED_EARLIER = "an earlier write failed"
 

@@ -8,10 +8,9 @@ and the reason) and for the words of Python's own exceptions.
 
 import misbehaviour  # noqa: F401  fills the table
 import pytest
-from misbehaviour.stage import SCENARIOS, Stage
-
 from harness.servers import COMMAND, IS_ZODIUM, spawn, stock_server
 from harness.wire import Closed, ErrorReply, Silent, Wire
+from misbehaviour.stage import SCENARIOS, Stage
 
 # Exceptions that say "Python could not", with a text that is Python's.
 PYTHON_ERRORS = {

@@ -8,7 +8,6 @@ import pickle
 import struct
 
 import pytest
-
 from harness.wire import Closed, Silent, Wire
 
 pytestmark = pytest.mark.zodium

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 import ZODB.FileStorage
-
 from harness import files
 from harness.history import History
 from harness.wire import MAXTID

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import ZODB.FileStorage
-
 from harness import files
 from harness.committer import digest, promises_of
 from harness.wire import MAXTID

@@ -10,11 +10,10 @@ import os
 import resource
 
 import ZODB.FileStorage
-from ZODB.Connection import TransactionMetaData
-
 from harness import files
 from harness.history import LIMIT, TEXTS
 from harness.wire import MAXTID, NOTICE, Z64
+from ZODB.Connection import TransactionMetaData
 
 MEGABYTE = 1 << 20
 MEGABYTES = int(os.environ.get("ZODIUM_TEST_LARGE") or 300)

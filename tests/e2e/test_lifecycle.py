@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import zc.lockfile
 import ZODB.FileStorage
-
 from harness import files
 from harness.process import ServerFailed
 from harness.servers import COMMAND, IS_ZODIUM, STOCK_SERVER, spawn

@@ -1,12 +1,11 @@
 """Limits on what a client asks for: it waits or is told, and others go on (docs/limits.md)."""
 
 import pytest
-from ZODB.utils import p64
-
 from harness import longfile
 from harness.monitor import Monitor
 from harness.vitals import memory_bytes
 from harness.wire import MAXTID, Z64, ErrorReply, Wire
+from ZODB.utils import p64
 
 pytestmark = pytest.mark.zodium
 

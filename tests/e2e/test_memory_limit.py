@@ -10,12 +10,11 @@ import threading
 import time
 
 import pytest
-from ZODB.utils import p64
-
 from harness.memory_group import MemoryGroup
 from harness.monitor import Monitor
 from harness.vitals import memory_bytes
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
+from ZODB.utils import p64
 
 LARGE = os.environ.get("ZODIUM_TEST_LARGE") == "1"
 GROUP_BYTES = 256_000_000 if LARGE else 192 << 20

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from harness.files import oid_of
 from harness.monitor import Monitor
 from harness.process import HOST, REPOSITORY

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import ZEO.tests
-
 from harness import files
 from harness.process import ServerProcess, free_port
 from harness.servers import BINARY, STOCK_SERVER

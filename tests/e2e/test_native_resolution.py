@@ -13,11 +13,10 @@ import transaction
 import ZEO
 from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
-from ZODB.POSException import ConflictError, UndoError
-from ZODB.utils import p64
-
 from harness import conflicts, files
 from harness.wire import MAXTID, Z64, Wire
+from ZODB.POSException import ConflictError, UndoError
+from ZODB.utils import p64
 
 pytestmark = pytest.mark.zodium
 

@@ -14,6 +14,9 @@ import transaction
 import ZODB
 import ZODB.FileStorage
 from BTrees.OOBTree import OOBTree
+from harness import files
+from harness.committer import digest, promises_of
+from harness.wire import MAXTID, Closed, ErrorReply, Silent
 from persistent.mapping import PersistentMapping
 from persistent.TimeStamp import TimeStamp
 from test_kill import CLIENTS, commit_until_killed
@@ -21,10 +24,6 @@ from ZEO.Exceptions import ServerException
 from ZODB.POSException import UndoError
 from ZODB.serialize import referencesf
 from ZODB.utils import z64
-
-from harness import files
-from harness.committer import digest, promises_of
-from harness.wire import MAXTID, Closed, ErrorReply, Silent
 
 KILLS = 8
 

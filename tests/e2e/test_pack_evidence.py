@@ -12,16 +12,15 @@ import time
 
 import pytest
 import ZODB.FileStorage
+from harness import files, longfile
+from harness.history import CLASS
+from harness.servers import BINARY
 from persistent.TimeStamp import TimeStamp
 from ZODB._compat import PersistentPickler
 from ZODB.Connection import TransactionMetaData
 from ZODB.POSException import POSKeyError, UndoError
 from ZODB.serialize import referencesf
 from ZODB.utils import p64, z64
-
-from harness import files, longfile
-from harness.history import CLASS
-from harness.servers import BINARY
 
 OBJECTS = 24
 HISTORIES = 16

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from harness import files
 from harness.wire import MAXTID, Z64, Closed
 

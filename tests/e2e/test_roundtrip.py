@@ -9,11 +9,10 @@ import sys
 
 import pytest
 import ZODB.FileStorage
-from ZODB.utils import z64
-
 from harness import files
 from harness.history import History
 from harness.wire import MAXTID
+from ZODB.utils import z64
 
 
 def write_through_server(server, connect, history, count):

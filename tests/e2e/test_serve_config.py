@@ -6,14 +6,13 @@ import subprocess
 import time
 
 import pytest
+from harness import files
+from harness.process import HOST, ServerProcess, free_port
+from harness.wire import Z64, ErrorReply, Wire
 from ZEO.ClientStorage import ClientStorage
 from ZEO.Exceptions import ServerException
 from ZODB import DB
 from ZODB.FileStorage.FileStorage import FileStorage
-
-from harness import files
-from harness.process import HOST, ServerProcess, free_port
-from harness.wire import Z64, ErrorReply, Wire
 
 pytestmark = pytest.mark.zodium
 

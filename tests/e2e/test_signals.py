@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from harness.wire import Z64, Closed, Wire
 
 pytestmark = pytest.mark.zodium

@@ -8,13 +8,12 @@ import threading
 import time
 
 import pytest
-from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
-
 from harness.browser import open_browser
 from harness.files import oid_of
 from harness.monitor import Monitor
 from harness.wire import MAXTID, Z64, ErrorReply, Wire
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 pytestmark = pytest.mark.zodium
 

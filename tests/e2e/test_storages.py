@@ -3,12 +3,11 @@
 import subprocess
 
 import pytest
-from ZEO.ClientStorage import ClientStorage
-from ZODB import DB
-
 from harness import files
 from harness.process import HOST, ServerProcess, free_port
 from harness.wire import Z64, ErrorReply, Wire
+from ZEO.ClientStorage import ClientStorage
+from ZODB import DB
 
 pytestmark = pytest.mark.zodium
 

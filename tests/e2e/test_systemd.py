@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-
 from harness.process import free_port
 from harness.wire import Wire
 

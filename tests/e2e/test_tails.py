@@ -7,7 +7,6 @@ import random
 import pytest
 import ZODB
 import ZODB.FileStorage
-
 from harness import files
 
 pytestmark = pytest.mark.zodium

@@ -11,13 +11,12 @@ import time
 import pytest
 import ZEO
 from cryptography.hazmat.primitives.serialization import PrivateFormat
-from ZEO.ClientStorage import ClientStorage
-from ZODB.Connection import TransactionMetaData
-from ZODB.utils import p64, z64
-
 from harness.certificates import LONG_AGO, Authority, Site, self_signed
 from harness.process import HOST, ServerProcess, free_port
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
+from ZEO.ClientStorage import ClientStorage
+from ZODB.Connection import TransactionMetaData
+from ZODB.utils import p64, z64
 
 pytestmark = pytest.mark.zodium
 

@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from harness import bank, files
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, STOCK_SERVER, spawn
 from harness.wire import Wire

@@ -9,7 +9,6 @@ import os
 import time
 
 import pytest
-
 from harness import files, longfile
 from harness.wire import MAXTID
 

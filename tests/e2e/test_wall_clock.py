@@ -4,11 +4,10 @@ import itertools
 import re
 
 import pytest
-from persistent.TimeStamp import TimeStamp
-
 from harness import files
 from harness.wall_clock import WallClock
 from harness.wire import Z64
+from persistent.TimeStamp import TimeStamp
 
 HOUR = 3600
 YEAR = 365 * 24 * HOUR

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use crate::connection::Connection;
 use crate::contest::Contest;
 use crate::dataset::Dataset;
-use crate::generator::{Generator, Load};
+use crate::generator::{Generator, Load, Objects};
 use crate::options::{Cell, TimeOptions};
 use crate::reading::Reading;
 use crate::result::{Measurement, Sample, Shown};
@@ -51,6 +51,7 @@ impl Cells<'_> {
         let sample = Sample::new(&server.name, wire, round)
             .case("clients", cell.clients)
             .case("in_flight", cell.in_flight)
+            .case("busy_poll", server.busy_poll_us)
             .value("requests", requests as f64)
             .value("requests_per_second", requests as f64 / seconds)
             .value("ns_per_request", 1e9 * seconds / requests as f64);
@@ -70,7 +71,7 @@ impl Cells<'_> {
         let connections = connections?;
         let wire = connections.first().map_or("", Connection::wire_name);
         let load = Load {
-            objects: self.dataset.len(),
+            objects: Objects::AtRandom(self.dataset.len()),
             in_flight: cell.in_flight,
             seed: self.seed + round as u64,
         };

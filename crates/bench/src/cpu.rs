@@ -37,6 +37,11 @@ impl CpuTime {
         Ok(CpuTime { nanos_by_thread })
     }
 
+    /// What all threads that still exist have used since they began.
+    pub(crate) fn total(&self) -> Duration {
+        self.since(&CpuTime::default())
+    }
+
     /// What all threads that still exist have used since an earlier reading.
     pub(crate) fn since(&self, earlier: &CpuTime) -> Duration {
         let used = self.nanos_by_thread.iter().map(|(thread, nanos)| {
@@ -44,6 +49,21 @@ impl CpuTime {
         });
         Duration::from_nanos(used.sum())
     }
+}
+
+/// How often the threads of a process that still exist gave their processor up or lost it.
+pub(crate) fn context_switches(pid: u32) -> io::Result<u64> {
+    let mut switches = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        // Threads may end while we look.
+        let status = std::fs::read_to_string(task?.path().join("status")).unwrap_or_default();
+        let counts = status.lines().filter_map(|line| {
+            let (name, count) = line.split_once(':')?;
+            name.ends_with("voluntary_ctxt_switches").then(|| count.trim().parse::<u64>().ok())?
+        });
+        switches += counts.sum::<u64>();
+    }
+    Ok(switches)
 }
 
 #[cfg(test)]

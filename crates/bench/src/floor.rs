@@ -9,10 +9,11 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use slab::Slab;
 use zodium_types::Oid;
@@ -24,6 +25,8 @@ const EVENTS_MAX: usize = 64;
 const READ_BYTES: usize = 64 << 10;
 /// Most pieces of one gather-write; the system takes as many.
 const PIECES_MAX: usize = 1024;
+/// To clear places for more than these takes longer than to send them.
+const PIECES_FEW: usize = 8;
 /// Objects from this size on are sent from where they lie; another piece costs more than a copy
 /// of smaller ones.
 const IN_PLACE_BYTES_MIN: usize = 2048;
@@ -39,7 +42,8 @@ pub(crate) fn serve(options: &FloorOptions) -> Result<()> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let data = epoll::EventData::new_u64(LISTENER);
     epoll::add(&epoll, &listener, data, epoll::EventFlags::IN)?;
-    let mut floor = Floor { epoll, listener, objects, links: Slab::new() };
+    let busy_poll = Duration::from_micros(options.busy_poll.into());
+    let mut floor = Floor { epoll, listener, objects, links: Slab::new(), busy_poll };
     floor.run().context("the floor server failed")
 }
 
@@ -48,6 +52,8 @@ struct Floor {
     listener: TcpListener,
     objects: Vec<Vec<u8>>,
     links: Slab<Link>,
+    /// How long it looks for events without sleeping, after each.
+    busy_poll: Duration,
 }
 
 struct Link {
@@ -73,12 +79,23 @@ impl Floor {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut scratch = vec![0; READ_BYTES];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut awake_until = None;
         loop {
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+            let is_awake = awake_until.is_some_and(|end| Instant::now() < end);
+            let wait = is_awake.then_some(&now);
+            if is_awake {
+                // As a server does that shares its processor with its clients.
+                std::thread::yield_now();
+            }
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), wait) {
                 // Who counts its system calls has just come.
                 Err(Errno::INTR) => continue,
                 waited => waited?,
             };
+            if !events.is_empty() && !self.busy_poll.is_zero() {
+                awake_until = Some(Instant::now() + self.busy_poll);
+            }
             for event in events.drain(..) {
                 match event.data.u64() {
                     LISTENER => self.accept()?,
@@ -170,15 +187,12 @@ impl Link {
     /// Sends what is pending, as far as the socket takes it.
     fn send(&mut self, objects: &[Vec<u8>]) -> io::Result<()> {
         while !self.pending.is_empty() {
-            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
-            let mut offset = self.sent;
-            let mut count = 0;
-            for (slice, piece) in slices.iter_mut().zip(&self.pending) {
-                *slice = IoSlice::new(&piece.bytes(objects, &self.copies)[offset..]);
-                offset = 0;
-                count += 1;
-            }
-            match self.stream.write_vectored(&slices[..count]) {
+            let written = if self.pending.len() <= PIECES_FEW {
+                self.write::<PIECES_FEW>(objects)
+            } else {
+                self.write::<PIECES_MAX>(objects)
+            };
+            match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(sent) => self.advance(sent, objects),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -186,6 +200,22 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Writes once, of at most so many pieces.
+    fn write<const PIECES: usize>(&self, objects: &[Vec<u8>]) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); PIECES];
+        let mut offset = self.sent;
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.pending) {
+            *slice = IoSlice::new(&piece.bytes(objects, &self.copies)[offset..]);
+            offset = 0;
+            count += 1;
+        }
+        match &slices[..count] {
+            [one] => (&self.stream).write(one),
+            several => (&self.stream).write_vectored(several),
+        }
     }
 
     fn advance(&mut self, sent: usize, objects: &[Vec<u8>]) {

@@ -26,14 +26,33 @@ pub(crate) struct Generator {
 }
 
 /// What to ask for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// Oids are picked at random from 0 to one below this.
-    pub(crate) objects: u64,
+    pub(crate) objects: Objects,
     /// Requests kept in flight on each connection.
     pub(crate) in_flight: usize,
     /// Where the random oids begin; the same for every server.
     pub(crate) seed: u64,
+}
+
+/// Which objects are asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Objects {
+    /// Any, at random, of those from 0 to one below this.
+    AtRandom(u64),
+    /// Each once before any is asked for again.
+    InTurns(Arc<Walk>),
+}
+
+/// Goes through numbers from 0 to one below their count, jumping about: first through every third,
+/// then through those behind these, then through the rest. Shared by threads.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    count: u64,
+    third: u64,
+    step: u64,
+    /// Relaxed: each number is taken by one, in whichever order.
+    taken: AtomicU64,
 }
 
 /// All relaxed: these are signs and sums, nothing else is read by them.
@@ -71,7 +90,7 @@ impl Generator {
         for (number, connections) in shares.into_iter().enumerate() {
             let thread = Thread {
                 connections,
-                load,
+                load: load.clone(),
                 random: SmallRng::seed_from_u64(load.seed + number as u64),
                 scratch: Scratch::new(),
                 latency: Latencies::new()?,
@@ -107,6 +126,43 @@ impl Generator {
             all.add(&latency);
         }
         Ok(all)
+    }
+}
+
+impl Walk {
+    pub(crate) fn new(count: u64) -> Walk {
+        let third = (count / 3).max(1);
+        let golden = (third as f64 * 0.618) as u64;
+        let is_prime_to = |step: &u64| greatest_common_divisor(*step, third) == 1;
+        let step = (golden.max(1)..).find(is_prime_to).unwrap_or(1);
+        Walk { count: count.max(1), third, step, taken: AtomicU64::new(0) }
+    }
+
+    /// The next one. It is no neighbour of any that was taken within the last third of all, but
+    /// where everything begins anew.
+    pub(crate) fn next(&self) -> u64 {
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        let (round, number) = (taken / self.third % 3, taken % self.third);
+        let place = u128::from(number) * u128::from(self.step) % u128::from(self.third);
+        (3 * place as u64 + round) % self.count
+    }
+
+    /// How many were taken so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+fn greatest_common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+}
+
+impl Objects {
+    fn pick(&self, random: &mut SmallRng) -> Oid {
+        match self {
+            Objects::AtRandom(count) => Oid(random.random_range(0..*count)),
+            Objects::InTurns(walk) => Oid(walk.next()),
+        }
     }
 }
 
@@ -173,8 +229,33 @@ impl Thread {
     fn ask(&mut self, index: usize, count: usize) -> Result<()> {
         let connection = self.connections.get_mut(index).context("no such connection")?;
         for _ in 0..count {
-            connection.ask(Oid(self.random.random_range(0..self.load.objects)));
+            connection.ask(self.load.objects.pick(&mut self.random));
         }
         if count > 0 { connection.send() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_comes_to_every_number_once_and_to_neighbours_late() {
+        for count in [3, 9, 99, 1002] {
+            let walk = Walk::new(count);
+            let mut seen: Vec<u64> = (0..count).map(|_| walk.next()).collect();
+            for recent in seen.windows(count as usize / 3) {
+                let later = recent.last().unwrap();
+                let neighbours = [later + 1, later.wrapping_sub(1)];
+                assert!(recent.iter().all(|one| !neighbours.contains(one)), "{count}: {later}");
+            }
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..count), "{count}");
+            assert_eq!((walk.next(), walk.taken()), (0, count + 1));
+        }
+        for count in [1, 2, 10] {
+            let walk = Walk::new(count);
+            assert!((0..3 * count).all(|_| walk.next() < count), "{count}");
+        }
     }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod cold;
 mod commit;
 mod connection;
 mod contest;
@@ -16,10 +17,12 @@ mod cpu;
 mod dataset;
 mod floor;
 mod generator;
+mod idle;
 mod interrupt;
 mod judge;
 mod load;
 mod machine;
+mod memory;
 mod messenger;
 mod options;
 mod pack;
@@ -30,6 +33,7 @@ mod reading;
 mod reply;
 mod result;
 mod server;
+mod start;
 mod statistics;
 mod system_calls;
 mod wire;
@@ -40,12 +44,15 @@ pub use options::BenchOptions;
 pub fn run(options: &BenchOptions) -> anyhow::Result<()> {
     match &options.command {
         options::BenchCommand::Load(options) => load::run(options),
+        options::BenchCommand::Cold(options) => cold::run(options),
         options::BenchCommand::Commit(options) => commit::run(options),
         options::BenchCommand::DelayProxy(options) => commit::delay::serve(options),
         options::BenchCommand::ReadAll(options) => read_all::run(options),
         options::BenchCommand::Messenger(options) => messenger::run(options),
         options::BenchCommand::MessengerServer(options) => messenger::server::serve(options),
         options::BenchCommand::Pack(options) => pack::run(options),
+        options::BenchCommand::Start(options) => start::run(options),
+        options::BenchCommand::Idle(options) => idle::run(options),
         options::BenchCommand::Syscalls(options) => probe::syscalls::run(options),
         options::BenchCommand::System(options) => probe::system::run(options),
         options::BenchCommand::Report(options) => page::run(options),

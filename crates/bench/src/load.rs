@@ -1,20 +1,19 @@
 //! `zodium bench load`: what a load costs each server, cell by cell, round by round.
 
-use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use rustix::fs::{Advice, fadvise};
 use zodium_types::Oid;
 
 use crate::cell::{Cells, columns};
 use crate::connection::{Connection, Scratch};
-use crate::contest::{Contest, floor};
+use crate::contest::{Contest, commands, floor};
 use crate::dataset::Dataset;
 use crate::machine::Machine;
 use crate::options::LoadOptions;
 use crate::result::{Measurement, Output, Sample};
-use crate::server::{Data, Server};
+use crate::server::{Data, Server, ServerCommand};
 use crate::system_calls::{Count, SystemCalls};
 use crate::wire::Speech;
 
@@ -29,9 +28,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     let dataset = Arc::new(options.dataset.dataset());
     let path = dataset.file(options.dataset.datasets.as_deref(), contest.folder());
     let path = path.context("cannot write the dataset")?;
-    contest.start(&options.servers, Data::Shared(&path))?;
-    let floor = floor(&options.servers, &options.dataset)?;
-    contest.start_all(floor.as_slice(), Data::New)?;
+    start(&mut contest, options, &path)?;
     machine.versions.clone_from(&contest.versions);
 
     let cells = Cells {
@@ -50,9 +47,6 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     contest.announce(time.rounds, options.cells.len(), each);
     let mut measured = loads.measurement();
     contest.take_turns(time.rounds, &options.cells, |server, cell, round| {
-        if options.cold {
-            forget(server)?;
-        }
         let sample = loads.cells.measure(&contest, server, *cell, round)?;
         output.take(&mut measured, sample);
         Ok(())
@@ -63,6 +57,21 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     }
     drop(contest);
     output.write()
+}
+
+/// Starts the servers, and those that can poll once more, polling.
+fn start(contest: &mut Contest, options: &LoadOptions, path: &Path) -> Result<()> {
+    let floor = floor(&options.servers, &options.dataset)?;
+    contest.start(&options.servers, Data::Shared(path))?;
+    contest.start_all(floor.as_slice(), Data::New)?;
+    if let Some(microseconds) = options.busy_poll {
+        let polling = |command: &ServerCommand| command.polling(microseconds);
+        let servers: Vec<_> = commands(&options.servers)?.iter().filter_map(polling).collect();
+        contest.start_all(&servers, Data::Shared(path))?;
+        let floor: Vec<_> = floor.iter().filter_map(polling).collect();
+        contest.start_all(&floor, Data::New)?;
+    }
+    Ok(())
 }
 
 /// Loads every object once: what a server does not have in memory it gets now, and what it serves
@@ -104,15 +113,16 @@ impl Loads<'_> {
             time.rounds,
             time.seconds.as_secs_f64()
         );
-        let mut measured = columns(Measurement::new("Load", title))
-            .ratio("server_cpu_us", "zodium", "CPU: zodium / it")
-            .curve("clients", "requests_per_second")
-            .curve("clients", "server_cpu_us")
-            .latencies();
-        if self.options.cold {
-            measured.note("The data files were dropped from the system's memory beforehand.");
+        let mut measured = columns(Measurement::new("Load", title));
+        if self.options.busy_poll.is_some() {
+            measured = measured.axis("busy_poll", "busy poll us");
         }
         measured
+            .ratio("server_cpu_us", "zodium", "CPU: zodium / it")
+            .ratio("p50_us", "zodium", "p50: zodium / it")
+            .curve("clients", "requests_per_second")
+            .curve("clients", "server_cpu_us")
+            .latencies()
     }
 
     /// One more round, in which nothing but system calls is counted.
@@ -121,6 +131,9 @@ impl Loads<'_> {
         let mut measured = Measurement::new("LoadSyscalls", title.to_owned())
             .axis("clients", "clients")
             .axis("in_flight", "in flight");
+        if self.options.busy_poll.is_some() {
+            measured = measured.axis("busy_poll", "busy poll us");
+        }
         let mut counts: Vec<(Sample, Option<Count>)> = Vec::new();
         contest.take_turns(1, &self.options.cells, |server, cell, round| {
             let (generator, wire) = self.cells.start(server, *cell, round)?;
@@ -134,6 +147,7 @@ impl Loads<'_> {
             let sample = Sample::new(&server.name, wire, round)
                 .case("clients", cell.clients)
                 .case("in_flight", cell.in_flight)
+                .case("busy_poll", server.busy_poll_us)
                 .value("requests", requests as f64);
             counts.push((sample, count));
             Ok(())
@@ -141,12 +155,4 @@ impl Loads<'_> {
         crate::system_calls::fill(&mut measured, counts, "requests");
         Ok(measured)
     }
-}
-
-/// Makes the system forget the pages of a server's data file.
-fn forget(server: &Server) -> Result<()> {
-    let Some(path) = server.data().filter(|path| path.exists()) else { return Ok(()) };
-    let file = File::open(path)?;
-    file.sync_all()?;
-    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }

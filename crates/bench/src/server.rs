@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu::CpuTime;
@@ -19,6 +19,8 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
+/// The name of a server's file in its folder.
+pub(crate) const DATA: &str = "Data.fs";
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 const PORTS_TRIED: usize = 100;
 /// How much of a failed server's log is shown.
@@ -40,6 +42,10 @@ pub(crate) struct ServerCommand {
     environment: Vec<(&'static str, &'static str)>,
     /// Whether the arguments are read by a shell.
     shell: bool,
+    /// What lets it look for requests without sleeping, for so many microseconds.
+    polls_by: Option<&'static str>,
+    /// For how many it does so; 0: it sleeps at once.
+    busy_poll_us: u32,
 }
 
 /// The file that a server begins with.
@@ -62,6 +68,8 @@ pub(crate) struct Server {
     /// What its folder is on, where that matters.
     pub(crate) place: &'static str,
     pub(crate) speech: Speech,
+    /// For how many microseconds it looks for requests without sleeping; 0: it sleeps at once.
+    pub(crate) busy_poll_us: u32,
     pub(crate) address: SocketAddr,
     /// Where its figures are to be had over HTTP.
     pub(crate) monitor: Option<SocketAddr>,
@@ -85,7 +93,7 @@ impl ServerCommand {
             arguments.push("--msgpack".to_owned());
         }
         let command = ServerCommand::new("zodium", Speech::Zeo, program, arguments);
-        ServerCommand { asked: Some(encoding), ..command }
+        ServerCommand { asked: Some(encoding), polls_by: Some("--busy-poll"), ..command }
     }
 
     /// ZEO/py, as `runzeo` starts it.
@@ -113,7 +121,8 @@ impl ServerCommand {
     /// The floor, from this very binary.
     pub(crate) fn floor(program: &Path, dataset: &DatasetOptions) -> ServerCommand {
         let arguments = words(&["bench", "floor-server", "--port={port}"]);
-        ServerCommand::raw("floor", program, arguments, dataset)
+        let command = ServerCommand::raw("floor", program, arguments, dataset);
+        ServerCommand { polls_by: Some("--busy-poll"), ..command }
     }
 
     /// A server that answers raw requests for the objects of a dataset, from this very binary.
@@ -140,6 +149,14 @@ impl ServerCommand {
         ServerCommand { place, ..self }
     }
 
+    /// The same server, looking for requests without sleeping for so many microseconds after each;
+    /// `None` of one that cannot.
+    pub(crate) fn polling(&self, microseconds: u32) -> Option<ServerCommand> {
+        let mut command = self.clone();
+        command.arguments.push(format!("{}={microseconds}", self.polls_by?));
+        Some(ServerCommand { busy_poll_us: microseconds, ..command })
+    }
+
     /// With these arguments too.
     pub(crate) fn with(mut self, arguments: &[String]) -> ServerCommand {
         self.arguments.extend_from_slice(arguments);
@@ -148,7 +165,7 @@ impl ServerCommand {
 
     /// What tells it from all others.
     pub(crate) fn label(&self) -> String {
-        label(&self.name, self.asked, self.place)
+        label(&self.name, self.asked, self.place, self.busy_poll_us)
     }
 
     fn new(name: &str, speech: Speech, program: &Path, arguments: Vec<String>) -> ServerCommand {
@@ -162,6 +179,8 @@ impl ServerCommand {
             arguments,
             environment: Vec::new(),
             shell: false,
+            polls_by: None,
+            busy_poll_us: 0,
         }
     }
 
@@ -183,8 +202,17 @@ impl Server {
         }
         let folder = folder.join(name.replace(' ', "-"));
         std::fs::create_dir(&folder)?;
-        let path = folder.join("Data.fs");
-        data.provide(&path).with_context(|| format!("cannot give {name} its file"))?;
+        data.provide(&folder.join(DATA)).with_context(|| format!("cannot give {name} its file"))?;
+        let mut server = Server::launch(command, &folder)?;
+        server.wait_until_ready(POLL, START_PATIENCE)?;
+        Ok(server)
+    }
+
+    /// Starts a server on the data file that is in `folder`, and does not wait for it.
+    pub(crate) fn launch(command: &ServerCommand, folder: &Path) -> Result<Server> {
+        let name = command.label();
+        ensure!(command.running.is_none(), "{name} runs already, and cannot be started");
+        let path = folder.join(DATA);
         let (address, monitor) = (free_address()?, free_address()?);
         let log = folder.join("log");
         let output = File::create(&log)?;
@@ -193,7 +221,7 @@ impl Server {
         let child = Command::new(&command.program)
             .args(arguments)
             .envs(command.environment.iter().copied())
-            .current_dir(&folder)
+            .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
@@ -202,9 +230,7 @@ impl Server {
         let process = Process { child, log, data: path };
         let is_monitored = command.arguments.iter().any(|argument| argument.contains("{monitor}"));
         let monitor = is_monitored.then_some(monitor);
-        let mut server = Server::of(command, address, monitor, Some(process));
-        server.wait_until_ready()?;
-        Ok(server)
+        Ok(Server::of(command, address, monitor, Some(process)))
     }
 
     fn of(
@@ -213,13 +239,14 @@ impl Server {
         monitor: Option<SocketAddr>,
         process: Option<Process>,
     ) -> Server {
-        let ServerCommand { asked, place, speech, .. } = *command;
-        Server { name: command.name.clone(), asked, place, speech, address, monitor, process }
+        let ServerCommand { asked, place, speech, busy_poll_us, .. } = *command;
+        let name = command.name.clone();
+        Server { name, asked, place, speech, busy_poll_us, address, monitor, process }
     }
 
     /// What tells it from all others.
     pub(crate) fn label(&self) -> String {
-        label(&self.name, self.asked, self.place)
+        label(&self.name, self.asked, self.place, self.busy_poll_us)
     }
 
     /// The process, if it was started here.
@@ -250,8 +277,9 @@ impl Server {
         }
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + START_PATIENCE;
+    /// Knocks every `poll` until it accepts connections.
+    pub(crate) fn wait_until_ready(&mut self, poll: Duration, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
         loop {
             if TcpStream::connect(self.address).is_ok() {
                 return Ok(());
@@ -262,11 +290,11 @@ impl Server {
                 bail!("{} did not start ({status}); {}", self.name, self.last_words());
             }
             if Instant::now() > deadline {
-                let seconds = START_PATIENCE.as_secs();
+                let seconds = patience.as_secs();
                 let (name, address, words) = (&self.name, self.address, self.last_words());
                 bail!("{name} does not listen on {address} after {seconds} s; {words}");
             }
-            sleep(POLL);
+            sleep(poll);
         }
     }
 }
@@ -324,8 +352,9 @@ fn free_address() -> Result<SocketAddr> {
     bail!("no free port found from {} to {}", PORTS.start, PORTS.end)
 }
 
-fn label(name: &str, asked: Option<&str>, place: &str) -> String {
-    let parts = [name, asked.unwrap_or_default(), place];
+fn label(name: &str, asked: Option<&str>, place: &str, busy_poll_us: u32) -> String {
+    let polling = if busy_poll_us > 0 { "polling" } else { "" };
+    let parts = [name, asked.unwrap_or_default(), place, polling];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

@@ -15,6 +15,7 @@ mod memory_file;
 mod names;
 mod power_cut;
 mod real;
+mod stream;
 mod transfer;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub use faulty::{CrashImage, FaultyDisk, Operation};
 pub use memory::MemoryDisk;
 pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors, TORN_BYTES};
 pub use real::RealDisk;
+pub use stream::FileStream;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

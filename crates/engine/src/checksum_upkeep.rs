@@ -18,8 +18,8 @@ const STEP_BYTES: u64 = 1 << 20;
 /// While checksums are missing, since damage goes unseen so long.
 const COVER_BYTES_PER_SECOND: u64 = 200 << 20;
 const SCRUB_BYTES_PER_SECOND: u64 = 16 << 20;
-/// Between two looks whether there is something to do.
-const IDLE: Duration = Duration::from_millis(250);
+/// Between two looks whether there is something to do: seldom, so that an idle server is idle.
+const IDLE: Duration = Duration::from_secs(2);
 /// Between two syncs of the side file.
 const SYNC_INTERVAL: Duration = Duration::from_secs(60);
 /// After the start the first passage waits no longer than this.
@@ -79,7 +79,7 @@ impl Upkeep<'_> {
                 },
                 covered => time_of(covered, COVER_BYTES_PER_SECOND),
             };
-            std::thread::sleep(wait.saturating_sub(started.elapsed()));
+            self.storage.queue.sleep(wait.saturating_sub(started.elapsed()));
         }
     }
 

@@ -16,6 +16,11 @@ pub(crate) struct ExpiryWatch {
 }
 
 impl ExpiryWatch {
+    /// The writer begins; a pause before it looks for the first time is one too.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.looked = Some(now);
+    }
+
     /// Whether those over time are to be told now. After a pause clients get as much time as was
     /// taken from them, a whole `timeout` at most.
     pub(crate) fn is_due(&mut self, now: Instant, timeout: Duration) -> bool {
@@ -49,6 +54,14 @@ mod tests {
     #[test]
     fn after_a_pause_clients_get_the_time_that_it_took() {
         assert_eq!(due(&[0.0, 3.0, 4.0, 5.0, 5.9, 6.0]), [true, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_pause_before_the_first_look_is_the_writers_too() {
+        let (start, mut watch) = (Instant::now(), ExpiryWatch::default());
+        watch.begin(start);
+        let mut is_due = |seconds| watch.is_due(start + Duration::from_secs(seconds), TIMEOUT);
+        assert_eq!([3, 4, 5, 6].map(&mut is_due), [false, false, false, true]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod log_writer;
 mod notice;
 mod pack;
 mod pack_status;
+mod patience;
 mod reopening;
 mod resolve;
 mod spill;
@@ -29,7 +30,7 @@ mod vote;
 
 pub use figures::StorageFigures;
 pub use log_writer::LogWriter;
-pub use notice::{Commit, Mailbox, Notice};
+pub use notice::{Commit, Commits, Mailbox, Notice};
 pub use pack::PackError;
 pub use pack_status::{PackEnd, PackRun, PackStatus};
 pub use reopening::{Reopening, WriteFailure};

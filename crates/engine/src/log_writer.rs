@@ -16,7 +16,8 @@ use crate::Storage;
 use crate::clock_watch::ClockWatch;
 use crate::commit::{CommitError, TransactionNumber};
 use crate::expiry::ExpiryWatch;
-use crate::notice::{Commit, Notice};
+use crate::notice::{Commit, Commits, Notice};
+use crate::patience::Patience;
 use crate::transaction::Voted;
 
 /// Most transactions written with one sync.
@@ -32,12 +33,16 @@ type TakenTransaction = (TransactionNumber, Tid, Voted);
 pub(crate) struct FinishQueue {
     state: Mutex<QueueState>,
     changed: Condvar,
+    /// For those who only want to know when it ends.
+    stopped: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
     voted: FxHashMap<TransactionNumber, Voted>,
     stopping: bool,
+    /// The writer need not know before so many are there.
+    wanted: usize,
     /// There is something else to look at than transactions.
     woken: bool,
 }
@@ -57,6 +62,7 @@ impl FinishQueue {
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.changed.notify_all();
+        self.stopped.notify_all();
     }
 
     /// Lets the writer look around.
@@ -67,6 +73,36 @@ impl FinishQueue {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.state.lock().stopping
+    }
+
+    /// Sleeps for so long, or until it is stopping.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let mut state = self.state.lock();
+        if !state.stopping {
+            self.stopped.wait_for(&mut state, time);
+        }
+    }
+
+    /// Lets the writer know of those that were added, if it wants to.
+    fn notify(&self) {
+        let state = self.state.lock();
+        if state.voted.len() >= state.wanted {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until so many are there; false when that takes too long.
+    fn gather(&self, wanted: usize, time_max: Duration) -> bool {
+        let deadline = Instant::now() + time_max;
+        let mut state = self.state.lock();
+        state.wanted = wanted;
+        while state.voted.len() < wanted && !state.stopping && !state.woken {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        state.wanted = 0;
+        state.voted.len() >= wanted
     }
 
     /// Waits for work; `false` when stopped and empty.
@@ -90,12 +126,18 @@ pub struct LogWriter {
     storage: Arc<Storage>,
     clock: ClockWatch,
     expiry: ExpiryWatch,
+    patience: Patience,
 }
 
 impl LogWriter {
     pub(crate) fn new(storage: &Arc<Storage>) -> LogWriter {
         let storage = Arc::clone(storage);
-        LogWriter { storage, clock: ClockWatch::default(), expiry: ExpiryWatch::default() }
+        LogWriter {
+            storage,
+            clock: ClockWatch::default(),
+            expiry: ExpiryWatch::default(),
+            patience: Patience::default(),
+        }
     }
 
     /// Writes for as long as the storage is open.
@@ -103,6 +145,7 @@ impl LogWriter {
         let storage = Arc::clone(&self.storage);
         let now = storage.clock.unix_nanos();
         self.clock.look(storage.file.last_tid(), now, storage.clock.monotonic());
+        self.expiry.begin(Instant::now());
         loop {
             let expiring = storage.transaction_timeout.map(|_| WATCH_INTERVAL);
             // Not longer than that: a clock that tests move says nothing when it is moved.
@@ -110,10 +153,27 @@ impl LogWriter {
             if !storage.queue.wait(reopening.or(expiring)) {
                 break;
             }
-            self.step(Instant::now);
+            self.gather();
+            let began = Instant::now();
+            if self.step(Instant::now) > 0 {
+                self.patience.note_batch(began.elapsed());
+            }
         }
         // What the log says when it is opened again decides about them.
         storage.undecided.lock().drain(..).for_each(StagedBlobs::leave);
+    }
+
+    /// Waits for those who are voted and so will soon ask for their finish: if they are near, one
+    /// sync serves them too.
+    fn gather(&mut self) {
+        let status = self.storage.machine.lock().status();
+        if status.ready == 0 || status.voted == 0 {
+            return;
+        }
+        if let Some(time_max) = self.patience.time_max() {
+            let all_came = self.storage.queue.gather(status.ready + status.voted, time_max);
+            self.patience.note_waiting(all_came);
+        }
     }
 
     /// One round: looks for expired transactions, reopens the file if that is due, writes and
@@ -159,7 +219,7 @@ impl Storage {
             self.abort(number, voted);
             return Err(error);
         }
-        self.queue.changed.notify_one();
+        self.queue.notify();
         Ok(())
     }
 
@@ -191,12 +251,13 @@ impl Storage {
             Ok(appended) => {
                 self.figures.appends.record(started.elapsed());
                 self.figures.batches.record(taken.len() as u64);
-                for ((number, tid, blobs), appended) in taken.into_iter().zip(appended) {
+                let written = taken.into_iter().zip(appended);
+                self.publish(written.map(|((number, tid, blobs), appended)| {
                     if let Some(blobs) = blobs {
                         blobs.keep();
                     }
-                    self.publish(number, tid, appended);
-                }
+                    (number, tid, appended)
+                }));
             }
             Err(error) => {
                 // The log may have them until it is cut.
@@ -240,6 +301,8 @@ impl Storage {
     fn withdraw(&self, number: TransactionNumber, voted: Voted, error: StorageError) {
         error!(%error, "a transaction with blobs failed");
         self.file.release(voted.reservation);
+        // Before its client is told: what it finds then is that they are being removed.
+        drop(voted.blobs);
         let granted = self.machine.lock().withdraw(number, self.clock.monotonic());
         if let Some(owner) = self.owners.lock().remove(&number) {
             owner.post(Notice::Failed(number, Arc::new(error)));
@@ -247,13 +310,22 @@ impl Storage {
         self.post_granted(granted);
     }
 
-    /// Makes one transaction true for everybody: loads first, then the notices, then the locks.
-    fn publish(&self, number: TransactionNumber, tid: Tid, appended: Appended) {
-        let oids = appended.oids();
-        self.file.publish(appended);
-        self.owners.lock().remove(&number);
-        self.announce(Arc::new(Commit { tid, oids, number }));
-        let granted = self.machine.lock().published(&[number], self.clock.monotonic());
+    /// Makes the transactions of a batch true for everybody: loads first, then the notices, then
+    /// the locks.
+    fn publish(&self, written: impl Iterator<Item = (TransactionNumber, Tid, Appended)>) {
+        let commits: Commits = written
+            .map(|(number, tid, appended)| {
+                let oids = appended.oids();
+                self.file.publish(appended);
+                Arc::new(Commit { tid, oids, number })
+            })
+            .collect();
+        let numbers: Vec<TransactionNumber> = commits.iter().map(|commit| commit.number).collect();
+        let mut owners = self.owners.lock();
+        numbers.iter().for_each(|number| drop(owners.remove(number)));
+        drop(owners);
+        self.announce(&commits);
+        let granted = self.machine.lock().published(&numbers, self.clock.monotonic());
         match granted {
             Ok(granted) => self.post_granted(granted),
             Err(error) => unreachable!("batches are published as taken: {error}"),

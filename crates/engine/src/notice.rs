@@ -18,11 +18,16 @@ pub struct Commit {
     pub number: TransactionNumber,
 }
 
+/// Commits of one sync, in tid order; at least one.
+pub type Commits = Arc<[Arc<Commit>]>;
+
 /// Something a worker has to know.
 #[derive(Clone, Debug)]
 pub enum Notice {
-    /// Committed, durable and visible. Posted to every mailbox, in tid order.
-    Committed(Arc<Commit>),
+    /// Committed, durable and visible: what one sync has made so, in tid order. Posted to every
+    /// mailbox, in tid order. Together, so that a worker is woken once for all of them, and each
+    /// client written to once.
+    Committed(Commits),
     /// A transaction that waited has its locks now: check it.
     Granted(TransactionNumber),
     /// A finish that could not be written; the transaction is over.
@@ -31,6 +36,14 @@ pub enum Notice {
     Expired(TransactionNumber),
     /// The file was replaced by a pack: size and number of objects have changed.
     Packed,
+}
+
+impl Notice {
+    /// The tid of this transaction, if the notice says that it is committed.
+    pub fn tid_of(&self, number: TransactionNumber) -> Option<Tid> {
+        let Notice::Committed(commits) = self else { return None };
+        commits.iter().find(|commit| commit.number == number).map(|commit| commit.tid)
+    }
 }
 
 /// An ordered inbox of a worker. `post` must not block.

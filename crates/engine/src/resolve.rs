@@ -7,8 +7,8 @@
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use zodium_filestorage::{Access, StorageError};
-use zodium_types::Oid;
+use zodium_filestorage::{Access, Load, StorageError};
+use zodium_types::{Oid, Tid};
 
 use crate::commit::{Conflict, ConflictKind};
 use crate::{Storage, Transaction};
@@ -19,47 +19,94 @@ pub(crate) struct Resolved {
     pub(crate) data: FxHashMap<Oid, Bytes>,
 }
 
+/// On a worker, which others wait for, so few conflicts are resolved, of records with so many bytes
+/// in all.
+const WORKER_CONFLICTS_MAX: usize = 4;
+const WORKER_BYTES_MAX: usize = 16 << 10;
+
+/// The three revisions that a conflict is about.
+enum Revisions {
+    Found {
+        old: Bytes,
+        committed: Bytes,
+        new: Bytes,
+    },
+    /// One of them is not there any more.
+    Gone,
+    /// They are not in memory, or too much to merge on a worker.
+    Cold,
+}
+
 impl Storage {
-    /// Whether some of these conflicts may be resolved here. That reads old revisions: never on
-    /// a worker.
+    /// Whether some of these conflicts may be resolved here.
     pub(crate) fn may_resolve(&self, conflicts: &[Conflict]) -> bool {
         let all_stores = conflicts.iter().all(|found| found.kind == ConflictKind::Store);
         self.resolver.is_some() && all_stores && !conflicts.is_empty()
     }
 
-    /// Resolves what can be; gives what is left as well.
+    /// Resolves what can be; gives what is left as well. `None`: ask with [`Access::Blocking`].
     ///
     /// The locks must be held: what is resolved against must still be current when it is written.
     pub(crate) fn resolve(
         &self,
         transaction: &Transaction,
         conflicts: Vec<Conflict>,
-    ) -> Result<(Resolved, Vec<Conflict>), StorageError> {
+        access: Access,
+    ) -> Result<Option<(Resolved, Vec<Conflict>)>, StorageError> {
+        if access == Access::Resident && conflicts.len() > WORKER_CONFLICTS_MAX {
+            return Ok(None);
+        }
+        let Some(resolver) = self.resolver else {
+            return Ok(Some((Resolved::default(), conflicts)));
+        };
         let mut resolved = Resolved::default();
         let mut left = Vec::new();
         for conflict in conflicts {
-            match self.resolve_one(transaction, &conflict)? {
-                Some(data) => drop(resolved.data.insert(conflict.oid, data)),
+            let merged = match self.revisions(transaction, &conflict, access)? {
+                Revisions::Found { old, committed, new } => resolver(&old, &committed, &new),
+                Revisions::Gone => None,
+                Revisions::Cold => return Ok(None),
+            };
+            match merged {
+                Some(data) => drop(resolved.data.insert(conflict.oid, data.into())),
                 None => left.push(conflict),
             }
         }
-        Ok((resolved, left))
+        Ok(Some((resolved, left)))
     }
 
-    fn resolve_one(
+    fn revisions(
         &self,
         transaction: &Transaction,
         conflict: &Conflict,
-    ) -> Result<Option<Bytes>, StorageError> {
+        access: Access,
+    ) -> Result<Revisions, StorageError> {
         let Conflict { oid, committed, sent, .. } = *conflict;
-        let Some(resolver) = self.resolver else { return Ok(None) };
-        let new = transaction.stored_data(oid, Access::Blocking)?;
+        let Some(new) = transaction.stored_data(oid, access)? else { return Ok(Revisions::Cold) };
+        if access == Access::Resident {
+            let old = self.resident_revision(oid, sent)?;
+            let committed = self.resident_revision(oid, committed)?;
+            let (Some(old), Some(committed)) = (old, committed) else { return Ok(Revisions::Cold) };
+            let is_small = old.len() + committed.len() + new.len() <= WORKER_BYTES_MAX;
+            return Ok(match is_small {
+                true => Revisions::Found { old, committed, new },
+                false => Revisions::Cold,
+            });
+        }
         // A revision that is gone (created twice, deleted, packed) leaves nothing to merge with.
         let committed = self.file.load_serial(oid, committed)?;
         let old = self.file.load_serial(oid, sent)?;
-        let (Some(old), Some(committed), Some(new)) = (old, committed, new) else {
-            return Ok(None);
-        };
-        Ok(resolver(&old, &committed, &new).map(Bytes::from))
+        Ok(match (old, committed) {
+            (Some(old), Some(committed)) => Revisions::Found { old, committed, new },
+            _ => Revisions::Gone,
+        })
+    }
+
+    /// The data that a transaction wrote, if they are in memory.
+    fn resident_revision(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
+        Ok(match self.file.load_before(oid, serial.next(), Access::Resident)? {
+            Load::Revision(found) if found.serial == serial => Some(found.data),
+            _ => None,
+        })
     }
 }

@@ -16,7 +16,7 @@ use zodium_types::{Oid, Tid};
 use crate::commit::{CommitMachine, CommitStatus, TransactionNumber};
 use crate::figures::WriterFigures;
 use crate::log_writer::{FinishQueue, LogWriter};
-use crate::notice::{Commit, Mailbox, Notice};
+use crate::notice::{Commit, Commits, Mailbox, Notice};
 use crate::pack_status::PackStatus;
 use crate::reopening::{Reopening, WriteFailure};
 
@@ -297,19 +297,22 @@ impl Storage {
         TransactionNumber(self.numbers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Posts a commit to everybody. Called by the writer only, in tid order.
-    pub(crate) fn announce(&self, commit: Arc<Commit>) {
-        self.announced.store(commit.tid.0, Ordering::Release);
+    /// Posts commits to everybody. Called by the writer only, in tid order.
+    pub(crate) fn announce(&self, commits: &Commits) {
+        let Some(last) = commits.last() else { return };
+        self.announced.store(last.tid.0, Ordering::Release);
         let mut subscribers = self.subscribers.lock();
-        assert!(commit.tid > subscribers.last_tid, "commits are announced in tid order");
-        subscribers.last_tid = commit.tid;
-        if self.invalidation_queue_size > 0 {
-            subscribers.recent_oids += commit.oids.len();
-            subscribers.recent.push_back(Arc::clone(&commit));
-            subscribers.forget_old(self.invalidation_queue_size);
+        for commit in commits.iter() {
+            assert!(commit.tid > subscribers.last_tid, "commits are announced in tid order");
+            subscribers.last_tid = commit.tid;
+            if self.invalidation_queue_size > 0 {
+                subscribers.recent_oids += commit.oids.len();
+                subscribers.recent.push_back(Arc::clone(commit));
+                subscribers.forget_old(self.invalidation_queue_size);
+            }
         }
         for mailbox in &subscribers.mailboxes {
-            mailbox.post(Notice::Committed(Arc::clone(&commit)));
+            mailbox.post(Notice::Committed(Arc::clone(commits)));
         }
     }
 
@@ -391,11 +394,8 @@ mod tests {
         let half = RECENT_OIDS_MAX as u64 / 2;
         let announce = |tid, oids: std::ops::Range<u64>| {
             let oids = oids.map(Oid).collect();
-            storage.announce(Arc::new(Commit {
-                tid: Tid(tid),
-                oids,
-                number: TransactionNumber(0),
-            }));
+            let commit = Commit { tid: Tid(tid), oids, number: TransactionNumber(0) };
+            storage.announce(&[Arc::new(commit)].into());
         };
         let told = |since| {
             let changed = storage.recently_changed(Tid(since), storage.last_tid());

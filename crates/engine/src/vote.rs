@@ -182,10 +182,10 @@ impl Storage {
         let mut resolved = Resolved::default();
         if let Err(mut conflicts) = conflicts {
             if self.may_resolve(&conflicts) {
-                if access == Access::Resident {
+                let Some(tried) = self.resolve(transaction, conflicts, access)? else {
                     return Ok(Check::Cold);
-                }
-                (resolved, conflicts) = self.resolve(transaction, conflicts)?;
+                };
+                (resolved, conflicts) = tried;
             }
             if !conflicts.is_empty() {
                 let found = found_conflicts(transaction, conflicts, access)?;

@@ -230,8 +230,10 @@ fn the_folders_of_a_batch_are_synced_together_and_one_that_fails_ends_its_transa
         let (mut committed, mut failed) = (Vec::new(), Vec::new());
         while committed.len() + failed.len() < 3 {
             match client.session.next() {
-                Notice::Committed(commit) => {
-                    committed.extend(asked.get(&commit.number.0).map(|oid| (*oid, commit.tid)));
+                Notice::Committed(commits) => {
+                    committed.extend(commits.iter().filter_map(|commit| {
+                        asked.get(&commit.number.0).map(|oid| (*oid, commit.tid))
+                    }))
                 }
                 Notice::Failed(number, _) => failed.push(asked[&number.0]),
                 other => panic!("{other:?}"),

@@ -86,10 +86,10 @@ fn commit_one(mut session: Session, oid: u64) -> Tid {
     let (number, voted) = session.vote(new);
     session.storage.finish(number, voted).unwrap();
     loop {
-        match session.next() {
-            Notice::Committed(commit) if commit.number == number => return commit.tid,
-            Notice::Failed(..) | Notice::Expired(_) => panic!("given up"),
-            _ => {}
+        let notice = session.next();
+        assert!(!matches!(notice, Notice::Failed(..) | Notice::Expired(_)), "given up");
+        if let Some(tid) = notice.tid_of(number) {
+            return tid;
         }
     }
 }

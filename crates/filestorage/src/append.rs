@@ -12,9 +12,10 @@ use crate::checksums::{Batch, RecordSum};
 use crate::format::{
     DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
 };
-use crate::log::{LogFile, Record};
+use crate::log::LogFile;
 use crate::lost_sectors::LostSectors;
 use crate::recent::RecentAppends;
+use crate::record::new_record;
 use crate::{Access, FileStorage, SpooledData, StorageError};
 
 /// Bodies from this size on are written from where they lie; smaller ones are gathered into one
@@ -317,12 +318,7 @@ impl FileStorage {
         for ((oid, position, body), previous) in appended.records.into_iter().zip(appended.previous)
         {
             if let NewBody::Data(data) = body {
-                log.cache.insert(Arc::new(Record {
-                    position,
-                    tid: appended.tid,
-                    previous,
-                    data: Some(data),
-                }));
+                log.cache.insert(new_record(position, appended.tid, previous, Some(data)));
             }
             log.positions.publish(oid, position);
             self.note_oid(oid);

@@ -9,6 +9,8 @@ use zodium_types::{Oid, Tid};
 
 use crate::FileStorage;
 use crate::log::LogFile;
+use crate::record::{Record, RecordContent};
+use crate::record_cache::Loan;
 
 /// Lends cached current revisions to one thread, for as long as it answers a batch of loads. What
 /// it finds is what [`FileStorage::load_before`] would, at less cost: what they have in common is
@@ -20,6 +22,22 @@ pub struct CachedRevisions {
     hits: Cell<u64>,
 }
 
+/// So many objects at most are looked for at once. A thread may have eight loans of `arc_swap` at
+/// little cost; others than these are few.
+pub const LOOKED_UP_TOGETHER: usize = 6;
+
+/// What was found of several objects, in their order.
+pub struct LentRevisions<'a> {
+    loans: [Option<Loan<Record>>; LOOKED_UP_TOGETHER],
+    hits: &'a Cell<u64>,
+}
+
+/// A current revision in memory.
+pub struct LentRevision<'a> {
+    record: &'a Record,
+    data: &'a [u8],
+}
+
 impl FileStorage {
     /// For a batch of loads.
     pub fn cached_revisions(&self) -> CachedRevisions {
@@ -28,24 +46,47 @@ impl FileStorage {
 }
 
 impl CachedRevisions {
-    /// Gives the data of the current revision and the transaction that wrote it to `read`, if that
-    /// revision is in memory and was written before `before`. `None` only means that
-    /// [`FileStorage::load_before`] has to be asked.
+    /// Looks for the current revisions of these objects: all at once, which takes little more
+    /// time than one of them. Of more than [`LOOKED_UP_TOGETHER`] only the first ones are.
     #[inline]
-    pub fn with_current<R>(
-        &self,
-        oid: Oid,
-        before: Tid,
-        read: impl FnOnce(&Bytes, Tid) -> R,
-    ) -> Option<R> {
-        let position = self.log.positions.position(oid)?;
-        let found = self.log.cache.with_uncounted(position, |record| {
-            let data = record.data.as_ref().filter(|_| record.tid < before)?;
-            Some(read(data, record.tid))
-        });
-        let found = found.flatten();
-        self.hits.set(self.hits.get() + u64::from(found.is_some()));
-        found
+    pub fn look_up(&self, oids: impl IntoIterator<Item = Oid>) -> LentRevisions<'_> {
+        let mut positions = [0; LOOKED_UP_TOGETHER];
+        for (position, oid) in positions.iter_mut().zip(oids) {
+            *position = self.log.positions.position(oid).unwrap_or(0);
+        }
+        LentRevisions { loans: self.log.cache.find_each(&positions), hits: &self.hits }
+    }
+}
+
+impl LentRevisions<'_> {
+    /// That of the object with this number among those looked for, if it is in memory and was
+    /// written before `before`. `None` only means that [`FileStorage::load_before`] has to be
+    /// asked.
+    #[inline]
+    pub fn current(&self, number: usize, before: Tid) -> Option<LentRevision<'_>> {
+        let record = self.loans.get(number)?.as_deref()?.as_ref()?;
+        let data = record.data().filter(|_| record.head().tid < before)?;
+        self.hits.set(self.hits.get() + 1);
+        Some(LentRevision { record, data })
+    }
+}
+
+impl LentRevision<'_> {
+    /// The data record's pickles.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        self.data
+    }
+
+    /// The same, to keep, without a copy.
+    pub fn shared_data(&self) -> Bytes {
+        self.record.shared_data().unwrap_or_default()
+    }
+
+    /// The transaction that wrote it.
+    #[inline]
+    pub fn serial(&self) -> Tid {
+        self.record.head().tid
     }
 }
 

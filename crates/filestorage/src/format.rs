@@ -134,6 +134,7 @@ impl DataHeader {
     pub(crate) const TID_OFFSET: usize = 8;
     pub(crate) const TRANSACTION_OFFSET: usize = 24;
 
+    #[inline]
     pub(crate) fn parse(bytes: &[u8; DATA_HEADER_BYTES]) -> DataHeader {
         DataHeader {
             oid: Oid(u64_at(bytes, 0)),
@@ -155,22 +156,26 @@ impl DataHeader {
     }
 
     /// Bytes of the whole record.
+    #[inline]
     pub(crate) fn record_bytes(&self) -> u64 {
         record_bytes(self.data_length)
     }
 }
 
 /// Bytes of a record with that much data, or with a back pointer when there is none.
+#[inline]
 pub(crate) fn record_bytes(data_length: u64) -> u64 {
     let body = if data_length == 0 { POINTER_BYTES } else { data_length };
     body.saturating_add(DATA_HEADER_BYTES as u64)
 }
 
 /// The big-endian number in 8 bytes of `bytes` at `offset`; zero bytes stand in past the end.
+#[inline]
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..offset + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
+#[inline]
 fn u16_at(bytes: &[u8], offset: usize) -> u16 {
     bytes.get(offset..offset + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_be_bytes)
 }

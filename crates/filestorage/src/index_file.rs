@@ -109,7 +109,8 @@ const SUFFIX_BITS: u32 = 16;
 const PREFIX_BYTES: usize = 6;
 const SUFFIX_BYTES: usize = 2;
 const POSITION_BYTES: usize = 6;
-const ENTRY_BYTES: usize = SUFFIX_BYTES + POSITION_BYTES;
+/// Of an entry, within its bucket.
+pub(crate) const ENTRY_BYTES: usize = SUFFIX_BYTES + POSITION_BYTES;
 const BUCKET_BYTES_MAX: usize = ENTRY_BYTES << SUFFIX_BITS;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Longest number in text: 20 digits, ZODB under Python 2 adds an `L`.

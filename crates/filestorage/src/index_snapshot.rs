@@ -16,7 +16,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use zodium_disk::{Disk, DiskFile, OpenMode};
+use zodium_disk::{Disk, DiskFile, FileStream, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
@@ -29,11 +29,11 @@ use crate::{StorageError, index_file};
 /// Longest file that is rather read than its index believed, if nothing vouches for that.
 const REBUILT_BYTES_MAX: u64 = 64 << 20;
 /// Entries of an index that nothing vouches for that are looked up in the data.
-const CHECKED_ENTRIES_MAX: u64 = 100_000;
+const CHECKED_ENTRIES_MAX: usize = 100_000;
 /// Transactions that such an index must agree with.
 const CHECKED_TRANSACTIONS: usize = 1_000;
 /// Entries of a good index that are looked up all the same.
-const SAMPLED_ENTRIES: u64 = 64;
+const SAMPLED_ENTRIES: usize = 64;
 /// Window for a look at one of the last transactions.
 const LOOK_BYTES: usize = 4 << 10;
 
@@ -64,10 +64,12 @@ pub(crate) fn load(
     if voucher.is_none() && length <= REBUILT_BYTES_MAX {
         return Ok(None);
     }
-    let mut input = Summed::new(FileStream { file: file.as_ref(), position: 0 });
+    let mut input = Summed::new(FileStream::new(file.as_ref()));
     let positions = Positions::new();
+    let mut samples = Samples::of(file.length().unwrap_or(0));
     let end = index_file::read(&mut input, |oid, position| {
         positions.publish(oid, position);
+        samples.pass(oid, position);
     })
     .map_err(|error| error.to_string())?;
     if end < MAGIC_BYTES || end > length {
@@ -85,7 +87,7 @@ pub(crate) fn load(
     if vouched && voucher.is_some_and(|voucher| voucher.last_tid != last_tid) {
         return Err("it is that of another file".to_owned());
     }
-    check_entries(data.as_ref(), end, &positions, entries)?;
+    samples.check(data.as_ref(), end, entries)?;
     Ok(Some(Loaded { positions, end, last_tid }))
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), StorageError> {
     let last_tid = scan.transaction_before(end)?.map_or(Tid::ZERO, |last| last.tid());
 
     let file = disk.open(&temporary, OpenMode::Truncate).map_err(failed)?;
-    let mut output = Summed::new(FileStream { file: file.as_ref(), position: 0 });
+    let mut output = Summed::new(FileStream::new(file.as_ref()));
     let mut damage = None;
     let entries = log.positions.iter().filter_map(|(oid, position)| {
         let position = log.position_before(oid, position, end);
@@ -158,20 +160,44 @@ fn check_last_transactions(
     Ok(last_tid.unwrap_or(Tid::ZERO))
 }
 
-/// Looks at the records that evenly spaced entries point to.
-fn check_entries(
-    data: &dyn DiskFile,
-    end: u64,
-    positions: &Positions,
-    limit: u64,
-) -> Result<(), String> {
-    let step = usize::try_from(positions.len() / limit + 1).unwrap_or(usize::MAX);
-    for (oid, position) in positions.iter().step_by(step) {
-        if !record_is_there(data, end, oid, position) {
-            return Err(format!("object {oid} is not at position {position}"));
+/// Evenly spaced entries of an index, taken as it is read: to go through all of it again would
+/// take as long as reading it.
+struct Samples {
+    taken: Vec<(Oid, u64)>,
+    /// From one to the next.
+    step: usize,
+    /// Entries to be left out before the next.
+    left_out: usize,
+}
+
+impl Samples {
+    /// Of an index file of `length` bytes.
+    fn of(length: u64) -> Samples {
+        let entries = usize::try_from(length).unwrap_or(usize::MAX) / index_file::ENTRY_BYTES;
+        let step = entries / CHECKED_ENTRIES_MAX + 1;
+        // At once: what it would outgrow would lie between the pages of positions for good.
+        Samples { taken: Vec::with_capacity(entries / step + 1), step, left_out: 0 }
+    }
+
+    fn pass(&mut self, oid: Oid, position: u64) {
+        match self.left_out.checked_sub(1) {
+            Some(left_out) => self.left_out = left_out,
+            None => {
+                self.taken.push((oid, position));
+                self.left_out = self.step - 1;
+            }
         }
     }
-    Ok(())
+
+    /// Looks at the records that about `limit` of them point to.
+    fn check(&self, data: &dyn DiskFile, end: u64, limit: usize) -> Result<(), String> {
+        for &(oid, position) in self.taken.iter().step_by(self.taken.len() / limit + 1) {
+            if !record_is_there(data, end, oid, position) {
+                return Err(format!("object {oid} is not at position {position}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn record_is_there(data: &dyn DiskFile, end: u64, oid: Oid, position: u64) -> bool {
@@ -202,7 +228,7 @@ struct Sum {
 fn read_voucher(disk: &dyn Disk, path: &Path) -> Option<Voucher> {
     let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Read).ok()?;
     let mut text = String::new();
-    FileStream { file: file.as_ref(), position: 0 }.take(64).read_to_string(&mut text).ok()?;
+    FileStream::new(file.as_ref()).take(64).read_to_string(&mut text).ok()?;
     let mut words = text.strip_suffix('\n')?.split(' ');
     let crc32c = u32::from_str_radix(words.next()?, 16).ok()?;
     let length = words.next()?.parse().ok()?;
@@ -252,31 +278,5 @@ impl<S: Write> Write for Summed<S> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
-    }
-}
-
-/// A file of the disk seam as a stream.
-struct FileStream<'a> {
-    file: &'a dyn DiskFile,
-    position: u64,
-}
-
-impl Read for FileStream<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(buffer, self.position)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-}
-
-impl Write for FileStream<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write_all_at(bytes, self.position)?;
-        self.position += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

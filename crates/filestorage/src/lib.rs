@@ -29,6 +29,7 @@ mod new_file;
 mod pack;
 mod positions;
 mod recent;
+mod record;
 mod record_cache;
 mod recover;
 mod recovery;
@@ -42,7 +43,7 @@ mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
 pub use blobs::{BlobDirectory, BlobLayout, CommittedBlob, NewBlob, StagedBlobs, TemporaryBlob};
-pub use cached::CachedRevisions;
+pub use cached::{CachedRevisions, LOOKED_UP_TOGETHER, LentRevision, LentRevisions};
 pub use check::{CheckOptions, Checked, Damage, DamageKind, IndexVerdict, check};
 pub use checksums::{ChecksumFigures, ChecksumMode, ScrubPlace};
 pub use error::StorageError;

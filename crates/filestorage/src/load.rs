@@ -1,12 +1,11 @@
 //! Reading revisions of objects. Nothing here takes a lock.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use zodium_types::{Oid, Tid};
 
 use crate::iterate::{Transaction, step_scan, transaction_at};
-use crate::log::{Access, Link, LogFile, Record};
+use crate::log::{Access, Link, LogFile};
+use crate::record::{Record, RecordContent};
 use crate::{FileStorage, StorageError};
 
 /// The answer to [`FileStorage::load_before`].
@@ -60,11 +59,12 @@ impl FileStorage {
         let basis = Basis { generation: log.generation, position };
         // The current record is nearly always the one: fetch it whole at once.
         let Some(current) = log.record(position, oid, access)? else { return Ok(Load::Cold) };
-        if current.tid < before {
+        let head = current.head();
+        if head.tid < before {
             return Ok(revision(&current, None, basis));
         }
-        let mut end = current.tid;
-        let mut previous = current.previous;
+        let mut end = head.tid;
+        let mut previous = head.previous;
         while previous != 0 {
             let Some(link) = log.link(previous, oid, access)? else { return Ok(Load::Cold) };
             if link.tid < before {
@@ -95,7 +95,7 @@ impl FileStorage {
         while let Some(link) = log.link_at(position, oid)? {
             if link.tid == serial {
                 let record = log.record(position, oid, Access::Blocking)?;
-                return Ok(record.and_then(|record| record.data.clone()));
+                return Ok(record.and_then(|record| record.shared_data()));
             }
             position = log.older(link)?;
         }
@@ -151,8 +151,8 @@ impl FileStorage {
         let following = oid.0.checked_add(1).and_then(|next| log.positions.next_from(Oid(next)));
         Ok(Some(ObjectStep {
             oid,
-            serial: record.tid,
-            data: record.data.clone(),
+            serial: record.head().tid,
+            data: record.shared_data(),
             following: following.map(|(oid, _)| oid),
         }))
     }
@@ -202,11 +202,9 @@ impl LogFile {
     }
 }
 
-fn revision(record: &Arc<Record>, end: Option<Tid>, basis: Basis) -> Load {
-    match &record.data {
-        Some(data) => {
-            Load::Revision(Revision { data: data.clone(), serial: record.tid, end, basis })
-        }
+fn revision(record: &Record, end: Option<Tid>, basis: Basis) -> Load {
+    match record.shared_data() {
+        Some(data) => Load::Revision(Revision { data, serial: record.head().tid, end, basis }),
         None => Load::Missing,
     }
 }

@@ -16,7 +16,8 @@ use crate::checksums::{Checksums, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::landmarks::Landmarks;
 use crate::positions::Positions;
-use crate::record_cache::{RecordCache, Weighted};
+use crate::record::{Record, RecordContent, RecordHead, new_record};
+use crate::record_cache::RecordCache;
 
 /// Bytes fetched at first for a record whose length is not known yet: most records fit.
 const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
@@ -36,27 +37,6 @@ pub enum Access {
     Resident,
     /// Whatever it takes. Never on a worker thread.
     Blocking,
-}
-
-/// A data record with its back pointer followed.
-#[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) position: u64,
-    pub(crate) tid: Tid,
-    /// Position of the previous record of the object, or 0.
-    pub(crate) previous: u64,
-    /// `None`: the object is deleted, or its creation undone.
-    pub(crate) data: Option<Bytes>,
-}
-
-impl Weighted for Record {
-    fn position(&self) -> u64 {
-        self.position
-    }
-
-    fn bytes(&self) -> usize {
-        self.data.as_ref().map_or(0, Bytes::len)
-    }
 }
 
 pub(crate) struct LogFile {
@@ -132,7 +112,7 @@ impl LogFile {
         position: u64,
         oid: Oid,
         access: Access,
-    ) -> Result<Option<Arc<Record>>, StorageError> {
+    ) -> Result<Option<Record>, StorageError> {
         if let Some(record) = self.cache.lookup(position) {
             return Ok(Some(record));
         }
@@ -145,8 +125,8 @@ impl LogFile {
             },
         };
         let DataHeader { tid, previous, .. } = stored.header;
-        let record = Arc::new(Record { position, tid, previous, data });
-        self.cache.insert(Arc::clone(&record));
+        let record = new_record(position, tid, previous, data);
+        self.cache.insert(record.clone());
         Ok(Some(record))
     }
 
@@ -157,10 +137,9 @@ impl LogFile {
         oid: Oid,
         access: Access,
     ) -> Result<Option<Link>, StorageError> {
-        let cached = self.cache.with(position, |record| Link {
-            position,
-            tid: record.tid,
-            previous: record.previous,
+        let cached = self.cache.with(position, |record| {
+            let RecordHead { tid, previous, .. } = *record.head();
+            Link { position, tid, previous }
         });
         if cached.is_some() {
             return Ok(cached);

@@ -114,12 +114,26 @@ impl<'a> Scan<'a> {
             Step::Transaction(entry) => entry,
             other => return Ok(other),
         };
-        match self.chunk::<{ POINTER_BYTES as usize }>(entry.records_end())? {
-            Some(copy) if u64::from_be_bytes(copy) == entry.header.length => {
-                Ok(Step::Transaction(entry))
-            }
-            _ => Err(self.damaged(position, "a transaction whose two lengths differ")),
+        if self.length_copy(&entry)? == entry.header.length {
+            return Ok(Step::Transaction(entry));
         }
+        Err(self.damaged(position, "a transaction whose two lengths differ"))
+    }
+
+    /// The copy of the length at the end of a transaction. Its records come next on the walk, so
+    /// the window is moved to its start or left where it is.
+    fn length_copy(&mut self, entry: &TransactionEntry) -> Result<u64, StorageError> {
+        let (start, end) = (entry.position, entry.next_position());
+        if !self.has(start, end) && end - start <= self.window_bytes as u64 {
+            self.fill_from(start, 0)?;
+        }
+        if self.has(start, end) {
+            return Ok(u64_at(self.expect_bytes(entry.records_end(), POINTER_BYTES as usize)?, 0));
+        }
+        let mut copy = [0; POINTER_BYTES as usize];
+        let read = self.file.read_exact_at(&mut copy, entry.records_end());
+        read.map_err(|error| StorageError::io(self.path, "read", error))?;
+        Ok(u64::from_be_bytes(copy))
     }
 
     /// The transaction at `position` but for the copy of its length.
@@ -341,27 +355,35 @@ impl<'a> Scan<'a> {
         Ok(self.bytes(position, length)?.unwrap_or_default())
     }
 
+    #[inline]
     fn chunk<const N: usize>(&mut self, position: u64) -> Result<Option<[u8; N]>, StorageError> {
         Ok(self.bytes(position, N)?.and_then(|bytes| bytes.try_into().ok()))
     }
 
     /// Bytes at a position; `None` when `end` comes first.
+    #[inline]
     fn bytes(&mut self, position: u64, length: usize) -> Result<Option<&[u8]>, StorageError> {
         let Some(end) = position.checked_add(length as u64).filter(|end| *end <= self.end) else {
             return Ok(None);
         };
         if !self.has(position, end) {
-            let wanted = self.window_bytes.max(length) as u64;
-            self.fill(position, position.saturating_add(wanted).min(self.end))?;
+            self.fill_from(position, length)?;
         }
         let start = (position - self.window_start) as usize;
         Ok(self.window.get(start..start + length))
     }
 
     /// Whether the window holds the bytes from `start` to `end`.
+    #[inline]
     fn has(&self, start: u64, end: u64) -> bool {
         let window_end = self.window_start + self.window.len() as u64;
         self.window_start <= start && end <= window_end
+    }
+
+    /// Moves the window forward, for at least `length` bytes if there are so many.
+    fn fill_from(&mut self, start: u64, length: usize) -> Result<(), StorageError> {
+        let wanted = self.window_bytes.max(length) as u64;
+        self.fill(start, start.saturating_add(wanted).min(self.end))
     }
 
     /// Moves the window.

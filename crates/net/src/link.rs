@@ -15,7 +15,7 @@ use zodium_types::{Held, Memory};
 
 use crate::figures::LinkFigures;
 use crate::input::{Input, Shared};
-use crate::output::{Output, SLICES_MAX};
+use crate::output::{Output, SLICES_FEW, SLICES_MAX};
 use crate::session::{Session, Verdict};
 
 /// How much a link may hold, and how long a peer may take.
@@ -73,6 +73,8 @@ struct LinkState {
     /// Unasked-for bytes put into the output since it was last empty.
     unasked_bytes: Cell<usize>,
     closing: Cell<Option<Verdict>>,
+    /// What is in the output may wait for the answers to what comes in next.
+    deferred: Cell<bool>,
     /// An orderly stop: no more is read, and the link ends when its session is idle.
     stopping: Cell<bool>,
     ended: Cell<bool>,
@@ -99,6 +101,7 @@ impl Link {
                 held,
                 unasked_bytes: Cell::new(0),
                 closing: Cell::new(None),
+                deferred: Cell::new(false),
                 stopping: Cell::new(false),
                 ended: Cell::new(false),
                 waker: RefCell::new(None),
@@ -197,6 +200,12 @@ impl Link {
         }
     }
 
+    /// Instead of [waking](Link::wake) at once after a message that nobody waits for: it may leave
+    /// together with the answers to what comes in next. Whoever defers has to wake later on.
+    pub fn defer(&self) {
+        self.state.deferred.set(true);
+    }
+
     /// Ends the link once the output is sent.
     pub fn close(&self, verdict: Verdict) {
         if self.state.closing.get().is_none() {
@@ -233,6 +242,13 @@ impl Link {
         for (_, waker) in draining.extract_if(.., |(bytes, _)| left <= *bytes) {
             waker.wake();
         }
+    }
+
+    /// Whether something was deferred and may still be.
+    fn takes_deferred(&self) -> bool {
+        let state = &self.state;
+        let is_ending = state.stopping.get() || state.closing.get().is_some();
+        state.deferred.replace(false) && !is_ending && !self.is_congested()
     }
 
     fn set_waker(&self, waker: &Waker) {
@@ -287,8 +303,10 @@ where
     T: AsyncRead + AsyncWrite,
 {
     let mut turn_bytes = 0;
+    let mut is_deferred = link.takes_deferred() && session.is_ready();
     loop {
-        let flushed = poll_flush(stream.as_mut(), link, context)?;
+        let flushed =
+            if is_deferred { Poll::Ready(()) } else { poll_flush(stream.as_mut(), link, context)? };
         let stopped = link.state.stopping.get() && !session.is_busy();
         if stopped || link.state.closing.get().is_some() {
             ready!(flushed);
@@ -306,11 +324,15 @@ where
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        match ready!(input.poll_read(stream.as_mut(), link, session, context)?) {
+        match input.poll_read(stream.as_mut(), link, session, context)? {
             // Half-closed: what was asked before is still answered, as far as it can be at once.
-            0 => link.close(Verdict::Done),
-            count => turn_bytes += count,
+            Poll::Ready(0) => link.close(Verdict::Done),
+            Poll::Ready(count) => turn_bytes += count,
+            // Nothing has come in that it could have waited for.
+            Poll::Pending if is_deferred => {}
+            Poll::Pending => return Poll::Pending,
         }
+        is_deferred = false;
     }
 }
 
@@ -331,9 +353,12 @@ fn poll_flush<T: AsyncWrite>(
             link.hold_output(0);
             return Ok(flushed);
         }
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let count = output.slices(&mut slices);
-        match stream.as_mut().poll_write_vectored(context, &slices[..count])? {
+        let written = if output.is_in_few_slices() {
+            poll_write::<SLICES_FEW, T>(stream.as_mut(), &output, context)
+        } else {
+            poll_write::<SLICES_MAX, T>(stream.as_mut(), &output, context)
+        };
+        match written? {
             Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(sent) => {
                 output.advance(sent);
@@ -347,6 +372,20 @@ fn poll_flush<T: AsyncWrite>(
                 return Ok(Poll::Pending);
             }
         }
+    }
+}
+
+/// Writes once, of at most so many slices.
+fn poll_write<const SLICES: usize, T: AsyncWrite>(
+    stream: Pin<&mut T>,
+    output: &Output,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let count = output.slices(&mut slices);
+    match &slices[..count] {
+        [one] => stream.poll_write(context, one),
+        several => stream.poll_write_vectored(context, several),
     }
 }
 
@@ -510,6 +549,33 @@ mod tests {
             let mut answers = vec![0; 100 * 1002];
             running.peer.read_exact(&mut answers).await.unwrap();
             assert_eq!(running.seen.get(), 100);
+        });
+    }
+
+    #[test]
+    fn what_is_deferred_leaves_before_the_next_answer_or_when_the_link_is_woken() {
+        run_local(async {
+            let mut running = start(0, Limits::default());
+            let news = |running: &Running| {
+                running.link.output().buffer().extend_from_slice(b"news ");
+                running.link.defer();
+            };
+            settle().await;
+            news(&running);
+            settle().await;
+            assert_eq!(running.link.output().len(), 5);
+            running.peer.write_all(b"a\n").await.unwrap();
+            let mut answer = [0; 7];
+            running.peer.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"news 2 ");
+            news(&running);
+            running.link.wake();
+            running.peer.read_exact(&mut answer[..5]).await.unwrap();
+            // Also when the link comes to its end.
+            news(&running);
+            running.link.stop();
+            running.peer.read_exact(&mut answer[..5]).await.unwrap();
+            assert_eq!(running.peer.read(&mut answer).await.unwrap(), 0);
         });
     }
 

@@ -1,5 +1,6 @@
 //! What waits to be sent on a link, as few pieces for one gather-write.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -7,8 +8,19 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// Most slices in one gather-write; the system takes up to 1,024.
 pub(crate) const SLICES_MAX: usize = 256;
+/// Those of an ordinary answer or two: to clear places for more takes longer than to fill these.
+pub(crate) const SLICES_FEW: usize = 8;
 /// A buffer that grew past this is not kept for the next batch.
-const BUFFER_BYTES_KEPT: usize = 256 << 10;
+const BUFFER_BYTES_KEPT: usize = 512 << 10;
+/// When so much of a buffer was sent, the room it takes is used again. Sooner costs a copy of what
+/// is left, or of nothing once all is sent.
+const SENT_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    /// The buffer for the next batch of whichever link of this thread: the processor still has it
+    /// in its caches, and a link that has nothing to send owns none.
+    static SPARE: Cell<BytesMut> = Cell::default();
+}
 
 /// An output queue. Small replies are encoded into [`Output::buffer`], large ones are put between
 /// with [`Output::push`] and sent from where they lie.
@@ -20,6 +32,8 @@ pub struct Output {
     buffer: BytesMut,
     /// Bytes of the buffer that have been sent since this output was made.
     buffer_sent: usize,
+    /// Those of them that are not in it any more.
+    buffer_dropped: usize,
     pieces: VecDeque<Piece>,
     piece_bytes: usize,
 }
@@ -35,18 +49,21 @@ impl Output {
     /// The buffer to append encoded frames to. What is appended comes after all pieces pushed so
     /// far.
     pub fn buffer(&mut self) -> &mut BytesMut {
+        if self.buffer.capacity() == 0 {
+            self.buffer = SPARE.try_with(Cell::take).unwrap_or_default();
+        }
         &mut self.buffer
     }
 
     /// Appends bytes without copying them.
     pub fn push(&mut self, bytes: Bytes) {
         self.piece_bytes += bytes.len();
-        self.pieces.push_back(Piece { after: self.buffer_sent + self.buffer.len(), bytes });
+        self.pieces.push_back(Piece { after: self.buffer_dropped + self.buffer.len(), bytes });
     }
 
     /// Bytes that wait to be sent.
     pub fn len(&self) -> usize {
-        self.piece_bytes + self.buffer.len()
+        self.piece_bytes + self.unsent().len()
     }
 
     /// Whether everything was sent.
@@ -59,11 +76,18 @@ impl Output {
         *self = Output::default();
     }
 
+    /// Whether all that waits is in few slices.
+    pub(crate) fn is_in_few_slices(&self) -> bool {
+        // Before each piece and behind the last there may be bytes of the buffer.
+        2 * self.pieces.len() < SLICES_FEW
+    }
+
     /// Fills in what is to be sent first, in order; gives the number of slices.
-    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let buffer = self.unsent();
         let mut taken = 0;
         let parts = self.pieces.iter().flat_map(|piece| {
-            let before = &self.buffer[taken..piece.after - self.buffer_sent];
+            let before = &buffer[taken..piece.after - self.buffer_sent];
             taken += before.len();
             [before, &piece.bytes]
         });
@@ -74,7 +98,7 @@ impl Output {
             *slot = IoSlice::new(part);
             count += 1;
         }
-        let rest = &self.buffer[taken..];
+        let rest = &buffer[taken..];
         if let (false, Some(slot)) = (rest.is_empty(), slots.next()) {
             *slot = IoSlice::new(rest);
             count += 1;
@@ -86,7 +110,6 @@ impl Output {
     pub(crate) fn advance(&mut self, mut sent: usize) {
         while let Some(piece) = self.pieces.front_mut() {
             let before = sent.min(piece.after - self.buffer_sent);
-            self.buffer.advance(before);
             self.buffer_sent += before;
             sent -= before;
             if piece.after > self.buffer_sent {
@@ -101,12 +124,37 @@ impl Output {
             }
             self.pieces.pop_front();
         }
-        self.buffer.advance(sent);
         self.buffer_sent += sent;
-        if self.buffer.is_empty() && self.buffer.capacity() > BUFFER_BYTES_KEPT {
-            self.buffer = BytesMut::new();
+        self.reuse_buffer();
+    }
+
+    /// What of the buffer is still to be sent.
+    fn unsent(&self) -> &[u8] {
+        &self.buffer[self.buffer_sent - self.buffer_dropped..]
+    }
+
+    fn reuse_buffer(&mut self) {
+        let sent = self.buffer_sent - self.buffer_dropped;
+        if sent == self.buffer.len() {
+            self.buffer_dropped = self.buffer_sent;
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.clear();
+            give_back(buffer);
+        } else if sent > SENT_BYTES_MAX {
+            self.buffer_dropped = self.buffer_sent;
+            self.buffer.advance(sent);
         }
     }
+}
+
+/// Keeps an empty buffer for the next batch, unless there is a larger one, or it is too large.
+fn give_back(buffer: BytesMut) {
+    // When the thread ends nobody needs it any more.
+    let _ = SPARE.try_with(|spare| {
+        let other = spare.take();
+        let capacities = other.capacity()..=BUFFER_BYTES_KEPT;
+        spare.set(if capacities.contains(&buffer.capacity()) { buffer } else { other });
+    });
 }
 
 #[cfg(test)]
@@ -137,6 +185,46 @@ mod tests {
             assert_eq!(output.len(), 15);
             assert_eq!(drain(&mut output, step), b"oneTWOTHREEfour");
         }
+    }
+
+    #[test]
+    fn few_slices_are_enough_where_it_says_so() {
+        let mut output = Output::default();
+        let mut pieces = 0;
+        while output.is_in_few_slices() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            assert!(output.slices(&mut slices) <= SLICES_FEW);
+            output.push(Bytes::from_static(b"piece"));
+            output.buffer().extend_from_slice(b"between");
+            pieces += 1;
+        }
+        assert_eq!(pieces, SLICES_FEW / 2);
+    }
+
+    #[test]
+    fn an_output_that_is_sent_leaves_its_buffer_to_the_next() {
+        let (mut one, mut other) = (Output::default(), Output::default());
+        one.buffer().extend_from_slice(&[1; 10_000]);
+        let place = one.buffer().as_ptr();
+        drain(&mut one, 3000);
+        assert_eq!(one.buffer.capacity(), 0);
+        other.buffer().extend_from_slice(&[2; 10_000]);
+        assert_eq!(other.buffer().as_ptr(), place);
+        one.buffer().extend_from_slice(b"one");
+        assert_eq!(drain(&mut other, 10_000), [2; 10_000]);
+        assert_eq!(drain(&mut one, 10_000), b"one");
+    }
+
+    #[test]
+    fn a_buffer_that_is_never_empty_does_not_grow_for_ever() {
+        let mut output = Output::default();
+        for _ in 0..1000 {
+            output.push(Bytes::from_static(b"PIECE"));
+            output.buffer().extend_from_slice(&[7; 10_000]);
+            output.advance(output.len() - 1);
+        }
+        assert!(output.buffer.capacity() < 4 * SENT_BYTES_MAX, "{}", output.buffer.capacity());
+        assert_eq!(output.len(), 1);
     }
 
     #[test]

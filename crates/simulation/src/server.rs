@@ -83,8 +83,13 @@ impl Server {
         let file = FileStorage::open(Arc::new(disk.clone()), &options)?;
         cover(&file);
         let (storage, writer) = Storage::with_writer(file, clock, &plan.storage_config())?;
-        let config =
-            Config { encoding: plan.encoding, frame_bytes_max: FRAME_BYTES_MAX, read_only: false };
+        let config = Config {
+            encoding: plan.encoding,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            read_only: false,
+            // There is no timer here.
+            notice_interval: Duration::ZERO,
+        };
         let offer = Offer { storage: Arc::clone(&storage), allow: None };
         let offers = BTreeMap::from([(STORAGE_NAME.to_owned(), offer)]);
         let served = Arc::new(ZeoServer::new(config, offers));

@@ -1,4 +1,5 @@
-//! A connection for commits: requests out one by one, replies in whole.
+//! A connection for commits: replies in whole; what is not answered leaves with the next request,
+//! as it does from Zodium's own clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -78,10 +79,9 @@ impl Link {
         Ok(MessageId::Number(self.last_id))
     }
 
-    /// Sends a call that is not.
+    /// A call that is not answered; it leaves with the next request.
     pub(super) fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<()> {
-        encode_oneway(self.encoding, &mut self.output, method, arguments)?;
-        self.flush()
+        Ok(encode_oneway(self.encoding, &mut self.output, method, arguments)?)
     }
 
     /// Asks for the current revision of an object.

@@ -9,6 +9,7 @@ mod journal;
 mod link;
 mod report;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,8 +62,10 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
     contest.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
     let mut output = Output::begin(&options.output, machine);
     let (mut commits, mut steps) = (report::commits(options), report::steps());
+    let mut lone = LoneClients::default();
     contest.take_turns(time.rounds, &cases, |server, case, round| {
-        let measured = bench.measure(&contest, server, case)?;
+        let mut measured = bench.measure(&contest, server, case)?;
+        measured.rate_of_one = lone.rate(server, case, round, &measured);
         output.take(&mut commits, report::commit(server, case, round, &measured));
         for sample in report::operations(server, case, round, &measured) {
             output.take(&mut steps, sample);
@@ -73,6 +76,30 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
     output.finish(commits);
     output.finish(steps);
     output.write()
+}
+
+/// What one client alone reached, by server, mode, round trip and round: how more clients do is
+/// told by that.
+#[derive(Default)]
+struct LoneClients(HashMap<(String, &'static str, Duration, usize), f64>);
+
+impl LoneClients {
+    /// The rate of one client beside which a case stands; `None` where that was not measured
+    /// before it.
+    fn rate(
+        &mut self,
+        server: &Server,
+        case: &Case,
+        round: usize,
+        measured: &Measured,
+    ) -> Option<f64> {
+        let key = (server.label(), case.mode.name(), case.delay, round);
+        if case.clients > 1 {
+            return self.0.get(&key).copied();
+        }
+        self.0.insert(key, measured.commits as f64 / measured.used.time.as_secs_f64());
+        None
+    }
 }
 
 struct Bench<'a> {
@@ -86,6 +113,8 @@ struct Measured {
     used: Used,
     commits: u64,
     round_trip: Duration,
+    /// Transactions a second of one client alone.
+    rate_of_one: Option<f64>,
     /// Since the case began, where the server tells.
     batches: Option<Batches>,
     /// Of each client.
@@ -95,9 +124,12 @@ struct Measured {
 impl Bench<'_> {
     fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
+        let mut all_clients = self.options.clients.clone();
+        // One client alone first: the others stand beside it.
+        all_clients.sort_unstable();
         for mode in &self.options.modes {
             for delay in &self.options.delays_ms {
-                for clients in &self.options.clients {
+                for clients in &all_clients {
                     cases.push(Case { mode: *mode, delay: *delay, clients: (*clients).into() });
                 }
             }
@@ -135,7 +167,7 @@ impl Bench<'_> {
         });
         anyhow::ensure!(commits > 0, "nothing was committed");
         let used = before.until(&after);
-        Ok(Measured { wire, used, commits, round_trip, batches, figures })
+        Ok(Measured { wire, used, commits, round_trip, rate_of_one: None, batches, figures })
     }
 
     /// A proxy on the way, if it is to be longer.

@@ -8,6 +8,9 @@ use crate::options::{CommitOptions, Mode};
 use crate::result::{Latencies, Measurement, Sample, Shown};
 use crate::server::Server;
 
+/// Of each transaction. (That of a hundred new oids now and then is not counted.)
+const ROUND_TRIPS: f64 = 2.0;
+
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
@@ -15,6 +18,15 @@ pub(super) struct Case {
     /// Round trip that is added.
     pub(super) delay: Duration,
     pub(super) clients: usize,
+}
+
+impl Case {
+    /// Transactions a second if nothing took time but the round trips: one for the vote, one for
+    /// the finish. `None` where that is not what bounds them, or a matter of luck.
+    fn allowed(&self, round_trip: Duration) -> Option<f64> {
+        let is_far = !self.delay.is_zero() && self.mode != Mode::Conflict;
+        is_far.then(|| self.clients as f64 / (ROUND_TRIPS * round_trip.as_secs_f64()))
+    }
 }
 
 fn axes(measured: Measurement) -> Measurement {
@@ -45,6 +57,10 @@ pub(super) fn commits(options: &CommitOptions) -> Measurement {
     let mut measured = axes(Measurement::new("Commit", title))
         .column("transactions_per_second", "transactions/s", Shown::SpreadThousands)
         .go("tx/s", 1.0)
+        .column("of_one_client", "x 1 client", Shown::SpreadIfAny)
+        .go("x-one-client", 1.0)
+        .column("of_allowed_percent", "% of allowed", Shown::SpreadIfAny)
+        .go("%-of-allowed", 1.0)
         .column("server_cpu_us", "server CPU us", Shown::Spread)
         .go("cpu-ns/op", 1e3)
         .column("p50_us", "p50 us", Shown::Median)
@@ -60,14 +76,14 @@ pub(super) fn commits(options: &CommitOptions) -> Measurement {
         .column("client_cpu_us", "client CPU us", Shown::Median)
         .go("client-cpu-ns/op", 1e3)
         .column("measured_round_trip_us", "round trip us", Shown::Median)
+        .column("fairness", "most / fewest", Shown::SpreadIfAny)
+        .go("fairness", 1.0)
         .column("ns_per_transaction", "ns/transaction", Shown::Never)
         .go("ns/op", 1.0);
     if options.modes.contains(&Mode::Conflict) {
         measured = measured
             .column("conflicts", "conflicts a commit", Shown::Median)
-            .go("conflicts/op", 1.0)
-            .column("fairness", "most / fewest", Shown::Median)
-            .go("fairness", 1.0);
+            .go("conflicts/op", 1.0);
         measured.note("In conflict mode a transaction has one object, of eight that all write.");
     }
     measured.note("Everything that was acknowledged was read back, and is there.");
@@ -100,9 +116,10 @@ pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Meas
     let Measured { used, figures, .. } = measured;
     let commits = measured.commits as f64;
     let seconds = used.time.as_secs_f64();
+    let rate = commits / seconds;
     let mut sample = sample(server, case, round, measured.wire)
         .value("transactions", commits)
-        .value("transactions_per_second", commits / seconds)
+        .value("transactions_per_second", rate)
         .value("ns_per_transaction", 1e9 * seconds / commits)
         .value("measured_round_trip_us", measured.round_trip.as_secs_f64() * 1e6);
     if let Some(batches) = &measured.batches {
@@ -110,14 +127,21 @@ pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Meas
             .value("a_sync", batches.transactions / batches.syncs)
             .value("syncs_per_second", batches.syncs / seconds);
     }
-    if case.mode == Mode::Conflict {
+    if let Some(rate_of_one) = measured.rate_of_one {
+        sample = sample.value("of_one_client", rate / rate_of_one);
+    }
+    if let Some(allowed) = case.allowed(measured.round_trip) {
+        sample = sample.value("of_allowed_percent", 100.0 * rate / allowed);
+    }
+    if case.clients > 1 {
         let of_clients = || figures.iter().map(|figures| figures.commits);
         let [most, fewest] =
             [of_clients().max(), of_clients().min()].map(Option::unwrap_or_default);
+        sample = sample.value("fairness", most as f64 / fewest as f64);
+    }
+    if case.mode == Mode::Conflict {
         let conflicts: u64 = figures.iter().map(|figures| figures.conflicts).sum();
-        sample = sample
-            .value("conflicts", conflicts as f64 / commits)
-            .value("fairness", most as f64 / fewest as f64);
+        sample = sample.value("conflicts", conflicts as f64 / commits);
     }
     sample = used.values(sample, measured.commits);
     match all(measured).into_iter().next_back() {

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use zodium_disk::RealDisk;
-use zodium_filestorage::{Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions};
+use zodium_filestorage::{
+    Access, ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
+};
 use zodium_types::{Oid, TransactionMetadata, TransactionStatus};
 
 use super::plan::{Plan, Write};
 use super::{Dataset, data};
 
-/// Counted up when the same options make other bytes than before.
-const GENERATION: u32 = 2;
+/// Counted up when the same options make other files than before.
+const GENERATION: u32 = 3;
 /// Bytes written with one sync.
 const BATCH_BYTES: u64 = 8 << 20;
 
@@ -77,10 +79,10 @@ impl Dataset {
         format!("{shape}-objects-{objects}-revisions-{revisions}-seed-{seed}-v{GENERATION}")
     }
 
-    /// Writes all revisions to a new FileStorage, and its index.
+    /// Writes all revisions to a new FileStorage, its index, and its checksums.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let plan = Plan::new(self.shape, self.len(), self.revisions, self.seed);
-        let options = OpenOptions::new(path);
+        let options = OpenOptions { checksums: ChecksumMode::Commit, ..OpenOptions::new(path) };
         let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
         let mut batch = Batch::default();
         let mut first = 0;

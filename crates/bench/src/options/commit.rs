@@ -19,7 +19,7 @@ How it is measured:
   update     objects that only this client writes
   conflict   all clients write the same 8 objects: each loads one, adds to a counter in it, and
              commits, again and again until it succeeds; at the end the counters must be the sum of
-             what was acknowledged. Fairness is the most commits of a client over the fewest.
+             what was acknowledged
 
   A round trip longer than the machine's own is made by a proxy between client and server, a
   process of its own, which forwards each piece when it is due. The round trip that clients see is
@@ -27,6 +27,10 @@ How it is measured:
   `tmpfs` keeps the files in memory, where a sync costs nothing: what is left is the server.
 
 How to read it:
+  x 1 client  transactions/s, in those of one client alone, where that was measured in the same run
+  % of allowed  of the transactions/s that two round trips (vote, finish) allow, as measured, if
+              nothing else took any time; where a delay was asked for
+  most / fewest  commits of the client that had most, over those of the one that had fewest
   server CPU  microseconds of processor time the server took for each transaction
   a sync      transactions that shared one sync, and syncs a second, where the server tells
   begin, store  until the request is written; vote, finish  until the answer is read; whole  from

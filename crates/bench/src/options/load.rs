@@ -27,9 +27,9 @@ Examples:
   zodium bench load                                 Zodium and the floor
   zodium bench load --zeo-python .venv/bin/python   ZEO/py too
   zodium bench load --cells 1x1 --seconds 10        serial loads only, longer
+  zodium bench load --cells 1x1 --busy-poll 50      serial loads, also from servers that poll
   zodium bench load --dataset prod1 --wires M5,Z5
   zodium bench load --object-bytes 400 --objects 1M --revisions 5
-  zodium bench load --cold --zodium-option=--cache-size=0 --no-floor --objects 10M
   zodium bench load --peer 'other=other-server --port {port} {path}'
   zodium bench load > new.txt && benchstat -col /server new.txt";
 
@@ -62,10 +62,16 @@ pub(crate) struct LoadOptions {
     )]
     pub(crate) threads: u16,
 
-    /// Drop the data file from the system's memory before each measurement; what a server has in
-    /// its own memory stays
-    #[arg(long, help_heading = "Measuring")]
-    pub(crate) cold: bool,
+    /// Measure servers that look for requests without sleeping too: Zodium with --busy-poll and a
+    /// floor that does the same, for so many microseconds after each request; ratios are of those
+    /// that poll alike
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        help_heading = "Measuring"
+    )]
+    pub(crate) busy_poll: Option<u32>,
 
     /// Afterwards count the system calls of each request, with strace and for so long; the
     /// figures above are without it

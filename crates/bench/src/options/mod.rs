@@ -1,6 +1,8 @@
 //! The options of `zodium bench`, with their help.
 
+mod cold;
 mod commit;
+mod idle;
 mod load;
 mod messenger;
 mod pack;
@@ -8,13 +10,16 @@ mod probe;
 mod read_all;
 mod report;
 mod shared;
+mod start;
 mod values;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::cold::ColdOptions;
 pub(crate) use self::commit::{CommitOptions, DelayOptions, Files, Mode};
+pub(crate) use self::idle::IdleOptions;
 pub(crate) use self::load::LoadOptions;
 pub(crate) use self::messenger::{MessengerOptions, MessengerServerOptions, Rung};
 pub(crate) use self::pack::PackOptions;
@@ -22,6 +27,7 @@ pub(crate) use self::probe::{SyscallOptions, SystemOptions};
 pub(crate) use self::read_all::{Checksum, ReadAllOptions};
 pub(crate) use self::report::ReportOptions;
 pub(crate) use self::shared::{DatasetOptions, Format, OutputOptions, ServerOptions, TimeOptions};
+pub(crate) use self::start::{Beside, Source, StartOptions};
 pub(crate) use self::values::{Cell, Peer, PeerSource};
 
 /// Options of `zodium bench`.
@@ -40,6 +46,12 @@ pub(crate) enum BenchCommand {
     /// requests in flight, and says what a request costs the server.
     #[command(after_long_help = load::HELP)]
     Load(LoadOptions),
+    /// Measure loads of what is not in memory, beside the device's own latency
+    ///
+    /// Says how much longer than the device a load takes, and whether clients that load what is in
+    /// memory notice those that do not.
+    #[command(after_long_help = cold::HELP)]
+    Cold(ColdOptions),
     /// Read every object once, one after the other, with a checksum over all: time per object
     ///
     /// Also from a FileStorage within Python, without a server. Rows `none` say what loads take,
@@ -64,6 +76,14 @@ pub(crate) enum BenchCommand {
     /// those of the whole process `zodium pack`; the stock packer's are those of its pack alone,
     /// without Python's start. Then each server packs while clients commit.
     Pack(PackOptions),
+    /// Measure starts: time to the first reply with and without an index, and memory
+    ///
+    /// Servers are started on the same file in turns, each time with nothing beside it but what
+    /// the case says. Memory is that of the process after the first reply, and after every object
+    /// was loaded once.
+    Start(StartOptions),
+    /// Measure what idle connections cost: processor time, context switches, memory
+    Idle(IdleOptions),
     /// Measure single system calls, warm and cold
     ///
     /// Those that a server makes, one by one and in batches.
@@ -104,4 +124,8 @@ pub(crate) struct FloorOptions {
     /// The port to listen on, on 127.0.0.1
     #[arg(long)]
     pub(crate) port: u16,
+
+    /// Look for requests without sleeping for so many microseconds after each
+    #[arg(long, default_value_t = 0)]
+    pub(crate) busy_poll: u32,
 }

@@ -15,6 +15,8 @@ const BOTTOM: f64 = 36.0;
 const LEGEND_LINE: f64 = 16.0;
 const COLOURS: usize = 8;
 const TICKS: usize = 5;
+/// Over less than this there would be a power of ten or none.
+const FEW_DECADES: f64 = 100.0;
 /// A letter of the legend.
 const LETTER: f64 = 6.4;
 
@@ -78,7 +80,12 @@ impl Scale {
     pub(super) fn ticks(self) -> Vec<Tick> {
         if self.is_log {
             let decades = self.from.log10().floor() as i32..=self.to.log10().ceil() as i32;
-            let ticks = decades.map(|power| 10_f64.powi(power));
+            let factors: &[f64] = match self.to / self.from {
+                ..FEW_DECADES => &[1.0, 2.0, 5.0],
+                _ => &[1.0],
+            };
+            let ticks = decades
+                .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)));
             return ticks
                 .filter(|value| (self.from..=self.to).contains(value))
                 .map(|value| (value, short(value)))
@@ -216,6 +223,7 @@ mod tests {
         };
         assert_eq!(texts(Scale::linear(95_000.0)), ["0", "20k", "40k", "60k", "80k"]);
         assert_eq!(texts(Scale::log(8.0, 20_000.0)), ["10", "100", "1k", "10k"]);
+        assert_eq!(texts(Scale::log(300.0, 6_000.0)), ["500", "1k", "2k", "5k"]);
         assert_eq!(Scale::linear(0.0).place(0.0), 0.0);
         assert!((Scale::log(1.0, 100.0).place(10.0) - 0.5).abs() < 1e-9);
     }

@@ -49,16 +49,32 @@ fn page(documents: &[Document]) -> String {
          <p>Medians of the rounds, with minimum and maximum. Ratios are taken within each round: \
          what disturbed the machine for a while disturbed both sides.</p>\n"
     );
+    put_contents(&mut page, documents);
+    let mut number = 0;
     for document in documents {
-        put_document(&mut page, document);
+        put_document(&mut page, document, &mut number);
     }
     page += "</body></html>\n";
     page
 }
 
-fn put_document(page: &mut String, document: &Document) {
+/// Links to all sections.
+fn put_contents(page: &mut String, documents: &[Document]) {
+    page.push_str("<nav><ol>\n");
+    let measured = documents.iter().flat_map(|document| &document.measurements);
+    for (number, measured) in (1..).zip(measured) {
+        let title = escaped(&measured.title);
+        let _ = writeln!(page, "<li><a href=\"#m{number}\">{title}</a></li>");
+    }
+    page.push_str("</ol></nav>\n");
+}
+
+/// `number` is that of the last section.
+fn put_document(page: &mut String, document: &Document, number: &mut usize) {
     for measured in &document.measurements {
-        let _ = writeln!(page, "<section><h2>{}</h2>", escaped(&measured.title));
+        *number += 1;
+        let title = escaped(&measured.title);
+        let _ = writeln!(page, "<section><h2 id=\"m{number}\">{title}</h2>");
         put_table(page, measured);
         for note in &measured.notes {
             let _ = writeln!(page, "<p>{}</p>", escaped(note));
@@ -134,6 +150,7 @@ mod tests {
     #[test]
     fn the_page_has_every_chart_and_needs_nothing_else() {
         let page = page(&[document()]);
+        assert!(page.contains("href=\"#m1\"") && page.contains("<h2 id=\"m1\""), "{page}");
         // One curve, and bars and latencies for each of three cases.
         assert_eq!(page.matches("<svg").count(), 7, "{page}");
         assert!(page.contains("&lt;zeo&gt; &amp; co") && !page.contains("<zeo>"));

@@ -24,16 +24,7 @@ impl Document {
 
 impl Measurement {
     pub(crate) fn go_line(&self, sample: &Sample) -> String {
-        let mut line = format!("Benchmark{}", self.benchmark);
-        let word = |text: &str| text.replace(|c: char| c.is_whitespace() || c == '/', "_");
-        let named = [("server", &sample.server), ("wire", &sample.wire)];
-        let axes = self
-            .axes
-            .iter()
-            .filter_map(|axis| Some((axis.key.as_str(), sample.case.get(&axis.key)?)));
-        for (key, value) in named.into_iter().chain(axes).filter(|(_, value)| !value.is_empty()) {
-            let _ = write!(line, "/{key}={}", word(value));
-        }
+        let mut line = self.go_name("", sample);
         let count = COUNTS.iter().find_map(|key| sample.values.get(*key)).copied().unwrap_or(1.0);
         let _ = write!(line, "\t{count:.0}");
         for column in &self.columns {
@@ -49,6 +40,34 @@ impl Measurement {
         }
         line
     }
+
+    /// A line for each sample that has ratios; they are known when all samples are.
+    pub(super) fn go_ratio_lines(&self) -> Vec<String> {
+        let line = |sample: &Sample| {
+            let ratios = self.ratios.iter().filter_map(|ratio| {
+                let value = sample.values.get(&ratio.key())?;
+                Some(format!("\t{value:.3} {}", ratio.key()))
+            });
+            let ratios: String = ratios.collect();
+            (!ratios.is_empty()).then(|| self.go_name("Ratio", sample) + "\t1" + &ratios)
+        };
+        self.samples.iter().filter_map(line).collect()
+    }
+
+    /// The benchmark, and what tells a sample from others.
+    fn go_name(&self, suffix: &str, sample: &Sample) -> String {
+        let mut name = format!("Benchmark{}{suffix}", self.benchmark);
+        let word = |text: &str| text.replace(|c: char| c.is_whitespace() || c == '/', "_");
+        let named = [("server", &sample.server), ("wire", &sample.wire)];
+        let axes = self
+            .axes
+            .iter()
+            .filter_map(|axis| Some((axis.key.as_str(), sample.case.get(&axis.key)?)));
+        for (key, value) in named.into_iter().chain(axes).filter(|(_, value)| !value.is_empty()) {
+            let _ = write!(name, "/{key}={}", word(value));
+        }
+        name
+    }
 }
 
 #[cfg(test)]
@@ -63,5 +82,14 @@ mod tests {
             "BenchmarkLoad/server=zodium/wire=M5/clients=16/in_flight=1\t84000\t7250 cpu-ns/op\t\
              42000 req/s"
         );
+    }
+
+    #[test]
+    fn ratios_have_lines_of_their_own() {
+        let mut measured = measurement(vec![sample("zodium", 0, 6.0), sample("zeo", 0, 12.0)]);
+        measured.note_ratios();
+        let expected = "BenchmarkLoadRatio/server=zeo/wire=M5/clients=16/in_flight=1\t1\t0.500 \
+             server_cpu_us_ratio";
+        assert_eq!(measured.go_ratio_lines(), [expected]);
     }
 }

@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::statistics::Spread;
 
 /// Of files that `report` reads; counted up when older ones could be misread.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// A run: what a JSON file holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub(crate) struct Measurement {
     /// What tells one case from another, in the order of the columns.
     pub(crate) axes: Vec<Axis>,
     pub(crate) columns: Vec<Column>,
-    pub(crate) ratio: Option<Ratio>,
+    pub(crate) ratios: Vec<Ratio>,
     pub(crate) charts: Vec<Chart>,
     pub(crate) samples: Vec<Sample>,
 }
@@ -109,7 +109,7 @@ impl Measurement {
             notes: Vec::new(),
             axes: Vec::new(),
             columns: Vec::new(),
-            ratio: None,
+            ratios: Vec::new(),
             charts: Vec::new(),
             samples: Vec::new(),
         }
@@ -135,9 +135,10 @@ impl Measurement {
         self
     }
 
+    /// Shows this figure of the subject over that of each other server too.
     pub(crate) fn ratio(mut self, column: &str, subject: &str, heading: &str) -> Measurement {
         let [column, subject, heading] = [column, subject, heading].map(str::to_owned);
-        self.ratio = Some(Ratio { column, subject, heading });
+        self.ratios.push(Ratio { column, subject, heading });
         self
     }
 
@@ -210,10 +211,20 @@ impl Measurement {
         Spread::of(group.iter().filter_map(|sample| sample.values.get(key).copied()))
     }
 
-    /// The ratio of a group, taken round by round; `None` of the subject itself.
-    pub(crate) fn ratio_of(&self, group: &[&Sample]) -> Option<Spread> {
-        let ratio = self.ratio.as_ref()?;
+    /// A ratio of a group, taken round by round; `None` of the subject itself.
+    pub(crate) fn ratio_of(&self, ratio: &Ratio, group: &[&Sample]) -> Option<Spread> {
         Spread::of(group.iter().filter_map(|sample| self.sample_ratio(ratio, sample)))
+    }
+
+    /// Notes the ratios among the figures of each sample, for who reads files.
+    fn note_ratios(&mut self) {
+        for ratio in &self.ratios {
+            let found: Vec<Option<f64>> =
+                self.samples.iter().map(|sample| self.sample_ratio(ratio, sample)).collect();
+            for (sample, value) in self.samples.iter_mut().zip(found) {
+                sample.values.extend(value.map(|value| (ratio.key(), value)));
+            }
+        }
     }
 
     fn sample_ratio(&self, ratio: &Ratio, sample: &Sample) -> Option<f64> {
@@ -232,6 +243,13 @@ impl Measurement {
         let subject = same.or_else(|| subjects().next())?;
         let figure = |sample: &Sample| sample.values.get(&ratio.column).copied();
         Some(figure(subject)? / figure(sample)?).filter(|ratio| ratio.is_finite())
+    }
+}
+
+impl Ratio {
+    /// Of its figures in samples.
+    fn key(&self) -> String {
+        format!("{}_ratio", self.column)
     }
 }
 
@@ -272,9 +290,9 @@ pub(crate) mod tests {
         );
         let groups = measured.groups();
         assert_eq!(groups.len(), 2);
-        assert_eq!(measured.ratio_of(&groups[0]), None);
+        assert_eq!(measured.ratio_of(&measured.ratios[0], &groups[0]), None);
         let expected = Spread { median: 0.25, min: 0.25, max: 0.5 };
-        assert_eq!(measured.ratio_of(&groups[1]), Some(expected));
+        assert_eq!(measured.ratio_of(&measured.ratios[0], &groups[1]), Some(expected));
     }
 
     #[test]
@@ -284,8 +302,10 @@ pub(crate) mod tests {
         let samples =
             vec![sample("zodium", 0, 6.0), pickle("zodium", 8.0), pickle("zeo", 32.0), raw];
         let measured = measurement(samples);
-        let ratios: Vec<_> =
-            measured.groups().iter().map(|g| measured.ratio_of(g).map(|r| r.median)).collect();
+        let median = |group: &Vec<&Sample>| {
+            measured.ratio_of(&measured.ratios[0], group).map(|ratio| ratio.median)
+        };
+        let ratios: Vec<_> = measured.groups().iter().map(median).collect();
         assert_eq!(ratios, [None, None, Some(0.25), Some(2.0)]);
     }
 }

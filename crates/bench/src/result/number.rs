@@ -14,6 +14,8 @@ pub(crate) enum Shown {
     SpreadThousands,
     /// The median alone.
     Median,
+    /// The median with minimum and maximum; nothing where there is none.
+    SpreadIfAny,
     /// The median alone, as a whole number.
     Count,
     /// In files only.
@@ -22,11 +24,14 @@ pub(crate) enum Shown {
 
 impl Shown {
     pub(crate) fn write(self, spread: Option<Spread>) -> String {
+        if self == Shown::SpreadIfAny && spread.is_none() {
+            return String::new();
+        }
         let Some(spread) = spread.filter(|spread| spread.median.is_finite()) else {
             return "unknown".to_owned();
         };
         match self {
-            Shown::Spread => with_range(spread, digits),
+            Shown::Spread | Shown::SpreadIfAny => with_range(spread, digits),
             Shown::SpreadThousands => with_range(spread, thousands),
             Shown::Median => digits(spread.median),
             Shown::Count | Shown::Never => format!("{:.0}", spread.median),

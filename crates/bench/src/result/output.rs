@@ -34,7 +34,11 @@ impl Output<'_> {
     }
 
     /// Takes a measurement that is complete.
-    pub(crate) fn finish(&mut self, measured: Measurement) {
+    pub(crate) fn finish(&mut self, mut measured: Measurement) {
+        measured.note_ratios();
+        if self.options.format == Format::Go {
+            measured.go_ratio_lines().iter().for_each(|line| println!("{line}"));
+        }
         self.document.measurements.push(measured);
     }
 

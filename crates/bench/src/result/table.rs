@@ -43,7 +43,7 @@ impl Measurement {
         headings.extend(named.iter().map(|(heading, _)| (*heading).to_owned()));
         let words = headings.len();
         headings.extend(columns.iter().map(|column| column.heading.clone()));
-        headings.extend(self.ratio.iter().map(|ratio| ratio.heading.clone()));
+        headings.extend(self.ratios.iter().map(|ratio| ratio.heading.clone()));
         let row = |group: &Vec<&Sample>| {
             let first = group.first()?;
             let case = |key: &str| first.case.get(key).cloned().unwrap_or_default();
@@ -54,10 +54,10 @@ impl Measurement {
                     .iter()
                     .map(|column| column.shown.write(Measurement::spread(group, &column.key))),
             );
-            if self.ratio.is_some() {
-                let ratio = self.ratio_of(group);
-                row.push(ratio.map_or(String::new(), |ratio| with_range(ratio, digits)));
-            }
+            row.extend(self.ratios.iter().map(|ratio| {
+                let ratio = self.ratio_of(ratio, group);
+                ratio.map_or(String::new(), |ratio| with_range(ratio, digits))
+            }));
             Some(row)
         };
         Table { words, headings, rows: groups.iter().filter_map(row).collect() }

@@ -127,6 +127,8 @@ pub struct CommitStatus {
     pub waiting: usize,
     /// How many transactions hold locks, from `Checking` to `Writing`.
     pub locking: usize,
+    /// How many are voted and have not asked for finish.
+    pub voted: usize,
     /// How many wait for the log writer.
     pub ready: usize,
     /// How many are being written.
@@ -154,6 +156,8 @@ pub struct CommitMachine {
     transactions: FxHashMap<TransactionNumber, Transaction>,
     /// Transactions that hold locks, by the time of their grant.
     grants: BTreeSet<(Duration, TransactionNumber)>,
+    /// How many are `Voted`.
+    voted: usize,
     /// In the order of their finish.
     ready: VecDeque<TransactionNumber>,
     /// In the order of their tids.
@@ -189,6 +193,7 @@ impl CommitMachine {
             locks: LockTable::new(),
             transactions: FxHashMap::default(),
             grants: BTreeSet::new(),
+            voted: 0,
             ready: VecDeque::new(),
             writing: VecDeque::new(),
             last_given: last_tid,
@@ -304,6 +309,7 @@ impl CommitMachine {
             check_tid(explicit_tid, last_given)?;
         }
         transaction.state = CommitState::Voted;
+        self.voted += 1;
         Ok(())
     }
 
@@ -314,6 +320,7 @@ impl CommitMachine {
     pub fn finish(&mut self, number: TransactionNumber) -> Result<(), CommitError> {
         self.check_working()?;
         self.expect_state(number, CommitState::Voted, "finish")?.state = CommitState::Ready;
+        self.voted -= 1;
         self.ready.push_back(number);
         Ok(())
     }
@@ -432,6 +439,7 @@ impl CommitMachine {
         CommitStatus {
             waiting: self.locks.waiting(),
             locking: self.grants.len(),
+            voted: self.voted,
             ready: self.ready.len(),
             writing: self.writing.len(),
             oldest_grant: self.grants.first().map(|&(granted_at, _)| granted_at),
@@ -473,6 +481,9 @@ impl CommitMachine {
         let queued = (self.ready.len(), self.writing.len());
         if queued != (count(CommitState::Ready), count(CommitState::Writing)) {
             return Err(format!("{queued:?} ready and writing do not fit the states"));
+        }
+        if self.voted != count(CommitState::Voted) {
+            return Err(format!("{} voted counted do not fit the states", self.voted));
         }
         for (&number, transaction) in &self.transactions {
             let waits = transaction.state == CommitState::Waiting;
@@ -533,6 +544,7 @@ impl CommitMachine {
         for number in numbers.clone() {
             if let Some(transaction) = self.transactions.remove(&number) {
                 self.grants.remove(&(transaction.granted_at, number));
+                self.voted -= usize::from(transaction.state == CommitState::Voted);
             }
         }
         let granted = self.locks.release_all(numbers);

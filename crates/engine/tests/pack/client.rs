@@ -75,12 +75,9 @@ impl Client {
         self.storage.finish(number, voted).unwrap();
         let is_mine = |notice: &Notice| {
             assert!(!matches!(notice, Notice::Failed(..)));
-            matches!(notice, Notice::Committed(commit) if commit.number == number)
+            notice.tid_of(number).is_some()
         };
-        match self.wait(is_mine) {
-            Notice::Committed(commit) => commit.tid,
-            other => panic!("{other:?}"),
-        }
+        self.wait(is_mine).tid_of(number).unwrap()
     }
 
     pub(crate) fn load(&self, oid: Oid) -> Option<(Tid, Bytes)> {

@@ -117,9 +117,11 @@ impl Script {
         }
         while !asked.is_empty() {
             match client.session.next() {
-                Notice::Committed(commit) => {
-                    if let Some(oid) = asked.remove(&commit.number.0) {
-                        self.acknowledge(commit.tid, [(oid, data.clone())]);
+                Notice::Committed(commits) => {
+                    for commit in commits.iter() {
+                        if let Some(oid) = asked.remove(&commit.number.0) {
+                            self.acknowledge(commit.tid, [(oid, data.clone())]);
+                        }
                     }
                 }
                 Notice::Failed(number, _) => drop(asked.remove(&number.0)),

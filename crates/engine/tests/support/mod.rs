@@ -146,12 +146,14 @@ impl Session {
     ) -> Result<Tid, Refusal> {
         self.storage.finish(number, voted).map_err(Refusal::AtOnce)?;
         loop {
-            match self.next() {
-                Notice::Committed(commit) if commit.number == number => return Ok(commit.tid),
-                Notice::Failed(failed, error) if failed == number => {
-                    return Err(Refusal::Later(error));
-                }
-                _ => {}
+            let notice = self.next();
+            if let Some(tid) = notice.tid_of(number) {
+                return Ok(tid);
+            }
+            if let Notice::Failed(failed, error) = notice
+                && failed == number
+            {
+                return Err(Refusal::Later(error));
             }
         }
     }
@@ -193,7 +195,11 @@ impl Session {
     }
 
     fn note(&mut self, notice: &Notice) {
-        let Notice::Committed(commit) = notice else { return };
+        let Notice::Committed(commits) = notice else { return };
+        commits.iter().for_each(|commit| self.note_commit(commit));
+    }
+
+    fn note_commit(&mut self, commit: &Arc<Commit>) {
         if let Some(last) = self.seen.last() {
             assert!(commit.tid > last.tid, "{} was told after {}", commit.tid, last.tid);
         }

@@ -1,6 +1,6 @@
 //! What a hit, a miss and an insertion cost in the cache of records.
 
-#[path = "../../src/record_cache.rs"]
+#[path = "../../src/record_cache/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "only lookups and insertions are measured")]
 mod subject;
 
@@ -21,7 +21,7 @@ struct Record {
     position: u64,
 }
 
-impl Weighted for Record {
+impl Weighted for Arc<Record> {
     fn position(&self) -> u64 {
         self.position
     }
@@ -38,6 +38,13 @@ pub(crate) fn measure() -> Result<(), Box<dyn Error>> {
     let lookup = |position| cache.lookup(position).map_or(0, |record| record.position);
     let any = |random| (random % RECORDS + 1) * DISTANCE_BYTES;
     let hot = |random| (random % 100 + 1) * DISTANCE_BYTES;
+    let together = |position: u64| {
+        let found = cache.find_each(&std::array::from_fn::<_, 6, _>(|next| {
+            any(position.wrapping_mul(next as u64 + 1))
+        }));
+        found.into_iter().flatten().flat_map(|loan| loan.as_ref().map(|r| r.position)).sum()
+    };
+    println!("  six together: {:.1} ns", cpu_ns(1, together)?);
     for threads in [1, 2] {
         println!(
             "  {threads} threads: with {:.1} ns, lookup {:.1}; of 100 hot records: with {:.1}, \
@@ -55,7 +62,7 @@ pub(crate) fn measure() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn insert_ns(cache: &RecordCache<Record>, records: u64, distance_bytes: u64) -> f64 {
+fn insert_ns(cache: &RecordCache<Arc<Record>>, records: u64, distance_bytes: u64) -> f64 {
     let start = Instant::now();
     for number in 1..=records {
         cache.insert(Arc::new(Record { position: number * distance_bytes }));

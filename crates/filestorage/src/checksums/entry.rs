@@ -43,7 +43,7 @@ impl Entry {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..8].copy_from_slice(&self.position.to_be_bytes());
         bytes[8..12].copy_from_slice(&self.sum.to_be_bytes());
-        let seal = seal(&bytes[..12], salt) ^ mark(self.part, self.is_promise);
+        let seal = seal(self.position, self.sum, salt) ^ mark(self.part, self.is_promise);
         bytes[12..].copy_from_slice(&seal.to_be_bytes());
         bytes
     }
@@ -51,13 +51,14 @@ impl Entry {
     /// The entry in the first bytes of `bytes`; `None` when they are none of this salt.
     pub(crate) fn parse(bytes: &[u8], salt: u64) -> Option<Entry> {
         let (bytes, _) = bytes.split_first_chunk::<ENTRY_BYTES>()?;
-        let (sums, sealed) = bytes.split_at(12);
-        let found = seal(sums, salt) ^ u32::from_be_bytes(sealed.try_into().ok()?);
+        let [position @ .., s0, s1, s2, s3, m0, m1, m2, m3] = *bytes;
+        let position = u64::from_be_bytes(position);
+        let sum = u32::from_be_bytes([s0, s1, s2, s3]);
+        let found = seal(position, sum, salt) ^ u32::from_be_bytes([m0, m1, m2, m3]);
         let kinds = [Part::Frame, Part::Record].map(|part| [(part, false), (part, true)]);
         let mut kinds = kinds.into_iter().flatten();
         let (part, is_promise) = kinds.find(|(part, promise)| mark(*part, *promise) == found)?;
-        let sum = u32::from_be_bytes(sums[8..].try_into().ok()?);
-        Some(Entry { position: position_of(bytes), sum, part, is_promise })
+        Some(Entry { position, sum, part, is_promise })
     }
 }
 
@@ -66,8 +67,12 @@ pub(crate) fn position_of(bytes: &[u8; ENTRY_BYTES]) -> u64 {
     bytes.first_chunk().map_or(0, |position| u64::from_be_bytes(*position))
 }
 
-fn seal(bytes: &[u8], salt: u64) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&salt.to_be_bytes()), bytes)
+fn seal(position: u64, sum: u32, salt: u64) -> u32 {
+    let mut sealed = [0; 20];
+    sealed[..8].copy_from_slice(&salt.to_be_bytes());
+    sealed[8..16].copy_from_slice(&position.to_be_bytes());
+    sealed[16..].copy_from_slice(&sum.to_be_bytes());
+    crc32c::crc32c(&sealed)
 }
 
 /// Any two differ in half of their bits: no few flipped bits make one of the other.

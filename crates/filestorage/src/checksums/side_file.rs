@@ -57,6 +57,8 @@ pub(crate) struct Page {
     bytes: [u8; PAGE_BYTES],
     /// Bytes of entries that count.
     length: usize,
+    /// The place of the entry behind the one that was found last.
+    next: usize,
 }
 
 impl SideFile {
@@ -92,15 +94,18 @@ impl SideFile {
 
     /// The entry of a position.
     pub(crate) fn find(&self, position: u64, access: Access) -> Found {
-        let mut page = Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0 };
+        let mut page = Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0, next: 0 };
         self.find_with(position, access, &mut page)
     }
 
     /// As [`SideFile::find`], for who asks for one position after the other: the last page read
-    /// is kept in `page`.
+    /// is kept in `page`, and the next entry is where it is looked for first.
     pub(crate) fn find_with(&self, position: u64, access: Access, page: &mut Page) -> Found {
         if position >= self.end() {
             return Found::Uncovered;
+        }
+        if let Some(entry) = self.next_entry(position, access, page) {
+            return Found::Entry(entry);
         }
         match self.page_of(position, access) {
             Ok(Some(number)) => match self.read_page(number, access, page) {
@@ -114,12 +119,29 @@ impl SideFile {
         }
     }
 
+    /// The entry behind the one found last, if it is the one that is looked for.
+    fn next_entry(&self, position: u64, access: Access, page: &mut Page) -> Option<Entry> {
+        if page.number == NONE {
+            return None;
+        }
+        if page.next as u64 == PAGE_ENTRIES {
+            let number = page.number + 1;
+            if number * PAGE_ENTRIES >= self.count() {
+                return None;
+            }
+            self.read_page(number, access, page).ok().filter(|is_read| *is_read)?;
+        }
+        let counts = page.number * PAGE_ENTRIES + (page.next as u64) < self.count();
+        counts.then(|| page.entry_at(page.next, position, self.salt)).flatten()
+    }
+
     /// The entry of that number, if it is one.
     pub(super) fn entry(&self, number: u64) -> Option<Entry> {
         let mut bytes = [0; ENTRY_BYTES];
         let read = self.file.read_exact_at(&mut bytes, Header::entry_offset(number));
         read.ok().and_then(|()| Entry::parse(&bytes, self.salt))
     }
+
     /// The number of the first entry at `position` or behind it, up to the first one that is none.
     pub(super) fn number_at(&self, position: u64) -> u64 {
         let (mut low, mut high) = (0, self.count());
@@ -164,7 +186,7 @@ impl SideFile {
         if known != 0 {
             return Ok(Some(known));
         }
-        let mut read = Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0 };
+        let mut read = Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0, next: 0 };
         if !self.read_page(page, access, &mut read)? {
             return Ok(None);
         }
@@ -199,7 +221,7 @@ impl SideFile {
             }
             length += count;
         }
-        (page.number, page.length) = (number, wanted);
+        (page.number, page.length, page.next) = (number, wanted, 0);
         Ok(true)
     }
 }
@@ -207,14 +229,22 @@ impl SideFile {
 impl Page {
     /// For [`SideFile::find_with`].
     pub(crate) fn empty() -> Box<Page> {
-        Box::new(Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0 })
+        Box::new(Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0, next: 0 })
     }
 
     /// Goes through them all: they are few, and so one that is damaged leads nobody astray.
-    fn entry(&self, position: u64, salt: u64) -> Option<Entry> {
+    fn entry(&mut self, position: u64, salt: u64) -> Option<Entry> {
+        let places = 0..self.length / ENTRY_BYTES;
+        places.into_iter().find_map(|place| self.entry_at(place, position, salt))
+    }
+
+    /// The entry at that place, if it is of this position. The one behind it is looked for next.
+    fn entry_at(&mut self, place: usize, position: u64, salt: u64) -> Option<Entry> {
         let (entries, _) = self.bytes[..self.length].as_chunks::<ENTRY_BYTES>();
-        let mut entries = entries.iter().filter(|bytes| position_of(bytes) == position);
-        entries.find_map(|bytes| Entry::parse(bytes, salt))
+        let bytes = entries.get(place).filter(|bytes| position_of(bytes) == position)?;
+        let entry = Entry::parse(bytes, salt)?;
+        self.next = place + 1;
+        Some(entry)
     }
 
     fn first(&self, salt: u64) -> u64 {

@@ -119,7 +119,12 @@ fn serve(
     ready: &std::sync::mpsc::Sender<()>,
     mut stopped: oneshot::Receiver<()>,
 ) -> io::Result<()> {
-    let config = Config { encoding, frame_bytes_max: FRAME_BYTES_MAX, read_only: false };
+    let config = Config {
+        encoding,
+        frame_bytes_max: FRAME_BYTES_MAX,
+        read_only: false,
+        notice_interval: Duration::ZERO,
+    };
     let offers = BTreeMap::from([("1".to_owned(), Offer { storage, allow: None })]);
     let server = Arc::new(Server::new(config, offers));
     let make = move |_| ZeoService::new(Arc::clone(&server));

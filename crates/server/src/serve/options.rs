@@ -194,7 +194,7 @@ pub(crate) struct TlsArguments {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Process")]
 pub(crate) struct ProcessArguments {
-    /// Worker threads; a connection stays on one [default: one per core]
+    /// Worker threads; a connection stays on one [default: one per core but one]
     #[arg(long, value_name = "N", env = "ZODIUM_WORKERS")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,

@@ -1,6 +1,7 @@
 //! The worker threads that serve the storages of a configuration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use zodium_configuration::{Encoding, ServerOptions};
@@ -9,6 +10,9 @@ use zodium_zeo::server::{Config, Server, ZeoService};
 
 use super::limits;
 use super::storages::Storages;
+
+/// A client that waits for nothing hears of commits so much later at most, when there are many.
+const NOTICE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Starts them; also what they serve.
 pub(crate) fn start(
@@ -25,15 +29,22 @@ pub(crate) fn start(
         },
         frame_bytes_max: options.message_bytes_max.min(memory_bytes),
         read_only: options.read_only,
+        notice_interval: NOTICE_INTERVAL,
     };
     let server = Arc::new(Server::new(config, storages.offers()));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let options = WorkerOptions {
-        count: options.workers.map_or(cores, usize::from),
+        count: options.workers.map_or_else(default_count, usize::from),
         limits,
         busy_poll: options.busy_poll,
     };
     let served = Arc::clone(&server);
     let workers = Workers::start(options, move |_| ZeoService::new(Arc::clone(&served)))?;
     Ok((server, Arc::new(workers)))
+}
+
+/// The log writer and the kernel's own threads, of the disk and the network, want a core too; and
+/// fewer workers that find more requests at each wake-up take less processor time for each.
+fn default_count() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.saturating_sub(1).max(1)
 }

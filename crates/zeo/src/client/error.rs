@@ -80,11 +80,16 @@ pub enum ClientError {
 impl ClientError {
     pub(super) fn raised(error: &RemoteError<'_>) -> ClientError {
         let name = error.name.to_string();
-        let text = match first_text(&error.payload) {
-            Some(text) => text.to_owned(),
-            None => format!("{name}{}", shown(&error.payload)),
-        };
+        let text = exception_text(&name, &error.payload);
         ClientError::Raised { name, text }
+    }
+}
+
+/// What an exception of a server says, or else its name and arguments.
+pub fn exception_text(name: &str, payload: &Value<'_>) -> String {
+    match first_text(payload) {
+        Some(text) => text.to_owned(),
+        None => format!("{name}{}", shown(payload)),
     }
 }
 

@@ -18,7 +18,7 @@ mod tests;
 mod tls;
 
 pub use call::{Client, Pending};
-pub use error::ClientError;
+pub use error::{ClientError, exception_text};
 pub use health::health;
-pub use stream::{Stream, connect};
+pub use stream::{Socket, Stream, connect, connect_socket};
 pub use tls::secure;

@@ -44,11 +44,28 @@ impl<S: Stream + ?Sized> Stream for Box<S> {
     }
 }
 
+/// A connected socket of either kind.
+#[derive(Debug)]
+pub enum Socket {
+    /// To another machine, or to this one.
+    Tcp(TcpStream),
+    /// To this machine.
+    Unix(UnixStream),
+}
+
 /// Connects within `limit`. An address without a host is on this machine.
 pub fn connect(address: &Address, limit: Duration) -> Result<Box<dyn Stream>, ClientError> {
+    Ok(match connect_socket(address, limit)? {
+        Socket::Tcp(stream) => Box::new(stream),
+        Socket::Unix(stream) => Box::new(stream),
+    })
+}
+
+/// As [`connect`], for whoever reads and writes at once.
+pub fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, ClientError> {
     let connected = match address {
-        Address::Tcp { host, port } => connect_tcp(host, *port, limit).map(|s| Box::new(s) as _),
-        Address::Unix(path) => UnixStream::connect(path).map(|stream| Box::new(stream) as _),
+        Address::Tcp { host, port } => connect_tcp(host, *port, limit).map(Socket::Tcp),
+        Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
     };
     connected.map_err(|reason| ClientError::Connect { address: address.to_string(), reason })
 }

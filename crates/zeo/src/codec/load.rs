@@ -14,7 +14,7 @@ use super::writer::{Flag, Writer};
 use super::{CodecError, Encoding, MessageId};
 
 /// A request for the revision of an object before a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadBefore {
     /// The object.
     pub oid: Oid,

@@ -14,6 +14,7 @@ mod error;
 pub mod frame;
 mod invalidation;
 pub mod load;
+mod load_reply;
 mod message;
 mod message_id;
 pub mod msgpack;
@@ -31,6 +32,7 @@ pub use load::{
     LoadBefore, decode_load_before, encode_load_before_request, encode_load_reply, load_reply_head,
     load_reply_tail,
 };
+pub use load_reply::{LoadReply, decode_load_reply};
 pub use message::{
     Message, REPLY_LIMITS, REQUEST_LIMITS, RemoteError, Reply, ServerMessage, decode_message,
     decode_server_message, encode_error, encode_heartbeat, encode_oneway, encode_reply,

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Mailbox, Notice, Storage};
 use zodium_net::Verdict;
@@ -16,6 +17,9 @@ use zodium_types::Tid;
 use super::session::SessionHandle;
 use super::statistics::Statistics;
 use crate::codec::{CodecError, Encoding, encode_invalidation};
+
+/// Invalidations are not deferred when so much waits to be sent.
+const DEFERRED_BYTES_MAX: usize = 16 << 10;
 
 pub(crate) struct Hub {
     pub(crate) storage: Arc<Storage>,
@@ -28,6 +32,11 @@ pub(crate) struct Hub {
     sessions: RefCell<BTreeMap<u64, SessionHandle>>,
     /// Sessions by the number of their vote.
     voting: RefCell<FxHashMap<TransactionNumber, u64>>,
+    /// Zero: invalidations are sent at once.
+    notice_interval: Duration,
+    /// When invalidations were last sent by themselves.
+    noticed: Cell<Option<Instant>>,
+    deferred: Notify,
 }
 
 impl Hub {
@@ -37,6 +46,7 @@ impl Hub {
         inbox: mpsc::UnboundedReceiver<Notice>,
         statistics: Arc<Statistics>,
         told: Tid,
+        notice_interval: Duration,
     ) -> Hub {
         Hub {
             storage,
@@ -46,6 +56,9 @@ impl Hub {
             told: Cell::new(told),
             sessions: RefCell::default(),
             voting: RefCell::default(),
+            notice_interval,
+            noticed: Cell::new(None),
+            deferred: Notify::new(),
         }
     }
 
@@ -56,6 +69,37 @@ impl Hub {
         {
             self.handle(notice);
         }
+    }
+
+    /// Sends invalidations that were deferred and have not left with an answer, for ever.
+    pub(crate) async fn send_deferred(self: Rc<Self>) {
+        loop {
+            self.deferred.notified().await;
+            tokio::time::sleep(self.notice_interval).await;
+            self.noticed.set(Some(Instant::now()));
+            for session in self.sessions.borrow().values() {
+                if !session.link().output().is_empty() {
+                    session.link().wake();
+                }
+            }
+        }
+    }
+
+    /// Whether invalidations are to wait for an answer that they can leave with, or for more of
+    /// them: those of many commits cost less together.
+    fn defers(&self) -> bool {
+        if self.notice_interval.is_zero() {
+            return false;
+        }
+        let now = Instant::now();
+        let is_soon = |noticed| now.duration_since(noticed) < self.notice_interval;
+        let defers = self.noticed.get().is_some_and(is_soon);
+        if defers {
+            self.deferred.notify_one();
+        } else {
+            self.noticed.set(Some(now));
+        }
+        defers
     }
 
     /// Handles at once whatever any client can know of already.
@@ -103,7 +147,7 @@ impl Hub {
 
     fn handle(&self, notice: Notice) {
         match notice {
-            Notice::Committed(commit) => self.announce(&commit),
+            Notice::Committed(commits) => self.announce(&commits),
             Notice::Granted(number) => {
                 if let Some(session) = self.voter(number) {
                     session.granted(number);
@@ -128,15 +172,35 @@ impl Hub {
         }
     }
 
-    fn announce(&self, commit: &Commit) {
-        self.told.set(commit.tid);
-        let committer = self.voting.borrow_mut().remove(&commit.number);
-        let mut encoded = EncodedInvalidation::new(commit);
+    /// Tells every session of all commits of a batch. Its links are woken once for that; those of
+    /// sessions that only get invalidations perhaps later.
+    fn announce(&self, commits: &[Arc<Commit>]) {
+        let Some(last) = commits.last() else { return };
+        self.told.set(last.tid);
+        let mut announced: Vec<_> = commits
+            .iter()
+            .map(|commit| {
+                let committer = self.voting.borrow_mut().remove(&commit.number);
+                (committer, EncodedInvalidation::new(commit))
+            })
+            .collect();
+        let defers = self.defers();
         for (number, session) in self.sessions.borrow().iter() {
-            if Some(*number) == committer {
-                session.finished(commit.number, commit.tid);
+            let mut is_committer = false;
+            for (committer, encoded) in &mut announced {
+                let Commit { tid, number: transaction, .. } = encoded.commit;
+                if Some(*number) == *committer {
+                    session.finished(*transaction, *tid);
+                    is_committer = true;
+                } else {
+                    session.invalidate(encoded);
+                }
+            }
+            let link = session.link();
+            if defers && !is_committer && link.output().len() < DEFERRED_BYTES_MAX {
+                link.defer();
             } else {
-                session.invalidate(&mut encoded);
+                link.wake();
             }
         }
     }

@@ -8,6 +8,7 @@
 mod begin;
 mod blob_download;
 mod blob_upload;
+mod cached_loads;
 mod call;
 mod exception;
 mod hub;

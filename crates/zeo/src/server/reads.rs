@@ -14,15 +14,14 @@ use super::call::{Arguments, Method};
 use super::exception::{Exception, oid_value, text_value, tid_value};
 use super::session::{Context, Reply, Session, SessionHandle};
 use super::undo_log::{LISTED_MAX, extension_entries, metadata_entries, too_many_listed};
-use crate::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
 use crate::codec::{
-    CodecError, Encoding, MessageId, decode_load_before, encode_load_reply, load_reply_head,
-    load_reply_tail,
+    CodecError, Encoding, MessageId, encode_load_reply, load_reply_head, load_reply_tail,
 };
 
 /// Data from this size on are sent from where they lie instead of being copied into the batch:
-/// below it a copy is cheaper than another piece in the gather-write.
-const GATHER_BYTES_MIN: usize = 4096;
+/// below it a copy is cheaper than to share them, and than another piece in the gather-write. A
+/// block of 4 KiB with what its pickle adds is below.
+const GATHER_BYTES_MIN: usize = 5 << 10;
 /// Most oids handed out at once, as ZEO does.
 const NEW_OIDS_MAX: i64 = 100;
 /// Those announced of a storage that has a blob directory, whether clients share it or not.
@@ -57,29 +56,6 @@ impl Session {
                 self.reply_load(&id, oid, result);
             }
         }
-    }
-
-    /// The hottest path: answers the loads that `bytes` begin with as long as the revisions asked
-    /// for are current and in memory. Gives the bytes that took.
-    pub(crate) fn answer_cached_loads(&self, bytes: &[u8]) -> usize {
-        let (Some(encoding), Some(hub)) = (self.encoding, self.hub()) else { return 0 };
-        let frame_bytes_max = self.frame_bytes_max();
-        let revisions = hub.storage.file().cached_revisions();
-        let mut output = self.link.output();
-        let (mut consumed, mut answered) = (0, 0);
-        while !self.link.would_be_congested(&output)
-            && let Ok(Peek::Complete(payload)) = peek_frame(&bytes[consumed..], frame_bytes_max)
-            && let Some(load) = decode_load_before(encoding, payload)
-        {
-            let put = |data: &Bytes, serial| {
-                put_revision(encoding, &mut output, &load.id(), data, serial, None)
-            };
-            let Some(Ok(())) = revisions.with_current(load.oid, load.before, put) else { break };
-            consumed += HEADER_LENGTH + payload.len();
-            answered += 1;
-        }
-        self.local.tally.count_times(Method::LoadBefore, answered);
-        consumed
     }
 
     fn load_cold(
@@ -139,6 +115,7 @@ impl Session {
     fn reply_revision(&self, id: &MessageId, revision: &Revision) {
         let Revision { data, serial, end, .. } = revision;
         let encoding = self.encoding();
+        let data = (&data[..], || data.clone());
         let put = put_revision(encoding, &mut self.link.output(), id, data, *serial, *end);
         self.check_sent(put);
     }
@@ -299,12 +276,14 @@ impl Session {
     }
 }
 
-/// Appends the answer to a load. Large data are sent from where they lie.
-fn put_revision(
+/// Appends the answer to a load. Large data are sent from where they lie, for which they have to
+/// be shared.
+#[inline]
+pub(super) fn put_revision(
     encoding: Encoding,
     output: &mut Output,
     id: &MessageId,
-    data: &Bytes,
+    (data, share): (&[u8], impl FnOnce() -> Bytes),
     serial: Tid,
     end: Option<Tid>,
 ) -> Result<(), CodecError> {
@@ -312,7 +291,7 @@ fn put_revision(
         return encode_load_reply(encoding, output.buffer(), id, data, serial, end);
     }
     load_reply_head(encoding, output.buffer(), id, data.len(), end)?;
-    output.push(data.clone());
+    output.push(share());
     load_reply_tail(encoding, output.buffer(), serial, end);
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
@@ -32,6 +32,8 @@ pub struct Config {
     pub frame_bytes_max: u32,
     /// Refuse all sessions that want to write.
     pub read_only: bool,
+    /// Clients that wait for no answer are told of commits no more often than this.
+    pub notice_interval: Duration,
 }
 
 /// A storage that is to be served, and how.
@@ -119,8 +121,11 @@ impl ZeoService {
             served.statistics.lock().push(Arc::clone(&statistics));
             let told = served.storage.subscribe(Arc::clone(&mailbox));
             let storage = Arc::clone(&served.storage);
-            let hub = Rc::new(Hub::new(storage, mailbox, receiver, statistics, told));
+            let notice_interval = server.config.notice_interval;
+            let hub = Hub::new(storage, mailbox, receiver, statistics, told, notice_interval);
+            let hub = Rc::new(hub);
             tokio::task::spawn_local(Rc::clone(&hub).run());
+            tokio::task::spawn_local(Rc::clone(&hub).send_deferred());
             hubs.insert(name.clone(), hub);
         }
         let (sender, inquiries) = mpsc::unbounded_channel();

@@ -162,7 +162,6 @@ impl SessionHandle {
             self.link.output().push(bytes.clone());
         }
         self.link.note_unasked(bytes.len());
-        self.link.wake();
     }
 
     pub(crate) fn granted(&self, number: TransactionNumber) {
@@ -172,7 +171,6 @@ impl SessionHandle {
 
     pub(crate) fn finished(&self, number: TransactionNumber, tid: Tid) {
         self.session.borrow_mut().finished(number, tid);
-        self.link.wake();
     }
 
     pub(crate) fn finish_failed(&self, number: TransactionNumber, error: &Arc<StorageError>) {

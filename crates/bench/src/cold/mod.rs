@@ -1,0 +1,295 @@
+//! `zodium bench cold`: loads of what is not in memory, and what others notice of them.
+
+mod device;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{Advice, fadvise};
+use zodium_types::Oid;
+
+use self::device::Device;
+use crate::connection::{Connection, Scratch};
+use crate::contest::{Contest, commands};
+use crate::dataset::Dataset;
+use crate::generator::{Generator, Load, Objects, Walk};
+use crate::machine::Machine;
+use crate::options::{Cell, ColdOptions, DatasetOptions};
+use crate::reading::Reading;
+use crate::result::{Measurement, Output, Sample, Shown};
+use crate::server::{Data, Server, ServerCommand};
+
+/// Objects that resident loads are of: few enough to stay in any cache.
+const RESIDENT_OBJECTS: u64 = 64;
+/// A server's own cache holds this part of the file at most.
+const CACHE_SHARE: u64 = 4;
+/// Neighbours share pages: in a measurement fewer than one in so many objects may be loaded.
+const WALK_SHARE: u64 = 3;
+/// A server that takes less processor time than this in each step has settled.
+const SETTLED_CPU: Duration = Duration::from_millis(4);
+const SETTLE_STEP: Duration = Duration::from_millis(200);
+const SETTLE_STEPS_MAX: usize = 300;
+const SERIAL: Cell = Cell { clients: 1, in_flight: 1 };
+
+/// What the clients of a measurement do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// Load what is not in memory.
+    Cold(Cell),
+    /// One loads what is, one at a time, and others do this meanwhile.
+    Resident(Beside),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nobody,
+    Resident(Cell),
+    Cold(Cell),
+}
+
+/// Measures and reports.
+pub(crate) fn run(options: &ColdOptions) -> Result<()> {
+    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut machine = Machine::here();
+    machine.warn();
+    let dataset = Arc::new(DatasetOptions::sized(options.objects, options.object_bytes).dataset());
+    let path = dataset.file(options.datasets.as_deref(), contest.folder());
+    let path = path.context("cannot write the dataset")?;
+    let bytes = std::fs::metadata(&path)?.len();
+    start(&mut contest, options, &path, bytes)?;
+    machine.versions.clone_from(&contest.versions);
+    settle(&contest)?;
+
+    let mut output = Output::begin(&options.output, machine);
+    let cold = Cold { options, walk: Arc::new(Walk::new(dataset.len())), dataset, path, bytes };
+    let (time, cases) = (&options.time, cold.cases());
+    contest.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
+    let mut measured = cold.measurement();
+    for round in 0..usize::from(time.rounds) {
+        let device = cold.measure_device(&contest, round)?;
+        let device_us = device.values.get("p50_us").copied().unwrap_or(f64::NAN);
+        output.take(&mut measured, device);
+        for case in &cases {
+            contest.take_turn(round, |server| {
+                let sample = cold.measure(&contest, server, *case, round)?;
+                let over = sample.values.get("p50_us").map_or(f64::NAN, |p50| p50 - device_us);
+                let is_cold = matches!(case, Case::Cold(_));
+                let sample = if is_cold { sample.value("over_device_us", over) } else { sample };
+                output.take(&mut measured, sample);
+                Ok(())
+            })?;
+        }
+    }
+    output.finish(measured);
+    drop(contest);
+    output.write()
+}
+
+/// Starts the servers with one worker, and caches that hold a part of the file.
+fn start(contest: &mut Contest, options: &ColdOptions, path: &Path, bytes: u64) -> Result<()> {
+    let mut own = options.servers.clone();
+    own.workers.get_or_insert(1);
+    if !own.zodium_option.iter().any(|option| option.starts_with("--cache-size")) {
+        own.zodium_option.push(format!("--cache-size={}", bytes / CACHE_SHARE));
+    }
+    contest.start(&own, Data::Shared(path))?;
+    if let Some(microseconds) = options.busy_poll {
+        let polling = |command: &ServerCommand| command.polling(microseconds);
+        let servers: Vec<_> = commands(&own)?.iter().filter_map(polling).collect();
+        contest.start_all(&servers, Data::Shared(path))?;
+    }
+    Ok(())
+}
+
+/// Waits until no server does anything by itself: some read the whole file after a start.
+fn settle(contest: &Contest) -> Result<()> {
+    for server in &contest.servers {
+        let mut before = server.cpu_time()?;
+        for _ in 0..SETTLE_STEPS_MAX {
+            contest.interrupt.sleep(SETTLE_STEP)?;
+            let after = server.cpu_time()?;
+            let used =
+                after.as_ref().zip(before.as_ref()).map(|(after, before)| after.since(before));
+            if used.is_none_or(|used| used < SETTLED_CPU) {
+                break;
+            }
+            before = after;
+        }
+    }
+    Ok(())
+}
+
+struct Cold<'a> {
+    options: &'a ColdOptions,
+    dataset: Arc<Dataset>,
+    path: std::path::PathBuf,
+    bytes: u64,
+    walk: Arc<Walk>,
+}
+
+impl Cold<'_> {
+    fn cases(&self) -> Vec<Case> {
+        let beside = self.options.beside;
+        let cold = self.options.cells.iter().map(|cell| Case::Cold(*cell));
+        let resident = [Beside::Nobody, Beside::Resident(beside), Beside::Cold(beside)];
+        cold.chain(resident.map(Case::Resident)).collect()
+    }
+
+    fn measurement(&self) -> Measurement {
+        let time = &self.options.time;
+        let title = format!(
+            "Cold loads: {}, a file of {} MB; {} rounds of {} s, median (min-max)",
+            self.dataset.description(),
+            self.bytes / 1_000_000,
+            time.rounds,
+            time.seconds.as_secs_f64()
+        );
+        Measurement::new("Cold", title)
+            .axis("loads", "loads")
+            .axis("clients", "clients")
+            .axis("in_flight", "in flight")
+            .axis("beside", "beside")
+            .axis("busy_poll", "busy poll us")
+            .column("p50_us", "p50 us", Shown::Spread)
+            .go("p50-ns", 1e3)
+            .column("over_device_us", "over device", Shown::SpreadIfAny)
+            .go("over-device-ns", 1e3)
+            .column("p90_us", "p90", Shown::Median)
+            .go("p90-ns", 1e3)
+            .column("p99_us", "p99", Shown::Spread)
+            .go("p99-ns", 1e3)
+            .column("requests_per_second", "requests/s", Shown::SpreadThousands)
+            .go("req/s", 1.0)
+            .column("server_cpu_us", "server CPU us/request", Shown::SpreadIfAny)
+            .go("cpu-ns/op", 1e3)
+            .latencies()
+    }
+
+    /// The same places, read one after the other without a server.
+    fn measure_device(&self, contest: &Contest, round: usize) -> Result<Sample> {
+        let mut device = Device::open(&self.path, self.bytes, self.options.object_bytes)?;
+        let before = self.walk.taken();
+        let taken = device.read_for(self.options.time.seconds, || {
+            contest.interrupt.check()?;
+            Ok((self.walk.next(), self.dataset.len()))
+        })?;
+        self.check_walk(before)?;
+        let seconds = taken.seconds;
+        let sample = Sample::new("device", "", round);
+        Ok(case_of(sample, Case::Cold(SERIAL), 0)
+            .value("requests", taken.latencies.len() as f64)
+            .value("requests_per_second", taken.latencies.len() as f64 / seconds)
+            .percentiles("", &taken.latencies)
+            .distribution(&taken.latencies))
+    }
+
+    fn measure(
+        &self,
+        contest: &Contest,
+        server: &Server,
+        case: Case,
+        round: usize,
+    ) -> Result<Sample> {
+        forget(&self.path)?;
+        let before_walk = self.walk.taken();
+        let resident = Objects::AtRandom(RESIDENT_OBJECTS.min(self.dataset.len()));
+        let cold = Objects::InTurns(Arc::clone(&self.walk));
+        self.load_resident(server)?;
+        let (generator, others) = match case {
+            Case::Cold(cell) => (self.generator(server, cell, cold)?, None),
+            Case::Resident(beside) => {
+                let others = match beside {
+                    Beside::Nobody => None,
+                    Beside::Resident(cell) => {
+                        Some(self.generator(server, cell, resident.clone())?)
+                    }
+                    Beside::Cold(cell) => Some(self.generator(server, cell, cold)?),
+                };
+                (self.generator(server, SERIAL, resident)?, others)
+            }
+        };
+        let replies = || generator.replies() + others.as_ref().map_or(0, |others| others.replies());
+        contest.interrupt.sleep(self.options.time.warm_up)?;
+        generator.count_latencies(true);
+        let (before, own_before, all_before) =
+            (Reading::take(server)?, generator.replies(), replies());
+        contest.interrupt.sleep(self.options.time.seconds)?;
+        let used = before.until(&Reading::take(server)?);
+        let (own, all) = (generator.replies() - own_before, replies() - all_before);
+        generator.count_latencies(false);
+        others.map(Generator::finish).transpose()?;
+        let latencies = generator.finish()?;
+        ensure!(own > 0, "no request was answered");
+        self.check_walk(before_walk)?;
+        let sample = Sample::new(&server.name, server.asked.unwrap_or_default(), round);
+        let sample = case_of(sample, case, server.busy_poll_us)
+            .value("requests", own as f64)
+            .value("requests_per_second", own as f64 / used.time.as_secs_f64());
+        let sample = used.values(sample, all);
+        Ok(sample.percentiles("", &latencies).distribution(&latencies))
+    }
+
+    fn generator(&self, server: &Server, cell: Cell, objects: Objects) -> Result<Generator> {
+        let open = |_| Connection::open(server.address, server.speech, &self.dataset);
+        let connections: Result<Vec<Connection>> = (0..cell.clients).map(open).collect();
+        Generator::start(connections?, 1, Load { objects, in_flight: cell.in_flight, seed: 1 })
+    }
+
+    /// Loads each of those objects that resident loads are of.
+    fn load_resident(&self, server: &Server) -> Result<()> {
+        let mut connection = Connection::open(server.address, server.speech, &self.dataset)?;
+        let mut scratch = Scratch::new();
+        (0..RESIDENT_OBJECTS.min(self.dataset.len())).for_each(|oid| connection.ask(Oid(oid)));
+        connection.send()?;
+        while !connection.is_idle() {
+            connection.receive(&mut scratch, |_| {})?;
+        }
+        Ok(())
+    }
+
+    /// Fails when so much was loaded that some of it was in memory.
+    fn check_walk(&self, before: u64) -> Result<()> {
+        let (taken, objects) = (self.walk.taken() - before, self.dataset.len());
+        ensure!(
+            taken <= objects / WALK_SHARE,
+            "{taken} cold loads of {objects} objects are too many to be all cold: give --objects \
+             {} or more, or fewer --seconds",
+            taken * (WALK_SHARE + 1)
+        );
+        Ok(())
+    }
+}
+
+fn case_of(sample: Sample, case: Case, busy_poll_us: u32) -> Sample {
+    let (loads, cell, beside) = match case {
+        Case::Cold(cell) => ("cold", cell, "nobody".to_owned()),
+        Case::Resident(beside) => ("resident", SERIAL, beside.name()),
+    };
+    sample
+        .case("loads", loads)
+        .case("clients", cell.clients)
+        .case("in_flight", cell.in_flight)
+        .case("beside", beside)
+        .case("busy_poll", busy_poll_us)
+}
+
+impl Beside {
+    fn name(self) -> String {
+        let (what, Cell { clients, in_flight }) = match self {
+            Beside::Nobody => return "nobody".to_owned(),
+            Beside::Resident(cell) => ("resident", cell),
+            Beside::Cold(cell) => ("cold", cell),
+        };
+        format!("{clients}x{in_flight} {what}")
+    }
+}
+
+/// Makes the system forget the pages of a file.
+fn forget(path: &Path) -> Result<()> {
+    let file = File::open(path)?;
+    file.sync_all()?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+}

@@ -1,0 +1,58 @@
+//! Options of `zodium bench idle`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::values::{count, seconds};
+use super::{OutputOptions, ServerOptions};
+
+/// Options of `zodium bench idle`.
+#[derive(Debug, Args)]
+pub(crate) struct IdleOptions {
+    /// Connections that are open
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_value = "0,1000",
+        help_heading = "Measuring"
+    )]
+    pub(crate) connections: Vec<u16>,
+
+    /// How often each of them sends a heartbeat; 0: never. Stock clients do every 60 seconds
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_delimiter = ',',
+        default_value = "0,60",
+        help_heading = "Measuring"
+    )]
+    pub(crate) heartbeats: Vec<u16>,
+
+    /// How long each case is watched
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds,
+          help_heading = "Measuring")]
+    pub(crate) seconds: Duration,
+
+    /// How long a server is left alone before that
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds,
+          help_heading = "Measuring")]
+    pub(crate) warm_up: Duration,
+
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Measuring",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+
+    /// Number of objects in the file that is served
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = count,
+          help_heading = "Dataset")]
+    pub(crate) objects: u64,
+
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}

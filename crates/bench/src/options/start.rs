@@ -1,0 +1,129 @@
+//! Options of `zodium bench start`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::values::{count, object_bytes};
+use super::{DatasetOptions, OutputOptions, ServerOptions};
+
+/// Options of `zodium bench start`.
+#[derive(Debug, Args)]
+pub(crate) struct StartOptions {
+    /// Number of objects, like 500k or 10M
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = count,
+          help_heading = "Dataset")]
+    pub(crate) objects: u64,
+
+    /// Size of all objects
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = object_bytes,
+          help_heading = "Dataset")]
+    pub(crate) object_bytes: u32,
+
+    /// Keep generated files in this folder, and use those that are there
+    #[arg(long, value_name = "FOLDER", env = "ZODIUM_BENCH_DATASETS", help_heading = "Dataset")]
+    pub(crate) datasets: Option<PathBuf>,
+
+    /// What stands beside the data file
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        help_heading = "Measuring",
+        default_value = "all,index,checksums,nothing"
+    )]
+    pub(crate) beside: Vec<Beside>,
+
+    /// Where the files are when a server starts
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        help_heading = "Measuring",
+        default_value = "memory"
+    )]
+    pub(crate) source: Vec<Source>,
+
+    /// How often everything is measured; memory once
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Measuring",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+
+    /// Leave out memory, for which every object is loaded
+    #[arg(long, help_heading = "Measuring")]
+    pub(crate) no_memory: bool,
+
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+/// What stands beside a data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Beside {
+    /// The index, what vouches for it, and checksums: as Zodium leaves its files
+    All,
+    /// The index alone, as ZODB leaves it
+    Index,
+    /// Checksums alone: the index is lost
+    Checksums,
+    /// Nothing
+    Nothing,
+}
+
+/// Where files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Source {
+    /// In the system's memory
+    Memory,
+    /// On the disk only
+    Disk,
+}
+
+impl StartOptions {
+    pub(crate) fn dataset(&self) -> DatasetOptions {
+        let sized = DatasetOptions::sized(self.objects, self.object_bytes);
+        DatasetOptions { datasets: self.datasets.clone(), ..sized }
+    }
+}
+
+impl Beside {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Beside::All => "all",
+            Beside::Index => "index",
+            Beside::Checksums => "checksums",
+            Beside::Nothing => "nothing",
+        }
+    }
+
+    pub(crate) fn has_index(self) -> bool {
+        matches!(self, Beside::All | Beside::Index)
+    }
+
+    /// What the names of the files end with.
+    pub(crate) fn suffixes(self) -> &'static [&'static str] {
+        match self {
+            Beside::All => &[".index", ".index.crc32c", ".checksums"],
+            Beside::Index => &[".index"],
+            Beside::Checksums => &[".checksums"],
+            Beside::Nothing => &[],
+        }
+    }
+
+    /// Whether only Zodium has such files.
+    pub(crate) fn is_zodium_only(self) -> bool {
+        matches!(self, Beside::All | Beside::Checksums)
+    }
+}
+
+impl Source {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Source::Memory => "memory",
+            Source::Disk => "disk",
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `zodium bench start`: from the start of a process to its first reply, and the memory it takes.
+//!
+//! One server runs at a time. Each start has a new folder, in which the data file is the one file
+//! by another name, and beside it stands what the case says: nothing that an earlier start left
+//! there makes a later one quicker.
+
+mod files;
+mod report;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use zodium_types::Oid;
+
+use self::report::Figures;
+use crate::connection::{Connection, Scratch};
+use crate::contest::{Contest, commands};
+use crate::dataset::Dataset;
+use crate::load::load_all;
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::options::{Beside, DatasetOptions, Source, StartOptions};
+use crate::result::{Output, Sample};
+use crate::server::{Server, ServerCommand};
+
+/// How often a server that starts is asked whether it does: what a start can be told to.
+const POLL: Duration = Duration::from_micros(500);
+/// ZEO/py takes minutes to read a file of ten million objects.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// One way to start.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    beside: Beside,
+    source: Source,
+}
+
+/// Measures and reports.
+pub(crate) fn run(options: &StartOptions) -> Result<()> {
+    // Beside the dataset, so that it can be linked.
+    let folder = options.servers.folder.as_deref().or(options.datasets.as_deref());
+    let mut contest = Contest::prepare(folder)?;
+    let mut machine = Machine::here();
+    machine.warn();
+    contest.note_versions(&options.servers)?;
+    machine.versions.clone_from(&contest.versions);
+    let dataset = Arc::new(options.dataset().dataset());
+    eprintln!("the file: {}", dataset.description());
+    let path = dataset.file(options.datasets.as_deref(), contest.folder());
+    let path = path.context("cannot write the dataset")?;
+    let starts = Starts { options, contest, dataset, path: &path };
+    let commands = commands(&options.servers)?;
+    let mut output = Output::begin(&options.output, machine);
+    starts.measure_times(&commands, &mut output)?;
+    if !options.no_memory {
+        starts.measure_memory(&commands, &mut output)?;
+    }
+    drop(starts);
+    output.write()
+}
+
+struct Starts<'a> {
+    options: &'a StartOptions,
+    contest: Contest,
+    dataset: Arc<Dataset>,
+    path: &'a Path,
+}
+
+/// A server that has answered once.
+struct Started {
+    server: Server,
+    wire: &'static str,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+impl Starts<'_> {
+    fn cases(&self) -> Vec<Case> {
+        let sources = self.options.source.iter();
+        let case = |source: &Source| {
+            let source = *source;
+            self.options.beside.iter().map(move |beside| Case { beside: *beside, source })
+        };
+        sources.flat_map(case).collect()
+    }
+
+    fn measure_times(&self, commands: &[ServerCommand], output: &mut Output<'_>) -> Result<()> {
+        let file_bytes = std::fs::metadata(self.path)?.len();
+        let title = self.dataset.description();
+        let mut indexed = report::indexed(&title, self.options.rounds);
+        let mut scanned = report::scanned(&title, file_bytes, self.options.rounds);
+        for round in 0..usize::from(self.options.rounds) {
+            for case in self.cases() {
+                for place in 0..commands.len() {
+                    let command = &commands[(place + round) % commands.len()];
+                    if case.beside.is_zodium_only() && command.name == "zeo" {
+                        continue;
+                    }
+                    let started = self.start(command, case, self.path, &self.dataset)?;
+                    let sample = started.sample(case, round);
+                    let measured = match case.beside.has_index() {
+                        true => &mut indexed,
+                        false => &mut scanned,
+                    };
+                    output.take(measured, report::rates(sample, file_bytes));
+                }
+            }
+        }
+        for measured in [indexed, scanned] {
+            if !measured.samples.is_empty() {
+                output.finish(measured);
+            }
+        }
+        Ok(())
+    }
+
+    fn measure_memory(&self, commands: &[ServerCommand], output: &mut Output<'_>) -> Result<()> {
+        let case = Case { beside: Beside::All, source: Source::Memory };
+        let small = Arc::new(DatasetOptions::sized(1, self.options.object_bytes).dataset());
+        let small_path = small.file(None, self.contest.folder())?;
+        let mut measured = report::memory(&self.dataset.description());
+        for command in commands {
+            let empty = self.start(command, case, &small_path, &small)?.memory()?;
+            let started = self.start(command, case, self.path, &self.dataset)?;
+            let first = started.memory()?;
+            load_all(&started.server, &self.dataset, &self.contest)
+                .with_context(|| started.server.last_words())?;
+            let figures =
+                Figures { objects: self.dataset.len(), empty, first, loaded: started.memory()? };
+            output.take(&mut measured, figures.sample(&started.server.name, started.wire));
+        }
+        output.finish(measured);
+        Ok(())
+    }
+
+    /// Starts a server on a file in a new folder, which goes when the next one is started.
+    fn start(
+        &self,
+        command: &ServerCommand,
+        case: Case,
+        path: &Path,
+        dataset: &Arc<Dataset>,
+    ) -> Result<Started> {
+        self.contest.interrupt.check()?;
+        let folder = self.contest.folder().join("start");
+        files::provide(&folder, path, case.beside)?;
+        files::bring(&folder, case.source)?;
+        let began = Instant::now();
+        let mut server = Server::launch(command, &folder)?;
+        server.wait_until_ready(POLL, PATIENCE)?;
+        let mut connection = Connection::open(server.address, server.speech, dataset)?;
+        connection.ask(Oid(dataset.len() - 1));
+        connection.send()?;
+        let mut scratch = Scratch::new();
+        while !connection.is_idle() {
+            connection.receive(&mut scratch, |_| {}).with_context(|| server.last_words())?;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let cpu = server.cpu_time()?.unwrap_or_default().total();
+        let wire = connection.wire_name();
+        Ok(Started { server, wire, seconds, cpu_seconds: cpu.as_secs_f64() })
+    }
+}
+
+impl Started {
+    fn sample(&self, case: Case, round: usize) -> Sample {
+        Sample::new(&self.server.name, self.wire, round)
+            .case("beside", case.beside.name())
+            .case("source", case.source.name())
+            .value("seconds", self.seconds)
+            .value("cpu_seconds", self.cpu_seconds)
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        let pid = self.server.process_id().context("a server that was not started here")?;
+        Memory::of_process(pid)
+    }
+}

@@ -1,0 +1,104 @@
+//! The figures as samples.
+
+use crate::memory::Memory;
+use crate::result::{Measurement, Sample, Shown};
+
+/// Starts that find an index.
+pub(super) fn indexed(dataset: &str, rounds: u16) -> Measurement {
+    let title = format!("Starts with an index: {dataset}; {rounds} rounds, median (min-max)");
+    let mut measured =
+        times("Start", title).ratio("seconds", "zodium", "seconds: zodium / it").bars("seconds");
+    measured.note(
+        "From the start of the process to the reply to its first load. all: also what vouches for \
+         the index and checksums, as Zodium leaves them; index: the index alone, as ZODB does.",
+    );
+    measured
+}
+
+/// Starts that find none.
+pub(super) fn scanned(dataset: &str, file_bytes: u64, rounds: u16) -> Measurement {
+    let megabytes = file_bytes / 1_000_000;
+    let title = format!(
+        "Starts without an index: {dataset}, a file of {megabytes} MB; {rounds} rounds, median \
+         (min-max)"
+    );
+    let mut measured = times("StartScan", title)
+        .column("megabytes_per_second", "MB/s", Shown::Spread)
+        .go("MB/s", 1.0)
+        .column("megabytes_per_cpu_second", "MB/CPU second", Shown::Spread)
+        .go("MB/cpu-s", 1.0)
+        .ratio("seconds", "zodium", "seconds: zodium / it")
+        .bars("megabytes_per_second");
+    measured.note(
+        "The whole file is read. checksums: those beside it are there, and every transaction and \
+         record is held against its own. A CPU second is one of any thread of the server.",
+    );
+    measured
+}
+
+fn times(benchmark: &str, title: String) -> Measurement {
+    Measurement::new(benchmark, title)
+        .axis("source", "files in")
+        .axis("beside", "beside the file")
+        .column("seconds", "seconds", Shown::Spread)
+        .go("sec/op", 1.0)
+        .column("cpu_seconds", "CPU seconds", Shown::Spread)
+        .go("cpu-sec/op", 1.0)
+}
+
+/// How fast the file was read, in all and for each second of processor time.
+pub(super) fn rates(sample: Sample, file_bytes: u64) -> Sample {
+    let rate = |key: &str| sample.values.get(key).map(|seconds| file_bytes as f64 / 1e6 / seconds);
+    let (all, cpu) = (rate("seconds"), rate("cpu_seconds"));
+    sample
+        .value("megabytes_per_second", all.unwrap_or(f64::NAN))
+        .value("megabytes_per_cpu_second", cpu.unwrap_or(f64::NAN))
+}
+
+/// Memory of servers.
+pub(super) fn memory(dataset: &str) -> Measurement {
+    let mut measured = Measurement::new("Memory", format!("Memory of servers: {dataset}; once"))
+        .column("index_bytes", "index bytes/object", Shown::Median)
+        .go("index-B/object", 1.0)
+        .column("first_resident_mb", "MB after the first reply", Shown::Median)
+        .go("first-MB", 1.0)
+        .column("first_anonymous_mb", "of that anonymous", Shown::Median)
+        .column("first_peak_mb", "most until then", Shown::Median)
+        .column("loaded_resident_mb", "MB after all was loaded", Shown::Median)
+        .go("loaded-MB", 1.0)
+        .column("loaded_anonymous_mb", "of that anonymous", Shown::Median)
+        .ratio("loaded_resident_mb", "zodium", "MB at last: zodium / it")
+        .bars("loaded_resident_mb");
+    measured.note(
+        "What is resident, of which the anonymous part is what the process has allocated and used; \
+         the rest is mostly its program. Index bytes: the anonymous part after the first reply \
+         without that of a server of one object, for each object.",
+    );
+    measured
+}
+
+/// The memory of one server.
+pub(super) struct Figures {
+    pub(super) objects: u64,
+    /// With one object, after the first reply.
+    pub(super) empty: Memory,
+    /// After the first reply.
+    pub(super) first: Memory,
+    /// After every object was loaded.
+    pub(super) loaded: Memory,
+}
+
+impl Figures {
+    pub(super) fn sample(&self, server: &str, wire: &str) -> Sample {
+        let Figures { objects, empty, first, loaded } = self;
+        let index_bytes = first.anonymous.saturating_sub(empty.anonymous);
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        Sample::new(server, wire, 0)
+            .value("index_bytes", index_bytes as f64 / *objects as f64)
+            .value("first_resident_mb", megabytes(first.resident))
+            .value("first_anonymous_mb", megabytes(first.anonymous))
+            .value("first_peak_mb", megabytes(first.peak))
+            .value("loaded_resident_mb", megabytes(loaded.resident))
+            .value("loaded_anonymous_mb", megabytes(loaded.anonymous))
+    }
+}

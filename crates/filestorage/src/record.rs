@@ -1,0 +1,145 @@
+//! A data record in memory: shared, and never changed.
+//!
+//! Key decision: record and data are one allocation, so that who looks at a record has its data
+//! in the same place, and a small object takes no more memory than it needs. Large data are kept
+//! apart, as they came: to copy them would cost more than it saves.
+
+use bytes::Bytes;
+use triomphe::{HeaderSlice, HeaderWithLength, ThinArc};
+use zodium_types::Tid;
+
+use crate::record_cache::Weighted;
+
+/// A data record with its back pointer followed. The bytes are its data, unless it has none, or
+/// they are apart.
+pub(crate) type Record = ThinArc<RecordHead, u8>;
+
+/// What a record says of itself.
+pub(crate) struct RecordHead {
+    pub(crate) position: u64,
+    pub(crate) tid: Tid,
+    /// Position of the previous record of the object, or 0.
+    pub(crate) previous: u64,
+    data: DataPlace,
+}
+
+enum DataPlace {
+    /// The object is deleted, or its creation undone.
+    None,
+    Here,
+    /// The box keeps the head of all other records short.
+    Apart(Box<Bytes>),
+}
+
+/// What there is to know of a [`Record`].
+pub(crate) trait RecordContent {
+    fn head(&self) -> &RecordHead;
+
+    /// `None`: the object is deleted, or its creation undone.
+    fn data(&self) -> Option<&[u8]>;
+
+    /// The same, to keep: not copied, so the whole record is kept.
+    fn shared_data(&self) -> Option<Bytes>;
+}
+
+/// Keeps a record that lends its data.
+struct Owner(Record);
+
+/// Data from this size on are kept apart.
+const APART_BYTES_MIN: usize = 32 << 10;
+
+/// Makes a record of its data; `None` means a deletion.
+pub(crate) fn new_record(position: u64, tid: Tid, previous: u64, data: Option<Bytes>) -> Record {
+    let (data, here) = match &data {
+        None => (DataPlace::None, &[][..]),
+        Some(data) if data.len() < APART_BYTES_MIN => (DataPlace::Here, &data[..]),
+        Some(data) => (DataPlace::Apart(Box::new(data.clone())), &[][..]),
+    };
+    ThinArc::from_header_and_slice(RecordHead { position, tid, previous, data }, here)
+}
+
+impl RecordContent for Record {
+    #[inline]
+    fn head(&self) -> &RecordHead {
+        &self.header.header
+    }
+
+    #[inline]
+    fn data(&self) -> Option<&[u8]> {
+        match &self.head().data {
+            DataPlace::None => None,
+            DataPlace::Here => Some(&self.slice),
+            DataPlace::Apart(data) => Some(data),
+        }
+    }
+
+    fn shared_data(&self) -> Option<Bytes> {
+        match &self.head().data {
+            DataPlace::None => None,
+            DataPlace::Here => Some(Bytes::from_owner(Owner(self.clone()))),
+            DataPlace::Apart(data) => Some(Bytes::clone(data)),
+        }
+    }
+}
+
+impl Weighted for Record {
+    #[inline]
+    fn position(&self) -> u64 {
+        self.head().position
+    }
+
+    fn bytes(&self) -> usize {
+        let count = size_of::<usize>();
+        let apart = match &self.head().data {
+            DataPlace::Apart(data) => size_of::<Bytes>() + data.len(),
+            DataPlace::None | DataPlace::Here => 0,
+        };
+        let here: &HeaderSlice<HeaderWithLength<RecordHead>, [u8]> = self;
+        (count + size_of_val(here)).saturating_add(apart)
+    }
+}
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.slice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_any_size_come_back_lent_and_shared() {
+        for length in [1, 100, APART_BYTES_MIN - 1, APART_BYTES_MIN, 100_000] {
+            let data = Bytes::from(vec![7; length]);
+            let record = new_record(4, Tid(5), 3, Some(data.clone()));
+            assert_eq!(record.data(), Some(&data[..]));
+            assert_eq!(record.shared_data(), Some(data));
+            let RecordHead { position, tid, previous, .. } = record.head();
+            assert_eq!((*position, *tid, *previous), (4, Tid(5), 3));
+            assert!((length + 50..length + 120).contains(&record.bytes()), "{}", record.bytes());
+        }
+    }
+
+    #[test]
+    fn a_deletion_has_no_data() {
+        let record = new_record(4, Tid(5), 3, None);
+        assert_eq!((record.data(), record.shared_data()), (None, None));
+    }
+
+    #[test]
+    fn shared_data_outlive_their_record() {
+        let record = new_record(4, Tid(5), 0, Some(Bytes::from_static(b"data")));
+        let data = record.shared_data();
+        drop(record);
+        assert_eq!(data.as_deref(), Some(&b"data"[..]));
+    }
+
+    #[test]
+    fn small_data_do_not_keep_the_buffer_that_they_came_in() {
+        let buffer = Bytes::from(vec![7; 100_000]);
+        let record = new_record(4, Tid(5), 0, Some(buffer.slice(..100)));
+        assert!(buffer.is_unique() && record.data().is_some());
+    }
+}

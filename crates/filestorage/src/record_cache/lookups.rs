@@ -1,0 +1,63 @@
+//! Counts of lookups, which workers must not slow each other down with.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Counts in as many places as it takes for threads not to fight over a cache line.
+pub(super) struct LookupCounters {
+    cells: Box<[LookupCell; LOOKUP_CELLS]>,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct LookupCell {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+const LOOKUP_CELLS: usize = 32;
+
+impl LookupCounters {
+    pub(super) fn new() -> LookupCounters {
+        LookupCounters { cells: Box::new(std::array::from_fn(|_| LookupCell::default())) }
+    }
+
+    #[inline]
+    pub(super) fn count_one(&self, is_hit: bool) {
+        self.count(u64::from(is_hit), u64::from(!is_hit));
+    }
+
+    #[inline]
+    pub(super) fn count(&self, hits: u64, misses: u64) {
+        let cell = &self.cells[thread_number() % LOOKUP_CELLS];
+        for (counter, count) in [(&cell.hits, hits), (&cell.misses, misses)] {
+            if count > 0 {
+                counter.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Hits and misses of all threads.
+    pub(super) fn sum(&self) -> (u64, u64) {
+        self.cells.iter().fold((0, 0), |(hits, misses), cell| {
+            let (more_hits, more_misses) =
+                (cell.hits.load(Ordering::Relaxed), cell.misses.load(Ordering::Relaxed));
+            (hits + more_hits, misses + more_misses)
+        })
+    }
+}
+
+/// A number that neighbouring threads do not share.
+#[inline]
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
