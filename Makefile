@@ -29,7 +29,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench soak clean
+.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench soak clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ serve: build ## Build, and serve DATA (var/Data.fs) on ADDRESS (127.0.0.1:8100)
 
 build: ## Build the release binary
 	cargo build --release -p zodium
+
+wheel: $(VENV)/ready ## Build the Python package, target/wheels/zodium-*.whl, for this system and Python 3.9+
+	$(VENV)/bin/maturin build --profile wheel
 
 # Quick failures first: a second of formatting before minutes of tests.
 test: tools format tidy python lint doc unit build e2e conformance ## Everything that must pass before a commit
@@ -63,9 +66,9 @@ tidy: ## Check the repository's own rules
 
 python: $(VENV)/ready ## Check the Python sources
 	$(SAY) 'Python sources'
-	$(VENV)/bin/ruff format -q --check --config tests/ruff.toml tests \
-	  || { echo 'mend it: $(VENV)/bin/ruff format --config tests/ruff.toml tests'; exit 1; }
-	$(VENV)/bin/ruff check -q --config tests/ruff.toml tests
+	$(VENV)/bin/ruff format -q --check --config tests/ruff.toml tests python \
+	  || { echo 'mend it: $(VENV)/bin/ruff format --config tests/ruff.toml tests python'; exit 1; }
+	$(VENV)/bin/ruff check -q --config tests/ruff.toml tests python
 
 lint: ## Check for lints; none is let through
 	$(SAY) 'lints'

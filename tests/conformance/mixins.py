@@ -11,6 +11,7 @@ import os
 import re
 from unittest import TestSuite, mock
 
+from .client import client_class
 from .server import Server, Settings
 
 UNDO = "ZODB.tests.TransactionalUndoStorage.TransactionalUndoStorage"
@@ -142,8 +143,9 @@ class NoDatabase:
 
 def make_case(name, mixins, settings=None, extra=None):
     """A TestCase class: `mixins` over a client of a fresh external server."""
-    from ZEO.ClientStorage import ClientStorage
     from ZODB.tests.StorageTestBase import StorageTestBase
+
+    ClientStorage = client_class()
 
     class Case(StorageTestBase):
         server_settings = settings or {}
@@ -207,10 +209,9 @@ def make_case(name, mixins, settings=None, extra=None):
 
 def blob_tests():
     """ZODB's reusable blob doctests and undo tests, over a blob server."""
-    from ZEO.ClientStorage import ClientStorage
     from ZODB.tests import testblob
 
-    class BlobClient(ClientStorage):
+    class BlobClient(client_class()):
         def __init__(self, name, blob_dir):
             settings = Settings(blob_dir=os.path.abspath("server-" + blob_dir))
             self.own_server = Server(f"{name}.fs", settings)

@@ -4,6 +4,7 @@
     run.py                                       # Zodium's release binary
     run.py --gate                                # what must pass, over Z5 and M5
     run.py --server-cmd 'runzeo -C {config}'     # the stock server
+    run.py --client zodium                       # with zodium.ClientStorage
 
 Every test gets a server process of its own, on a free loopback port, with a
 data file of its own, and talks to it only through ZEO.ClientStorage:
@@ -54,19 +55,25 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from harness import package  # noqa: E402
+from harness.servers import BINARY, COMMAND, IS_ZODIUM  # noqa: E402
+
 from conformance import gate  # noqa: E402
+from conformance.client import CLASSES, Chosen, is_excluded  # noqa: E402
 from conformance.mixins import MIXINS  # noqa: E402
 from conformance.report import Report  # noqa: E402
 from conformance.server import Server  # noqa: E402
 from conformance.worker import tests_of, work  # noqa: E402
 from conformance.zeo_suites import zeo_tests  # noqa: E402
-from harness.servers import BINARY, COMMAND, IS_ZODIUM  # noqa: E402
 
 
 def main():
     options = parse_arguments()
     Server.template = options.server_cmd
     Server.msgpack = options.encoding == "M5"
+    Chosen.name = options.client
+    if options.client == "zodium" and not options.worker:
+        package.use()
     if options.worker:
         return work(options.worker, {int(number) for number in options.ids.split(",")})
     suites = [s for s in asked_suites(options) if not options.suite or re.search(options.suite, s)]
@@ -105,6 +112,7 @@ def parse_arguments():
     )
     add("--gate", action="store_true", help="the suites that must pass, over both encodings")
     add("--encoding", choices=gate.ENCODINGS, default="Z5", help="what the server announces")
+    add("--client", choices=list(CLASSES), default="zeo", help="whose client storage is run")
     add("--group", choices=("mixin", "zeo", "all"), default="mixin")
     add("--suite", help="only suites whose name matches this expression")
     add("--test", help="only tests whose id matches this expression")
@@ -156,6 +164,7 @@ def wanted_tests(suite, options):
         for number, test in enumerate(tests_of(suite))
         if level_of(test) <= level_max
         and (not options.test or re.search(options.test, test.id()))
+        and not is_excluded(suite, short_name(test))
         and not (options.gate and short_name(test) in gate.EXCLUDED.get(suite, {}))
     ]
 
@@ -178,7 +187,16 @@ def run_child(suite, encoding, left, results, folder, options):
     hung: (number, id), or () if it had not begun one.
     """
     command = [*as_anybody(), sys.executable, __file__, "--server-cmd", options.server_cmd]
-    command += ["--encoding", encoding, "--worker", suite, "--ids", ",".join(map(str, left))]
+    command += [
+        "--client",
+        options.client,
+        "--encoding",
+        encoding,
+        "--worker",
+        suite,
+        "--ids",
+        ",".join(map(str, left)),
+    ]
     child = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -62,4 +62,5 @@ targets! {
     no_toml_does_harm: "toml",
     no_name_in_a_blob_directory_does_harm: "blob-names",
     no_certificate_does_harm: "certificates",
+    no_saved_cache_does_harm: "saved-cache",
 }

@@ -1,48 +1,9 @@
-//! The `zodium` program: commands, options, and the wiring of the other crates.
-//!
-//! Exit codes: 0 when all went well; 1 when something could not be done, and after a SIGHUP, so
-//! that whoever watches the server starts it anew; 2 for a wrong command line. `check` and
-//! `recover` have 1 for damage, and 2 also for what cannot be read.
+//! The `zodium` binary: its command line and exit code.
 
 #![forbid(unsafe_code)]
 
-mod check;
-mod cli;
-mod config;
-mod healthcheck;
-mod logging;
-mod monitoring;
-mod pack;
-mod panics;
-mod progress;
-mod reach;
-mod recover;
-mod serve;
-mod supervisor;
-
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    let outcome = match cli.command {
-        cli::Command::Serve(options) => serve::run(&options),
-        cli::Command::Config(options) => config::run(&options),
-        cli::Command::Pack(options) => pack::run(&options).map(|()| ExitCode::SUCCESS),
-        cli::Command::Check(options) => check::run(&options),
-        cli::Command::Recover(options) => recover::run(&options),
-        cli::Command::Healthcheck(options) => {
-            healthcheck::run(&options).map(|()| ExitCode::SUCCESS)
-        }
-        cli::Command::Bench(options) => zodium_bench::run(&options).map(|()| ExitCode::SUCCESS),
-    };
-    match outcome.map_err(anyhow::Error::downcast::<clap::Error>) {
-        Ok(code) => code,
-        Err(Ok(usage)) => usage.exit(),
-        Err(Err(error)) => {
-            eprintln!("zodium: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    zodium_program::run(std::env::args_os())
 }

@@ -9,7 +9,7 @@ use crate::violation::Violation;
 const RULE: &str = "dependencies";
 
 /// Each crate with those it may use, which all stand above it. Its tests may use any above it.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("zodium-types", &[]),
     ("zodium-pickle", &["zodium-types"]),
     // The disk knows bytes, not objects.
@@ -34,6 +34,18 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "zodium-engine",
             "zodium-tls",
             "zodium-net",
+        ],
+    ),
+    // Applications use it; it knows no server but over its socket, or else the file itself.
+    (
+        "zodium-client",
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-disk",
+            "zodium-filestorage",
+            "zodium-tls",
+            "zodium-zeo",
         ],
     ),
     // Everything that a server is made of, but for threads and sockets. No server uses it.
@@ -80,6 +92,8 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "zodium-monitor",
         ],
     ),
+    // The Python package: the client, and the program.
+    ("zodium-python", &["zodium-types", "zodium-pickle", "zodium-tls", "zodium-client", "zodium"]),
     // Fuzzers feed everything that reads what others wrote.
     (
         "zodium-fuzz",
@@ -91,6 +105,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "zodium-engine",
             "zodium-net",
             "zodium-zeo",
+            "zodium-client",
             "zodium-resolution",
             "zodium-tls",
             "zodium-configuration",

@@ -10,6 +10,7 @@ mod index;
 mod messages;
 mod pickles;
 mod resolution;
+mod saved_cache;
 mod values;
 
 pub(crate) use values::plain;
@@ -48,6 +49,7 @@ pub static TARGETS: &[Target] = &[
     configuration::TOML,
     blob_names::BLOB_NAMES,
     certificates::CERTIFICATES,
+    saved_cache::SAVED_CACHE,
 ];
 
 /// The target of that name.

@@ -1,0 +1,314 @@
+//! The file in which a cache outlives its process.
+//!
+//! Key decision: it is written whole, beside the old one, and takes its name when it is complete. A
+//! process that is killed at any moment leaves the old one or the new one. Nothing is synced: what
+//! a power cut makes of it fails its checksum, and costs the time to load again.
+
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use thiserror::Error;
+use tracing::{info, warn};
+use zodium_disk::{Disk, FileLock, FileStream, LockError, OpenMode};
+use zodium_types::Tid;
+
+use super::{Cache, saved};
+
+/// Between two savings, at least.
+const SAVE_EVERY: Duration = Duration::from_secs(300);
+/// Saving may take one of so many parts of the time.
+const SAVE_TIME_SHARE: u32 = 50;
+/// Read and written at once.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// A file that keeps a cache from one run to the next. Nobody else uses it meanwhile.
+#[derive(Debug)]
+pub struct CacheFile {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    source: String,
+    /// Held while saving, too: one at a time.
+    saved: Mutex<Saved>,
+    _lock: FileLock,
+}
+
+/// Why a cache is not kept.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CacheFileError {
+    /// Another process keeps its cache there.
+    #[error(
+        "{} is in use by {}: a cache of its own needs a path of its own",
+        path.display(),
+        owner.map_or("another process".to_owned(), |owner| format!("process {owner}"))
+    )]
+    InUse {
+        /// The file of the cache.
+        path: PathBuf,
+        /// Who uses it, if that is known.
+        owner: Option<u32>,
+    },
+    /// The lock beside it could not be taken.
+    #[error("cannot lock {}: {reason}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// The system's answer.
+        reason: io::Error,
+    },
+}
+
+/// What the file holds, and when it is due again.
+#[derive(Debug)]
+struct Saved {
+    next: Instant,
+    content: Content,
+}
+
+/// What tells two states of a cache apart: the last transaction, misses, evictions, objects.
+type Content = (Tid, u64, u64, usize);
+
+impl CacheFile {
+    /// Takes the file for as long as this lives, and fills an empty cache from it.
+    ///
+    /// `source` says what the cache is of: the storage and its servers. A file of something else,
+    /// and one that is not whole, is not used, and replaced in time.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        source: String,
+        cache: &Cache,
+    ) -> Result<CacheFile, CacheFileError> {
+        let lock_path = beside(path, ".lock");
+        let lock = disk.lock(&lock_path).map_err(|error| match error {
+            LockError::Held { owner } => CacheFileError::InUse { path: path.to_owned(), owner },
+            LockError::Io(reason) => CacheFileError::Lock { path: lock_path, reason },
+        })?;
+        restore(&*disk, path, &source, cache);
+        let saved = Saved { next: Instant::now() + SAVE_EVERY, content: content(cache) };
+        let saved = Mutex::new(saved);
+        Ok(CacheFile { disk, path: path.to_owned(), source, saved, _lock: lock })
+    }
+
+    /// Saves a cache that has changed since it was last saved.
+    pub fn save(&self, cache: &Cache) -> io::Result<()> {
+        let mut saved = self.saved.lock();
+        let content = content(cache);
+        if content == saved.content || cache.last_tid() == Tid::ZERO {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let result = self.write(cache);
+        saved.next = Instant::now() + SAVE_EVERY.max(started.elapsed() * SAVE_TIME_SHARE);
+        if result.is_ok() {
+            saved.content = content;
+        }
+        result
+    }
+
+    /// Saves it if that has not been done for a while.
+    pub fn save_if_due(&self, cache: &Cache) -> io::Result<()> {
+        let is_due = Instant::now() >= self.saved.lock().next;
+        if is_due { self.save(cache) } else { Ok(()) }
+    }
+
+    fn write(&self, cache: &Cache) -> io::Result<()> {
+        let new_path = beside(&self.path, ".new");
+        let snapshot = cache.snapshot();
+        let file = self.disk.open(&new_path, OpenMode::Truncate)?;
+        let stream = FileStream::new(&*file);
+        let mut output = BufWriter::with_capacity(WINDOW_BYTES, stream);
+        let written = saved::write(&mut output, &self.source, &snapshot);
+        let written = written.and_then(|()| output.flush());
+        let result = written.and_then(|()| self.disk.move_file(&new_path, &self.path));
+        if result.is_err() {
+            // What is left of it would only take space; the first error is the one to tell.
+            let _ = self.disk.remove(&new_path);
+        }
+        result
+    }
+}
+
+fn content(cache: &Cache) -> Content {
+    let figures = cache.figures();
+    (cache.last_tid(), figures.misses, figures.evictions, figures.objects)
+}
+
+/// Fills a cache from a file, or leaves it empty.
+fn restore(disk: &dyn Disk, path: &Path, source: &str, cache: &Cache) {
+    let file = match disk.open(path, OpenMode::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        file => file,
+    };
+    let stream = cache.begin_stream();
+    let read = file.and_then(|file| Ok((file.length()?, file))).map_err(Into::into);
+    let last_tid = read.and_then(|(length, file)| {
+        let input = FileStream::new(&*file);
+        let input = BufReader::with_capacity(WINDOW_BYTES, input);
+        saved::read(input, length, source, |oid, revision| {
+            cache.insert_revision(stream, oid, revision);
+        })
+    });
+    match last_tid {
+        Ok(last_tid) => {
+            cache.verified(stream, last_tid, []);
+            let objects = cache.figures().objects;
+            info!(path = %path.display(), objects, %last_tid, "cache read");
+        }
+        Err(useless) => {
+            cache.clear(stream, Tid::ZERO);
+            warn!(path = %path.display(), %useless, "the saved cache is not used");
+        }
+    }
+}
+
+/// `cache` + `.lock` = `cache.lock`.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_disk::{FaultyDisk, MemoryDisk, Operation, RealDisk};
+    use zodium_types::Oid;
+
+    use super::*;
+
+    const PATH: &str = "cache";
+    const SOURCE: &str = "storage 1 of localhost:8100";
+
+    /// Objects 0 up to 99 as transaction `tid` wrote them, and their revisions before.
+    fn filled(tid: u64) -> Cache {
+        let cache = Cache::new(1 << 20);
+        let stream = cache.begin_stream();
+        for oid in 0..100 {
+            let (serial, data) = (Tid(tid), format!("{oid} by {tid}").repeat(oid as usize));
+            cache.insert(stream, Oid(oid), Tid(1), Some(serial), b"first");
+            cache.insert(stream, Oid(oid), serial, None, data.as_bytes());
+        }
+        cache.verified(stream, Tid(tid + 1), []);
+        cache
+    }
+
+    fn restored(disk: &dyn Disk) -> Cache {
+        let cache = Cache::new(1 << 20);
+        restore(disk, Path::new(PATH), SOURCE, &cache);
+        cache
+    }
+
+    fn open(disk: &Arc<dyn Disk>, cache: &Cache) -> CacheFile {
+        CacheFile::open(Arc::clone(disk), Path::new(PATH), SOURCE.to_owned(), cache).unwrap()
+    }
+
+    fn assert_same(left: &Cache, right: &Cache) {
+        assert_eq!(left.last_tid(), right.last_tid());
+        assert_eq!(left.figures().objects, right.figures().objects);
+        for oid in (0..101).map(Oid) {
+            assert_eq!(left.lookup(oid, Tid::MAX), right.lookup(oid, Tid::MAX));
+            assert_eq!(left.lookup(oid, Tid(2)), right.lookup(oid, Tid(2)));
+        }
+    }
+
+    #[test]
+    fn what_was_saved_is_there_in_the_next_run() {
+        let memory = MemoryDisk::volatile();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        let cache = filled(5);
+        open(&disk, &Cache::new(1 << 20)).save(&cache).unwrap();
+        let next = Cache::new(1 << 20);
+        let file = open(&disk, &next);
+        assert_same(&cache, &next);
+        assert_eq!(next.figures().objects, 100);
+        // Nothing has changed but the looks that were had: nothing is written.
+        let before = memory.bytes(Path::new(PATH));
+        memory.put(Path::new(PATH), Vec::new());
+        file.saved.lock().content = content(&next);
+        file.save(&next).unwrap();
+        file.save_if_due(&next).unwrap();
+        assert_eq!(memory.bytes(Path::new(PATH)), Some(Vec::new()));
+        assert!(before.is_some());
+    }
+
+    #[test]
+    fn a_file_of_something_else_or_with_any_byte_changed_or_cut_off_is_not_used() {
+        let memory = MemoryDisk::volatile();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        open(&disk, &Cache::new(1 << 20)).save(&filled(5)).unwrap();
+        let good = memory.bytes(Path::new(PATH)).unwrap();
+        assert!(!restored(&memory).is_empty());
+        let is_used = |bytes: &[u8]| {
+            memory.put(Path::new(PATH), bytes.to_vec());
+            let cache = restored(&memory);
+            !cache.is_empty() || cache.last_tid() != Tid::ZERO
+        };
+        for at in 0..good.len() {
+            if at < 600 || at % 97 == 0 || at + 20 > good.len() {
+                let mut bad = good.clone();
+                bad[at] ^= 1;
+                assert!(!is_used(&bad), "byte {at}");
+                assert!(!is_used(&good[..at]), "up to {at}");
+            }
+        }
+        assert!(!is_used(&[&good[..], b"\0"].concat()));
+        let other = Cache::new(1 << 20);
+        memory.put(Path::new(PATH), good);
+        restore(&memory, Path::new(PATH), "storage 2 of localhost:8100", &other);
+        assert!(other.is_empty());
+    }
+
+    #[test]
+    fn a_crash_at_any_moment_leaves_the_old_cache_or_the_new_one() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let (old, new) = (filled(5), filled(9));
+        open(&shared, &Cache::new(1 << 20)).save(&old).unwrap();
+        disk.keep_images();
+        open(&shared, &Cache::new(1 << 20)).save(&new).unwrap();
+        let images = disk.images();
+        assert!(images.len() >= 3, "{} steps", images.len());
+        for image in images {
+            let found = restored(&image.kill);
+            let expected = if found.last_tid() == old.last_tid() { &old } else { &new };
+            assert_same(&found, expected);
+            for image in [image.power_cut, image.names_lost] {
+                let found = restored(&image);
+                assert!(found.is_empty() || found.last_tid() >= old.last_tid());
+            }
+        }
+    }
+
+    #[test]
+    fn a_failed_saving_leaves_the_old_cache() {
+        for operation in [Operation::Open, Operation::Write, Operation::Folder] {
+            let disk = FaultyDisk::new(MemoryDisk::volatile());
+            let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+            let file = open(&shared, &Cache::new(1 << 20));
+            file.save(&filled(5)).unwrap();
+            disk.fail(operation, 1, io::ErrorKind::StorageFull);
+            assert!(file.save(&filled(9)).is_err(), "{operation:?}");
+            disk.mend();
+            assert_same(&restored(disk.files()), &filled(5));
+            file.save(&filled(9)).unwrap();
+            assert_same(&restored(disk.files()), &filled(9));
+        }
+    }
+
+    #[test]
+    fn a_second_process_is_told_that_the_file_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache");
+        let open =
+            || CacheFile::open(Arc::new(RealDisk), &path, SOURCE.to_owned(), &Cache::new(1 << 20));
+        let first = open().unwrap();
+        let refused = open().unwrap_err();
+        let owner = format!("in use by process {}", std::process::id());
+        assert!(refused.to_string().contains(&owner), "{refused}");
+        drop(first);
+        open().unwrap();
+    }
+}

@@ -1,0 +1,173 @@
+//! The format of a saved cache: what is read back is exactly what was written, or nothing.
+//!
+//! ```text
+//! "zodiumC1"
+//! u32 length, what it was loaded from (text)
+//! u64 the last transaction that it had heard of
+//! of each revision: 1, u64 oid, u64 serial, u64 end (0: current), u32 length, data
+//! 0, u64 how many revisions, u32 CRC-32C of everything before
+//! ```
+//!
+//! All numbers are big-endian. Key decision: one checksum for all. A file that is not whole is not
+//! used at all; what it costs is time, and a wrong revision could cost data.
+
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use thiserror::Error;
+use zodium_types::{Oid, Tid};
+
+use super::history::History;
+use crate::Revision;
+
+const MAGIC: &[u8; 8] = b"zodiumC1";
+const REVISION: u8 = 1;
+const END: u8 = 0;
+/// Longest text that says what a cache was loaded from.
+const SOURCE_BYTES_MAX: usize = 64 << 10;
+
+/// Why a file is of no use.
+#[derive(Debug, Error)]
+pub(super) enum Useless {
+    #[error("it holds objects of {0}")]
+    Foreign(String),
+    #[error("it is damaged: {0}")]
+    Damaged(&'static str),
+    #[error("it cannot be read: {0}")]
+    Unreadable(io::Error),
+}
+
+/// Sums up what passes.
+struct Summed<S> {
+    inner: S,
+    sum: u32,
+    bytes: u64,
+}
+
+/// What a cache holds, at one moment.
+pub(super) struct Snapshot {
+    pub(super) last_tid: Tid,
+    pub(super) histories: Vec<(Oid, History)>,
+}
+
+/// Writes a cache that was loaded from `source`.
+pub(super) fn write(output: impl Write, source: &str, snapshot: &Snapshot) -> io::Result<()> {
+    let mut output = Summed { inner: output, sum: 0, bytes: 0 };
+    output.write_all(MAGIC)?;
+    write_bytes(&mut output, source.as_bytes())?;
+    output.write_all(&snapshot.last_tid.to_bytes())?;
+    let mut count = 0_u64;
+    for (oid, history) in &snapshot.histories {
+        for revision in history.revisions() {
+            output.write_all(&[REVISION])?;
+            output.write_all(&oid.to_bytes())?;
+            output.write_all(&revision.serial.to_bytes())?;
+            output.write_all(&revision.end.unwrap_or(Tid::ZERO).to_bytes())?;
+            write_bytes(&mut output, &revision.data)?;
+            count += 1;
+        }
+    }
+    output.write_all(&[END])?;
+    output.write_all(&count.to_be_bytes())?;
+    let sum = output.sum;
+    output.write_all(&sum.to_be_bytes())
+}
+
+fn write_bytes(output: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    output.write_all(&length.to_be_bytes())?;
+    output.write_all(bytes)
+}
+
+/// Reads a file of `length` bytes that was loaded from `source`, and hands out its revisions. When
+/// that fails, what was handed out is worth nothing.
+pub(super) fn read(
+    input: impl Read,
+    length: u64,
+    source: &str,
+    mut remember: impl FnMut(Oid, Revision),
+) -> Result<Tid, Useless> {
+    let mut input = Summed { inner: input, sum: 0, bytes: 0 };
+    if &read_array(&mut input)? != MAGIC {
+        return Err(Useless::Damaged("it does not begin as a saved cache does"));
+    }
+    let found = read_bytes(&mut input, length, SOURCE_BYTES_MAX)?;
+    if found != source.as_bytes() {
+        return Err(Useless::Foreign(String::from_utf8_lossy(&found).into_owned()));
+    }
+    let last_tid = Tid(u64::from_be_bytes(read_array(&mut input)?));
+    let mut count = 0_u64;
+    while read_array(&mut input)? == [REVISION] {
+        let oid = Oid(u64::from_be_bytes(read_array(&mut input)?));
+        let serial = Tid(u64::from_be_bytes(read_array(&mut input)?));
+        let end = Some(Tid(u64::from_be_bytes(read_array(&mut input)?)));
+        let end = end.filter(|end| *end != Tid::ZERO);
+        let data = Bytes::from(read_bytes(&mut input, length, usize::MAX)?);
+        remember(oid, Revision { data, serial, end });
+        count += 1;
+    }
+    let is_complete = u64::from_be_bytes(read_array(&mut input)?) == count;
+    let sum = input.sum;
+    let is_right = u32::from_be_bytes(read_array(&mut input)?) == sum;
+    if !is_complete || !is_right || input.bytes != length {
+        return Err(Useless::Damaged("its checksum is not that of its bytes"));
+    }
+    Ok(last_tid)
+}
+
+fn read_array<const N: usize>(input: &mut impl Read) -> Result<[u8; N], Useless> {
+    let mut bytes = [0; N];
+    input.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Bytes behind their length, for which room is made as far as the file can have them.
+fn read_bytes<R: Read>(
+    input: &mut Summed<R>,
+    length: u64,
+    bytes_max: usize,
+) -> Result<Vec<u8>, Useless> {
+    let announced = u32::from_be_bytes(read_array(input)?) as usize;
+    if announced > bytes_max || announced as u64 > length.saturating_sub(input.bytes) {
+        return Err(Useless::Damaged("a length in it is greater than the file"));
+    }
+    let mut bytes = vec![0; announced];
+    input.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl<S> Summed<S> {
+    fn add(&mut self, bytes: &[u8]) {
+        self.sum = crc32c::crc32c_append(self.sum, bytes);
+        self.bytes += bytes.len() as u64;
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.inner.write(bytes)?;
+        self.add(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<R: Read> Read for Summed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.add(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+impl From<io::Error> for Useless {
+    fn from(error: io::Error) -> Useless {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Useless::Damaged("its end is missing"),
+            _ => Useless::Unreadable(error),
+        }
+    }
+}

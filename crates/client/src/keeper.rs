@@ -1,0 +1,244 @@
+//! The thread that keeps a client connected: it finds a server, learns what was missed, watches
+//! the connection while callers do not, and begins again when it is lost.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+use zodium_pickle::Value;
+use zodium_types::{Address, Tid};
+
+use crate::ClientError;
+use crate::connection::Connection;
+use crate::options::Access;
+use crate::reading::oids_of;
+use crate::shared::{Delivery, Established, Phase, Shared};
+
+/// Between signs of life, as stock clients have it.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+/// Between attempts to connect.
+const RETRY: Duration = Duration::from_secs(1);
+/// Between looks for a server that takes commits, while there is one that does not.
+const UPGRADE: Duration = Duration::from_secs(5);
+/// How long a server may take to let a client in.
+const OPENING_LIMIT: Duration = Duration::from_secs(30);
+
+const READ_ONLY_ERROR: &str = "ZODB.POSException.ReadOnlyError";
+
+/// A connection that a server has let in.
+struct Candidate {
+    connection: Connection,
+    delivery: Arc<Delivery>,
+    /// The server's last transaction.
+    last_tid: Tid,
+    is_read_only: bool,
+}
+
+/// Runs until the client is closed.
+pub(crate) fn run(shared: &Arc<Shared>) {
+    while !shared.is_closed() {
+        shared.is_opening.store(true, Ordering::Relaxed);
+        let opened = find(shared, false).and_then(|candidate| establish(shared, candidate));
+        shared.is_opening.store(false, Ordering::Relaxed);
+        match opened {
+            Ok(current) => {
+                keep(shared, &current);
+                end(shared, &current);
+            }
+            Err(error) => {
+                shared.enter(Phase::Looking(error.to_string().into()));
+                thread::park_timeout(RETRY);
+            }
+        }
+    }
+    shared.close_cache();
+}
+
+/// Stays with a connection until it ends, or a better one is there.
+fn keep(shared: &Arc<Shared>, current: &Established) {
+    let connection = &current.connection;
+    let mut next_heartbeat = Instant::now() + HEARTBEAT;
+    while connection.end_reason().is_none() && !shared.is_closed() {
+        let wants_better = current.is_read_only && shared.options.access == Access::Fallback;
+        let patience = if wants_better { UPGRADE } else { HEARTBEAT };
+        connection.keep(next_heartbeat.min(Instant::now() + patience));
+        shared.save_cache_if_due();
+        if Instant::now() >= next_heartbeat {
+            next_heartbeat += HEARTBEAT;
+            // If that fails the connection has ended, which is seen above.
+            let _ = connection.give_sign_of_life();
+        }
+        if wants_better && connection.end_reason().is_none() && find(shared, true).is_ok() {
+            info!("there is a server again that takes commits");
+            return;
+        }
+    }
+}
+
+/// Ends a connection, and waits until nobody handles what came over it.
+fn end(shared: &Shared, current: &Established) {
+    let reason = match shared.is_closed() {
+        true => ClientError::Closed,
+        false => ClientError::disconnected("another server was found"),
+    };
+    current.connection.end(reason);
+    drop(current.connection.reading.lock());
+    shared.connection.store(None);
+    // Another server may give others.
+    shared.oids.lock().clear();
+    if let Some(reason) = current.connection.end_reason() {
+        shared.enter(Phase::Looking(reason.to_string().into()));
+        if !shared.is_closed() {
+            warn!(%reason, "disconnected");
+        }
+    }
+    if let Some(watcher) = &shared.options.watcher {
+        watcher.disconnected();
+    }
+}
+
+/// Asks all servers at once; the first that lets us in as we want. One that takes no commits is
+/// second choice, if that is allowed and only `writable` ones are not asked for.
+fn find(shared: &Arc<Shared>, writable: bool) -> Result<Candidate, ClientError> {
+    if let [address] = &shared.options.addresses[..] {
+        return knock(shared, address, writable);
+    }
+    let (found, finds) = mpsc::channel();
+    for address in shared.options.addresses.clone() {
+        let (shared, found) = (Arc::clone(shared), found.clone());
+        let knocking = move || {
+            // Whom nobody waits for any more is closed here.
+            let _ = found.send(knock(&shared, &address, writable));
+        };
+        let started = thread::Builder::new().name("zodium-connect".to_owned()).spawn(knocking);
+        started.map_err(ClientError::disconnected)?;
+    }
+    drop(found);
+    let mut second_choice = Err(ClientError::options("there is no address of a server"));
+    for result in finds {
+        match result {
+            Ok(candidate) if is_wanted(shared, &candidate) => return Ok(candidate),
+            Ok(candidate) => second_choice = Ok(candidate),
+            Err(error) if second_choice.is_err() => second_choice = Err(error),
+            Err(_) => {}
+        }
+    }
+    second_choice
+}
+
+fn is_wanted(shared: &Shared, candidate: &Candidate) -> bool {
+    !(candidate.is_read_only && shared.options.access == Access::Fallback)
+}
+
+/// Asks one server.
+fn knock(
+    shared: &Arc<Shared>,
+    address: &Address,
+    writable: bool,
+) -> Result<Candidate, ClientError> {
+    let delivery = Arc::new(Delivery { shared: Arc::clone(shared), stream: OnceLock::new() });
+    let receiver = Arc::clone(&delivery);
+    let connection = Connection::open(address, shared.tls.as_ref(), OPENING_LIMIT, receiver)?;
+    let register = |read_only: bool| {
+        let storage = Value::from(shared.options.storage.as_str());
+        connection.call("register", &Value::tuple([storage, read_only.into()]))
+    };
+    let access = shared.options.access;
+    let mut is_read_only = access == Access::ReadOnly;
+    let mut registered = register(is_read_only);
+    if let Err(error) = &registered
+        && error.is_exception(READ_ONLY_ERROR)
+        && access == Access::Fallback
+        && !writable
+    {
+        is_read_only = true;
+        registered = register(true);
+    }
+    let mut last = registered?;
+    if last.is_none() {
+        last = connection.call("lastTransaction", &Value::tuple([]))?;
+    }
+    let wrong = ClientError::Unexpected { method: "register", expected: "a tid" };
+    let last_tid = last.as_tid().ok_or(wrong)?;
+    Ok(Candidate { connection, delivery, last_tid, is_read_only })
+}
+
+/// Learns what was missed, and lets callers use the connection.
+fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, ClientError> {
+    let Candidate { connection, delivery, last_tid, is_read_only } = candidate;
+    let stream = shared.cache.begin_stream();
+    let _ = delivery.stream.set(stream);
+    let known = catch_up(shared, &connection, &delivery, last_tid)?;
+    let info = connection.call("get_info", &Value::tuple([]))?;
+    shared.take_info(&info);
+    if let Some(label) = &shared.options.label {
+        connection.cast("set_client_label", &Value::tuple([label.as_str().into()]))?;
+    }
+    if let Some(watcher) = &shared.options.watcher {
+        watcher.connected(&info);
+    }
+    connection.establish(known)?;
+    let connection = Arc::new(connection);
+    let current = || Established { connection: Arc::clone(&connection), stream, is_read_only };
+    shared.connection.store(Some(Arc::new(current())));
+    shared.enter(Phase::Connected);
+    info!(peer = connection.transport.peer(), is_read_only, "connected");
+    Ok(current())
+}
+
+/// Brings the cache from what it knows to what the server knows; that transaction.
+fn catch_up(
+    shared: &Shared,
+    connection: &Connection,
+    delivery: &Delivery,
+    last_tid: Tid,
+) -> Result<Tid, ClientError> {
+    let Some(stream) = delivery.stream.get() else { return Ok(last_tid) };
+    let known = shared.last_tid().max(shared.cache.last_tid());
+    if known == Tid::ZERO || known == last_tid {
+        shared.cache.verified(*stream, last_tid, []);
+        shared.advance(last_tid);
+        return Ok(last_tid);
+    }
+    if known > last_tid && shared.last_tid() == Tid::ZERO {
+        warn!(%known, %last_tid, "the saved cache is ahead of the server: it is dropped");
+        shared.cache.clear(*stream, last_tid);
+        shared.advance(last_tid);
+        return Ok(last_tid);
+    }
+    if known > last_tid {
+        let text = format!(
+            "the server's last transaction is {last_tid}, but we have seen {known} already: it \
+             serves another or an older database"
+        );
+        return Err(ClientError::options(text));
+    }
+    let missed = connection.call("getInvalidations", &Value::tuple([known.into()]))?;
+    let missed = match missed.as_sequence() {
+        Some([tid, oids]) => tid.as_tid().zip(oids_of(oids)),
+        _ => None,
+    };
+    let watcher = shared.options.watcher.as_ref();
+    let tid = match missed {
+        Some((tid, oids)) => {
+            shared.cache.verified(*stream, tid, oids.iter().copied());
+            if let Some(watcher) = watcher {
+                watcher.invalidated(tid, &oids);
+            }
+            tid
+        }
+        None => {
+            warn!("the server does not know any more what has changed: the cache is dropped");
+            shared.cache.clear(*stream, last_tid);
+            if let Some(watcher) = watcher {
+                watcher.all_invalidated();
+            }
+            last_tid
+        }
+    };
+    shared.advance(tid);
+    Ok(tid)
+}

@@ -1,0 +1,87 @@
+//! A client of ZEO servers: loads from memory where it can, and reads replies in the thread that
+//! waits for them.
+//!
+//! [`Database::open`] takes a URL: of a storage on a server, or of a `Data.fs`. A [`View`] shows it
+//! as it was after one transaction:
+//!
+//! ```
+//! use zodium_client::Database;
+//! use zodium_types::Oid;
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("Data.fs");
+//! # let disk = std::sync::Arc::new(zodium_disk::RealDisk);
+//! # let options = zodium_filestorage::OpenOptions::new(&path);
+//! # zodium_filestorage::FileStorage::open(disk, &options).unwrap().close().unwrap();
+//! # let url = format!("file://{}", path.display());
+//! // Or "zeo://127.0.0.1:8100/1".
+//! let database = Database::open(&url)?;
+//! let view = database.now();
+//! match view.load(Oid::ROOT)? {
+//!     Some(root) => println!("{} bytes since {}", root.data.len(), root.serial),
+//!     None => println!("nothing has been stored yet"),
+//! }
+//! for transaction in database.iterate(None, None)? {
+//!     let transaction = transaction?;
+//!     println!("{}: {} records", transaction.tid, transaction.records.len());
+//! }
+//! # Ok::<(), zodium_client::ClientError>(())
+//! ```
+//!
+//! A [`Client`] can do more: commit, prefetch, and be told of the commits of others.
+//!
+//! ```no_run
+//! use zodium_client::{Client, Options, TransactionOptions};
+//! use zodium_types::Tid;
+//!
+//! let client = Client::connect(Options::from_url("zeo://127.0.0.1:8100")?)?;
+//! let mut transaction = client.begin(&TransactionOptions::default())?;
+//! let oid = client.new_oid()?;
+//! transaction.store(oid, Tid::ZERO, "a data record: two pickles".into())?;
+//! if transaction.vote()?.conflicts.is_empty() {
+//!     let tid = transaction.finish(|_| ())?;
+//!     assert_eq!(client.load_current(oid)?.serial, tid);
+//! } else {
+//!     transaction.abort()?;
+//! }
+//! # Ok::<(), zodium_client::ClientError>(())
+//! ```
+//!
+//! What is loaded is what was stored, a record of two pickles; the crate `zodium-pickle` reads it.
+
+#![forbid(unsafe_code)]
+
+mod blobs;
+pub mod cache;
+mod client;
+mod connection;
+mod data_file;
+mod database;
+mod error;
+mod input;
+mod iterate;
+mod keeper;
+mod options;
+mod reading;
+mod revision;
+mod shared;
+mod slot;
+mod table;
+mod transaction;
+mod transport;
+mod turns;
+mod url;
+mod view;
+mod watcher;
+mod watching;
+
+pub use client::Client;
+pub use data_file::{DataFile, FileTransactions};
+pub use database::{Database, Walk};
+pub use error::{ClientError, Exception};
+pub use iterate::{CommittedRecord, CommittedTransaction, Transactions};
+pub use options::{Access, Options, TlsOptions};
+pub use revision::Revision;
+pub use transaction::{StoreConflict, Transaction, TransactionOptions, Unfinished, Voted};
+pub use view::View;
+pub use watcher::Watcher;

@@ -1,0 +1,268 @@
+//! What all threads of a client share: the connection there is, the cache, and who waits.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tracing::warn;
+use zodium_disk::RealDisk;
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::LoadReply;
+
+use crate::cache::{Cache, CacheFile, Stream};
+use crate::connection::{Connection, Receiver};
+use crate::options::{Access, Options};
+use crate::transport::TlsSide;
+use crate::turns::Turns;
+use crate::{ClientError, Revision};
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) tls: Option<TlsSide>,
+    pub(crate) cache: Cache,
+    /// Where the cache is kept, if it is; `None` once it is closed.
+    cache_file: Mutex<Option<CacheFile>>,
+    /// Set while there is one that has caught up.
+    pub(crate) connection: ArcSwapOption<Established>,
+    /// Relaxed: whether the keeper waits for servers to let it in.
+    pub(crate) is_opening: AtomicBool,
+    phase: Mutex<Phase>,
+    phase_changed: Condvar,
+    /// The last transaction that watchers were told of; written by who reads the connection.
+    /// Release pairs with Acquire: who sees it finds the cache as of it.
+    last_tid: AtomicU64,
+    /// What the server says of itself; a dict.
+    info: Mutex<Value<'static>>,
+    /// Oids that the server gave and nobody took yet, the next one last.
+    pub(crate) oids: Mutex<Vec<Oid>>,
+    /// Whether a transaction is open: a connection has one at a time.
+    is_committing: Mutex<bool>,
+    commit_over: Condvar,
+    /// Blobs that are on their way.
+    pub(crate) blob_turns: Turns<(Oid, Tid)>,
+    /// Numbers transactions.
+    pub(crate) transactions: AtomicU64,
+}
+
+/// A connection that has caught up.
+pub(crate) struct Established {
+    pub(crate) connection: Arc<Connection>,
+    /// Its place in the order of what the cache hears.
+    pub(crate) stream: Stream,
+    /// Whether the server takes no commits from it.
+    pub(crate) is_read_only: bool,
+}
+
+/// How far the search for a connection is.
+#[derive(Clone)]
+pub(crate) enum Phase {
+    /// There is none; what the last attempt said.
+    Looking(Arc<str>),
+    Connected,
+    Closed,
+}
+
+/// What comes over one connection, on its way to cache and watcher.
+pub(crate) struct Delivery {
+    pub(crate) shared: Arc<Shared>,
+    /// Set before anything is delivered.
+    pub(crate) stream: OnceLock<Stream>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: Options, tls: Option<TlsSide>) -> Shared {
+        let cache = Cache::new(options.cache_bytes);
+        Shared {
+            cache_file: Mutex::new(open_cache_file(&options, &cache)),
+            cache,
+            options,
+            tls,
+            connection: ArcSwapOption::empty(),
+            is_opening: AtomicBool::new(false),
+            phase: Mutex::new(Phase::Looking("no server was asked yet".into())),
+            phase_changed: Condvar::new(),
+            last_tid: AtomicU64::new(0),
+            info: Mutex::new(Value::Dict(Vec::new())),
+            oids: Mutex::default(),
+            is_committing: Mutex::default(),
+            commit_over: Condvar::new(),
+            blob_turns: Turns::new(),
+            transactions: AtomicU64::new(0),
+        }
+    }
+
+    /// The connection; waits for one as long as calls do.
+    pub(crate) fn established(&self) -> Result<Arc<Established>, ClientError> {
+        let current = self.connection.load_full();
+        match current.filter(|current| current.connection.end_reason().is_none()) {
+            Some(current) => Ok(current),
+            None => self.wait_for_connection(),
+        }
+    }
+
+    pub(crate) fn connection(&self) -> Result<Arc<Connection>, ClientError> {
+        self.established().map(|current| Arc::clone(&current.connection))
+    }
+
+    fn wait_for_connection(&self) -> Result<Arc<Established>, ClientError> {
+        let limit = self.options.wait_timeout;
+        let deadline = Instant::now() + limit;
+        let mut phase = self.phase.lock();
+        loop {
+            if let Phase::Closed = &*phase {
+                return Err(ClientError::Closed);
+            }
+            let current = self.connection.load_full();
+            if let Some(current) = current.filter(|one| one.connection.end_reason().is_none()) {
+                return Ok(current);
+            }
+            if self.phase_changed.wait_until(&mut phase, deadline).timed_out() {
+                let reason = match &*phase {
+                    Phase::Looking(reason) => Arc::clone(reason),
+                    Phase::Connected | Phase::Closed => "the connection has just ended".into(),
+                };
+                let waited_seconds = limit.as_secs_f64();
+                return Err(ClientError::Unreachable { waited_seconds, reason });
+            }
+        }
+    }
+
+    /// Tells those who wait for a connection how far the search is. Nothing comes after
+    /// [`Phase::Closed`].
+    pub(crate) fn enter(&self, next: Phase) {
+        let mut phase = self.phase.lock();
+        if !matches!(*phase, Phase::Closed) {
+            *phase = next;
+        }
+        self.phase_changed.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(*self.phase.lock(), Phase::Closed)
+    }
+
+    /// A revision from memory, as long as it is sure that it is the one.
+    pub(crate) fn cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
+        let revision = self.cache.lookup(oid, before)?;
+        let is_sure = if before == Tid::MAX {
+            // What is being told right now is current once it has been told.
+            revision.serial <= self.last_tid()
+        } else {
+            // Of the time after the last transaction that we have heard of only the server knows.
+            revision.end.is_some() || before <= self.cache.last_tid().next()
+        };
+        is_sure.then_some(revision)
+    }
+
+    /// Saves the cache if it is kept and was not saved for a while.
+    pub(crate) fn save_cache_if_due(&self) {
+        if let Some(file) = &*self.cache_file.lock() {
+            let saved = file.save_if_due(&self.cache);
+            saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
+        }
+    }
+
+    /// Saves the cache if it is kept, and leaves its file to others.
+    pub(crate) fn close_cache(&self) {
+        if let Some(file) = self.cache_file.lock().take() {
+            let saved = file.save(&self.cache);
+            saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
+        }
+    }
+
+    pub(crate) fn last_tid(&self) -> Tid {
+        Tid(self.last_tid.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn advance(&self, tid: Tid) {
+        self.last_tid.fetch_max(tid.0, Ordering::AcqRel);
+    }
+
+    pub(crate) fn info(&self) -> Value<'static> {
+        self.info.lock().clone()
+    }
+
+    /// Takes in what the server says of itself, whole or a part of it.
+    pub(crate) fn take_info(&self, news: &Value<'_>) {
+        let mut info = self.info.lock();
+        let Value::Dict(entries) = &mut *info else { return };
+        for (key, value) in news.as_dict().unwrap_or_default() {
+            entries.retain(|(known, _)| known != key);
+            entries.push((key.clone().into_owned(), value.clone().into_owned()));
+        }
+    }
+
+    /// Whether commits are refused, as far as is known now.
+    pub(crate) fn is_read_only(&self) -> bool {
+        match (&*self.connection.load(), self.options.access) {
+            (_, Access::ReadOnly) => true,
+            (Some(current), _) => current.is_read_only,
+            (None, access) => access != Access::ReadWrite,
+        }
+    }
+
+    /// Waits until no other transaction is open, or the client is closed.
+    pub(crate) fn begin_commit(&self) -> Result<(), ClientError> {
+        let mut is_committing = self.is_committing.lock();
+        while *is_committing {
+            if self.is_closed() {
+                return Err(ClientError::Closed);
+            }
+            self.commit_over.wait(&mut is_committing);
+        }
+        *is_committing = true;
+        Ok(())
+    }
+
+    /// Has those who wait to commit see that the client is closed.
+    pub(crate) fn dismiss_commits(&self) {
+        // Who has seen it open is waiting by the time that the lock is ours.
+        drop(self.is_committing.lock());
+        self.commit_over.notify_all();
+    }
+
+    pub(crate) fn end_commit(&self) {
+        *self.is_committing.lock() = false;
+        self.commit_over.notify_one();
+    }
+}
+
+/// The file in which the cache is to be kept. A client that cannot have it does without.
+fn open_cache_file(options: &Options, cache: &Cache) -> Option<CacheFile> {
+    let path = options.cache_path.as_ref()?;
+    let addresses: Vec<_> = options.addresses.iter().map(ToString::to_string).collect();
+    let source = format!("storage {} of {}", options.storage, addresses.join(" "));
+    let opened = CacheFile::open(Arc::new(RealDisk), path, source, cache);
+    opened.inspect_err(|error| warn!(%error, "the cache is not kept")).ok()
+}
+
+impl Receiver for Delivery {
+    fn loaded(&self, reply: &LoadReply<'_>, data: &Bytes) {
+        if let Some(stream) = self.stream.get() {
+            let data = data.clone();
+            let revision = Revision { data, serial: reply.serial, end: reply.end };
+            self.shared.cache.insert_revision(*stream, reply.oid, revision);
+        }
+    }
+
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+        if let Some(stream) = self.stream.get() {
+            self.shared.cache.invalidate(*stream, tid, oids.iter().copied());
+        }
+        if let Some(watcher) = &self.shared.options.watcher {
+            watcher.invalidated(tid, oids);
+        }
+        self.shared.advance(tid);
+    }
+
+    fn info(&self, info: &Value<'_>) {
+        self.shared.take_info(info);
+        if let Some(watcher) = &self.shared.options.watcher {
+            watcher.info(info);
+        }
+    }
+}

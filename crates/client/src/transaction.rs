@@ -1,0 +1,380 @@
+//! Commits: what is stored goes out as it comes, the server is asked at vote, and what was
+//! committed is in the cache before anybody is told.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Bytes, BytesMut};
+use rustc_hash::FxHashMap;
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::encode_oneway;
+
+use crate::connection::Connection;
+use crate::shared::{Established, Shared};
+use crate::{Client, ClientError};
+
+/// Stores are collected up to so much before they are sent.
+const BATCH_BYTES: usize = 256 << 10;
+/// Bytes of a blob in one message, as stock clients send them.
+const BLOB_CHUNK_BYTES: usize = 59_000;
+/// Objects that are remembered to find out whether a transaction was committed.
+const EVIDENCE_MAX: usize = 16;
+
+/// What a transaction says of itself.
+#[derive(Clone, Debug)]
+pub struct TransactionOptions {
+    /// Who commits; UTF-8 by convention.
+    pub user: Vec<u8>,
+    /// What for; UTF-8 by convention.
+    pub description: Vec<u8>,
+    /// A dict.
+    pub extension: Value<'static>,
+    /// For copies of transactions: the tid that it has already.
+    pub tid: Option<Tid>,
+    /// For copies of transactions: `p` if it was packed.
+    pub status: char,
+}
+
+impl Default for TransactionOptions {
+    fn default() -> TransactionOptions {
+        let extension = Value::Dict(Vec::new());
+        let (user, description) = (Vec::new(), Vec::new());
+        TransactionOptions { user, description, extension, tid: None, status: ' ' }
+    }
+}
+
+/// What a server has to say to a vote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Voted {
+    /// Objects whose data will not be those that were stored: the server has resolved a conflict,
+    /// or undone something.
+    pub changed: Vec<Oid>,
+    /// What the client is to resolve: it stores each anew, upon the committed serial, and votes
+    /// again. Or it aborts.
+    pub conflicts: Vec<StoreConflict>,
+}
+
+/// Somebody else has changed an object meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConflict {
+    /// The object.
+    pub oid: Oid,
+    /// The serial that is current.
+    pub committed: Tid,
+    /// The serial that was stored upon.
+    pub stored_upon: Tid,
+    /// The data that were stored.
+    pub data: Bytes,
+}
+
+/// A transaction of which it is not known whether it was committed.
+#[derive(Clone, Debug)]
+pub struct Unfinished {
+    evidence: Vec<(Oid, Tid, Bytes)>,
+}
+
+/// An open transaction. Dropped unfinished it is aborted.
+pub struct Transaction {
+    shared: Arc<Shared>,
+    current: Arc<Established>,
+    id: u64,
+    /// What was not sent yet.
+    output: BytesMut,
+    /// The objects written, with their data if they are to be cached.
+    written: FxHashMap<Oid, Option<Bytes>>,
+    written_bytes: usize,
+    evidence: Vec<(Oid, Tid, Bytes)>,
+    is_over: bool,
+}
+
+impl Client {
+    /// Begins a transaction. A client has one at a time: others wait here until it is over.
+    pub fn begin(&self, options: &TransactionOptions) -> Result<Transaction, ClientError> {
+        let shared = self.shared();
+        let current = shared.established()?;
+        if shared.is_read_only() {
+            return Err(ClientError::ReadOnly);
+        }
+        shared.begin_commit()?;
+        let id = shared.transactions.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut transaction = Transaction {
+            shared,
+            current,
+            id,
+            output: BytesMut::new(),
+            written: FxHashMap::default(),
+            written_bytes: 0,
+            evidence: Vec::new(),
+            is_over: false,
+        };
+        // It may have waited long enough for another connection.
+        transaction.current = transaction.shared.established()?;
+        let TransactionOptions { user, description, extension, tid, status } = options;
+        let status = status.to_string();
+        transaction.tell(
+            "tpc_begin",
+            &Value::tuple([
+                id.into(),
+                user.as_slice().into(),
+                description.as_slice().into(),
+                extension.clone(),
+                (*tid).into(),
+                status.as_str().into(),
+            ]),
+        )?;
+        Ok(transaction)
+    }
+
+    /// Whether a transaction was committed whose finish got no answer, and as which one; `None`:
+    /// it was not, or nothing that it wrote can be told from what others wrote.
+    ///
+    /// It looks for the very data that were stored. A server that was still at it when the
+    /// connection was lost may take a moment to finish.
+    pub fn outcome(&self, transaction: &Unfinished) -> Result<Option<Tid>, ClientError> {
+        let Some((oid, upon, data)) = transaction.evidence.first() else { return Ok(None) };
+        let mut before = Tid::MAX;
+        loop {
+            let revision = match self.load_before(*oid, before) {
+                Ok(Some(revision)) if revision.serial > *upon => revision,
+                Ok(_) | Err(ClientError::NoObject(_)) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            before = revision.serial;
+            if revision.data == *data && self.has_written(revision.serial, transaction)? {
+                return Ok(Some(revision.serial));
+            }
+        }
+    }
+
+    fn has_written(&self, tid: Tid, transaction: &Unfinished) -> Result<bool, ClientError> {
+        for (oid, _, data) in &transaction.evidence {
+            match self.load_serial(*oid, tid) {
+                Ok(found) if found == data[..] => {}
+                Ok(_) | Err(ClientError::Raised(_)) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Transaction {
+    /// Stores a new revision of an object upon the one that was loaded, [`Tid::ZERO`] for a new
+    /// object. Whether it conflicts turns out at vote.
+    pub fn store(&mut self, oid: Oid, serial: Tid, data: Bytes) -> Result<(), ClientError> {
+        let arguments =
+            Value::tuple([oid.into(), serial.into(), (&data[..]).into(), self.id.into()]);
+        self.tell("storea", &arguments)?;
+        if self.evidence.len() < EVIDENCE_MAX {
+            self.evidence.retain(|(known, ..)| *known != oid);
+            self.evidence.push((oid, serial, data.clone()));
+        }
+        self.written_bytes += data.len();
+        // What would throw out all else is not worth it.
+        let is_kept = self.written_bytes <= self.shared.options.cache_bytes / 2;
+        self.written.insert(oid, is_kept.then_some(data));
+        Ok(())
+    }
+
+    /// Stores a new revision of an object that has a blob, which is sent after it.
+    pub fn store_blob(
+        &mut self,
+        oid: Oid,
+        serial: Tid,
+        data: Bytes,
+        blob: &mut dyn Read,
+    ) -> Result<(), ClientError> {
+        self.store(oid, serial, data.clone())?;
+        self.tell("storeBlobStart", &Value::tuple([]))?;
+        let mut chunk = Vec::with_capacity(BLOB_CHUNK_BYTES);
+        loop {
+            chunk.clear();
+            let read = blob.take(BLOB_CHUNK_BYTES as u64).read_to_end(&mut chunk);
+            let count = read.map_err(|error| ClientError::File {
+                path: "the blob".into(),
+                reason: error.to_string().into(),
+            })?;
+            if count == 0 {
+                break;
+            }
+            self.tell("storeBlobChunk", &Value::tuple([chunk.as_slice().into()]))?;
+        }
+        let arguments =
+            Value::tuple([oid.into(), serial.into(), (&data[..]).into(), self.id.into()]);
+        self.tell("storeBlobEnd", &arguments)
+    }
+
+    /// As [`Transaction::store_blob`], for a blob that lies in the directory that client and
+    /// server share, under this name beside the object's other blobs.
+    pub fn store_shared_blob(
+        &mut self,
+        oid: Oid,
+        serial: Tid,
+        data: Bytes,
+        name: &str,
+    ) -> Result<(), ClientError> {
+        let blob = [oid.into(), serial.into(), (&data[..]).into(), name.into(), self.id.into()];
+        let arguments = Value::tuple(blob);
+        self.store(oid, serial, data.clone())?;
+        self.tell("storeBlobShared", &arguments)
+    }
+
+    /// Deletes an object.
+    pub fn delete(&mut self, oid: Oid, serial: Tid) -> Result<(), ClientError> {
+        self.written.insert(oid, None);
+        let arguments = Value::tuple([oid.into(), serial.into(), self.id.into()]);
+        self.tell("deleteObject", &arguments)
+    }
+
+    /// The transaction is to fail if this is not the current revision of an object any more when
+    /// it is finished.
+    pub fn check_current(&mut self, oid: Oid, serial: Tid) -> Result<(), ClientError> {
+        let arguments = Value::tuple([oid.into(), serial.into(), self.id.into()]);
+        self.tell("checkCurrentSerialInTransaction", &arguments)
+    }
+
+    /// Undoes a transaction; `undo_id` is what `undoLog` gives for it.
+    pub fn undo(&mut self, undo_id: &[u8]) -> Result<(), ClientError> {
+        self.tell("undoa", &Value::tuple([undo_id.into(), self.id.into()]))
+    }
+
+    /// Copies a record as it is, also its serial. `None` for data: the object is gone from then on.
+    pub fn restore(
+        &mut self,
+        oid: Oid,
+        serial: Tid,
+        data: Option<&[u8]>,
+        previous: Option<Tid>,
+    ) -> Result<(), ClientError> {
+        self.written.insert(oid, None);
+        let data = Value::from(data.map(<[u8]>::to_vec));
+        let record = [oid.into(), serial.into(), data, previous.into(), self.id.into()];
+        self.tell("restorea", &Value::tuple(record))
+    }
+
+    /// Asks the server whether it can be committed. After an error that the server raised, and
+    /// after a conflict that cannot be resolved, abort it.
+    pub fn vote(&mut self) -> Result<Voted, ClientError> {
+        let connection = Arc::clone(&self.current.connection);
+        let arguments = Value::tuple([self.id.into()]);
+        let mut output = std::mem::take(&mut self.output);
+        let slot = connection.add_request(&mut output, "vote", &arguments, None)?;
+        connection.send(&output)?;
+        connection.wait(&slot);
+        let voted = Voted::from_answer(connection.taken(&slot)?)?;
+        for oid in &voted.changed {
+            self.written.insert(*oid, None);
+            self.evidence.retain(|(known, ..)| known != oid);
+        }
+        Ok(voted)
+    }
+
+    /// Commits. `then` is run with the tid before any later transaction is told, and before
+    /// [`Client::last_tid`] says it: by whichever thread reads the answer.
+    ///
+    /// An error that [`ClientError::OutcomeUnknown`] is not means that nothing was committed.
+    pub fn finish(mut self, then: impl FnOnce(Tid) + Send + 'static) -> Result<Tid, ClientError> {
+        let connection = Arc::clone(&self.current.connection);
+        let written = std::mem::take(&mut self.written);
+        let (shared, stream) = (Arc::clone(&self.shared), self.current.stream);
+        let committed = move |answer: &Value<'_>| {
+            let Some(tid) = answer.as_tid() else { return };
+            let written = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
+            shared.cache.finish(stream, tid, written);
+            then(tid);
+            shared.advance(tid);
+        };
+        let mut message = BytesMut::new();
+        let arguments = Value::tuple([self.id.into()]);
+        let then = Box::new(committed);
+        let slot = connection.add_request(&mut message, "tpc_finish", &arguments, Some(then))?;
+        // From here on it may have been heard, whatever goes wrong.
+        let sent = connection.send(&message);
+        connection.wait(&slot);
+        self.is_over = true;
+        match sent.and_then(|()| connection.taken(&slot)) {
+            Ok(answer) => answer.as_tid().ok_or(ClientError::Unexpected {
+                method: "tpc_finish",
+                expected: "the tid of the transaction",
+            }),
+            Err(error) if is_end(&error) => Err(ClientError::OutcomeUnknown {
+                reason: error.to_string().into(),
+                transaction: Arc::new(Unfinished { evidence: std::mem::take(&mut self.evidence) }),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives it up.
+    pub fn abort(mut self) -> Result<(), ClientError> {
+        self.is_over = true;
+        let aborted = self.current.connection.call("tpc_abort", &Value::tuple([self.id.into()]));
+        match aborted {
+            // Without its connection it is over as well.
+            Err(error) if is_end(&error) => Ok(()),
+            aborted => aborted.map(drop),
+        }
+    }
+
+    fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<(), ClientError> {
+        let connection: &Connection = &self.current.connection;
+        if let Some(reason) = connection.end_reason() {
+            return Err(reason.clone());
+        }
+        encode_oneway(connection.encoding, &mut self.output, method, arguments)?;
+        if self.output.len() >= BATCH_BYTES {
+            let sent = connection.send(&self.output);
+            self.output.clear();
+            return sent;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // Not waited for: the next request comes after it.
+            let arguments = Value::tuple([self.id.into()]);
+            let _ = self.current.connection.request("tpc_abort", &arguments, None);
+        }
+        self.shared.end_commit();
+    }
+}
+
+impl Voted {
+    fn from_answer(answer: Value<'static>) -> Result<Voted, ClientError> {
+        let mut voted = Voted::default();
+        for item in answer.into_sequence().unwrap_or_default() {
+            match item.as_oid() {
+                Some(oid) => voted.changed.push(oid),
+                None => voted.conflicts.push(StoreConflict::from_answer(&item)?),
+            }
+        }
+        Ok(voted)
+    }
+}
+
+impl StoreConflict {
+    fn from_answer(item: &Value<'_>) -> Result<StoreConflict, ClientError> {
+        let tids = item.entry("serials").and_then(Value::as_sequence);
+        let tids = tids.and_then(|tids| match tids {
+            [committed, stored_upon] => committed.as_tid().zip(stored_upon.as_tid()),
+            _ => None,
+        });
+        let oid = item.entry("oid").and_then(Value::as_oid);
+        let data = item.entry("data").and_then(Value::as_bytes);
+        if let (Some(oid), Some((committed, stored_upon)), Some(data)) = (oid, tids, data) {
+            let data = Bytes::copy_from_slice(data);
+            return Ok(StoreConflict { oid, committed, stored_upon, data });
+        }
+        Err(ClientError::Unexpected { method: "vote", expected: "oids or conflicts" })
+    }
+}
+
+/// Whether it is the connection that ended, or was ended.
+fn is_end(error: &ClientError) -> bool {
+    matches!(error, ClientError::Disconnected(_) | ClientError::Closed)
+}

@@ -1,0 +1,54 @@
+//! A database as it was after one transaction.
+
+use zodium_types::{Oid, Tid};
+
+use crate::{ClientError, Database, Revision};
+
+/// What could be loaded right after a transaction, whatever was committed since.
+#[derive(Clone, Copy)]
+pub struct View<'d> {
+    database: &'d Database,
+    tid: Tid,
+}
+
+impl<'d> View<'d> {
+    pub(crate) fn new(database: &'d Database, tid: Tid) -> View<'d> {
+        View { database, tid }
+    }
+
+    /// The transaction.
+    pub fn tid(self) -> Tid {
+        self.tid
+    }
+
+    /// An object as it was then; `None`: it was not there.
+    pub fn load(self, oid: Oid) -> Result<Option<Revision>, ClientError> {
+        absent_or(self.database.load_before(oid, self.tid.next()))
+    }
+
+    /// Objects as they were then, in the order of `oids`: from a server all with one write.
+    pub fn load_many(self, oids: &[Oid]) -> Result<Vec<Option<Revision>>, ClientError> {
+        match self.database {
+            Database::Server(client) => {
+                client.load_many(oids, self.tid.next())?.into_iter().map(absent_or).collect()
+            }
+            Database::File(_) => oids.iter().map(|oid| self.load(*oid)).collect(),
+        }
+    }
+
+    /// Begins to load what is not in memory, and does not wait for it.
+    pub fn prefetch(self, oids: &[Oid]) {
+        if let Database::Server(client) = self.database {
+            client.prefetch(oids, self.tid.next());
+        }
+    }
+}
+
+fn absent_or(
+    loaded: Result<Option<Revision>, ClientError>,
+) -> Result<Option<Revision>, ClientError> {
+    match loaded {
+        Err(ClientError::NoObject(_)) => Ok(None),
+        loaded => loaded,
+    }
+}

@@ -1,0 +1,49 @@
+//! What the cache takes of memory, counted by the allocator.
+//!
+//! One test for the whole program: the allocator counts for all threads.
+
+#![forbid(unsafe_code)]
+
+use peak_alloc::PeakAlloc;
+use zodium_client::cache::Cache;
+use zodium_types::{Oid, Tid};
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+const BYTES_MAX: usize = 16 << 20;
+
+/// Fills a cache several times over with objects of some size, and gives the bytes that it then
+/// takes, those that it counts, and how many objects it holds.
+fn fill(object_bytes: usize, revisions: u64) -> (usize, usize, usize) {
+    let before = MEMORY.current_usage();
+    let cache = Cache::new(BYTES_MAX);
+    let stream = cache.begin_stream();
+    let data = vec![7; object_bytes];
+    let objects = (4 * BYTES_MAX / (object_bytes + 300)) as u64;
+    for tid in 1..=revisions {
+        for oid in 0..objects {
+            cache.insert(stream, Oid(oid), Tid(tid), Some(Tid(tid + 1)), &data);
+            // The first look gives the data their counter.
+            cache.lookup(Oid(oid), Tid(tid + 1));
+        }
+    }
+    let figures = cache.figures();
+    (MEMORY.current_usage() - before, figures.bytes, figures.objects)
+}
+
+#[test]
+fn a_full_cache_takes_no_more_than_it_may_and_says_what_it_takes() {
+    for (object_bytes, revisions) in [(100, 1), (100, 5), (700, 2), (4096, 1), (100_000, 3)] {
+        let (taken, counted, objects) = fill(object_bytes, revisions);
+        let case = format!(
+            "{object_bytes} bytes, {revisions} revisions: {taken} taken, {counted} counted, \
+             {objects} objects"
+        );
+        assert!(taken <= BYTES_MAX, "{case}");
+        assert!(counted <= BYTES_MAX, "{case}");
+        // Most of the room is of use.
+        assert!(taken * 2 > BYTES_MAX, "{case}");
+        assert!(counted * 10 > BYTES_MAX * 8, "{case}");
+    }
+}

@@ -1,0 +1,233 @@
+//! The client of a server, for one storage of Python's.
+//!
+//! Key decision: the interpreter's lock is given up for whatever may wait, be it for a server or
+//! for a lock of ours, since who holds that may be waiting for the interpreter.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use zodium_client::{Access, Client, Options};
+use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
+use zodium_types::Address;
+
+use crate::error::raised;
+use crate::ids::{OidArgument, TidArgument};
+use crate::transaction::{NativeTransaction, metadata};
+use crate::value::{arguments, to_python};
+use crate::watcher::PythonWatcher;
+
+/// A storage on a server.
+#[pyclass(frozen, name = "Client", module = "zodium._native")]
+pub(crate) struct NativeClient {
+    client: Client,
+}
+
+/// What a load answers: data, serial, and the tid that ended the revision.
+type Loaded<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)>;
+
+#[pymethods]
+impl NativeClient {
+    /// Begins to connect. `watcher` gives the storage that is told of commits, or None.
+    #[new]
+    #[pyo3(signature = (addresses, watcher, **options))]
+    fn new(
+        py: Python<'_>,
+        addresses: Vec<Bound<'_, PyAny>>,
+        watcher: Py<PyAny>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<NativeClient> {
+        let addresses = addresses.iter().map(address).collect::<PyResult<Vec<_>>>()?;
+        let first = addresses.first().cloned();
+        let first = first.ok_or_else(|| PyValueError::new_err("no address of a server"))?;
+        let mut made = Options::new(first);
+        made.addresses = addresses;
+        made.wait = false;
+        made.watcher = Some(Arc::new(PythonWatcher::new(watcher)));
+        if let Some(given) = options {
+            for (name, value) in given {
+                set(&mut made, &name.extract::<String>()?, &value)?;
+            }
+        }
+        let client = py.detach(|| Client::connect(made)).map_err(|error| raised(py, &error))?;
+        Ok(NativeClient { client })
+    }
+
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.client.wait()).map_err(|error| raised(py, &error))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.client.close());
+    }
+
+    fn after_fork_in_child(&self, py: Python<'_>) -> PyResult<()> {
+        self.client.after_fork_in_child().map_err(|error| raised(py, &error))
+    }
+
+    fn is_connected(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.client.is_connected())
+    }
+
+    fn is_read_only(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.client.is_read_only())
+    }
+
+    fn peer(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| self.client.peer())
+    }
+
+    fn last_tid<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.client.last_tid()).to_bytes())
+    }
+
+    fn load_before<'py>(
+        &self,
+        py: Python<'py>,
+        oid: OidArgument,
+        before: TidArgument,
+    ) -> PyResult<Loaded<'py>> {
+        let loaded = py.detach(|| self.client.load_before(oid.0, before.0));
+        let Some(revision) = loaded.map_err(|error| raised(py, &error))? else { return Ok(None) };
+        Ok(Some((
+            PyBytes::new(py, &revision.data),
+            PyBytes::new(py, &revision.serial.to_bytes()),
+            revision.end.map(|end| PyBytes::new(py, &end.to_bytes())),
+        )))
+    }
+
+    /// Begins to load objects. `oids` is anything that gives oids.
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        oids: &Bound<'_, PyAny>,
+        before: TidArgument,
+    ) -> PyResult<()> {
+        let oids = oids.try_iter()?.map(|oid| oid?.extract().map(|OidArgument(oid)| oid));
+        let oids = oids.collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| self.client.prefetch(&oids, before.0));
+        Ok(())
+    }
+
+    fn new_oid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let oid = py.detach(|| self.client.new_oid()).map_err(|error| raised(py, &error))?;
+        Ok(PyBytes::new(py, &oid.to_bytes()))
+    }
+
+    /// Has the server send a blob to a file that is not there yet.
+    fn fetch_blob(
+        &self,
+        py: Python<'_>,
+        oid: OidArgument,
+        serial: TidArgument,
+        path: PathBuf,
+    ) -> PyResult<()> {
+        py.detach(|| {
+            let file = std::fs::File::create_new(&path).map_err(Failure::File)?;
+            self.client.fetch_blob(oid.0, serial.0, file).map(drop).map_err(Failure::Client)
+        })
+        .map_err(|failure| match failure {
+            Failure::File(error) => error.into(),
+            Failure::Client(error) => raised(py, &error),
+        })
+    }
+
+    #[pyo3(signature = (method, *items))]
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        method: &str,
+        items: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let items: Vec<_> = items.iter().collect();
+        let arguments = arguments(&items)?;
+        let answer = py.detach(|| self.client.call(method, &arguments));
+        to_python(py, &answer.map_err(|error| raised(py, &error))?)
+    }
+
+    /// Calls a method that is not answered.
+    #[pyo3(signature = (method, *items))]
+    fn cast(&self, py: Python<'_>, method: &str, items: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let items: Vec<_> = items.iter().collect();
+        let arguments = arguments(&items)?;
+        py.detach(|| self.client.cast(method, &arguments)).map_err(|error| raised(py, &error))
+    }
+
+    /// Begins a transaction; waits until no other one is open.
+    fn begin(
+        &self,
+        py: Python<'_>,
+        user: &Bound<'_, PyAny>,
+        description: &Bound<'_, PyAny>,
+        extension: &Bound<'_, PyAny>,
+        tid: Option<TidArgument>,
+        status: char,
+    ) -> PyResult<NativeTransaction> {
+        let options = metadata(user, description, extension, tid.map(|tid| tid.0), status)?;
+        let begun = py.detach(|| self.client.begin(&options));
+        begun.map(NativeTransaction::new).map_err(|error| raised(py, &error))
+    }
+}
+
+impl Drop for NativeClient {
+    /// Closing waits for a thread that may be telling Python something.
+    fn drop(&mut self) {
+        let _ = Python::try_attach(|py| py.detach(|| self.client.close()));
+    }
+}
+
+/// What may go wrong with a blob.
+enum Failure {
+    File(std::io::Error),
+    Client(zodium_client::ClientError),
+}
+
+/// A path, or a host and a port.
+fn address(given: &Bound<'_, PyAny>) -> PyResult<Address> {
+    if let Ok((host, port)) = given.extract::<(String, u16)>() {
+        return Ok(Address::Tcp { host, port });
+    }
+    Ok(Address::Unix(given.extract()?))
+}
+
+fn set(options: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match name {
+        "storage" => options.storage = value.extract()?,
+        "read_only" if value.is_truthy()? => options.access = Access::ReadOnly,
+        "read_only_fallback" if value.is_truthy()? => options.access = Access::Fallback,
+        "read_only" | "read_only_fallback" => {}
+        "wait_seconds" => {
+            let wait = Duration::try_from_secs_f64(value.extract()?);
+            options.wait_timeout = wait.map_err(|error| {
+                PyValueError::new_err(format!("wait_timeout is {value}: {error}"))
+            })?;
+        }
+        "label" => options.label = value.extract()?,
+        "cache_bytes" => options.cache_bytes = value.extract()?,
+        "cache_path" => options.cache_path = value.extract()?,
+        "tls" => options.tls = tls(value)?,
+        name => return Err(PyValueError::new_err(format!("there is no option {name}"))),
+    }
+    Ok(())
+}
+
+fn tls(given: &Bound<'_, PyAny>) -> PyResult<Option<zodium_client::TlsOptions>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    let certificate: Option<PathBuf> = given.getattr("certificate")?.extract()?;
+    let key = given.getattr("key")?.extract()?;
+    let password: Option<PathBuf> = given.getattr("password_file")?.extract()?;
+    let own = certificate.map(|certificate| CertificateFiles {
+        certificate,
+        key,
+        key_password: password.map(Password::File),
+    });
+    let trust = Trust::Listed(given.getattr("authenticate")?.extract()?);
+    let files = ClientFiles { own, trust };
+    let server_name = given.getattr("server_name")?.extract()?;
+    Ok(Some(zodium_client::TlsOptions { files, server_name }))
+}

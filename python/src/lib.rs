@@ -1,0 +1,22 @@
+//! The native part of the Python package `zodium`: the client of ZEO servers, and the program.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod ids;
+mod program;
+mod transaction;
+mod value;
+mod watcher;
+
+/// What the package is made of; only its own modules import this.
+#[pyo3::pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::client::NativeClient;
+    #[pymodule_export]
+    use crate::program::run_program;
+    #[pymodule_export]
+    use crate::transaction::NativeTransaction;
+}

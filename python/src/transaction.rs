@@ -1,0 +1,196 @@
+//! A transaction of a storage of Python's.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use zodium_client::{ClientError, Transaction, TransactionOptions};
+use zodium_pickle::Value;
+use zodium_types::Tid;
+
+use crate::error::raised;
+use crate::ids::{OidArgument, TidArgument};
+use crate::value::owned;
+
+/// An open transaction; dropped it is aborted.
+#[pyclass(frozen, name = "Transaction", module = "zodium._native")]
+pub(crate) struct NativeTransaction {
+    /// Taken when it is over.
+    open: Mutex<Option<Transaction>>,
+}
+
+/// What a vote answers: oids whose data are others now, and conflicts: oid, committed serial,
+/// serial stored upon, data.
+type Voted<'py> = (Vec<Bound<'py, PyBytes>>, Vec<[Bound<'py, PyBytes>; 4]>);
+
+impl NativeTransaction {
+    pub(crate) fn new(transaction: Transaction) -> NativeTransaction {
+        NativeTransaction { open: Mutex::new(Some(transaction)) }
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&mut Transaction) -> Result<T, ClientError> + Send,
+    ) -> PyResult<T> {
+        let outcome = py.detach(|| self.open.lock().as_mut().map(run));
+        outcome.ok_or_else(is_over)?.map_err(|error| raised(py, &error))
+    }
+}
+
+#[pymethods]
+impl NativeTransaction {
+    fn store(
+        &self,
+        py: Python<'_>,
+        oid: OidArgument,
+        serial: Option<TidArgument>,
+        data: &Bound<'_, PyBytes>,
+    ) -> PyResult<()> {
+        let data = data.as_bytes();
+        self.with(py, |open| open.store(oid.0, upon(serial), Bytes::copy_from_slice(data)))
+    }
+
+    /// Stores an object with a blob, which is read from a file.
+    fn store_blob(
+        &self,
+        py: Python<'_>,
+        oid: OidArgument,
+        serial: Option<TidArgument>,
+        data: &Bound<'_, PyBytes>,
+        path: PathBuf,
+    ) -> PyResult<()> {
+        let data = data.as_bytes();
+        let mut file = py.detach(|| File::open(path))?;
+        self.with(py, |open| {
+            open.store_blob(oid.0, upon(serial), Bytes::copy_from_slice(data), &mut file)
+        })
+    }
+
+    /// Stores an object with a blob that lies in the directory that client and server share.
+    fn store_shared_blob(
+        &self,
+        py: Python<'_>,
+        oid: OidArgument,
+        serial: Option<TidArgument>,
+        data: &Bound<'_, PyBytes>,
+        name: &str,
+    ) -> PyResult<()> {
+        let data = data.as_bytes();
+        self.with(py, |open| {
+            open.store_shared_blob(oid.0, upon(serial), Bytes::copy_from_slice(data), name)
+        })
+    }
+
+    fn delete(&self, py: Python<'_>, oid: OidArgument, serial: TidArgument) -> PyResult<()> {
+        self.with(py, |open| open.delete(oid.0, serial.0))
+    }
+
+    fn check_current(&self, py: Python<'_>, oid: OidArgument, serial: TidArgument) -> PyResult<()> {
+        self.with(py, |open| open.check_current(oid.0, serial.0))
+    }
+
+    fn undo(&self, py: Python<'_>, undo_id: &[u8]) -> PyResult<()> {
+        self.with(py, |open| open.undo(undo_id))
+    }
+
+    fn restore(
+        &self,
+        py: Python<'_>,
+        oid: OidArgument,
+        serial: TidArgument,
+        data: Option<&[u8]>,
+        previous: Option<TidArgument>,
+    ) -> PyResult<()> {
+        let previous = previous.map(|tid| tid.0);
+        self.with(py, |open| open.restore(oid.0, serial.0, data, previous))
+    }
+
+    fn vote<'py>(&self, py: Python<'py>) -> PyResult<Voted<'py>> {
+        let voted = self.with(py, Transaction::vote)?;
+        let changed = voted.changed.iter().map(|oid| PyBytes::new(py, &oid.to_bytes()));
+        let conflicts = voted.conflicts.iter().map(|conflict| {
+            [
+                PyBytes::new(py, &conflict.oid.to_bytes()),
+                PyBytes::new(py, &conflict.committed.to_bytes()),
+                PyBytes::new(py, &conflict.stored_upon.to_bytes()),
+                PyBytes::new(py, &conflict.data),
+            ]
+        });
+        Ok((changed.collect(), conflicts.collect()))
+    }
+
+    /// Commits; the tid. `then` is called with it before any later transaction is told.
+    fn finish<'py>(&self, py: Python<'py>, then: Py<PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let failure = Arc::new(Mutex::new(None));
+        let noted = Arc::clone(&failure);
+        let called = move |tid: Tid| {
+            let _ = Python::try_attach(|py| {
+                let tid = PyBytes::new(py, &tid.to_bytes());
+                *noted.lock() = then.call1(py, (tid,)).err();
+            });
+        };
+        let finished = py.detach(|| {
+            let open = self.open.lock().take();
+            open.map(|open| open.finish(called))
+        });
+        let tid = finished.ok_or_else(is_over)?.map_err(|error| raised(py, &error))?;
+        match failure.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(PyBytes::new(py, &tid.to_bytes())),
+        }
+    }
+
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        let aborted = py.detach(|| {
+            let open = self.open.lock().take();
+            open.map(Transaction::abort)
+        });
+        aborted.unwrap_or(Ok(())).map_err(|error| raised(py, &error))
+    }
+}
+
+impl Drop for NativeTransaction {
+    /// Aborting an open one writes to the server.
+    fn drop(&mut self) {
+        let open = self.open.get_mut().take();
+        let _ = Python::try_attach(|py| py.detach(|| drop(open)));
+    }
+}
+
+/// The serial that is stored upon: none, or 0, for a new object.
+fn upon(serial: Option<TidArgument>) -> Tid {
+    serial.map_or(Tid::ZERO, |serial| serial.0)
+}
+
+fn is_over() -> PyErr {
+    PyRuntimeError::new_err("the transaction is over")
+}
+
+/// What a transaction says of itself.
+pub(crate) fn metadata(
+    user: &Bound<'_, PyAny>,
+    description: &Bound<'_, PyAny>,
+    extension: &Bound<'_, PyAny>,
+    tid: Option<Tid>,
+    status: char,
+) -> PyResult<TransactionOptions> {
+    let extension = match owned(extension)? {
+        Value::None => Value::Dict(Vec::new()),
+        extension => extension,
+    };
+    let (user, description) = (text(user)?, text(description)?);
+    Ok(TransactionOptions { user, description, extension, tid, status })
+}
+
+fn text(given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    match given.cast::<PyString>() {
+        Ok(text) => Ok(text.to_cow()?.as_bytes().to_vec()),
+        Err(_) => given.extract(),
+    }
+}

@@ -1,0 +1,65 @@
+//! Telling a storage of Python's what others commit.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use zodium_client::Watcher;
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+use crate::value::to_python;
+
+/// Calls the methods of a storage, from whichever thread reads.
+pub(crate) struct PythonWatcher {
+    /// Gives the storage, or None when it is gone: it holds the client, which holds us.
+    storage: Py<PyAny>,
+}
+
+impl PythonWatcher {
+    pub(crate) fn new(storage: Py<PyAny>) -> PythonWatcher {
+        PythonWatcher { storage }
+    }
+
+    /// Runs with the storage, unless it or the interpreter is gone. What it raises is reported,
+    /// and does not reach the connection.
+    fn tell(&self, with: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<()>) {
+        // Without an interpreter there is nobody to tell.
+        let _ = Python::try_attach(|py| {
+            let storage = self.storage.bind(py).call0();
+            let told = storage.and_then(|storage| match storage.is_none() {
+                true => Ok(()),
+                false => with(py, &storage),
+            });
+            if let Err(error) = told {
+                error.write_unraisable(py, Some(self.storage.bind(py)));
+            }
+        });
+    }
+}
+
+impl Watcher for PythonWatcher {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+        self.tell(|py, storage| {
+            let tid = PyBytes::new(py, &tid.to_bytes());
+            let oids: Vec<_> = oids.iter().map(|oid| PyBytes::new(py, &oid.to_bytes())).collect();
+            storage.call_method1("invalidateTransaction", (tid, oids)).map(drop)
+        });
+    }
+
+    fn all_invalidated(&self) {
+        self.tell(|_, storage| storage.call_method0("invalidateCache").map(drop));
+    }
+
+    fn connected(&self, info: &Value<'_>) {
+        self.tell(|py, storage| {
+            storage.call_method1("notify_connected", (to_python(py, info)?,)).map(drop)
+        });
+    }
+
+    fn disconnected(&self) {
+        self.tell(|_, storage| storage.call_method0("notify_disconnected").map(drop));
+    }
+
+    fn info(&self, info: &Value<'_>) {
+        self.tell(|py, storage| storage.call_method1("info", (to_python(py, info)?,)).map(drop));
+    }
+}

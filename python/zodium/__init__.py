@@ -1,0 +1,40 @@
+"""A fast, parallel object database server for ZODB, and its native client.
+
+    import zodium
+
+    db = zodium.DB(("localhost", 8100))
+
+`zodium.ClientStorage` takes the place of ZEO's. The `zodium` command serves databases.
+"""
+
+from ._storage import ClientStorage
+from ._tls import TLS
+
+__all__ = ["TLS", "ClientStorage", "DB", "client", "connection"]
+
+
+def client(*args, **options):
+    """A client storage: see ClientStorage."""
+    return ClientStorage(*args, **options)
+
+
+def DB(*args, **options):
+    """A database on a client storage."""
+    import ZODB
+
+    storage = ClientStorage(*args, **options)
+    try:
+        return ZODB.DB(storage)
+    except BaseException:
+        storage.close()
+        raise
+
+
+def connection(*args, **options):
+    """A connection to a database that is closed with it."""
+    db = DB(*args, **options)
+    try:
+        return db.open_then_close_db_when_connection_closes()
+    except BaseException:
+        db.close()
+        raise

@@ -1,0 +1,20 @@
+"""The `zodium` command: `python -m zodium` is the same."""
+
+import sys
+
+from ._native import run_program
+
+
+def main():
+    if sys.argv[1:2] == ["bench"]:
+        # It starts the servers that it measures from its own binary.
+        print(
+            "zodium: bench needs the binary: run `make build`, then target/release/zodium bench",
+            file=sys.stderr,
+        )
+        return 2
+    return run_program(["zodium", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

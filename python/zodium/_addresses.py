@@ -1,0 +1,66 @@
+"""Where servers are: what callers write, and what is connected to."""
+
+import os
+from urllib.parse import unquote, urlsplit
+
+SCHEMES = ("zeo", "zodium")
+PORT = 8100
+
+
+def addresses(given):
+    """A list of (host, port) and of paths of Unix sockets.
+
+    Given is one address or a sequence of them. Each is a port of this machine, a
+    (host, port) tuple, the path of a Unix socket, or a zodium:// URL.
+    """
+    if is_one(given):
+        given = [given]
+    found = [address(one) for one in given]
+    if not found:
+        raise ValueError("no address of a server was given")
+    return found
+
+
+def is_one(given):
+    if isinstance(given, (int, str, os.PathLike)):
+        return True
+    return (
+        isinstance(given, tuple)
+        and len(given) == 2
+        and isinstance(given[0], str)
+        and isinstance(given[1], int)
+    )
+
+
+def address(given):
+    if isinstance(given, int):
+        return "127.0.0.1", given
+    if isinstance(given, os.PathLike):
+        return os.fspath(given)
+    if isinstance(given, str):
+        return from_url(given)[0] if given.startswith(tuple(f"{s}://" for s in SCHEMES)) else given
+    if is_one(given):
+        return given[0] or "127.0.0.1", given[1]
+    raise ValueError(
+        f"{given!r} is no address: write a port, (host, port), or the path of a Unix socket"
+    )
+
+
+def from_url(url):
+    """(address, storage or None) of zodium://host:port/storage.
+
+    Without a host the path is that of a Unix socket, and the storage is not named.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        raise ValueError(f"{url!r} does not begin with zodium:// or zeo://")
+    path = unquote(parts.path)
+    if not parts.netloc:
+        if not path:
+            raise ValueError(f"{url!r} names neither a host nor the path of a socket")
+        return path, None
+    try:
+        port = parts.port or PORT
+    except ValueError as error:
+        raise ValueError(f"{url!r}: {error}") from None
+    return (parts.hostname or "127.0.0.1", port), path.strip("/") or None

@@ -1,0 +1,181 @@
+"""Blobs: a directory shared with the server, or a cache of our own.
+
+Files of a cache lie where ZEO's clients put theirs, under the locks that those
+take, so that several processes, of either kind, can use one directory.
+"""
+
+import contextlib
+import os
+import stat
+import threading
+import time
+
+import zc.lockfile
+from ZODB import blob as zodb_blob
+from ZODB.POSException import POSKeyError, Unsupported
+from ZODB.utils import u64
+
+from ._blob_cache_size import shrink
+
+LAYOUT = "zeocache"
+# How long another process may keep a folder's lock: as long as a large download takes.
+LOCK_SECONDS_MAX = 600
+
+
+class CacheLayout:
+    """A file's folder and name, from its oid and tid."""
+
+    size = 997
+
+    def oid_to_path(self, oid):
+        return str(u64(oid) % self.size)
+
+    def getBlobFilePath(self, oid, tid):
+        number, folder = divmod(u64(oid), self.size)
+        return os.path.join(str(folder), f"{number}.{tid.hex()}{zodb_blob.BLOB_SUFFIX}")
+
+
+class BlobFiles:
+    """The blob directory of one storage."""
+
+    def __init__(self, directory, shared, cache_bytes, check_percent, name):
+        self.shared = shared
+        self._name = name
+        self._size_thread = None
+        self._loaded_bytes = 0
+        self._cache_bytes = None if shared else cache_bytes
+        if shared:
+            self.helper = zodb_blob.FilesystemHelper(directory)
+        else:
+            zodb_blob.LAYOUTS.setdefault(LAYOUT, CacheLayout())
+            self.helper = zodb_blob.FilesystemHelper(directory, layout_name=LAYOUT)
+            self.helper.create()
+        if self._cache_bytes is not None:
+            if not 0 <= check_percent < 100:
+                raise ValueError(f"blob_cache_size_check is {check_percent}: give 0 to 99 percent")
+            self._check_bytes = cache_bytes * check_percent // 100
+            self._shrink()
+
+    def take(self, oid, serial, file_name):
+        """Move a file that is to be committed to where it is ours."""
+        self.helper.getPathForOID(oid, create=True)
+        descriptor, reserved = self.helper.blob_mkstemp(oid, serial)
+        os.close(descriptor)
+        # The server, which may share this directory, knows such a file by the end of its name.
+        taken = f"{reserved}-"
+        zodb_blob.rename_or_copy_blob(file_name, taken)
+        os.remove(reserved)
+        return taken
+
+    def committed(self, blobs, tid):
+        """What was sent becomes part of the cache."""
+        for oid, file_name in blobs:
+            self._loaded_bytes += os.stat(file_name).st_size
+            self.helper.getPathForOID(oid, create=True)
+            target = self.helper.getBlobFilename(oid, tid)
+            with lock_of(target):
+                zodb_blob.rename_or_copy_blob(file_name, target)
+        if blobs:
+            self._shrink_when_due()
+
+    def load(self, oid, serial, fetch):
+        """The name of a blob's file; `fetch` has the server send it to a new file."""
+        file_name = self.helper.getBlobFilename(oid, serial)
+        if self.shared:
+            if os.path.exists(file_name):
+                return file_name
+            raise POSKeyError(f"No blob file at {file_name}", oid, serial)
+        if os.path.exists(file_name):
+            return used(file_name)
+        self.helper.createPathForOID(oid)
+        with lock_of(file_name):
+            return self._load_locked(oid, serial, file_name, fetch)
+
+    def open(self, oid, serial, fetch, blob=None):
+        """A committed blob, opened for reading."""
+        file_name = self.load(oid, serial, fetch)
+        try:
+            return opened(file_name, blob)
+        except OSError:
+            # Another process made room in the cache just now: once more, with the lock held.
+            if self.shared:
+                raise POSKeyError("No blob file", oid, serial) from None
+        with lock_of(file_name):
+            return opened(self._load_locked(oid, serial, file_name, fetch), blob)
+
+    def _load_locked(self, oid, serial, file_name, fetch):
+        if os.path.exists(file_name):
+            return used(file_name)
+        partial = f"{file_name}.dl"
+        # What is left of a download that was cut short.
+        remove(partial)
+        try:
+            fetch(oid, serial, partial)
+        except BaseException:
+            remove(partial)
+            raise
+        self._loaded_bytes += os.stat(partial).st_size
+        os.chmod(partial, stat.S_IREAD)
+        os.rename(partial, file_name)
+        self._shrink_when_due()
+        return file_name
+
+    def close(self):
+        if self._size_thread is not None:
+            self._size_thread.join()
+
+    def _shrink_when_due(self):
+        if self._cache_bytes is not None and self._loaded_bytes >= self._check_bytes:
+            self._shrink()
+
+    def _shrink(self):
+        self._loaded_bytes = 0
+        target_bytes = max(self._cache_bytes - self._check_bytes, 0)
+        self._size_thread = threading.Thread(
+            target=shrink,
+            args=(self.helper.base_dir, target_bytes),
+            name=f"{self._name} blob cache size",
+            daemon=True,
+        )
+        self._size_thread.start()
+
+
+def remove(file_name):
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(file_name)
+
+
+def opened(file_name, blob):
+    if blob is None:
+        return open(file_name, "rb")
+    return zodb_blob.BlobFile(file_name, "r", blob)
+
+
+def used(file_name):
+    """Note the time of use, by which files are thrown out of the cache."""
+    with contextlib.suppress(OSError):
+        os.utime(file_name, (time.time(), os.stat(file_name).st_mtime))
+    return file_name
+
+
+@contextlib.contextmanager
+def lock_of(file_name):
+    """The lock of a file's folder, which processes that share the cache take."""
+    lock_name = os.path.join(os.path.dirname(file_name), ".lock")
+    deadline = time.monotonic() + LOCK_SECONDS_MAX
+    while True:
+        try:
+            lock = zc.lockfile.LockFile(lock_name)
+            break
+        except zc.lockfile.LockError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def no_directory(*_):
+    raise Unsupported("No blob directory is configured: pass blob_dir")

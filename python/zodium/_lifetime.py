@@ -1,0 +1,39 @@
+"""Storages that are open: what a fork and the interpreter's end mean for them."""
+
+import atexit
+import os
+import sys
+import weakref
+
+_open = weakref.WeakSet()
+
+
+def track(storage):
+    _open.add(storage)
+
+
+def refuse_gevent():
+    """Waiting is native: it would stop all greenlets of a monkey-patched process."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("socket"):
+        raise RuntimeError(
+            "zodium waits for its server in native code, which gevent's monkey patches do not "
+            "reach: all greenlets would wait with it. Use ZEO.ClientStorage in this process; "
+            "the server is the same"
+        )
+
+
+def close_all():
+    """No thread of ours may call into an interpreter that is gone."""
+    for storage in list(_open):
+        storage.close()
+
+
+def after_fork_in_child():
+    for storage in list(_open):
+        storage._after_fork_in_child()
+
+
+atexit.register(close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=after_fork_in_child)

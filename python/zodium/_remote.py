@@ -1,0 +1,73 @@
+"""Exceptions that a server sends by name, as objects of this process.
+
+Key decision: a name is looked up in a fixed table and never imported, so that a
+server cannot choose what runs here.
+"""
+
+from ZODB import POSException
+
+from .exceptions import ServerException
+
+
+def plain(exception_class):
+    return lambda arguments: exception_class(*as_arguments(arguments))
+
+
+def as_arguments(arguments):
+    return arguments if isinstance(arguments, (tuple, list)) else (arguments,)
+
+
+def conflict(exception_class):
+    def make(attributes):
+        made = exception_class(
+            message=attributes.get("message"),
+            oid=attributes.get("oid"),
+            serials=attributes.get("serials"),
+        )
+        made.class_name = attributes.get("class_name")
+        return made
+
+    return make
+
+
+def btrees_conflict(attributes):
+    places = {key: attributes.get(key) for key in ("p1", "p2", "p3", "reason")}
+    return POSException.BTreesConflictError(**places)
+
+
+def undo_errors(attributes):
+    return POSException.MultipleUndoErrors(attributes.get("_errs"))
+
+
+BY_NAME = {
+    f"ZODB.POSException.{exception_class.__name__}": factory(exception_class)
+    for factory, classes in (
+        (
+            plain,
+            (
+                POSException.POSKeyError,
+                POSException.ReadOnlyError,
+                POSException.StorageTransactionError,
+            ),
+        ),
+        (conflict, (POSException.ConflictError, POSException.ReadConflictError)),
+    )
+    for exception_class in classes
+}
+BY_NAME["ZODB.POSException.BTreesConflictError"] = btrees_conflict
+BY_NAME["ZODB.POSException.MultipleUndoErrors"] = undo_errors
+for module in ("builtins", "exceptions"):
+    BY_NAME[f"{module}.KeyError"] = plain(KeyError)
+    BY_NAME[f"{module}.TypeError"] = plain(TypeError)
+
+
+def exception(name, arguments):
+    """The exception of a reply: that of its name, or ServerException."""
+    make = BY_NAME.get(name)
+    try:
+        if make is not None:
+            return make(arguments)
+    except (AttributeError, TypeError, ValueError):
+        # The arguments are not those that the class has: told as they are.
+        pass
+    return ServerException(name, arguments)

@@ -1,0 +1,321 @@
+"""ClientStorage: a ZODB storage whose objects are kept by a ZEO server.
+
+Key decision: whatever waits for the server, and the cache, is native and runs
+without the interpreter's lock. What happens once in a transaction or less is
+here, in terms of ZODB's own classes.
+"""
+
+import functools
+import logging
+import os
+import socket
+import time
+import weakref
+
+import zope.interface
+from ZODB import interfaces
+from ZODB.BaseStorage import copy
+from ZODB.ConflictResolution import ConflictResolvingStorage
+from ZODB.POSException import POSKeyError
+from ZODB.utils import maxtid
+
+from . import _blobs, _lifetime
+from ._addresses import addresses
+from ._commit import Commits
+from ._iteration import Iterators, TransactionIterator
+from ._native import Client
+from ._tls import tls_options
+from .exceptions import ClientDisconnected
+
+logger = logging.getLogger("zodium.client")
+
+MEGABYTE = 1 << 20
+WAIT_SECONDS = 30
+
+# What a server may say its storage provides, and this one provides when it does.
+OFFERED = (
+    interfaces.IStorageRestoreable,
+    interfaces.IStorageIteration,
+    interfaces.IStorageUndoable,
+    interfaces.IStorageCurrentRecordIteration,
+    interfaces.IBlobStorage,
+    interfaces.IExternalGC,
+)
+
+
+@zope.interface.implementer(interfaces.IMultiCommitStorage)
+class ClientStorage(Commits, ConflictResolvingStorage):
+    """A storage that is the client of a ZEO server.
+
+    The parameters are those of ZEO.ClientStorage.ClientStorage, and mean the same.
+    docs/python.md tells the few that differ.
+    """
+
+    def __init__(
+        self,
+        addr,
+        storage="1",
+        cache_size=20 * MEGABYTE,
+        name="",
+        wait_timeout=None,
+        disconnect_poll=None,
+        read_only=0,
+        read_only_fallback=0,
+        blob_dir=None,
+        shared_blob_dir=False,
+        blob_cache_size=None,
+        blob_cache_size_check=10,
+        client_label=None,
+        cache=None,
+        ssl=None,
+        ssl_server_hostname=None,
+        client=None,
+        var=None,
+        min_disconnect_poll=1,
+        max_disconnect_poll=None,
+        wait=True,
+        drop_cache_rather_verify=True,
+        credentials=None,
+        server_sync=False,
+        username=None,
+        password=None,
+        realm=None,
+    ):
+        _lifetime.refuse_gevent()
+        self.__name__ = name or str(addr)
+        self._addr = addresses(addr)
+        self._storage = storage
+        self._server_addr = None
+        self._db = None
+        self._info = {
+            "length": 0,
+            "size": 0,
+            "name": "Zodium Client",
+            "supportsUndo": 0,
+            "interfaces": (),
+        }
+        self._iterators = Iterators(self)
+        self.blob_dir = blob_dir
+        self.shared_blob_dir = shared_blob_dir
+        self._blobs = None
+        if blob_dir is not None:
+            self._blobs = _blobs.BlobFiles(
+                blob_dir, shared_blob_dir, blob_cache_size, blob_cache_size_check, self.__name__
+            )
+        self.fshelper = self._blobs and self._blobs.helper
+        self.server_sync = server_sync
+        self._connect = functools.partial(
+            Client,
+            # The client must not hold the storage that holds it.
+            watcher=weakref.ref(self),
+            storage=storage,
+            read_only=bool(read_only),
+            read_only_fallback=bool(read_only_fallback),
+            wait_seconds=WAIT_SECONDS if wait_timeout is None else wait_timeout,
+            cache_bytes=cache_size,
+            cache_path=cache_path(cache, client, var, storage),
+            label=client_label,
+            tls=tls_options(ssl, ssl_server_hostname),
+        )
+        self._use(self._connect(self._addr))
+        _lifetime.track(self)
+        if wait:
+            try:
+                self._client.wait()
+            except BaseException:
+                self.close()
+                raise
+
+    def _use(self, client):
+        """What is asked most goes to the native client without a detour."""
+        self._client = client
+        self.loadBefore = client.load_before
+        self.prefetch = client.prefetch
+        self.lastTransaction = client.last_tid
+        self.new_oid = client.new_oid
+        self.is_read_only = self.isReadOnly = client.is_read_only
+
+    # What the client tells, in the order of the server's messages. No method may wait for the
+    # server: who reads its messages is here.
+
+    def notify_connected(self, info):
+        """A connection was made, and everything that was missed has been told."""
+        # Of what was missed only oids are known: whatever was read meanwhile may be old.
+        if self._db is not None:
+            self._db.invalidateCache()
+        logger.info("%s is connected", self.__name__)
+        self._info.update(info)
+        names = {tuple(name) for name in self._info.get("interfaces", ())}
+        for interface in OFFERED:
+            if (interface.__module__, interface.__name__) in names:
+                zope.interface.alsoProvides(self, interface)
+
+    def notify_disconnected(self):
+        """The connection is lost, and what the server kept for it."""
+        logger.info("%s lost its connection", self.__name__)
+        self._iterators.lose()
+
+    def info(self, changed):
+        """The server tells of its size and number of objects."""
+        self._info.update(changed)
+
+    def invalidateCache(self):
+        """Nothing is known any more of what changed."""
+        if self._db is not None:
+            self._db.invalidateCache()
+
+    def invalidateTransaction(self, tid, oids):
+        """Another client has committed."""
+        if self._db is not None:
+            self._db.invalidate(tid, oids)
+
+    # The storage itself.
+
+    def registerDB(self, db):
+        super().registerDB(db)
+        self._db = db
+
+    def close(self):
+        """End the connection; what is called afterwards raises ClientDisconnected."""
+        self._client.close()
+        if self._blobs is not None:
+            self._blobs.close()
+
+    def new_addr(self, addr):
+        """Leave the server for one of these, of the same storage, with an empty cache."""
+        self._addr = addresses(addr)
+        self._client.close()
+        self._use(self._connect(self._addr))
+
+    def is_connected(self, test=False):
+        return self._client.is_connected()
+
+    def ping(self):
+        """Wait until all that was committed before is known here."""
+        return self._call("ping")
+
+    def sync(self):
+        if self.server_sync:
+            self.ping()
+
+    def sortKey(self):
+        peer = self._client.peer()
+        if peer is not None:
+            self._server_addr = canonical(peer)
+        if self._server_addr is None:
+            raise ClientDisconnected("never connected")
+        return f"{self._storage}:{self._server_addr}"
+
+    def __len__(self):
+        return self._info["length"]
+
+    def getName(self):
+        state = "connected" if self.is_connected() else "disconnected"
+        return f"{self.__name__} ({state})"
+
+    def getSize(self):
+        return self._info["size"]
+
+    def supportsUndo(self):
+        return self._info["supportsUndo"]
+
+    def load(self, oid, version=""):
+        revision = self.loadBefore(oid, maxtid)
+        if revision is None:
+            raise POSKeyError(oid)
+        return revision[:2]
+
+    def loadSerial(self, oid, serial):
+        # Not from the cache: it does not know what a pack has taken away.
+        return self._call("loadSerial", oid, serial)
+
+    def getTid(self, oid):
+        return self._call("getTid", oid)
+
+    def history(self, oid, size=1):
+        return self._call("history", oid, size)
+
+    def record_iternext(self, next=None):
+        return self._call("record_iternext", next)
+
+    def pack(self, t=None, referencesf=None, wait=1, days=0):
+        """Pack up to a time; the server finds references itself, so `referencesf` is not used."""
+        until = time.time() if t is None else t
+        return self._call("pack", until - days * 86400, wait)
+
+    def undoInfo(self, first=0, last=-20, specification=None):
+        return self._call("undoInfo", first, last, specification)
+
+    def undoLog(self, first=0, last=-20, filter=None):
+        """What can be undone. A function cannot be sent to the server: with one, nothing."""
+        return [] if filter is not None else self._call("undoLog", first, last)
+
+    def copyTransactionsFrom(self, other, verbose=0):
+        copy(other, self, verbose)
+
+    def iterator(self, start=None, stop=None):
+        number = self._call("iterator_start", start, stop)
+        return self._iterators.add(TransactionIterator(self, number))
+
+    def server_status(self, timeout=None):
+        return self._call("server_status", timeout=timeout)
+
+    # The wire.
+
+    def _call(self, method, *arguments, timeout=None):
+        """A method's answer. With a timeout, in seconds, so long is a connection waited for."""
+        if timeout is not None:
+            self._wait_at_most(timeout)
+        return self._client.call(method, *arguments)
+
+    def _wait_at_most(self, seconds):
+        deadline = time.monotonic() + seconds
+        while not self._client.is_connected():
+            if time.monotonic() > deadline:
+                raise ClientDisconnected(f"no connection within {seconds} seconds")
+            time.sleep(0.01)
+
+    def _cast(self, method, *arguments):
+        self._client.cast(method, *arguments)
+
+    def _after_fork_in_child(self):
+        self._iterators.lose()
+        self._client.after_fork_in_child()
+
+    # Blobs.
+
+    def loadBlob(self, oid, serial):
+        return self._blob_files().load(oid, serial, self._client.fetch_blob)
+
+    def openCommittedBlobFile(self, oid, serial, blob=None):
+        return self._blob_files().open(oid, serial, self._client.fetch_blob, blob)
+
+    def temporaryDirectory(self):
+        return self._blob_files().helper.temp_dir
+
+    def _blob_files(self):
+        if self._blobs is None:
+            _blobs.no_directory()
+        return self._blobs
+
+
+@functools.lru_cache
+def canonical(peer):
+    """A server's address as all its clients write it: commits to several are ordered by it."""
+    host, _, port = peer.rpartition(":")
+    if not host or "/" in peer:
+        return peer
+    try:
+        host = socket.gethostbyaddr(host.strip("[]"))[0]
+    except OSError as error:
+        logger.debug("%s has no name: %s", host, error)
+    return str((host, int(port)))
+
+
+def cache_path(cache, client, var, storage):
+    """The file of a cache that is kept, or None."""
+    if cache is None and client:
+        return os.path.join(var or os.getcwd(), f"{client}-{storage}.zodium-cache")
+    if cache is None or isinstance(cache, (str, os.PathLike)):
+        return cache and os.fspath(cache)
+    raise TypeError(f"cache is {cache!r}: give the path of a file, or nothing")

@@ -1,0 +1,367 @@
+"""zodium.ClientStorage: takes the place of ZEO's, against Zodium and the stock server.
+
+What ZODB's own suites ask of a storage is asked in tests/conformance
+(`run.py --client zodium`); here is what an application sees.
+"""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+
+import pytest
+import transaction
+import ZODB
+import ZODB.config
+from BTrees.Length import Length
+from BTrees.OOBTree import OOBTree
+from harness import package
+from harness.process import HOST, ServerProcess, free_port
+from harness.servers import stock_server
+from persistent.mapping import PersistentMapping
+from ZODB.blob import Blob
+from ZODB.POSException import POSKeyError, ReadOnlyError
+from ZODB.utils import maxtid, p64, z64
+
+package.use()
+
+import zodium  # noqa: E402
+from zodium.exceptions import ClientDisconnected  # noqa: E402
+from zodium.zodburi import resolve  # noqa: E402
+
+
+@pytest.fixture(params=["zodium", "stock"])
+def server(request, tmp_path, start_server, encoding):
+    if request.param == "zodium":
+        yield start_server(tmp_path / "Data.fs", encoding=encoding)
+        return
+    (tmp_path / "stock").mkdir()
+    stock = stock_server(tmp_path / "stock", encoding)
+    yield stock
+    stock.kill()
+
+
+@pytest.fixture
+def open_storage():
+    """open_storage(server): a client storage of ours; closed with the test."""
+    storages = []
+
+    def open_one(server, **options):
+        storages.append(zodium.ClientStorage(server.address, wait_timeout=30, **options))
+        return storages[-1]
+
+    yield open_one
+    for storage in storages:
+        storage.close()
+
+
+def test_an_application_is_switched_by_one_line_and_back(server, open_storage, connect):
+    for number, client in enumerate([connect, open_storage, connect, open_storage]):
+        database = ZODB.DB(client(server))
+        with database.transaction() as connection:
+            root = connection.root()
+            app = root.setdefault("app", OOBTree()) if number == 0 else root["app"]
+            assert list(app) == list(range(number))
+            app[number] = PersistentMapping(text="x" * number)
+        with database.transaction() as connection:
+            assert [value["text"] for value in connection.root()["app"].values()] == [
+                "x" * length for length in range(number + 1)
+            ]
+        database.close()
+
+
+def test_what_one_connection_commits_another_one_sees(server, open_storage):
+    ours = ZODB.DB(open_storage(server))
+    others = ZODB.DB(open_storage(server, server_sync=True))
+    for number in range(20):
+        with ours.transaction() as connection:
+            connection.root()["number"] = number
+        with ours.transaction() as connection:
+            assert connection.root()["number"] == number
+        with others.transaction() as connection:
+            assert connection.root()["number"] == number
+
+
+def test_conflicts_are_resolved_with_the_classes_of_the_application(server, open_storage):
+    database = ZODB.DB(open_storage(server))
+    with database.transaction() as connection:
+        connection.root()["count"] = Length()
+    managers = [transaction.TransactionManager() for _ in range(3)]
+    for manager in managers:
+        database.open(manager).root()["count"].change(1)
+    for manager in managers:
+        manager.commit()
+    with database.transaction() as connection:
+        assert connection.root()["count"]() == len(managers)
+
+
+def test_a_conflict_that_cannot_be_resolved_is_raised_and_the_next_attempt_goes_through(
+    server, open_storage
+):
+    database = ZODB.DB(open_storage(server))
+    first, second = transaction.TransactionManager(), transaction.TransactionManager()
+    database.open(first).root()["who"] = "first"
+    database.open(second).root()["who"] = "second"
+    first.commit()
+    with pytest.raises(ZODB.POSException.ConflictError) as raised:
+        second.commit()
+    assert raised.value.oid == z64
+    second.abort()
+    with database.transaction() as connection:
+        assert connection.root()["who"] == "first"
+        connection.root()["who"] = "second"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_blobs_come_back_from_a_cache_and_from_a_shared_directory(
+    tmp_path, start_server, open_storage, encoding, shared
+):
+    directory = tmp_path / "blobs"
+    server = start_server(tmp_path / "Data.fs", "--blob-dir", str(directory), encoding=encoding)
+    content = os.urandom(200_000)
+
+    def database(name):
+        blob_dir = directory if shared else tmp_path / name
+        return ZODB.DB(open_storage(server, blob_dir=str(blob_dir), shared_blob_dir=shared))
+
+    with database("writer").transaction() as connection:
+        connection.root()["blob"] = Blob(content)
+    with database("reader").transaction() as connection:
+        with connection.root()["blob"].open() as file:
+            assert file.read() == content
+        assert open(connection.root()["blob"].committed(), "rb").read() == content
+
+
+def test_threads_share_one_connection(server, open_storage):
+    database = ZODB.DB(open_storage(server))
+    threads_count, rounds = 8, 25
+    with database.transaction() as connection:
+        connection.root()["counts"] = [Length() for _ in range(threads_count)]
+    failures = []
+
+    def work(number):
+        manager = transaction.TransactionManager()
+        try:
+            for _ in range(rounds):
+                with manager:
+                    connection = database.open(manager)
+                    connection.root()["counts"][number].change(1)
+                connection.close()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(threads_count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    with database.transaction() as connection:
+        assert [count() for count in connection.root()["counts"]] == [rounds] * threads_count
+
+
+def test_waiting_for_the_server_lets_other_threads_run(server, open_storage):
+    storage = open_storage(server)
+    process = server.process
+    process.send_signal(signal.SIGSTOP)
+    try:
+        caller = threading.Thread(target=storage.ping)
+        caller.start()
+        # With the interpreter's lock held by the caller we would not come back from this.
+        time.sleep(0.2)
+        assert caller.is_alive()
+    finally:
+        process.send_signal(signal.SIGCONT)
+    caller.join(20)
+    assert not caller.is_alive()
+
+
+def test_a_server_that_was_restarted_is_found_again(tmp_path, start_server, open_storage):
+    server = start_server(tmp_path / "Data.fs")
+    storage = open_storage(server)
+    database = ZODB.DB(storage)
+    with database.transaction() as connection:
+        connection.root()["value"] = "kept"
+    server.stop()
+    deadline = time.monotonic() + 20
+    while storage.is_connected():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert storage.getName().endswith("(disconnected)")
+    start_server.servers.append(ServerProcess(server.words, server.port, tmp_path))
+    with database.transaction() as connection:
+        assert connection.root()["value"] == "kept"
+        connection.root()["value"] = "new"
+
+
+def test_a_forked_child_has_a_connection_of_its_own(server, open_storage):
+    database = ZODB.DB(open_storage(server))
+    with database.transaction() as connection:
+        connection.root()["value"] = 1
+    child = os.fork()
+    if child == 0:
+        try:
+            with database.transaction() as connection:
+                assert connection.root()["value"] == 1
+                connection.root()["value"] = 2
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    deadline = time.monotonic() + 20
+    value = None
+    while value != 2:
+        assert time.monotonic() < deadline
+        with database.transaction() as connection:
+            value = connection.root()["value"]
+
+
+def test_an_interpreter_ends_with_storages_open(server):
+    program = """
+        import contextlib, sys, threading, zodium
+        host, port = sys.argv[1:]
+        databases = [zodium.DB((host, int(port))) for _ in range(3)]
+        def wait():
+            with contextlib.suppress(zodium.exceptions.ClientDisconnected):
+                while True:
+                    databases[0].storage.ping()
+        threading.Thread(target=wait, daemon=True).start()
+        print("done")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, server.address)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+
+
+def test_a_storage_that_nobody_holds_is_gone(server):
+    reference = weakref.ref(zodium.ClientStorage(server.address))
+    gc.collect()
+    assert reference() is None
+
+
+def test_errors_are_those_that_zodb_knows(server, open_storage):
+    storage = open_storage(server, read_only=True)
+    with pytest.raises(POSKeyError):
+        storage.load(p64(12345))
+    with pytest.raises(POSKeyError):
+        storage.loadBefore(p64(12345), maxtid)
+    with pytest.raises(ReadOnlyError):
+        storage.tpc_begin(transaction.get())
+    with pytest.raises(TypeError, match="8 bytes"):
+        storage.loadBefore(b"short", maxtid)
+    with pytest.raises(TypeError, match="cannot send"):
+        storage._call("history", object())
+    storage.close()
+    with pytest.raises(ClientDisconnected):
+        storage.ping()
+
+
+def test_nobody_there_is_said_with_the_address(free_address):
+    with pytest.raises(ClientDisconnected, match=str(free_address[1])):
+        zodium.ClientStorage(free_address, wait_timeout=1)
+    storage = zodium.ClientStorage(free_address, wait=False)
+    assert not storage.is_connected()
+    storage.close()
+
+
+@pytest.fixture
+def free_address():
+    return HOST, free_port()
+
+
+def test_transactions_are_iterated_and_copied(tmp_path, start_server, server, open_storage):
+    source = open_storage(server)
+    database = ZODB.DB(source)
+    for number in range(5):
+        with database.transaction() as connection:
+            connection.root()[number] = PersistentMapping()
+    (tmp_path / "copy").mkdir()
+    target = open_storage(start_server(tmp_path / "copy" / "Data.fs"))
+    target.copyTransactionsFrom(source)
+
+    def content(storage):
+        return [
+            (one.tid, one.description, [(record.oid, record.data) for record in one])
+            for one in storage.iterator()
+        ]
+
+    assert len(content(source)) == 6
+    assert content(source) == content(target)
+
+
+def test_a_transaction_is_undone(server, open_storage):
+    database = ZODB.DB(open_storage(server))
+    for value in "old", "new":
+        with database.transaction() as connection:
+            connection.root()["value"] = value
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+    with database.transaction() as connection:
+        assert connection.root()["value"] == "old"
+
+
+def test_zconfig_names_the_same_storage_with_other_words(server):
+    stock = f"""
+        %import ZEO
+        <zodb>
+          <clientstorage>
+            server {server.address[0]}:{server.address[1]}
+            cache-size 1MB
+            wait-timeout 20
+          </clientstorage>
+        </zodb>
+    """
+    ours = stock.replace("import ZEO", "import zodium").replace("clientstorage", "zodium")
+    for text, number in (stock, 1), (ours, 2), (stock, 3):
+        database = ZODB.config.databaseFromString(textwrap.dedent(text))
+        with database.transaction() as connection:
+            connection.root()["runs"] = connection.root().get("runs", 0) + 1
+            assert connection.root()["runs"] == number
+        database.close()
+
+
+def test_a_uri_names_storage_and_database(server):
+    host, port = server.address
+    opened, arguments = resolve(
+        f"zodium://{host}:{port}/1?wait_timeout=20&cache_size=1MB&connection_cache_size=77"
+    )
+    assert arguments == {"cache_size": 77, "database_name": "unnamed"}
+    database = ZODB.DB(opened(), **arguments)
+    assert database.getCacheSize() == 77
+    database.close()
+    with pytest.raises(ValueError, match="cache-size"):
+        resolve(f"zodium://{host}:{port}?cache-size=1")
+
+
+def test_gevent_is_refused_with_the_reason():
+    program = """
+        import sys, types
+        monkey = types.ModuleType("gevent.monkey")
+        monkey.is_module_patched = lambda name: True
+        sys.modules["gevent.monkey"] = monkey
+        import zodium
+        try:
+            zodium.ClientStorage(1)
+        except RuntimeError as error:
+            print("gevent" in str(error))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "True\n", ended.stderr
+
+
+def test_the_package_holds_the_program(tmp_path, start_server):
+    server = start_server(tmp_path / "Data.fs")
+    zodium.DB(server.address).close()
+    server.stop()
+    command = [sys.executable, "-m", "zodium"]
+    checked = subprocess.run([*command, "check", str(tmp_path / "Data.fs")], timeout=60)
+    assert checked.returncode == 0
+    wrong = subprocess.run([*command, "served"], capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 2
+    assert "serve" in wrong.stderr
