@@ -144,6 +144,24 @@ fn what_is_left_out_is_told() {
     assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
 }
 
+#[test]
+fn records_before_a_damage_are_kept_where_they_end_of_themselves() {
+    let pickles = b"\x80\x03cm\nC\n.\x80\x03}.";
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, pickles), (2, pickles), (3, pickles)])).unwrap();
+    let end = data_of(&disk).len() - 8;
+    commit(&storage, stores(tid(2), &[(4, pickles)])).unwrap();
+    let bytes = data_of(&disk);
+    for start in end - pickles.len() - 42..end - pickles.len() {
+        let mut damaged = bytes.clone();
+        damaged[start..end].fill(0);
+        let outcome = try_recover(&damaged, true).unwrap();
+        assert_eq!(outcome.summary.records, 3, "{start}");
+        assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+    }
+}
+
 /// Three transactions: data, other data, and the first ones again by a back pointer.
 fn undone() -> Vec<u8> {
     let disk = MemoryDisk::new();

@@ -97,6 +97,14 @@ pub fn references_of_record<'a>(
     scanner.run(found)
 }
 
+/// Whether `data` are the two pickles of a record, whole, and nothing more.
+#[must_use]
+pub fn is_whole_record(data: &[u8]) -> bool {
+    let mut scanner = Scanner::new(data);
+    let mut run = || scanner.run(&mut |_| {}).is_ok();
+    run() && run() && scanner.reader.position() == data.len()
+}
+
 /// What the scanner remembers of a value.
 #[derive(Clone, Copy, Debug)]
 enum Item<'a> {
@@ -505,6 +513,15 @@ mod tests {
             for length in 0..record.len() {
                 assert!(references(&record[..length]).is_err(), "{length} of {record:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_whole_record_is_neither_cut_nor_followed_by_anything() {
+        for record in [MAPPING, SHARED, NEWARGS, WEAK, BLOB] {
+            assert!(is_whole_record(record), "{record:?}");
+            assert!(!is_whole_record(&record[..record.len() - 1]), "{record:?}");
+            assert!(!is_whole_record(&[record, b"."].concat()), "{record:?}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use zodium_disk::DiskFile;
+use zodium_pickle::is_whole_record;
 use zodium_types::Oid;
 
 use crate::check::window::{LOOK_BYTES, Window};
@@ -53,8 +54,10 @@ impl Look {
         is_record.then_some(DataEntry { position, header })
     }
 
-    /// Whether a record ends where another of its transaction begins, or its transaction ends:
-    /// then its data are most likely all there.
+    /// Whether a record ends where another of its transaction begins, or its transaction ends, or
+    /// its data end of themselves: then they are most likely all there.
+    ///
+    /// Of a damaged record after it, its transaction's position or its tid is enough.
     pub(crate) fn is_bounded(&mut self, record: &DataEntry) -> bool {
         let end = record.position + record.header.record_bytes();
         let start = record.header.transaction;
@@ -62,14 +65,24 @@ impl Look {
             self.window.number(end).is_some_and(|copy| Some(copy) == end.checked_sub(start));
         let next =
             self.window.chunk::<DATA_HEADER_BYTES>(end).map(|bytes| DataHeader::parse(&bytes));
-        let continues = |next: DataHeader| {
-            next.transaction == start && next.tid == record.header.tid && next.version_length == 0
-        };
+        let continues =
+            |next: DataHeader| next.transaction == start || next.tid == record.header.tid;
         let is_readable = |window: &mut Window| {
             window.probe(record.position..end);
             !window.is_unreadable(record.position..end)
         };
-        (is_last || next.is_some_and(continues)) && is_readable(&mut self.window)
+        (is_last || next.is_some_and(continues) || self.ends_of_itself(record))
+            && is_readable(&mut self.window)
+    }
+
+    /// Whether the data of a record are two whole pickles and no more, or a pointer to other data
+    /// of the object.
+    fn ends_of_itself(&mut self, record: &DataEntry) -> bool {
+        match self.back_pointer(record) {
+            Some(0) => false,
+            Some(back) => back < record.position && self.source(back, record.header.oid).is_some(),
+            None => self.data(record).is_some_and(|data| is_whole_record(&data)),
+        }
     }
 
     /// The back pointer of a record without data.
