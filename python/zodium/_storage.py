@@ -313,9 +313,11 @@ def canonical(peer):
 
 
 def cache_path(cache, client, var, storage):
-    """The file of a cache that is kept, or None."""
+    """The file of a cache that is kept, or None; never one that ZEO's client keeps its own in."""
     if cache is None and client:
-        return os.path.join(var or os.getcwd(), f"{client}-{storage}.zodium-cache")
-    if cache is None or isinstance(cache, (str, os.PathLike)):
-        return cache and os.fspath(cache)
+        cache = os.path.join(var or os.getcwd(), f"{client}-{storage}")
+    if cache is None:
+        return None
+    if isinstance(cache, (str, os.PathLike)):
+        return os.fspath(cache) + ".zodium"
     raise TypeError(f"cache is {cache!r}: give the path of a file, or nothing")

@@ -17,7 +17,6 @@ import weakref
 import pytest
 import transaction
 import ZODB
-import ZODB.config
 from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness import package
@@ -32,7 +31,6 @@ package.use()
 
 import zodium  # noqa: E402
 from zodium.exceptions import ClientDisconnected  # noqa: E402
-from zodium.zodburi import resolve  # noqa: E402
 
 
 @pytest.fixture(params=["zodium", "stock"])
@@ -303,39 +301,6 @@ def test_a_transaction_is_undone(server, open_storage):
     transaction.commit()
     with database.transaction() as connection:
         assert connection.root()["value"] == "old"
-
-
-def test_zconfig_names_the_same_storage_with_other_words(server):
-    stock = f"""
-        %import ZEO
-        <zodb>
-          <clientstorage>
-            server {server.address[0]}:{server.address[1]}
-            cache-size 1MB
-            wait-timeout 20
-          </clientstorage>
-        </zodb>
-    """
-    ours = stock.replace("import ZEO", "import zodium").replace("clientstorage", "zodium")
-    for text, number in (stock, 1), (ours, 2), (stock, 3):
-        database = ZODB.config.databaseFromString(textwrap.dedent(text))
-        with database.transaction() as connection:
-            connection.root()["runs"] = connection.root().get("runs", 0) + 1
-            assert connection.root()["runs"] == number
-        database.close()
-
-
-def test_a_uri_names_storage_and_database(server):
-    host, port = server.address
-    opened, arguments = resolve(
-        f"zodium://{host}:{port}/1?wait_timeout=20&cache_size=1MB&connection_cache_size=77"
-    )
-    assert arguments == {"cache_size": 77, "database_name": "unnamed"}
-    database = ZODB.DB(opened(), **arguments)
-    assert database.getCacheSize() == 77
-    database.close()
-    with pytest.raises(ValueError, match="cache-size"):
-        resolve(f"zodium://{host}:{port}?cache-size=1")
 
 
 def test_gevent_is_refused_with_the_reason():
