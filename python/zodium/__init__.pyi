@@ -5,7 +5,9 @@ from typing import Any, Union
 import ZODB
 import ZODB.Connection
 
-Address = Union[int, str, "os.PathLike[str]", tuple[str, int]]
+_Address = Union[int, str, "os.PathLike[str]", tuple[str, int]]
+
+__all__ = ["TLS", "ClientStorage", "DB", "client", "connection"]
 
 class TLS:
     certificate: str | None
@@ -29,7 +31,7 @@ class ClientStorage:
     server_sync: bool
     def __init__(
         self,
-        addr: Address | Sequence[Address],
+        addr: _Address | Sequence[_Address],
         storage: str = ...,
         cache_size: int = ...,
         name: str = ...,
@@ -77,7 +79,7 @@ class ClientStorage:
     def loadBefore(self, oid: bytes, tid: bytes) -> tuple[bytes, bytes, bytes | None] | None: ...
     def loadBlob(self, oid: bytes, serial: bytes) -> str: ...
     def loadSerial(self, oid: bytes, serial: bytes) -> bytes: ...
-    def new_addr(self, addr: Address | Sequence[Address]) -> None: ...
+    def new_addr(self, addr: _Address | Sequence[_Address]) -> None: ...
     def new_oid(self) -> bytes: ...
     def openCommittedBlobFile(self, oid: bytes, serial: bytes, blob: Any = ...) -> Any: ...
     def pack(

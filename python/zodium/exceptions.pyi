@@ -1,0 +1,16 @@
+from transaction.interfaces import TransientError
+from ZODB.POSException import StorageError
+
+class ClientStorageError(StorageError): ...
+class ClientDisconnected(ClientStorageError, TransientError): ...
+class ProtocolError(ClientStorageError): ...
+class ServerException(ClientStorageError): ...
+class OutcomeUnknown(ClientDisconnected): ...
+
+__all__ = [
+    "ClientDisconnected",
+    "ClientStorageError",
+    "OutcomeUnknown",
+    "ProtocolError",
+    "ServerException",
+]
