@@ -1,9 +1,12 @@
 //! Errors of the client as Python's exceptions.
 
+use std::borrow::Cow;
+
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zodium_client::ClientError;
+use zodium_pickle::{Object, Value};
 
 use crate::value::to_python;
 
@@ -16,7 +19,7 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
     let ours = |name| made(py, "zodium.exceptions", name, &error.to_string());
     match error {
         ClientError::Raised(exception) => {
-            let payload = to_python(py, &exception.payload)?;
+            let payload = to_python(py, &plain(&exception.payload))?;
             remote(py, &exception.name, payload)
         }
         ClientError::NoObject(oid) => {
@@ -36,6 +39,37 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
         ClientError::File { .. } => Ok(PyOSError::new_err(error.to_string())),
         error => Ok(PyRuntimeError::new_err(error.to_string())),
     }
+}
+
+/// An exception's arguments as plain data. An exception among them, which stock servers pickle,
+/// becomes its name and its own arguments, which is how they write it in msgpack.
+fn plain<'a>(value: &Value<'a>) -> Value<'a> {
+    let all = |items: &[Value<'a>]| items.iter().map(plain).collect();
+    match value {
+        Value::List(items) => Value::List(all(items)),
+        Value::Tuple(items) => Value::Tuple(all(items)),
+        Value::Dict(entries) => {
+            Value::Dict(entries.iter().map(|(key, value)| (plain(key), plain(value))).collect())
+        }
+        Value::Object(object) => described(object).unwrap_or_else(|| value.clone()),
+        _ => value.clone(),
+    }
+}
+
+/// An exception's name, and its attributes or arguments. ZODB's are made by a function that is
+/// given class and attributes, others by their class.
+fn described<'a>(exception: &Object<'a>) -> Option<Value<'a>> {
+    let Value::Global(made_by) = &exception.callable else { return None };
+    let (class, given) = match &exception.arguments {
+        Value::Tuple(items) => match items.as_slice() {
+            [Value::Global(class), attributes] => (class, attributes),
+            _ => (made_by, &exception.arguments),
+        },
+        other => (made_by, other),
+    };
+    let said = exception.state.as_ref().unwrap_or(given);
+    let name = format!("{}.{}", class.module(), class.name());
+    Some(Value::Tuple(vec![Value::Str(Cow::Owned(name)), plain(said)]))
 }
 
 /// What a server raised, by its name.

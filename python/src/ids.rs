@@ -1,8 +1,13 @@
-//! Oids and tids as arguments: 8 bytes.
+//! Oids, tids and data of records as arguments: bytes.
+//!
+//! Key decision: an ASCII text is taken for its bytes, since ZEO's client takes it and applications
+//! that began with Python 2 pass `'\0' * 8`. Any other text could mean several.
+
+use std::borrow::Cow;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::PyString;
 use zodium_types::{Oid, Tid};
 
 /// An oid that Python gives.
@@ -13,11 +18,14 @@ pub(crate) struct OidArgument(pub(crate) Oid);
 #[derive(Clone, Copy)]
 pub(crate) struct TidArgument(pub(crate) Tid);
 
+/// The data of a record that Python gives.
+pub(crate) struct DataArgument<'a>(pub(crate) Cow<'a, [u8]>);
+
 impl<'a, 'py> FromPyObject<'a, 'py> for OidArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<OidArgument> {
-        Ok(OidArgument(Oid(number(&given, "an oid")?)))
+        Ok(OidArgument(Oid(number(given, "an oid")?)))
     }
 }
 
@@ -25,15 +33,35 @@ impl<'a, 'py> FromPyObject<'a, 'py> for TidArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<TidArgument> {
-        Ok(TidArgument(Tid(number(&given, "a tid")?)))
+        Ok(TidArgument(Tid(number(given, "a tid")?)))
     }
 }
 
-fn number(given: &Bound<'_, PyAny>, what: &str) -> PyResult<u64> {
-    let bytes = given.cast::<PyBytes>().ok().and_then(|bytes| bytes.as_bytes().try_into().ok());
-    bytes.map(u64::from_be_bytes).ok_or_else(|| {
-        PyTypeError::new_err(format!("{what} has 8 bytes, this is {}", shown(given)))
+impl<'a, 'py> FromPyObject<'a, 'py> for DataArgument<'a> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<DataArgument<'a>> {
+        let found = bytes(given).ok_or_else(|| {
+            PyTypeError::new_err(format!("data of a record are bytes, this is {}", shown(&given)))
+        });
+        found.map(DataArgument)
+    }
+}
+
+fn number(given: Borrowed<'_, '_, PyAny>, what: &str) -> PyResult<u64> {
+    let eight = bytes(given).and_then(|found| found.as_ref().try_into().ok());
+    eight.map(u64::from_be_bytes).ok_or_else(|| {
+        PyTypeError::new_err(format!("{what} has 8 bytes, this is {}", shown(&given)))
     })
+}
+
+fn bytes<'a>(given: Borrowed<'a, '_, PyAny>) -> Option<Cow<'a, [u8]>> {
+    if let Ok(found) = <&'a [u8]>::extract(given) {
+        return Some(Cow::Borrowed(found));
+    }
+    let text = given.cast::<PyString>().ok()?;
+    let text = text.to_cow().ok()?;
+    text.is_ascii().then(|| Cow::Owned(text.as_bytes().to_vec()))
 }
 
 fn shown(given: &Bound<'_, PyAny>) -> String {

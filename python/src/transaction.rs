@@ -14,7 +14,7 @@ use zodium_pickle::Value;
 use zodium_types::Tid;
 
 use crate::error::raised;
-use crate::ids::{OidArgument, TidArgument};
+use crate::ids::{DataArgument, OidArgument, TidArgument};
 use crate::value::owned;
 
 /// An open transaction; dropped it is aborted.
@@ -50,9 +50,9 @@ impl NativeTransaction {
         py: Python<'_>,
         oid: OidArgument,
         serial: Option<TidArgument>,
-        data: &Bound<'_, PyBytes>,
+        data: DataArgument<'_>,
     ) -> PyResult<()> {
-        let data = data.as_bytes();
+        let data = &data.0;
         self.with(py, |open| open.store(oid.0, upon(serial), Bytes::copy_from_slice(data)))
     }
 
@@ -62,10 +62,10 @@ impl NativeTransaction {
         py: Python<'_>,
         oid: OidArgument,
         serial: Option<TidArgument>,
-        data: &Bound<'_, PyBytes>,
+        data: DataArgument<'_>,
         path: PathBuf,
     ) -> PyResult<()> {
-        let data = data.as_bytes();
+        let data = &data.0;
         let mut file = py.detach(|| File::open(path))?;
         self.with(py, |open| {
             open.store_blob(oid.0, upon(serial), Bytes::copy_from_slice(data), &mut file)
@@ -78,10 +78,10 @@ impl NativeTransaction {
         py: Python<'_>,
         oid: OidArgument,
         serial: Option<TidArgument>,
-        data: &Bound<'_, PyBytes>,
+        data: DataArgument<'_>,
         name: &str,
     ) -> PyResult<()> {
-        let data = data.as_bytes();
+        let data = &data.0;
         self.with(py, |open| {
             open.store_shared_blob(oid.0, upon(serial), Bytes::copy_from_slice(data), name)
         })

@@ -42,6 +42,16 @@ OFFERED = (
     interfaces.IExternalGC,
 )
 
+# What is asked most goes to the native client without a detour.
+DIRECT = {
+    "loadBefore": "load_before",
+    "prefetch": "prefetch",
+    "lastTransaction": "last_tid",
+    "new_oid": "new_oid",
+    "isReadOnly": "is_read_only",
+    "is_read_only": "is_read_only",
+}
+
 
 @zope.interface.implementer(interfaces.IMultiCommitStorage)
 class ClientStorage(Commits, ConflictResolvingStorage):
@@ -127,13 +137,11 @@ class ClientStorage(Commits, ConflictResolvingStorage):
                 raise
 
     def _use(self, client):
-        """What is asked most goes to the native client without a detour."""
         self._client = client
-        self.loadBefore = client.load_before
-        self.prefetch = client.prefetch
-        self.lastTransaction = client.last_tid
-        self.new_oid = client.new_oid
-        self.is_read_only = self.isReadOnly = client.is_read_only
+        for name, native in DIRECT.items():
+            # A subclass may have a method of its own.
+            if getattr(type(self), name) is getattr(ClientStorage, name):
+                setattr(self, name, getattr(client, native))
 
     # What the client tells, in the order of the server's messages. No method may wait for the
     # server: who reads its messages is here.
@@ -218,6 +226,23 @@ class ClientStorage(Commits, ConflictResolvingStorage):
 
     def supportsUndo(self):
         return self._info["supportsUndo"]
+
+    def loadBefore(self, oid, tid):
+        return self._client.load_before(oid, tid)
+
+    def prefetch(self, oids, tid):
+        return self._client.prefetch(oids, tid)
+
+    def lastTransaction(self):
+        return self._client.last_tid()
+
+    def new_oid(self):
+        return self._client.new_oid()
+
+    def isReadOnly(self):
+        return self._client.is_read_only()
+
+    is_read_only = isReadOnly
 
     def load(self, oid, version=""):
         revision = self.loadBefore(oid, maxtid)

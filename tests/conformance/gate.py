@@ -3,6 +3,12 @@
 A test left out is named here with the reason; the list may only get shorter.
 """
 
+from typing import NamedTuple
+
+from harness.servers import STOCK_SERVER
+
+from .databases import SUITES as DATABASE_SUITES
+
 ENCODINGS = ("Z5", "M5")
 
 # Suites of tests that are mounted on our client storage: over both encodings.
@@ -57,8 +63,34 @@ ZEO_SUITES = (
     "zeo:testblob.ClientStorageSharedBlobsBlobUndoTests",
 )
 
-JOBS = [(suite, "Z5") for suite in ZEO_SUITES]
-JOBS += [(suite, encoding) for encoding in ENCODINGS for suite in MIXIN_SUITES]
+
+class Job(NamedTuple):
+    """One suite over one encoding, and who is held against whom."""
+
+    suite: str
+    encoding: str
+    client: str = "zeo"
+    # None is the server of the command line.
+    server_command: "str | None" = None
+
+    @property
+    def title(self):
+        against = ", stock server" if self.server_command else ""
+        ours = f" ({self.client}{against})" if self.client != "zeo" else ""
+        return f"{self.suite} {self.encoding}{ours}"
+
+
+STOCK = f"{STOCK_SERVER} -C {{config}}"
+
+# The stock client against Zodium; our client against Zodium, and against the stock server, where
+# Z5 is the encoding that differs: there it sends exceptions that are pickled.
+JOBS = [Job(suite, "Z5") for suite in ZEO_SUITES]
+JOBS += [Job(suite, encoding) for encoding in ENCODINGS for suite in MIXIN_SUITES]
+JOBS += [Job(suite, encoding, "zodium") for encoding in ENCODINGS for suite in MIXIN_SUITES]
+JOBS += [
+    Job(suite, "Z5", "zodium", STOCK) for suite in MIXIN_SUITES if suite != "Corruption(index)"
+]
+JOBS += [Job(suite, "M5", "zodium") for suite in DATABASE_SUITES]
 
 # {suite: {test: reason}}
 LOG_TEXT = "reads the stock server's log for the words it uses there"

@@ -11,7 +11,8 @@ import os
 import re
 from unittest import TestSuite, mock
 
-from .client import client_class
+from .client import Chosen, client_class
+from .inside import vote_in_order, window
 from .server import Server, Settings
 
 UNDO = "ZODB.tests.TransactionalUndoStorage.TransactionalUndoStorage"
@@ -86,6 +87,10 @@ def particulars(name, mixins):
         extra["setUp"] = set_up_with_destination
     elif name == "Corruption(index)":
         extra = corruption_attributes()
+    elif name == "zeo.IterationTests" and Chosen.name == "zodium":
+        extra["client_class"] = staticmethod(window(client_class()))
+    elif name == "zeo.CommitLockVoteTests" and Chosen.name == "zodium":
+        find("ZEO.tests.CommitLockTests.WorkerThread").myvote = vote_in_order
     elif name == "zeo.CommonBlobTests":
         settings = {"blob_dir": "blobs"}
     return extra, settings
@@ -145,11 +150,10 @@ def make_case(name, mixins, settings=None, extra=None):
     """A TestCase class: `mixins` over a client of a fresh external server."""
     from ZODB.tests.StorageTestBase import StorageTestBase
 
-    ClientStorage = client_class()
-
     class Case(StorageTestBase):
         server_settings = settings or {}
         restart_on_open = False
+        client_class = staticmethod(client_class())
 
         def setUp(self):
             super().setUp()
@@ -166,7 +170,7 @@ def make_case(name, mixins, settings=None, extra=None):
             options.setdefault("wait_timeout", 30)
             if self.server_settings.get("blob_dir"):
                 options.setdefault("blob_dir", "blob_cache")
-            client = ClientStorage(
+            client = self.client_class(
                 server.address,
                 "1",
                 wait=True,

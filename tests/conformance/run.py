@@ -7,10 +7,12 @@
     run.py --client zodium                       # with zodium.ClientStorage
 
 Every test gets a server process of its own, on a free loopback port, with a
-data file of its own, and talks to it only through ZEO.ClientStorage:
+data file of its own, and talks to it only through a client storage:
 
 * group "mixin": the test mixins of ZODB.tests and ZEO.tests, mounted on a
   storage that is a client of the external server;
+* group "db":    the tests of ZODB and BTrees that make databases of their own, each
+  on a storage that is a client of the external server;
 * group "zeo":   ZEO's own test modules, run as they are, with the function that
   starts their server replaced.  Tests that never ask for a server, or that must
   have the Python server in their own process, are left out of the count.
@@ -58,8 +60,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 from harness import package  # noqa: E402
 from harness.servers import BINARY, COMMAND, IS_ZODIUM  # noqa: E402
 
-from conformance import gate  # noqa: E402
-from conformance.client import CLASSES, Chosen, is_excluded  # noqa: E402
+from conformance import databases, gate  # noqa: E402
+from conformance.client import CLASSES, Chosen  # noqa: E402
 from conformance.mixins import MIXINS  # noqa: E402
 from conformance.report import Report  # noqa: E402
 from conformance.server import Server  # noqa: E402
@@ -72,8 +74,6 @@ def main():
     Server.template = options.server_cmd
     Server.msgpack = options.encoding == "M5"
     Chosen.name = options.client
-    if options.client == "zodium" and not options.worker:
-        package.use()
     if options.worker:
         return work(options.worker, {int(number) for number in options.ids.split(",")})
     suites = [s for s in asked_suites(options) if not options.suite or re.search(options.suite, s)]
@@ -81,18 +81,20 @@ def main():
         for suite in suites:
             print(f"{suite:44} {len(tests_of(suite))}")
         return 0
-    jobs = [(suite, options.encoding) for suite in suites]
+    jobs = [gate.Job(suite, options.encoding, options.client) for suite in suites]
     if options.gate:
-        jobs = [job for job in gate.JOBS if job[0] in suites]
+        jobs = [job for job in gate.JOBS if job.suite in suites]
+    if any(job.client == "zodium" for job in jobs):
+        package.use()
     report = Report(options.verbose, strict=options.gate)
 
     def run(job):
         start = time.monotonic()
-        return run_suite(*job, options), time.monotonic() - start
+        return run_suite(job, options), time.monotonic() - start
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for (suite, encoding), (results, seconds) in zip(jobs, pool.map(run, jobs)):
-            report.add(f"{suite} {encoding}" if options.gate else suite, results, seconds)
+        for job, (results, seconds) in zip(jobs, pool.map(run, jobs)):
+            report.add(job.title if options.gate else job.suite, results, seconds)
     if options.json:
         report.write(options.json, options.server_cmd)
     return report.close()
@@ -113,7 +115,7 @@ def parse_arguments():
     add("--gate", action="store_true", help="the suites that must pass, over both encodings")
     add("--encoding", choices=gate.ENCODINGS, default="Z5", help="what the server announces")
     add("--client", choices=list(CLASSES), default="zeo", help="whose client storage is run")
-    add("--group", choices=("mixin", "zeo", "all"), default="mixin")
+    add("--group", choices=("mixin", "db", "zeo", "all"), default="mixin")
     add("--suite", help="only suites whose name matches this expression")
     add("--test", help="only tests whose id matches this expression")
     add("--at-level", type=int, default=1, help="10 adds the very long tests")
@@ -133,20 +135,21 @@ def parse_arguments():
 
 def asked_suites(options):
     if options.gate:
-        return [*gate.ZEO_SUITES, *gate.MIXIN_SUITES]
-    suites = list(MIXINS) if options.group != "zeo" else []
-    return suites + (list(zeo_tests()) if options.group != "mixin" else [])
+        return list(dict.fromkeys(job.suite for job in gate.JOBS))
+    groups = {"mixin": MIXINS, "db": databases.SUITES}
+    suites = [suite for name in groups if options.group in (name, "all") for suite in groups[name]]
+    return suites + (list(zeo_tests()) if options.group in ("zeo", "all") else [])
 
 
-def run_suite(suite, encoding, options):
+def run_suite(job, options):
     """The results of one suite; a test that hangs is ended and counted."""
-    left = wanted_tests(suite, options)
+    left = wanted_tests(job.suite, options)
     results, folder = [], tempfile.mkdtemp(prefix="conformance-run-")
     while left:
-        current = run_child(suite, encoding, left, results, folder, options)
+        current = run_child(job, left, results, folder, options)
         if current is None:
             break
-        number, test_id = current or (left[0], f"{suite}[{left[0]}]")
+        number, test_id = current or (left[0], f"{job.suite}[{left[0]}]")
         left.remove(number)
         text = f"no answer in {options.timeout} s, or the test process died"
         results.append(
@@ -164,7 +167,7 @@ def wanted_tests(suite, options):
         for number, test in enumerate(tests_of(suite))
         if level_of(test) <= level_max
         and (not options.test or re.search(options.test, test.id()))
-        and not is_excluded(suite, short_name(test))
+        and short_name(test) not in databases.EXCLUDED.get(suite, {})
         and not (options.gate and short_name(test) in gate.EXCLUDED.get(suite, {}))
     ]
 
@@ -180,23 +183,16 @@ def level_of(test):
     return max(level if isinstance(level, int) else 1 for level in levels)
 
 
-def run_child(suite, encoding, left, results, folder, options):
+def run_child(job, left, results, folder, options):
     """Run the tests `left` in a child, moving each that ends to `results`.
 
     None when the child has done them all, else what it was at when it died or
     hung: (number, id), or () if it had not begun one.
     """
-    command = [*as_anybody(), sys.executable, __file__, "--server-cmd", options.server_cmd]
-    command += [
-        "--client",
-        options.client,
-        "--encoding",
-        encoding,
-        "--worker",
-        suite,
-        "--ids",
-        ",".join(map(str, left)),
-    ]
+    command = [*as_anybody(), sys.executable, __file__]
+    command += ["--server-cmd", job.server_command or options.server_cmd]
+    command += ["--client", job.client, "--encoding", job.encoding]
+    command += ["--worker", job.suite, "--ids", ",".join(map(str, left))]
     child = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

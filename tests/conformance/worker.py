@@ -15,13 +15,16 @@ import time
 import traceback
 import unittest
 
+from .databases import SUITES, Storages, database_tests, replace_storages
 from .mixins import MIXINS, mixin_tests
 from .server import NOT_SUPPORTED, Server
 from .zeo_suites import zeo_tests
 
 
 def tests_of(suite):
-    return mixin_tests(suite) if suite in MIXINS else zeo_tests()[suite]
+    if suite in MIXINS:
+        return mixin_tests(suite)
+    return database_tests(suite) if suite in SUITES else zeo_tests()[suite]
 
 
 def work(suite, wanted):
@@ -30,6 +33,8 @@ def work(suite, wanted):
     # What a test itself prints must not be taken for a report.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    if suite in SUITES:
+        replace_storages()
     for number, test in enumerate(tests_of(suite)):
         if number not in wanted:
             continue
@@ -61,6 +66,7 @@ def run_one(test):
             test.run(result)
     finally:
         os.chdir(here)
+        Storages.close_all()
         for server in list(Server.running):
             server.stop()
         shutil.rmtree(folder, ignore_errors=True)
