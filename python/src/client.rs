@@ -220,13 +220,18 @@ fn tls(given: &Bound<'_, PyAny>) -> PyResult<Option<zodium_client::TlsOptions>> 
     }
     let certificate: Option<PathBuf> = given.getattr("certificate")?.extract()?;
     let key = given.getattr("key")?.extract()?;
-    let password: Option<PathBuf> = given.getattr("password_file")?.extract()?;
+    let file: Option<PathBuf> = given.getattr("password_file")?.extract()?;
+    let text: Option<Vec<u8>> = given.getattr("password")?.extract()?;
     let own = certificate.map(|certificate| CertificateFiles {
         certificate,
         key,
-        key_password: password.map(Password::File),
+        key_password: text.map(Password::Text).or(file.map(Password::File)),
     });
-    let trust = Trust::Listed(given.getattr("authenticate")?.extract()?);
+    let listed = given.getattr("authenticate")?.extract()?;
+    let trust = match given.getattr("check_hostname")?.is_truthy()? {
+        true => Trust::Listed(listed),
+        false => Trust::ListedUnderAnyName(listed),
+    };
     let files = ClientFiles { own, trust };
     let server_name = given.getattr("server_name")?.extract()?;
     Ok(Some(zodium_client::TlsOptions { files, server_name }))

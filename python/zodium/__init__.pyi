@@ -13,8 +13,10 @@ class TLS:
     certificate: str | None
     key: str | None
     password_file: str | None
+    password: bytes | None
     authenticate: str
     server_name: str | None
+    check_hostname: bool
     def __init__(
         self,
         certificate: str | os.PathLike[str] | None = ...,
@@ -22,6 +24,8 @@ class TLS:
         password_file: str | os.PathLike[str] | None = ...,
         authenticate: str | os.PathLike[str] | None = ...,
         server_hostname: str | None = ...,
+        password: str | bytes | Callable[[], str | bytes] | None = ...,
+        check_hostname: bool = ...,
     ) -> None: ...
 
 class ClientStorage:

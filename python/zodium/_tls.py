@@ -7,11 +7,12 @@ class TLS:
     """Files for a connection that is encrypted, with names of ZEO's `<ssl>` section.
 
     `certificate` and `key` are PEM files of the client; without `key` it is in the
-    certificate's file, and `password_file` has the password of an encrypted one in its first
-    line. `authenticate` is a PEM file or a directory of them with the certificates of servers,
-    or of the authorities that signed them. `server_hostname` is the name that the server's
-    certificate must have, else that of the address; a certificate that is listed itself may
-    have any.
+    certificate's file. `password_file` has the password of an encrypted key in its first line;
+    or `password` is it, or a function that gives it. `authenticate` is a PEM file or a
+    directory of them with the certificates of servers, or of the authorities that signed
+    them. `server_hostname` is the name that the server's certificate must have, else that of
+    the address; a certificate that is listed itself may have any, and with
+    `check_hostname=False` every certificate that a listed authority has signed.
     """
 
     def __init__(
@@ -21,6 +22,8 @@ class TLS:
         password_file=None,
         authenticate=None,
         server_hostname=None,
+        password=None,
+        check_hostname=True,
     ):
         if authenticate is None:
             raise ValueError(
@@ -32,6 +35,9 @@ class TLS:
         self.password_file = password_file and os.fspath(password_file)
         self.authenticate = os.fspath(authenticate)
         self.server_name = server_hostname
+        password = password() if callable(password) else password
+        self.password = password.encode() if isinstance(password, str) else password
+        self.check_hostname = check_hostname
 
 
 def tls_options(given, server_hostname):

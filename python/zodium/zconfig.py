@@ -1,5 +1,7 @@
 """The `<zodium>` section of ZConfig: `%import zodium`, then as `<clientstorage>`."""
 
+import importlib
+
 from ZODB.config import BaseConfig
 
 from ._tls import TLS
@@ -27,23 +29,23 @@ OPTIONS = (
 RENAMED = {"cache_path": "cache"}
 
 
+def function(name):
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (AttributeError, ImportError, ValueError) as error:
+        raise ValueError(f"{name!r} names no function: {error}") from None
+
+
 def tls(section):
-    if section.password_function is not None:
-        raise ValueError(
-            "password-function is not called: write the password in a file, and name it as "
-            "password-file"
-        )
-    if not section.check_hostname:
-        raise ValueError(
-            "check-hostname cannot be turned off: list the server's own certificate in "
-            "authenticate, and it is believed under any name"
-        )
     return TLS(
         certificate=section.certificate,
         key=section.key,
         password_file=section.password_file,
         authenticate=section.authenticate,
         server_hostname=section.server_hostname,
+        password=section.password_function,
+        check_hostname=section.check_hostname,
     )
 
 

@@ -5,6 +5,7 @@ when the line is changed back.
 """
 
 import io
+import os
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,9 @@ import ZConfig
 import ZODB
 import ZODB.config
 from harness import package
-from harness.servers import stock_server
+from harness.certificates import Site
+from harness.process import ServerProcess, free_port
+from harness.servers import STOCK_SERVER, stock_server
 from ZODB.DemoStorage import DemoStorage
 from zodburi import UnknownDatabaseKeywords, resolve_uri
 
@@ -48,12 +51,17 @@ def server(request, tmp_path, start_server):
     stock.kill()
 
 
-def run(storage, imported=None):
-    """What a process of its own says that is given this storage."""
+def start(storage, imported=None):
+    """A process of its own that is given this storage, when it has ended."""
     head = f"%import {imported}\n" if imported else ""
     command = [sys.executable, "-c", textwrap.dedent(APPLICATION)]
     configuration = f"{head}<zodb>\n{textwrap.dedent(storage)}\n</zodb>\n"
-    ended = subprocess.run(command, input=configuration, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, input=configuration, capture_output=True, text=True, timeout=60)
+
+
+def run(storage, imported=None):
+    """What it says."""
+    ended = start(storage, imported)
     assert (ended.returncode, ended.stderr) == (0, "")
     return tuple(ended.stdout.split()[:2])
 
@@ -125,24 +133,75 @@ def keys_of(imported, section_type):
     }
 
 
-def test_what_a_section_of_tls_cannot_do_is_said(tmp_path):
-    (tmp_path / "file").write_text("")
-    for key, advice in (
-        ("password-function a.b", "password-file"),
-        ("check-hostname no", "own cert"),
-    ):
-        text = f"""
-            %import zodium.clientstorage
-            <clientstorage>
-              server localhost:8100
-              <ssl>
-                authenticate {tmp_path}/file
-                {key}
-              </ssl>
-            </clientstorage>
-        """
-        with pytest.raises(ZConfig.DataConversionError, match=advice):
-            ZODB.config.storageFromString(textwrap.dedent(text))
+@pytest.fixture(params=["zodium", "stock"])
+def tls_server(request, tmp_path, start_server):
+    """A server that talks to holders of certificates only, and the site whose it is."""
+    site = Site(tmp_path)
+    if request.param == "zodium":
+        yield start_server(tmp_path / "Data.fs", *site.options()), site
+        return
+    port, configuration = free_port(), tmp_path / "zeo.conf"
+    configuration.write_text(f"""
+        <zeo>
+          address localhost:{port}
+          <ssl>
+            certificate {site.certificate}
+            key {site.key}
+            authenticate {site.trusted}/ca.pem
+          </ssl>
+        </zeo>
+        <filestorage 1>
+          path {tmp_path}/Data.fs
+        </filestorage>
+    """)
+    stock = ServerProcess([STOCK_SERVER, "-C", str(configuration)], port, tmp_path)
+    yield stock, site
+    stock.kill()
+
+
+def test_sections_of_tls_mean_the_same(tmp_path, monkeypatch, tls_server):
+    server, site = tls_server
+    alice = site.authority.issue("alice")
+    certificate, key = alice.write(tmp_path, "alice")
+    key.write_bytes(alice.key_pem(b"open sesame"))
+    (tmp_path / "secrets_of_alice.py").write_text('def password():\n    return "open sesame"\n')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    section = f"""
+        <clientstorage>
+          server localhost:{server.port}
+          wait-timeout 20
+          <ssl>
+            certificate {certificate}
+            key {key}
+            password-function secrets_of_alice.password
+            authenticate {site.trusted}/ca.pem
+          </ssl>
+        </clientstorage>
+    """
+    other_name = section.replace("</ssl>", "  server-hostname other\n          </ssl>")
+    any_name = other_name.replace("</ssl>", "  check-hostname no\n          </ssl>")
+    assert run(section, "ZEO") == ("ZEO", "1")
+    assert run(section, "zodium.clientstorage") == ("zodium", "2")
+    assert run(any_name, "zodium.clientstorage") == ("zodium", "3")
+    assert run(any_name, "ZEO") == ("ZEO", "4")
+    refused = start(other_name.replace("timeout 20", "timeout 2"), "zodium.clientstorage")
+    assert "other" in refused.stderr.splitlines()[-1]
+    assert "ClientDisconnected" in refused.stderr.splitlines()[-1]
+
+
+def test_a_function_that_is_not_there_is_named(tmp_path):
+    text = f"""
+        %import zodium.clientstorage
+        <clientstorage>
+          server localhost:8100
+          <ssl>
+            authenticate {tmp_path}
+            password-function nowhere.at.all
+          </ssl>
+        </clientstorage>
+    """
+    with pytest.raises(ZConfig.DataConversionError, match="nowhere.at.all"):
+        ZODB.config.storageFromString(textwrap.dedent(text))
 
 
 @pytest.mark.parametrize("path", ["", "/1"])

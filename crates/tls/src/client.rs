@@ -29,6 +29,8 @@ pub enum Trust {
     /// PEM file, or directory of them, with the certificates of servers, which are then believed
     /// under any name, or of the authorities that signed them.
     Listed(PathBuf),
+    /// The same, under any name: whoever holds a certificate of a listed authority is believed.
+    ListedUnderAnyName(PathBuf),
     /// Only the holder of the first certificate in a PEM file, under any name.
     Only(PathBuf),
 }
@@ -52,11 +54,15 @@ impl ClientTls {
             return Err(TlsError::NotForClients { path: files.certificate.clone() });
         }
         let (path, authorities) = match &files.trust {
-            Trust::Listed(path) => (path, Authorities::read(path)?),
+            Trust::Listed(path) | Trust::ListedUnderAnyName(path) => {
+                (path, Authorities::read(path)?)
+            }
             Trust::Only(path) => (path, Authorities::only_first(path)?),
         };
         let algorithms = provider.signature_verification_algorithms;
-        let verifier = ServerVerifier::new(Judge::new(authorities, algorithms, Side::Server));
+        let judge = Judge::new(authorities, algorithms, Side::Server);
+        let any_name = matches!(files.trust, Trust::ListedUnderAnyName(_));
+        let verifier = ServerVerifier::new(judge, any_name);
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(path, "TLS", &error))?

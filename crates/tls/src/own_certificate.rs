@@ -1,5 +1,6 @@
 //! The certificate that this side shows, and its key: made of files.
 
+use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -23,8 +24,10 @@ pub struct CertificateFiles {
 }
 
 /// Where the password of a key comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Password {
+    /// This.
+    Text(Vec<u8>),
     /// The first line of a file.
     File(PathBuf),
     /// An environment variable.
@@ -80,9 +83,23 @@ pub(crate) fn unusable(path: &Path, what: &str, reason: &dyn ToString) -> TlsErr
     TlsError::Unusable { path, what, reason: reason.to_string() }
 }
 
+/// Of a password itself nothing is shown.
+impl fmt::Debug for Password {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Password::Text(_) => formatter.write_str("Text(..)"),
+            Password::File(path) => formatter.debug_tuple("File").field(path).finish(),
+            Password::Environment(name) => {
+                formatter.debug_tuple("Environment").field(name).finish()
+            }
+        }
+    }
+}
+
 impl Password {
     fn read(&self) -> Result<Vec<u8>, TlsError> {
         match self {
+            Password::Text(text) => Ok(text.clone()),
             Password::File(path) => {
                 let text = std::fs::read(path)
                     .map_err(|reason| TlsError::Unreadable { path: path.clone(), reason })?;

@@ -109,6 +109,15 @@ fn a_listed_server_is_believed_under_any_name_whatever_kind_its_certificate_is()
 }
 
 #[test]
+fn a_name_does_not_count_where_it_is_said_so_but_its_authority_does() {
+    let authority = Authority::new("authority");
+    let client = Client::new(authority.certificate.pem(), Trust::ListedUnderAnyName);
+    assert_eq!(client.meets(&authority.sign(server_params("db")), "other"), Ok(()));
+    let stranger = Authority::new("other").sign(server_params("db"));
+    assert_refused(client.meets(&stranger, "server"), "neither it nor who signed it is listed");
+}
+
+#[test]
 fn certificates_for_clients_and_old_ones_are_no_servers() {
     let authority = Authority::new("authority");
     let mut old = server_params("old");
