@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
-use zodium_client::{Access, Client, Options};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
+use zodium_client::{Access, Client, Options, Outcome};
 use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
 use zodium_types::Address;
 
 use crate::error::raised;
 use crate::ids::{OidArgument, TidArgument};
+use crate::interrupt::PythonSignals;
+use crate::logging;
+use crate::outcome::NativeUnfinished;
 use crate::transaction::{NativeTransaction, metadata};
 use crate::value::{arguments, to_python};
 use crate::watcher::PythonWatcher;
@@ -40,6 +43,7 @@ impl NativeClient {
         watcher: Py<PyAny>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<NativeClient> {
+        logging::begin();
         let addresses = addresses.iter().map(address).collect::<PyResult<Vec<_>>>()?;
         let first = addresses.first().cloned();
         let first = first.ok_or_else(|| PyValueError::new_err("no address of a server"))?;
@@ -47,6 +51,7 @@ impl NativeClient {
         made.addresses = addresses;
         made.wait = false;
         made.watcher = Some(Arc::new(PythonWatcher::new(watcher)));
+        made.interrupt = Some(Arc::new(PythonSignals));
         if let Some(given) = options {
             for (name, value) in given {
                 set(&mut made, &name.extract::<String>()?, &value)?;
@@ -62,6 +67,12 @@ impl NativeClient {
 
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.client.close());
+    }
+
+    /// Leaves the server for one of these.
+    fn set_addresses(&self, py: Python<'_>, addresses: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let addresses = addresses.iter().map(address).collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| self.client.set_addresses(addresses)).map_err(|error| raised(py, &error))
     }
 
     fn after_fork_in_child(&self, py: Python<'_>) -> PyResult<()> {
@@ -115,6 +126,21 @@ impl NativeClient {
     fn new_oid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let oid = py.detach(|| self.client.new_oid()).map_err(|error| raised(py, &error))?;
         Ok(PyBytes::new(py, &oid.to_bytes()))
+    }
+
+    /// The tid of a transaction whose finish was not answered, None: it was not committed, or
+    /// False: that cannot be found out.
+    fn outcome<'py>(
+        &self,
+        py: Python<'py>,
+        unfinished: &NativeUnfinished,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let outcome = py.detach(|| self.client.outcome(&unfinished.0));
+        match outcome.map_err(|error| raised(py, &error))? {
+            Outcome::Committed(tid) => Ok(PyBytes::new(py, &tid.to_bytes()).into_any()),
+            Outcome::NotCommitted => Ok(py.None().into_bound(py)),
+            Outcome::Unknown => Ok(PyBool::new(py, false).to_owned().into_any()),
+        }
     }
 
     /// Has the server send a blob to a file that is not there yet.
@@ -199,12 +225,8 @@ fn set(options: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
         "read_only" if value.is_truthy()? => options.access = Access::ReadOnly,
         "read_only_fallback" if value.is_truthy()? => options.access = Access::Fallback,
         "read_only" | "read_only_fallback" => {}
-        "wait_seconds" => {
-            let wait = Duration::try_from_secs_f64(value.extract()?);
-            options.wait_timeout = wait.map_err(|error| {
-                PyValueError::new_err(format!("wait_timeout is {value}: {error}"))
-            })?;
-        }
+        "wait_seconds" => options.wait_timeout = seconds("wait_timeout", value)?,
+        "silence_seconds" => options.silence_max = seconds("silence_timeout", value)?,
         "label" => options.label = value.extract()?,
         "cache_bytes" => options.cache_bytes = value.extract()?,
         "cache_path" => options.cache_path = value.extract()?,
@@ -212,6 +234,15 @@ fn set(options: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
         name => return Err(PyValueError::new_err(format!("there is no option {name}"))),
     }
     Ok(())
+}
+
+fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let seconds = Duration::try_from_secs_f64(value.extract()?);
+    let above_zero = seconds.map_err(|error| error.to_string()).and_then(|seconds| {
+        let is_some = !seconds.is_zero() || name == "wait_timeout";
+        if is_some { Ok(seconds) } else { Err("that is no time".to_owned()) }
+    });
+    above_zero.map_err(|error| PyValueError::new_err(format!("{name} is {value}: {error}")))
 }
 
 fn tls(given: &Bound<'_, PyAny>) -> PyResult<Option<zodium_client::TlsOptions>> {

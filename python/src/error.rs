@@ -1,13 +1,16 @@
 //! Errors of the client as Python's exceptions.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zodium_client::ClientError;
 use zodium_pickle::{Object, Value};
 
+use crate::interrupt::take_raised;
+use crate::outcome::NativeUnfinished;
 use crate::value::to_python;
 
 /// The exception that says what an error says.
@@ -33,7 +36,19 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
         ClientError::Disconnected(_) | ClientError::Unreachable { .. } | ClientError::Closed => {
             ours("ClientDisconnected")
         }
-        ClientError::OutcomeUnknown { .. } => ours("OutcomeUnknown"),
+        ClientError::Interrupted => match take_raised() {
+            Some(raised) => Ok(raised),
+            None => Ok(PyKeyboardInterrupt::new_err(())),
+        },
+        ClientError::OutcomeUnknown { transaction, .. } => {
+            let unknown = ours("OutcomeUnknown")?;
+            let unfinished = NativeUnfinished(Arc::clone(transaction));
+            unknown.value(py).setattr("unfinished", Py::new(py, unfinished)?)?;
+            let Some(raised) = take_raised() else { return Ok(unknown) };
+            // What a signal's handler has raised goes through; it says what it left behind.
+            raised.set_cause(py, Some(unknown));
+            Ok(raised)
+        }
         ClientError::Message(_) | ClientError::Unexpected { .. } => ours("ProtocolError"),
         ClientError::Options(text) => Ok(PyValueError::new_err(text.to_string())),
         ClientError::File { .. } => Ok(PyOSError::new_err(error.to_string())),

@@ -5,6 +5,9 @@
 mod client;
 mod error;
 mod ids;
+mod interrupt;
+mod logging;
+mod outcome;
 mod program;
 mod transaction;
 mod value;
@@ -15,6 +18,8 @@ mod watcher;
 mod _native {
     #[pymodule_export]
     use crate::client::NativeClient;
+    #[pymodule_export]
+    use crate::outcome::NativeUnfinished;
     #[pymodule_export]
     use crate::program::run_program;
     #[pymodule_export]

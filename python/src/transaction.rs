@@ -1,11 +1,12 @@
 //! A transaction of a storage of Python's.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -20,8 +21,9 @@ use crate::value::owned;
 /// An open transaction; dropped it is aborted.
 #[pyclass(frozen, name = "Transaction", module = "zodium._native")]
 pub(crate) struct NativeTransaction {
-    /// Taken when it is over.
-    open: Mutex<Option<Transaction>>,
+    /// Taken when it is over. Borrowed while it waits: a signal's handler that wants it then, in
+    /// the same thread, is told so.
+    open: ReentrantMutex<RefCell<Option<Transaction>>>,
 }
 
 /// What a vote answers: oids whose data are others now, and conflicts: oid, committed serial,
@@ -30,7 +32,7 @@ type Voted<'py> = (Vec<Bound<'py, PyBytes>>, Vec<[Bound<'py, PyBytes>; 4]>);
 
 impl NativeTransaction {
     pub(crate) fn new(transaction: Transaction) -> NativeTransaction {
-        NativeTransaction { open: Mutex::new(Some(transaction)) }
+        NativeTransaction { open: ReentrantMutex::new(RefCell::new(Some(transaction))) }
     }
 
     fn with<T: Send>(
@@ -38,8 +40,19 @@ impl NativeTransaction {
         py: Python<'_>,
         run: impl FnOnce(&mut Transaction) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
-        let outcome = py.detach(|| self.open.lock().as_mut().map(run));
-        outcome.ok_or_else(is_over)?.map_err(|error| raised(py, &error))
+        let outcome = py.detach(|| {
+            let open = self.open.lock();
+            let mut open = open.try_borrow_mut().map_err(|_| is_busy())?;
+            open.as_mut().map(run).ok_or_else(is_over)
+        });
+        outcome?.map_err(|error| raised(py, &error))
+    }
+
+    /// The transaction, whose end this is.
+    fn take(&self) -> PyResult<Option<Transaction>> {
+        let open = self.open.lock();
+        let mut open = open.try_borrow_mut().map_err(|_| is_busy())?;
+        Ok(open.take())
     }
 }
 
@@ -136,10 +149,10 @@ impl NativeTransaction {
             });
         };
         let finished = py.detach(|| {
-            let open = self.open.lock().take();
-            open.map(|open| open.finish(called))
+            let open = self.take()?.ok_or_else(is_over)?;
+            Ok::<_, PyErr>(open.finish(called))
         });
-        let tid = finished.ok_or_else(is_over)?.map_err(|error| raised(py, &error))?;
+        let tid = finished?.map_err(|error| raised(py, &error))?;
         match failure.lock().take() {
             Some(error) => Err(error),
             None => Ok(PyBytes::new(py, &tid.to_bytes())),
@@ -148,17 +161,17 @@ impl NativeTransaction {
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         let aborted = py.detach(|| {
-            let open = self.open.lock().take();
-            open.map(Transaction::abort)
+            let open = self.take()?;
+            Ok::<_, PyErr>(open.map_or(Ok(()), Transaction::abort))
         });
-        aborted.unwrap_or(Ok(())).map_err(|error| raised(py, &error))
+        aborted?.map_err(|error| raised(py, &error))
     }
 }
 
 impl Drop for NativeTransaction {
     /// Aborting an open one writes to the server.
     fn drop(&mut self) {
-        let open = self.open.get_mut().take();
+        let open = self.open.get_mut().get_mut().take();
         let _ = Python::try_attach(|py| py.detach(|| drop(open)));
     }
 }
@@ -170,6 +183,10 @@ fn upon(serial: Option<TidArgument>) -> Tid {
 
 fn is_over() -> PyErr {
     PyRuntimeError::new_err("the transaction is over")
+}
+
+fn is_busy() -> PyErr {
+    PyRuntimeError::new_err("the transaction waits for the server, under the caller of this")
 }
 
 /// What a transaction says of itself.

@@ -25,7 +25,7 @@ from ._commit import Commits
 from ._iteration import Iterators, TransactionIterator
 from ._native import Client
 from ._tls import tls_options
-from .exceptions import ClientDisconnected
+from .exceptions import ClientDisconnected, OutcomeUnknown
 
 logger = logging.getLogger("zodium.client")
 
@@ -90,6 +90,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         username=None,
         password=None,
         realm=None,
+        silence_timeout=60,
     ):
         _lifetime.refuse_gevent()
         self.__name__ = name or str(addr)
@@ -114,7 +115,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
             )
         self.fshelper = self._blobs and self._blobs.helper
         self.server_sync = server_sync
-        self._connect = functools.partial(
+        connect = functools.partial(
             Client,
             # The client must not hold the storage that holds it.
             watcher=weakref.ref(self),
@@ -122,12 +123,13 @@ class ClientStorage(Commits, ConflictResolvingStorage):
             read_only=bool(read_only),
             read_only_fallback=bool(read_only_fallback),
             wait_seconds=WAIT_SECONDS if wait_timeout is None else wait_timeout,
+            silence_seconds=silence_timeout,
             cache_bytes=cache_size,
             cache_path=cache_path(cache, client, var, storage),
             label=client_label,
             tls=tls_options(ssl, ssl_server_hostname),
         )
-        self._use(self._connect(self._addr))
+        self._use(connect(self._addr))
         _lifetime.track(self)
         if wait:
             try:
@@ -190,10 +192,26 @@ class ClientStorage(Commits, ConflictResolvingStorage):
             self._blobs.close()
 
     def new_addr(self, addr):
-        """Leave the server for one of these, of the same storage, with an empty cache."""
+        """Leave the server for one of these, of the same storage, and keep the cache."""
         self._addr = addresses(addr)
-        self._client.close()
-        self._use(self._connect(self._addr))
+        self._client.set_addresses(self._addr)
+
+    def outcome(self, error):
+        """The tid that a transaction was committed under, or None if it was not.
+
+        `error` is the OutcomeUnknown of its tpc_finish, or an exception that was raised from
+        one, as KeyboardInterrupt is. It is raised anew when nothing tells: the transaction
+        stored no objects, or the server made others of all of them. A server that was still
+        at it when the connection was lost may take a moment to commit.
+        """
+        while error is not None and not isinstance(error, OutcomeUnknown):
+            error = error.__cause__
+        if error is None or error.unfinished is None:
+            raise ValueError("this is no OutcomeUnknown of a transaction of this process")
+        tid = self._client.outcome(error.unfinished)
+        if tid is False:
+            raise error
+        return tid
 
     def is_connected(self, test=False):
         return self._client.is_connected()

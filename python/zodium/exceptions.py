@@ -29,11 +29,18 @@ except ImportError:
 
 
 class OutcomeUnknown(ClientDisconnected):
-    """The connection was lost after a finish was sent and before its answer came.
+    """A finish was sent, and its answer did not come: the connection was lost, or the wait ended.
 
-    The transaction is wholly there or wholly not. Which of them is seen by loading what it
-    stored, once the storage is connected again.
+    The transaction is wholly there or wholly not. `ClientStorage.outcome(error)` tells which,
+    once the storage is connected again. An exception that ended the wait, as KeyboardInterrupt
+    does, is raised from this one.
     """
+
+    # What is asked for; it does not leave the process.
+    unfinished = None
+
+    def __reduce__(self):
+        return type(self), self.args
 
 
 __all__ = [

@@ -23,6 +23,7 @@ OPTIONS = (
     "server_sync",
     "wait",
     "wait_timeout",
+    "silence_timeout",
     "client_label",
     "ssl",
 )

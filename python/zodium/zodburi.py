@@ -29,6 +29,7 @@ CONVERTERS = {
     "wait": convert_int,
     "wait_for_server_on_startup": convert_int,
     "wait_timeout": convert_int,
+    "silence_timeout": float,
     "client_label": str,
     "demostorage": str,
 }

@@ -12,7 +12,8 @@ import subprocess
 
 import pytest
 import transaction
-from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn
+from harness import package
+from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn, stock_server
 from harness.wire import Wire
 from ZEO.ClientStorage import ClientStorage
 
@@ -82,6 +83,35 @@ def start_server(tmp_path):
             server.kill()
     for server in servers:
         print(f"--- {server.log_path.name}\n{server.log_tail()}")
+
+
+@pytest.fixture(params=["zodium", "stock"])
+def either_server(request, tmp_path, start_server, encoding):
+    """Zodium, then the stock server."""
+    if request.param == "zodium":
+        yield start_server(tmp_path / "Data.fs", encoding=encoding)
+        return
+    (tmp_path / "stock").mkdir()
+    stock = stock_server(tmp_path / "stock", encoding)
+    yield stock
+    stock.kill()
+
+
+@pytest.fixture
+def open_native():
+    """open_native(address): a zodium.ClientStorage; closed with the test."""
+    package.use()
+    import zodium
+
+    storages = []
+
+    def open_one(address, wait_timeout=30, **options):
+        storages.append(zodium.ClientStorage(address, wait_timeout=wait_timeout, **options))
+        return storages[-1]
+
+    yield open_one
+    for storage in storages:
+        storage.close()
 
 
 @pytest.fixture

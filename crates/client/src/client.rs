@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use zodium_pickle::Value;
 use zodium_tls::ClientTls;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Address, Oid, Tid};
 
 use crate::cache::CacheFigures;
 use crate::connection::Connection;
@@ -216,6 +216,25 @@ impl Client {
         self.shared.load().connection()?.cast(method, arguments)
     }
 
+    /// Leaves the server for one of these, which serve the same storage. What is in the cache
+    /// stays: the new server is asked what has changed, as after a lost connection.
+    pub fn set_addresses(&self, addresses: Vec<Address>) -> Result<(), ClientError> {
+        if addresses.is_empty() {
+            return Err(ClientError::options("there is no address of a server"));
+        }
+        let shared = self.shared.load();
+        // First: a connection that the keeper makes meanwhile is looked at again afterwards.
+        shared.use_addresses(addresses);
+        if let Some(current) = &*shared.connection.load() {
+            let reason = "it was left for another server";
+            current.connection.end(ClientError::disconnected(reason));
+        }
+        if let Some(keeper) = &*self.keeper.lock() {
+            keeper.thread().unpark();
+        }
+        Ok(())
+    }
+
     /// Ends the connection and everything that waits for it.
     pub fn close(&self) {
         let shared = self.shared();
@@ -249,7 +268,8 @@ impl Client {
     pub fn after_fork_in_child(&self) -> Result<(), ClientError> {
         let parents = self.shared.load_full();
         // The parent keeps its cache in the file.
-        let options = Options { cache_path: None, ..parents.options.clone() };
+        let addresses = parents.addresses.load_full().to_vec();
+        let options = Options { addresses, cache_path: None, ..parents.options.clone() };
         let shared = Arc::new(Shared::new(options, parents.tls.clone()));
         let keeper = start_keeper(&shared)?;
         std::mem::forget(self.shared.swap(shared));
@@ -299,7 +319,7 @@ fn load_once(connection: &Connection, key: LoadKey) -> Result<Loaded, ClientErro
         return load_apart(connection, key);
     }
     let slot = connection.start_load(key)?;
-    connection.wait(&slot);
+    connection.wait(&slot)?;
     slot.answer().unwrap_or_else(|| Err(ClientError::disconnected("it was not answered")))
 }
 
@@ -328,7 +348,7 @@ fn load_all(
     }
     let mut answers = Vec::with_capacity(slots.len());
     for slot in slots {
-        connection.wait(&slot);
+        connection.wait(&slot)?;
         let unanswered = || Err(ClientError::disconnected("it was not answered"));
         answers.push(slot.answer().unwrap_or_else(unanswered));
     }

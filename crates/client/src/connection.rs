@@ -8,10 +8,10 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -23,11 +23,12 @@ use zodium_zeo::codec::{
     encode_request,
 };
 
-use crate::ClientError;
 use crate::input::Input;
+use crate::interrupt::TICK;
 use crate::slot::Slot;
 use crate::table::{Call, LoadKey, Loaded, Part, Table, Then};
 use crate::transport::{TlsSide, Transport};
+use crate::{ClientError, Interrupt};
 
 /// A buffer for requests that has grown beyond this is not kept.
 const OUTPUT_KEPT_BYTES_MAX: usize = 1 << 20;
@@ -49,6 +50,10 @@ pub(crate) struct Connection {
     pub(crate) receiver: Arc<dyn Receiver>,
     /// Held while a request is written; the buffer to make it in.
     output: Mutex<BytesMut>,
+    /// Tells who waits when to stop.
+    interrupt: Option<Arc<dyn Interrupt>>,
+    /// How often something came. Relaxed: only compared with what it was a while ago.
+    pub(crate) heard: AtomicU64,
     /// Held by who leads.
     pub(crate) reading: Mutex<Reading>,
     pub(crate) table: Mutex<Table>,
@@ -77,6 +82,7 @@ impl Connection {
         tls: Option<&TlsSide>,
         limit: Duration,
         receiver: Arc<dyn Receiver>,
+        interrupt: Option<Arc<dyn Interrupt>>,
     ) -> Result<Connection, ClientError> {
         let transport = Transport::open(address, tls, limit)?;
         let failed = |error: io::Error| {
@@ -98,6 +104,8 @@ impl Connection {
             encoding,
             receiver,
             output: Mutex::default(),
+            interrupt,
+            heard: AtomicU64::new(0),
             reading: Mutex::new(Reading { input, held: Some(Vec::new()) }),
             table: Mutex::default(),
             ended: OnceLock::new(),
@@ -107,10 +115,11 @@ impl Connection {
         })
     }
 
-    /// From now on it may take as long as it takes, and commits of others are told: those that
-    /// came already, and are later than `known`, at once. The calling thread keeps it.
-    pub(crate) fn establish(&self, known: Tid) -> Result<(), ClientError> {
-        self.transport.wait_for_ever().map_err(ClientError::disconnected)?;
+    /// From now on answers may take as long as the server is not silent for `silence_max`, and
+    /// commits of others are told: those that came already, and are later than `known`, at once.
+    /// The calling thread keeps it.
+    pub(crate) fn establish(&self, known: Tid, silence_max: Duration) -> Result<(), ClientError> {
+        self.transport.wait_long(silence_max).map_err(ClientError::disconnected)?;
         let _ = self.keeper.set(thread::current());
         let mut reading = self.reading.lock();
         for (tid, oids) in reading.held.take().unwrap_or_default() {
@@ -133,7 +142,7 @@ impl Connection {
         arguments: &Value<'_>,
     ) -> Result<Value<'static>, ClientError> {
         let slot = self.request(method, arguments, None)?;
-        self.wait(&slot);
+        self.wait(&slot)?;
         self.taken(&slot)
     }
 
@@ -245,6 +254,20 @@ impl Connection {
         self.sent(self.transport.send(frames))
     }
 
+    /// Asks the server for a sign of life, unless somebody is writing anyway: a server that takes
+    /// what is written is watched by that.
+    pub(crate) fn ask_for_sign_of_life(&self) -> Result<(), ClientError> {
+        let Some(mut output) = self.output.try_lock() else { return Ok(()) };
+        // Whatever comes is a sign of life; nobody waits for this answer.
+        self.add_request(&mut output, "ping", &Value::tuple([]), None)?;
+        self.write_out(&mut output)
+    }
+
+    /// Whether somebody is writing, or waits for the socket to take more.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.output.is_locked()
+    }
+
     /// A sign of life, unless somebody is writing anyway.
     pub(crate) fn give_sign_of_life(&self) -> Result<(), ClientError> {
         let Some(mut output) = self.output.try_lock() else { return Ok(()) };
@@ -269,12 +292,15 @@ impl Connection {
         })
     }
 
-    /// Waits until a slot is filled, reading for all when nobody else does.
-    pub(crate) fn wait<T>(&self, slot: &Slot<T>) {
+    /// Waits until a slot is filled, reading for all when nobody else does. An error: the caller is
+    /// to stop waiting.
+    pub(crate) fn wait<T>(&self, slot: &Slot<T>) -> Result<(), ClientError> {
         if slot.is_filled() {
-            return;
+            return Ok(());
         }
         let mut has_parked = false;
+        let mut waited = Ok(());
+        let mut next_look = None;
         while !slot.is_filled() {
             let part = self.table.lock().take_part();
             match part {
@@ -285,16 +311,46 @@ impl Connection {
                     self.lead(&|| slot.is_filled());
                 }
                 Part::Follow => {
+                    next_look.get_or_insert_with(|| Instant::now() + TICK);
                     let is_first = !std::mem::replace(&mut has_parked, true);
                     if !is_first || slot.wake_me() {
-                        thread::park();
+                        self.park();
                     }
                 }
+            }
+            if !slot.is_filled() && self.is_interrupted(&mut next_look) {
+                waited = Err(ClientError::Interrupted);
+                break;
             }
         }
         if has_parked {
             self.table.lock().leave();
         }
+        waited
+    }
+
+    /// Until somebody has something for the calling thread, or it is to look for itself.
+    fn park(&self) {
+        if self.may_stop() { thread::park_timeout(TICK) } else { thread::park() }
+    }
+
+    /// Whether the calling thread may be told to stop waiting.
+    pub(crate) fn may_stop(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(|interrupt| interrupt.may_stop())
+    }
+
+    /// Whether the calling thread is to stop waiting: it looks once a tick at most, and holds
+    /// nothing then.
+    fn is_interrupted(&self, next_look: &mut Option<Instant>) -> bool {
+        let Some(interrupt) = self.interrupt.as_ref().filter(|one| one.may_stop()) else {
+            return false;
+        };
+        let now = Instant::now();
+        if next_look.is_some_and(|next_look| now < next_look) {
+            return false;
+        }
+        *next_look = Some(now + TICK);
+        interrupt.stops()
     }
 
     /// Ends it for all; the first reason counts.

@@ -30,14 +30,19 @@ pub enum ClientError {
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// The connection ended after the request to finish a transaction was sent: it may have been
-    /// committed, or not. [`crate::Client::outcome`] tells, once there is a connection again.
+    /// The caller was told to stop waiting, by [`crate::Interrupt`]. What was asked for is answered
+    /// all the same, to nobody; the connection can be used on.
+    #[error("interrupted while waiting for the server")]
+    Interrupted,
+    /// Nobody waited for the answer to the request to finish a transaction, or the connection ended
+    /// before: it may have been committed, or not. [`crate::Client::outcome`] tells, once there is
+    /// a connection again.
     #[error(
-        "the connection was lost while the transaction was finished: whether it is committed is \
-         not known ({reason}); ask with Client::outcome, or look at the objects"
+        "the transaction was being finished, and whether it is committed is not known ({reason}); \
+         ask for its outcome, or look at the objects"
     )]
     OutcomeUnknown {
-        /// How the connection ended.
+        /// How the connection ended, or that the caller was interrupted.
         reason: Arc<str>,
         /// What would be committed, to be asked for.
         transaction: Arc<crate::Unfinished>,

@@ -127,7 +127,7 @@ impl Transactions {
                     None => return Ok(None),
                 },
             };
-            self.connection.wait(awaited);
+            self.connection.wait(awaited)?;
         }
     }
 
@@ -176,12 +176,12 @@ impl Transactions {
     /// would keep that for ever, and a number that we were not told cannot be given up.
     fn give_up(&mut self) {
         if let Some(following) = self.following.take() {
-            self.connection.wait(&following);
+            let _ = self.connection.wait(&following);
         }
         let mut numbers = Vec::new();
         for Walk { number, asked, .. } in self.ahead.drain(..) {
             let Some(asked) = asked else { continue };
-            self.connection.wait(&asked);
+            let _ = self.connection.wait(&asked);
             numbers.extend(number.or_else(|| asked.take()?.ok()));
         }
         if !self.is_over {

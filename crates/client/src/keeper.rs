@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::options::Access;
 use crate::reading::oids_of;
 use crate::shared::{Delivery, Established, Phase, Shared};
+use crate::watching::Vigil;
 
 /// Between signs of life, as stock clients have it.
 const HEARTBEAT: Duration = Duration::from_secs(60);
@@ -41,11 +42,16 @@ struct Candidate {
 pub(crate) fn run(shared: &Arc<Shared>) {
     while !shared.is_closed() {
         shared.is_opening.store(true, Ordering::Relaxed);
-        let opened = find(shared, false).and_then(|candidate| establish(shared, candidate));
+        let addresses = shared.addresses.load_full();
+        let opened =
+            find(shared, &addresses, false).and_then(|candidate| establish(shared, candidate));
         shared.is_opening.store(false, Ordering::Relaxed);
         match opened {
             Ok(current) => {
-                keep(shared, &current);
+                // It may have been told of others while it was made.
+                if Arc::ptr_eq(&addresses, &shared.addresses.load()) {
+                    keep(shared, &current);
+                }
                 end(shared, &current);
             }
             Err(error) => {
@@ -61,17 +67,22 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 fn keep(shared: &Arc<Shared>, current: &Established) {
     let connection = &current.connection;
     let mut next_heartbeat = Instant::now() + HEARTBEAT;
+    let mut vigil = Vigil::new(shared.options.silence_max);
     while connection.end_reason().is_none() && !shared.is_closed() {
         let wants_better = current.is_read_only && shared.options.access == Access::Fallback;
         let patience = if wants_better { UPGRADE } else { HEARTBEAT };
-        connection.keep(next_heartbeat.min(Instant::now() + patience));
+        connection.keep(next_heartbeat.min(vigil.next_look()).min(Instant::now() + patience));
+        vigil.look(connection);
         shared.save_cache_if_due();
         if Instant::now() >= next_heartbeat {
             next_heartbeat += HEARTBEAT;
             // If that fails the connection has ended, which is seen above.
             let _ = connection.give_sign_of_life();
         }
-        if wants_better && connection.end_reason().is_none() && find(shared, true).is_ok() {
+        if wants_better
+            && connection.end_reason().is_none()
+            && find(shared, &shared.addresses.load(), true).is_ok()
+        {
             info!("there is a server again that takes commits");
             return;
         }
@@ -102,13 +113,17 @@ fn end(shared: &Shared, current: &Established) {
 
 /// Asks all servers at once; the first that lets us in as we want. One that takes no commits is
 /// second choice, if that is allowed and only `writable` ones are not asked for.
-fn find(shared: &Arc<Shared>, writable: bool) -> Result<Candidate, ClientError> {
-    if let [address] = &shared.options.addresses[..] {
+fn find(
+    shared: &Arc<Shared>,
+    addresses: &[Address],
+    writable: bool,
+) -> Result<Candidate, ClientError> {
+    if let [address] = addresses {
         return knock(shared, address, writable);
     }
     let (found, finds) = mpsc::channel();
-    for address in shared.options.addresses.clone() {
-        let (shared, found) = (Arc::clone(shared), found.clone());
+    for address in addresses {
+        let (shared, address, found) = (Arc::clone(shared), address.clone(), found.clone());
         let knocking = move || {
             // Whom nobody waits for any more is closed here.
             let _ = found.send(knock(&shared, &address, writable));
@@ -141,7 +156,9 @@ fn knock(
 ) -> Result<Candidate, ClientError> {
     let delivery = Arc::new(Delivery { shared: Arc::clone(shared), stream: OnceLock::new() });
     let receiver = Arc::clone(&delivery);
-    let connection = Connection::open(address, shared.tls.as_ref(), OPENING_LIMIT, receiver)?;
+    let interrupt = shared.options.interrupt.clone();
+    let tls = shared.tls.as_ref();
+    let connection = Connection::open(address, tls, OPENING_LIMIT, receiver, interrupt)?;
     let register = |read_only: bool| {
         let storage = Value::from(shared.options.storage.as_str());
         connection.call("register", &Value::tuple([storage, read_only.into()]))
@@ -180,7 +197,7 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     if let Some(watcher) = &shared.options.watcher {
         watcher.connected(&info);
     }
-    connection.establish(known)?;
+    connection.establish(known, shared.options.silence_max)?;
     let connection = Arc::new(connection);
     let current = || Established { connection: Arc::clone(&connection), stream, is_read_only };
     shared.connection.store(Some(Arc::new(current())));

@@ -7,12 +7,14 @@ use std::time::Duration;
 use zodium_tls::ClientFiles;
 use zodium_types::Address;
 
-use crate::Watcher;
+use crate::{Interrupt, Watcher};
 
 /// Memory for revisions unless said otherwise: what stock clients take on disk.
 const CACHE_BYTES: usize = 20 << 20;
 /// How long calls wait for a connection unless said otherwise, as with stock clients.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server may be silent unless said otherwise: longer than a busy one takes.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Whether a client may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +51,9 @@ pub struct Options {
     pub wait: bool,
     /// How long calls wait for a connection.
     pub wait_timeout: Duration,
+    /// A server that says nothing for so long, although it was asked, is taken for gone: the
+    /// connection ends, and another one is made.
+    pub silence_max: Duration,
     /// What the server's log calls the client.
     pub label: Option<String>,
     /// Encryption; `None`: none.
@@ -59,6 +64,8 @@ pub struct Options {
     pub cache_path: Option<PathBuf>,
     /// Told of commits and connections, from the first on.
     pub watcher: Option<Arc<dyn Watcher>>,
+    /// Tells callers when to stop waiting; `None`: never.
+    pub interrupt: Option<Arc<dyn Interrupt>>,
 }
 
 impl Options {
@@ -70,11 +77,13 @@ impl Options {
             access: Access::ReadWrite,
             wait: true,
             wait_timeout: WAIT_TIMEOUT,
+            silence_max: SILENCE_MAX,
             label: None,
             tls: None,
             cache_bytes: CACHE_BYTES,
             cache_path: None,
             watcher: None,
+            interrupt: None,
         }
     }
 }

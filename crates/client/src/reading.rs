@@ -1,6 +1,7 @@
 //! Reading a connection: whoever leads does it, and hands out what comes in its order.
 
 use std::io::{self, ErrorKind, Write};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use zodium_pickle::Value;
@@ -30,7 +31,8 @@ impl Drop for Leading<'_> {
 }
 
 impl Connection {
-    /// Reads until `is_done`, or the connection ends. The caller was told to lead.
+    /// Reads until `is_done`, or the connection ends, or the caller is to look whether it is to
+    /// stop waiting. The caller was told to lead.
     pub(crate) fn lead(&self, is_done: &dyn Fn() -> bool) {
         let _leading = Leading(self);
         let mut reading = self.reading.lock();
@@ -49,8 +51,21 @@ impl Connection {
             }
             match self.transport.receive(&mut reading.input) {
                 Ok(0) => return Err(io::Error::other("the server closed it; its log says why")),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) => {
+                    let heard = self.heard.load(Ordering::Relaxed);
+                    self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {
+                    if self.may_stop() {
+                        return Ok(());
+                    }
+                }
+                // A tick. Before the connection is established it is the end of patience.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && reading.held.is_none() => {
+                    if self.may_stop() {
+                        return Ok(());
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return Err(io::Error::other("no answer in time"));
                 }

@@ -4,17 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::warn;
 use zodium_disk::RealDisk;
 use zodium_pickle::Value;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::LoadReply;
 
 use crate::cache::{Cache, CacheFile, Stream};
 use crate::connection::{Connection, Receiver};
+use crate::interrupt::TICK;
 use crate::options::{Access, Options};
 use crate::transport::TlsSide;
 use crate::turns::Turns;
@@ -23,6 +24,8 @@ use crate::{ClientError, Revision};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) tls: Option<TlsSide>,
+    /// Where servers are; those of the options until there are others.
+    pub(crate) addresses: ArcSwap<Vec<Address>>,
     pub(crate) cache: Cache,
     /// Where the cache is kept, if it is; `None` once it is closed.
     cache_file: Mutex<Option<CacheFile>>,
@@ -66,6 +69,15 @@ pub(crate) enum Phase {
     Closed,
 }
 
+/// The right to have a transaction open; given back when dropped.
+pub(crate) struct CommitTurn(Arc<Shared>);
+
+impl Drop for CommitTurn {
+    fn drop(&mut self) {
+        self.0.end_commit();
+    }
+}
+
 /// What comes over one connection, on its way to cache and watcher.
 pub(crate) struct Delivery {
     pub(crate) shared: Arc<Shared>,
@@ -79,6 +91,7 @@ impl Shared {
         Shared {
             cache_file: Mutex::new(open_cache_file(&options, &cache)),
             cache,
+            addresses: ArcSwap::from_pointee(options.addresses.clone()),
             options,
             tls,
             connection: ArcSwapOption::empty(),
@@ -120,13 +133,20 @@ impl Shared {
             if let Some(current) = current.filter(|one| one.connection.end_reason().is_none()) {
                 return Ok(current);
             }
-            if self.phase_changed.wait_until(&mut phase, deadline).timed_out() {
+            let tick = deadline.min(Instant::now() + TICK);
+            if !self.phase_changed.wait_until(&mut phase, tick).timed_out() {
+                continue;
+            }
+            if Instant::now() >= deadline {
                 let reason = match &*phase {
                     Phase::Looking(reason) => Arc::clone(reason),
                     Phase::Connected | Phase::Closed => "the connection has just ended".into(),
                 };
                 let waited_seconds = limit.as_secs_f64();
                 return Err(ClientError::Unreachable { waited_seconds, reason });
+            }
+            if MutexGuard::unlocked(&mut phase, || self.is_interrupted()) {
+                return Err(ClientError::Interrupted);
             }
         }
     }
@@ -205,17 +225,36 @@ impl Shared {
         }
     }
 
+    /// Whether the calling thread is to stop waiting. It holds nothing then.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        let interrupt = self.options.interrupt.as_ref();
+        interrupt.is_some_and(|interrupt| interrupt.may_stop() && interrupt.stops())
+    }
+
+    /// The next connections are made to these.
+    pub(crate) fn use_addresses(&self, addresses: Vec<Address>) {
+        if let Some(file) = &mut *self.cache_file.lock() {
+            file.set_source(source(&self.options.storage, &addresses));
+        }
+        self.addresses.store(Arc::new(addresses));
+    }
+
     /// Waits until no other transaction is open, or the client is closed.
-    pub(crate) fn begin_commit(&self) -> Result<(), ClientError> {
+    pub(crate) fn begin_commit(self: &Arc<Shared>) -> Result<CommitTurn, ClientError> {
         let mut is_committing = self.is_committing.lock();
         while *is_committing {
             if self.is_closed() {
                 return Err(ClientError::Closed);
             }
-            self.commit_over.wait(&mut is_committing);
+            let waited = self.commit_over.wait_for(&mut is_committing, TICK);
+            if waited.timed_out()
+                && MutexGuard::unlocked(&mut is_committing, || self.is_interrupted())
+            {
+                return Err(ClientError::Interrupted);
+            }
         }
         *is_committing = true;
-        Ok(())
+        Ok(CommitTurn(Arc::clone(self)))
     }
 
     /// Has those who wait to commit see that the client is closed.
@@ -225,7 +264,7 @@ impl Shared {
         self.commit_over.notify_all();
     }
 
-    pub(crate) fn end_commit(&self) {
+    fn end_commit(&self) {
         *self.is_committing.lock() = false;
         self.commit_over.notify_one();
     }
@@ -234,10 +273,15 @@ impl Shared {
 /// The file in which the cache is to be kept. A client that cannot have it does without.
 fn open_cache_file(options: &Options, cache: &Cache) -> Option<CacheFile> {
     let path = options.cache_path.as_ref()?;
-    let addresses: Vec<_> = options.addresses.iter().map(ToString::to_string).collect();
-    let source = format!("storage {} of {}", options.storage, addresses.join(" "));
+    let source = source(&options.storage, &options.addresses);
     let opened = CacheFile::open(Arc::new(RealDisk), path, source, cache);
     opened.inspect_err(|error| warn!(%error, "the cache is not kept")).ok()
+}
+
+/// What a cache is of.
+fn source(storage: &str, addresses: &[Address]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    format!("storage {storage} of {}", addresses.join(" "))
 }
 
 impl Receiver for Delivery {

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::encode_oneway;
 
 use crate::connection::Connection;
-use crate::shared::{Established, Shared};
-use crate::{Client, ClientError};
+use crate::outcome::Evidence;
+use crate::shared::{CommitTurn, Established, Shared};
+use crate::{Client, ClientError, Unfinished};
 
 /// Stores are collected up to so much before they are sent.
 const BATCH_BYTES: usize = 256 << 10;
 /// Bytes of a blob in one message, as stock clients send them.
 const BLOB_CHUNK_BYTES: usize = 59_000;
-/// Objects that are remembered to find out whether a transaction was committed.
-const EVIDENCE_MAX: usize = 16;
 
 /// What a transaction says of itself.
 #[derive(Clone, Debug)]
@@ -69,12 +69,6 @@ pub struct StoreConflict {
     pub data: Bytes,
 }
 
-/// A transaction of which it is not known whether it was committed.
-#[derive(Clone, Debug)]
-pub struct Unfinished {
-    evidence: Vec<(Oid, Tid, Bytes)>,
-}
-
 /// An open transaction. Dropped unfinished it is aborted.
 pub struct Transaction {
     shared: Arc<Shared>,
@@ -85,8 +79,10 @@ pub struct Transaction {
     /// The objects written, with their data if they are to be cached.
     written: FxHashMap<Oid, Option<Bytes>>,
     written_bytes: usize,
-    evidence: Vec<(Oid, Tid, Bytes)>,
+    evidence: Evidence,
     is_over: bool,
+    /// Given back when it is over, or the answer to its finish is there.
+    turn: Option<CommitTurn>,
 }
 
 impl Client {
@@ -97,7 +93,7 @@ impl Client {
         if shared.is_read_only() {
             return Err(ClientError::ReadOnly);
         }
-        shared.begin_commit()?;
+        let turn = Some(shared.begin_commit()?);
         let id = shared.transactions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut transaction = Transaction {
             shared,
@@ -106,8 +102,9 @@ impl Client {
             output: BytesMut::new(),
             written: FxHashMap::default(),
             written_bytes: 0,
-            evidence: Vec::new(),
+            evidence: Evidence::default(),
             is_over: false,
+            turn,
         };
         // It may have waited long enough for another connection.
         transaction.current = transaction.shared.established()?;
@@ -126,38 +123,6 @@ impl Client {
         )?;
         Ok(transaction)
     }
-
-    /// Whether a transaction was committed whose finish got no answer, and as which one; `None`:
-    /// it was not, or nothing that it wrote can be told from what others wrote.
-    ///
-    /// It looks for the very data that were stored. A server that was still at it when the
-    /// connection was lost may take a moment to finish.
-    pub fn outcome(&self, transaction: &Unfinished) -> Result<Option<Tid>, ClientError> {
-        let Some((oid, upon, data)) = transaction.evidence.first() else { return Ok(None) };
-        let mut before = Tid::MAX;
-        loop {
-            let revision = match self.load_before(*oid, before) {
-                Ok(Some(revision)) if revision.serial > *upon => revision,
-                Ok(_) | Err(ClientError::NoObject(_)) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            before = revision.serial;
-            if revision.data == *data && self.has_written(revision.serial, transaction)? {
-                return Ok(Some(revision.serial));
-            }
-        }
-    }
-
-    fn has_written(&self, tid: Tid, transaction: &Unfinished) -> Result<bool, ClientError> {
-        for (oid, _, data) in &transaction.evidence {
-            match self.load_serial(*oid, tid) {
-                Ok(found) if found == data[..] => {}
-                Ok(_) | Err(ClientError::Raised(_)) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
 }
 
 impl Transaction {
@@ -167,10 +132,7 @@ impl Transaction {
         let arguments =
             Value::tuple([oid.into(), serial.into(), (&data[..]).into(), self.id.into()]);
         self.tell("storea", &arguments)?;
-        if self.evidence.len() < EVIDENCE_MAX {
-            self.evidence.retain(|(known, ..)| *known != oid);
-            self.evidence.push((oid, serial, data.clone()));
-        }
+        self.evidence.add(oid, serial, data.clone());
         self.written_bytes += data.len();
         // What would throw out all else is not worth it.
         let is_kept = self.written_bytes <= self.shared.options.cache_bytes / 2;
@@ -262,48 +224,75 @@ impl Transaction {
         let mut output = std::mem::take(&mut self.output);
         let slot = connection.add_request(&mut output, "vote", &arguments, None)?;
         connection.send(&output)?;
-        connection.wait(&slot);
+        connection.wait(&slot)?;
         let voted = Voted::from_answer(connection.taken(&slot)?)?;
         for oid in &voted.changed {
             self.written.insert(*oid, None);
-            self.evidence.retain(|(known, ..)| known != oid);
+            self.evidence.remove(*oid);
         }
         Ok(voted)
     }
 
     /// Commits. `then` is run with the tid before any later transaction is told, and before
-    /// [`Client::last_tid`] says it: by whichever thread reads the answer.
+    /// [`Client::last_tid`] says it: by whichever thread reads the answer. When the caller has
+    /// stopped waiting, the watcher is told in its place, as of somebody else's transaction.
     ///
     /// An error that [`ClientError::OutcomeUnknown`] is not means that nothing was committed.
     pub fn finish(mut self, then: impl FnOnce(Tid) + Send + 'static) -> Result<Tid, ClientError> {
         let connection = Arc::clone(&self.current.connection);
-        let written = std::mem::take(&mut self.written);
-        let (shared, stream) = (Arc::clone(&self.shared), self.current.stream);
-        let committed = move |answer: &Value<'_>| {
-            let Some(tid) = answer.as_tid() else { return };
-            let written = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
-            shared.cache.finish(stream, tid, written);
-            then(tid);
-            shared.advance(tid);
-        };
+        let has_left = Arc::new(Mutex::new(false));
+        let committed = self.committed(Arc::clone(&has_left), then);
         let mut message = BytesMut::new();
         let arguments = Value::tuple([self.id.into()]);
         let then = Box::new(committed);
         let slot = connection.add_request(&mut message, "tpc_finish", &arguments, Some(then))?;
         // From here on it may have been heard, whatever goes wrong.
         let sent = connection.send(&message);
-        connection.wait(&slot);
+        let waited = connection.wait(&slot);
         self.is_over = true;
+        let evidence = std::mem::take(&mut self.evidence);
+        let unknown = |error: &ClientError, transaction| ClientError::OutcomeUnknown {
+            reason: error.to_string().into(),
+            transaction: Arc::new(transaction),
+        };
+        if let Err(error) = waited {
+            *has_left.lock() = true;
+            return Err(unknown(&error, Unfinished::left(evidence, connection, slot)));
+        }
         match sent.and_then(|()| connection.taken(&slot)) {
             Ok(answer) => answer.as_tid().ok_or(ClientError::Unexpected {
                 method: "tpc_finish",
                 expected: "the tid of the transaction",
             }),
-            Err(error) if is_end(&error) => Err(ClientError::OutcomeUnknown {
-                reason: error.to_string().into(),
-                transaction: Arc::new(Unfinished { evidence: std::mem::take(&mut self.evidence) }),
-            }),
+            Err(error) if is_end(&error) => Err(unknown(&error, Unfinished::lost(evidence))),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What is done when the server says that it is committed. The next transaction waits for that
+    /// too, since the connection has one at a time.
+    fn committed(
+        &mut self,
+        has_left: Arc<Mutex<bool>>,
+        then: impl FnOnce(Tid) + Send + 'static,
+    ) -> impl FnOnce(&Value<'_>) + Send + 'static {
+        let written = std::mem::take(&mut self.written);
+        let (shared, stream) = (Arc::clone(&self.shared), self.current.stream);
+        let turn = self.turn.take();
+        move |answer| {
+            let Some(tid) = answer.as_tid() else { return };
+            let kept = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
+            shared.cache.finish(stream, tid, kept);
+            // Held until all is told: who leaves then finds it told in one way or in the other.
+            let has_left = has_left.lock();
+            if !*has_left {
+                then(tid);
+            } else if let Some(watcher) = &shared.options.watcher {
+                watcher.invalidated(tid, &written.keys().copied().collect::<Vec<_>>());
+            }
+            shared.advance(tid);
+            drop(has_left);
+            drop(turn);
         }
     }
 
@@ -340,7 +329,6 @@ impl Drop for Transaction {
             let arguments = Value::tuple([self.id.into()]);
             let _ = self.current.connection.request("tpc_abort", &arguments, None);
         }
-        self.shared.end_commit();
     }
 }
 

@@ -15,9 +15,8 @@ use zodium_zeo::client::{Socket, connect_socket};
 
 use crate::ClientError;
 use crate::input::Input;
+use crate::interrupt::TICK;
 
-/// A peer that does not even confirm what was sent to it for so long is gone.
-const UNCONFIRMED_MAX: Duration = Duration::from_secs(60);
 /// A silent connection is tried after this time, then at the same interval.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_RETRIES: u32 = 3;
@@ -40,7 +39,7 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    /// Connects, and shakes hands where there is TLS. Until [`Transport::wait_for_ever`] no read
+    /// Connects, and shakes hands where there is TLS. Until [`Transport::wait_long`] no read
     /// or write takes longer than `limit`.
     pub(crate) fn open(
         address: &Address,
@@ -62,8 +61,6 @@ impl Transport {
         if matches!(self.socket, Socket::Tcp(_)) {
             let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
             socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))?;
-            #[cfg(target_os = "linux")]
-            socket.set_tcp_user_timeout(Some(UNCONFIRMED_MAX))?;
         }
         socket.set_read_timeout(Some(limit))?;
         socket.set_write_timeout(Some(limit))
@@ -85,10 +82,16 @@ impl Transport {
         Ok(Transport { socket: self.socket, tls: Some(Mutex::new(connection)) })
     }
 
-    /// From now on reads and writes take as long as they take.
-    pub(crate) fn wait_for_ever(&self) -> io::Result<()> {
-        self.reference().set_read_timeout(None)?;
-        self.reference().set_write_timeout(None)
+    /// From now on reads fail with `WouldBlock` after each tick, to be tried again, and only a peer
+    /// that takes nothing for `silence_max` fails a write.
+    pub(crate) fn wait_long(&self, silence_max: Duration) -> io::Result<()> {
+        let socket = self.reference();
+        #[cfg(target_os = "linux")]
+        if matches!(self.socket, Socket::Tcp(_)) {
+            socket.set_tcp_user_timeout(Some(silence_max))?;
+        }
+        socket.set_read_timeout(Some(TICK))?;
+        socket.set_write_timeout(Some(silence_max))
     }
 
     /// Writes all. Who calls it sees to it that nobody else does at the same time.

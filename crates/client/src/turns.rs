@@ -2,8 +2,10 @@
 
 use std::hash::Hash;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashSet;
+
+use crate::interrupt::TICK;
 
 /// Who has a turn at what.
 pub(crate) struct Turns<T> {
@@ -22,13 +24,17 @@ impl<T: Copy + Eq + Hash> Turns<T> {
         Turns { taken: Mutex::default(), given_back: Condvar::new() }
     }
 
-    /// Waits until nobody else has one at this.
-    pub(crate) fn take(&self, thing: T) -> Turn<'_, T> {
+    /// Waits until nobody else has one at this. `None`: `stops` has said to wait no longer; nothing
+    /// is held when it is asked, about once a tick.
+    pub(crate) fn take(&self, thing: T, stops: impl Fn() -> bool) -> Option<Turn<'_, T>> {
         let mut taken = self.taken.lock();
         while !taken.insert(thing) {
-            self.given_back.wait(&mut taken);
+            let waited = self.given_back.wait_for(&mut taken, TICK);
+            if waited.timed_out() && MutexGuard::unlocked(&mut taken, &stops) {
+                return None;
+            }
         }
-        Turn { turns: self, thing }
+        Some(Turn { turns: self, thing })
     }
 }
 

@@ -8,16 +8,66 @@
 use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::ClientError;
 use crate::connection::Connection;
 use crate::table::Watch;
 
 /// For so long nobody must have begun to read before the keeper does.
 const MOMENT: Duration = Duration::from_millis(10);
+/// Looks after the server within the longest silence: one finds nothing new, and one no answer.
+const LOOKS: u32 = 3;
+
+/// Looks whether the server is still there. A connection whose other end has vanished without a
+/// word looks like one on which nothing happens.
+pub(crate) struct Vigil {
+    interval: Duration,
+    next_look: Instant,
+    /// What had been heard at the last look.
+    heard: u64,
+    /// Whether the server was asked then, since there was nothing new.
+    has_asked: bool,
+}
+
+impl Vigil {
+    /// A server that is silent for `silence_max` is gone, though it had a third of that to answer.
+    pub(crate) fn new(silence_max: Duration) -> Vigil {
+        let interval = silence_max / LOOKS;
+        Vigil { interval, next_look: Instant::now() + interval, heard: 0, has_asked: false }
+    }
+
+    pub(crate) fn next_look(&self) -> Instant {
+        self.next_look
+    }
+
+    /// Looks, if it is time to: asks a server that has said nothing since the last look, and ends
+    /// the connection when that was asked already.
+    pub(crate) fn look(&mut self, connection: &Connection) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + self.interval;
+        let heard = connection.heard.load(Ordering::Relaxed);
+        if heard != self.heard || connection.is_writing() {
+            self.heard = heard;
+            self.has_asked = false;
+        } else if self.has_asked {
+            let silence = (self.interval * LOOKS).as_secs_f64();
+            let reason = format!("the server has said nothing for {silence} seconds");
+            connection.end(ClientError::disconnected(reason));
+        } else {
+            self.has_asked = true;
+            // If that fails the connection has ended, which is seen by who looks next.
+            let _ = connection.ask_for_sign_of_life();
+        }
+    }
+}
 
 impl Connection {
     /// Keeps it until it ends, or until `deadline`.

@@ -74,8 +74,8 @@ type Content = (Tid, u64, u64, usize);
 impl CacheFile {
     /// Takes the file for as long as this lives, and fills an empty cache from it.
     ///
-    /// `source` says what the cache is of: the storage and its servers. A file of something else,
-    /// and one that is not whole, is not used, and replaced in time.
+    /// `source` says what the cache is of: the storage and its servers. A file of something else is
+    /// not used, and replaced in time; one that is not whole is set aside, as `*.damaged`.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -91,6 +91,11 @@ impl CacheFile {
         let saved = Saved { next: Instant::now() + SAVE_EVERY, content: content(cache) };
         let saved = Mutex::new(saved);
         Ok(CacheFile { disk, path: path.to_owned(), source, saved, _lock: lock })
+    }
+
+    /// From now on the cache is of something else: other servers of the same storage.
+    pub fn set_source(&mut self, source: String) {
+        self.source = source;
     }
 
     /// Saves a cache that has changed since it was last saved.
@@ -160,9 +165,22 @@ fn restore(disk: &dyn Disk, path: &Path, source: &str, cache: &Cache) {
         }
         Err(useless) => {
             cache.clear(stream, Tid::ZERO);
-            warn!(path = %path.display(), %useless, "the saved cache is not used");
+            let set_aside = match useless {
+                saved::Useless::Damaged(_) => set_aside(disk, path),
+                _ => None,
+            };
+            let set_aside = set_aside.as_deref().map(Path::display).map(tracing::field::display);
+            warn!(path = %path.display(), %useless, set_aside, "the saved cache is not used");
         }
     }
+}
+
+/// Leaves a damaged file to whoever wants to look at it, in place of an earlier one; where.
+fn set_aside(disk: &dyn Disk, path: &Path) -> Option<PathBuf> {
+    let aside = beside(path, ".damaged");
+    let moved = disk.move_file(path, &aside);
+    moved.inspect_err(|error| warn!(%error, "cannot set the damaged cache aside")).ok()?;
+    Some(aside)
 }
 
 /// `cache` + `.lock` = `cache.lock`.

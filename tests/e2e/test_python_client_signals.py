@@ -1,0 +1,229 @@
+"""Signals reach Python while zodium.ClientStorage waits: for an answer, a connection, a turn.
+
+The server is stopped, so that nothing but the signal can end a wait.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+import ZODB
+from harness import package
+from harness.process import HOST, free_port
+from persistent.mapping import PersistentMapping
+from ZODB.Connection import TransactionMetaData
+from ZODB.utils import maxtid, p64, u64, z64
+
+package.use()
+
+import zodium  # noqa: E402
+from zodium.exceptions import OutcomeUnknown  # noqa: E402
+
+# Far from what a signal takes, and from a wait that ends by itself.
+PATIENCE = 15
+
+
+class Handled(Exception):
+    """What our handler raises."""
+
+
+def raise_handled(number, frame):
+    raise Handled(number)
+
+
+@contextlib.contextmanager
+def stopped(server):
+    server.process.send_signal(signal.SIGSTOP)
+    # When all its threads are.
+    assert os.WIFSTOPPED(os.waitpid(server.process.pid, os.WUNTRACED)[1])
+    try:
+        yield
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def signalled(number=signal.SIGUSR1, handler=raise_handled, after=0.3):
+    """The signal comes while what is inside waits; it must not wait much longer."""
+    before = signal.signal(number, handler)
+    timer = threading.Timer(after, os.kill, (os.getpid(), number))
+    start = time.monotonic()
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+        signal.signal(number, before)
+    assert after <= time.monotonic() - start < PATIENCE
+
+
+def store_one(storage, txn, oid, serial=z64, text="x"):
+    state = b"(cpersistent.mapping\nPersistentMapping\nq\x01N." + b"}U\x01" + text.encode() + b"Ns."
+    storage.store(oid, serial, state, "", txn)
+    return state
+
+
+@pytest.fixture
+def storage(either_server, open_native):
+    storage = open_native(either_server.address)
+    database = ZODB.DB(storage)
+    with database.transaction() as connection:
+        connection.root()["one"] = PersistentMapping()
+    return storage
+
+
+def test_ctrl_c_ends_a_wait_and_the_connection_goes_on(either_server, storage):
+    peer, connections = storage._client.peer(), []
+    storage.notify_disconnected = lambda: connections.append("lost")
+    waits = [
+        storage.ping,
+        lambda: storage._call("loadBefore", z64, maxtid),
+        lambda: storage.history(z64),
+        lambda: list(storage.iterator()),
+    ]
+    with stopped(either_server):
+        for wait in waits:
+            with signalled(signal.SIGINT, signal.default_int_handler):
+                with pytest.raises(KeyboardInterrupt):
+                    wait()
+    # What was asked for is answered now, to nobody.
+    storage.ping()
+    assert storage.load(z64)[1] == storage.getTid(z64)
+    assert [len(list(one)) for one in storage.iterator()] == [1, 2]
+    assert (storage._client.peer(), connections) == (peer, [])
+
+
+def test_a_load_is_left_alone_and_the_next_one_gets_its_answer(either_server, open_native, storage):
+    reader = open_native(either_server.address)
+    with stopped(either_server):
+        for _ in range(2):
+            with signalled(), pytest.raises(Handled):
+                reader.load(z64)
+            with signalled(), pytest.raises(Handled):
+                reader.loadBefore(z64, p64(u64(reader.lastTransaction()) + 1))
+    assert reader.load(z64) == storage.load(z64)
+
+
+def test_a_handler_that_raises_nothing_does_not_end_the_wait(either_server, storage):
+    seen = []
+
+    def handle(number, frame):
+        # It may use the storage itself, for what is known already.
+        seen.append(storage.lastTransaction())
+        either_server.process.send_signal(signal.SIGCONT)
+
+    with stopped(either_server), signalled(handler=handle):
+        storage.ping()
+    assert seen == [storage.lastTransaction()]
+
+
+def test_a_handler_may_ask_the_server_while_its_thread_waits(either_server, storage):
+    seen = []
+
+    def handle(number, frame):
+        either_server.process.send_signal(signal.SIGCONT)
+        seen.append(storage.getTid(z64))
+
+    with stopped(either_server), signalled(handler=handle):
+        storage.ping()
+    assert seen == [storage.load(z64)[1]]
+
+
+def test_the_main_thread_is_interrupted_while_another_one_reads(either_server, storage):
+    with stopped(either_server):
+        other = threading.Thread(target=storage.ping)
+        other.start()
+        time.sleep(0.1)
+        with signalled(), pytest.raises(Handled):
+            storage.ping()
+        assert other.is_alive()
+    other.join(PATIENCE)
+    assert not other.is_alive()
+
+
+def test_a_wait_for_a_connection_ends():
+    with signalled(), pytest.raises(Handled):
+        zodium.ClientStorage((HOST, free_port()), wait_timeout=60)
+
+
+def test_a_wait_for_ones_turn_to_commit_ends(storage):
+    first, second = TransactionMetaData(), TransactionMetaData()
+    storage.tpc_begin(first)
+    with signalled(), pytest.raises(Handled):
+        storage.tpc_begin(second)
+    storage.tpc_abort(first)
+    storage.tpc_begin(second)
+    storage.tpc_abort(second)
+
+
+def test_an_interrupted_vote_is_aborted_and_another_transaction_goes_through(
+    either_server, storage
+):
+    txn, oid = TransactionMetaData(), storage.new_oid()
+    storage.tpc_begin(txn)
+    store_one(storage, txn, oid)
+    with stopped(either_server):
+        with signalled(), pytest.raises(Handled):
+            storage.tpc_vote(txn)
+    storage.tpc_abort(txn)
+    commit(storage, oid)
+    assert storage.load(oid)[1] == storage.lastTransaction()
+
+
+def commit(storage, oid, serial=z64, text="x"):
+    txn = TransactionMetaData()
+    storage.tpc_begin(txn)
+    store_one(storage, txn, oid, serial, text)
+    storage.tpc_vote(txn)
+    return storage.tpc_finish(txn)
+
+
+def test_an_interrupted_finish_says_that_its_outcome_is_unknown_and_tells_when_asked(
+    either_server, storage
+):
+    txn, oid = TransactionMetaData(), storage.new_oid()
+    first = commit(storage, oid)
+    finished, told = [], []
+    storage.invalidateTransaction = lambda tid, oids: told.append((tid, oids))
+    storage.tpc_begin(txn)
+    data = store_one(storage, txn, oid, first, "y")
+    storage.tpc_vote(txn)
+    with stopped(either_server):
+        with signalled(), pytest.raises(Handled) as raised:
+            storage.tpc_finish(txn, finished.append)
+        assert isinstance(raised.value.__cause__, OutcomeUnknown)
+        assert "is not known" in str(raised.value.__cause__)
+        # Asking waits for the answer, and can be interrupted too.
+        with signalled(), pytest.raises(Handled):
+            storage.outcome(raised.value)
+    tid = storage.outcome(raised.value)
+    assert tid == storage.outcome(raised.value.__cause__) == storage.lastTransaction() > first
+    assert storage.load(oid) == (data, tid)
+    # Nobody waited, so it is told as others' commits are: all connections take it in.
+    assert (finished, told) == ([], [(tid, [oid])])
+    assert commit(storage, oid, tid) > tid
+
+
+def test_an_application_goes_on_after_an_interrupted_commit(either_server, storage):
+    database = ZODB.DB(storage)
+    connection = database.open()
+    connection.root()["two"] = 2
+    native = storage.tpc_finish
+
+    def finish(txn, f):
+        with stopped(either_server), signalled():
+            return native(txn, f)
+
+    storage.tpc_finish = finish
+    with pytest.raises(Handled) as raised:
+        connection.transaction_manager.commit()
+    connection.transaction_manager.abort()
+    del storage.tpc_finish
+    assert storage.outcome(raised.value) == storage.lastTransaction()
+    connection.transaction_manager.begin()
+    assert connection.root()["two"] == 2
+    connection.root()["two"] = 3
+    connection.transaction_manager.commit()
