@@ -19,6 +19,9 @@ BENCH_ONLY ?=
 
 VENV := .venv
 BINARY := target/release/zodium
+# Python environments with the package installed: for `make bench`, and for `make shootout`.
+CLIENTS := target/clients
+SHOOTOUT_VENV := target/shootout
 export ZODIUM_SERVER_COMMAND CHROMIUM CHROMEDRIVER
 
 .DEFAULT_GOAL := help
@@ -29,7 +32,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench soak clean
+.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench bench-clients shootout soak clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -127,7 +130,7 @@ simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) fro
 	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test commit_model -- --nocapture; \
 	cargo run --release -q -p zodium-simulation -- --seed "$$seed" --minutes $(SOAK_MINUTES)
 
-# Each kind with what it is called with; a file of results for each. All together: 25 minutes.
+# Each kind with what it is called with; a file of results for each. All together: 35 minutes.
 BESIDE := --zeo-python $(VENV)/bin/python
 WIRES := --wires M5,Z5
 KEPT := --datasets $(RESULTS)/datasets
@@ -137,7 +140,7 @@ UNCACHED = --peer 'uncached=$(CURDIR)/$(BINARY) serve {path} -a 127.0.0.1:{port}
   --cache-size 0 --log-level warn'
 
 KINDS := system syscalls messenger load load-polled load-site load-small load-cold read-all read-all-site \
-  commit conflict pack start start-large idle
+  commit conflict client client-site client-iterate pack start start-large idle
 of-system := system
 of-syscalls := syscalls
 of-messenger := messenger --rounds 3 --seconds 0.3 --warm-up 0.1 --block-bytes 16,4096
@@ -150,6 +153,11 @@ of-read-all := read-all $(BESIDE) $(WIRES) $(KEPT) --rounds 3 --seconds 0.5
 of-read-all-site := read-all $(BESIDE) $(KEPT) $(SITE) --rounds 3 --seconds 0.5
 of-commit := commit $(BESIDE) $(WIRES) --rounds 3 --delays-ms 0,10 --clients 1,16,64
 of-conflict := commit $(BESIDE) $(WIRES) --rounds 3 --modes conflict --clients 1,64
+# In memory: what is left is client and server.
+CLIENT = client --python $(CLIENTS)/bin/python $(BESIDE) --folder /dev/shm $(KEPT) --rounds 5
+of-client = $(CLIENT) --cases load,threads,bulk,commit --seconds 1
+of-client-site = $(CLIENT) $(SITE) --cases load,threads --seconds 1
+of-client-iterate = $(CLIENT) --objects 100k --object-bytes 400 --cases iterate --patience 5
 of-pack := pack $(BESIDE) --rounds 3 --seconds 2
 of-start = start $(BESIDE) $(KEPT) $(UNCACHED) --rounds 3
 of-start-large := start $(KEPT) --objects 10M --source memory,disk --rounds 3
@@ -165,7 +173,22 @@ CHOSEN = $(or $(subst $(comma), ,$(BENCH_ONLY)),$(KINDS))
 run-kind = $(BINARY) bench $(or $(of-$(1)),$(error no kind of benchmark is called $(1))) --format table \
   --json $(RESULTS)/$(1).json$(newline)
 
-bench: build $(VENV)/ready ## Measure all kinds beside ZEO/py and the floor; BENCH_ONLY=start,idle those, BENCH='...' loads with options
+# An environment with the package as it is now, and with what else is asked for.
+define install-package
+	@rm -f target/wheels/zodium-*.whl
+	@$(MAKE) wheel
+	@test -d $(1) || $(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install -q --disable-pip-version-check $(2)
+	$(1)/bin/python -m pip install -q --disable-pip-version-check --force-reinstall --no-deps \
+	  target/wheels/zodium-*.whl
+endef
+
+# Only clients need the package: to build it takes minutes.
+bench-clients: $(VENV)/ready
+	$(if $(BENCH),,$(if $(filter client%,$(CHOSEN)),$(call \
+	  install-package,$(CLIENTS),-c tests/requirements.txt ZEO msgpack zc.lockfile)))
+
+bench: build bench-clients $(VENV)/ready ## Measure all kinds beside ZEO/py and the floor; BENCH_ONLY=start,idle those, BENCH='...' loads with options
 ifdef BENCH
 	$(BINARY) bench load --format table $(BESIDE) $(BENCH)
 else
@@ -175,6 +198,10 @@ else
 	  if [ -f $(RESULTS)/$$kind.json ]; then files="$$files $(RESULTS)/$$kind.json"; fi; done; \
 	$(BINARY) bench report $$files -o $(RESULTS)/report.html
 endif
+
+shootout: build $(VENV)/ready ## Run zodbshootout over Zodium, ZEO and RelStorage; SHOOTOUT='-c 2 cold add' with options
+	$(call install-package,$(SHOOTOUT_VENV),-r tests/shootout/requirements.txt)
+	$(SHOOTOUT_VENV)/bin/python tests/shootout/run.py $(BINARY) $(SHOOTOUT)
 
 clean: ## Remove what was built; var/ stays
 	cargo clean

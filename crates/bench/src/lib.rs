@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod client;
 mod cold;
 mod commit;
 mod connection;
@@ -46,6 +47,8 @@ pub fn run(options: &BenchOptions) -> anyhow::Result<()> {
         options::BenchCommand::Load(options) => load::run(options),
         options::BenchCommand::Cold(options) => cold::run(options),
         options::BenchCommand::Commit(options) => commit::run(options),
+        options::BenchCommand::Client(options) => client::run(options),
+        options::BenchCommand::ClientDriver(options) => client::native::drive(options),
         options::BenchCommand::DelayProxy(options) => commit::delay::serve(options),
         options::BenchCommand::ReadAll(options) => read_all::run(options),
         options::BenchCommand::Messenger(options) => messenger::run(options),

@@ -61,7 +61,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "zodium-zeo",
         ],
     ),
-    // Benchmarks speak to servers over sockets, whoever's they are; links are measured alone too.
+    // Benchmarks speak to servers over sockets, whoever's they are; links are measured alone too,
+    // and the client beside Python's.
     (
         "zodium-bench",
         &[
@@ -71,6 +72,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "zodium-filestorage",
             "zodium-net",
             "zodium-zeo",
+            "zodium-client",
         ],
     ),
     // Figures come to the monitor as plain data.

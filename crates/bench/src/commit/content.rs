@@ -18,13 +18,13 @@ const POOL_BYTES: usize = 1 << 20;
 
 /// Makes data.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(crate) struct Content {
     pool: Vec<u8>,
     object_bytes: usize,
 }
 
 impl Content {
-    pub(super) fn new(object_bytes: u32) -> Content {
+    pub(crate) fn new(object_bytes: u32) -> Content {
         let object_bytes = object_bytes as usize;
         let mut pool = vec![0; POOL_BYTES + object_bytes];
         Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut pool);
@@ -32,7 +32,7 @@ impl Content {
     }
 
     /// The data of an object with this count.
-    pub(super) fn data(&self, oid: Oid, count: u64) -> Vec<u8> {
+    pub(crate) fn data(&self, oid: Oid, count: u64) -> Vec<u8> {
         let random = self.object_bytes.saturating_sub(CLASS.len() + END.len() + FIXED_BYTES);
         let from = (oid.0.wrapping_mul(31).wrapping_add(count.wrapping_mul(97))) as usize;
         let from = from % POOL_BYTES;
@@ -46,12 +46,12 @@ impl Content {
     }
 
     /// Where the oid stands in the data of an object.
-    pub(super) fn oid_range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn oid_range(&self) -> std::ops::Range<usize> {
         CLASS.len() + 4..CLASS.len() + 12
     }
 
     /// The count in the data of an object, if every byte is right.
-    pub(super) fn check(&self, oid: Oid, data: &[u8]) -> Result<u64> {
+    pub(crate) fn check(&self, oid: Oid, data: &[u8]) -> Result<u64> {
         let count = data.get(CLASS.len() + 12..).and_then(|rest| rest.first_chunk());
         let count = u64::from_be_bytes(*count.context("data are shorter than stored")?);
         ensure!(data == self.data(oid, count), "the data of object {oid} are not what was stored");

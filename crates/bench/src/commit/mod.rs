@@ -2,7 +2,7 @@
 
 mod batches;
 mod client;
-mod content;
+pub(crate) mod content;
 pub(crate) mod delay;
 mod generator;
 mod journal;

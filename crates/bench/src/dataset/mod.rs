@@ -115,6 +115,17 @@ impl Dataset {
         transaction.and_then(|number| self.tids.get(number)).map_or(Tid::ZERO, |tid| *tid)
     }
 
+    /// The last transaction.
+    pub(crate) fn last_tid(&self) -> Tid {
+        self.tids.last().copied().unwrap_or(Tid::ZERO)
+    }
+
+    /// Whether each object was written once, in the order of the oids.
+    pub(crate) fn is_written_in_order(&self) -> bool {
+        let places = self.current.iter().map(|revision| revision.write);
+        self.revisions == 1 && places.eq(0..self.len())
+    }
+
     /// The data of an object, checksum included.
     pub(crate) fn data(&self, oid: Oid) -> Vec<u8> {
         let revision = self.revision(oid).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The options of `zodium bench`, with their help.
 
+mod client;
 mod cold;
 mod commit;
 mod idle;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::client::{ClientCase, ClientDriverOptions, ClientOptions};
 pub(crate) use self::cold::ColdOptions;
 pub(crate) use self::commit::{CommitOptions, DelayOptions, Files, Mode};
 pub(crate) use self::idle::IdleOptions;
@@ -64,6 +66,12 @@ pub(crate) enum BenchCommand {
     /// far away, with files on the disk or in memory.
     #[command(after_long_help = commit::HELP)]
     Commit(CommitOptions),
+    /// Measure Python clients: zodium.ClientStorage beside ZEO's and the native client
+    ///
+    /// Loads, cached and not, by one and several threads, in bulk from far away; commits, and
+    /// iteration: time and processor time of the client's process.
+    #[command(after_long_help = client::HELP)]
+    Client(ClientOptions),
     /// Measure the link layer alone, one thing switched at a time, beside bare epoll
     ///
     /// Servers without storage or protocol answer 36 bytes with a block. The rung `base` has its
@@ -94,6 +102,9 @@ pub(crate) enum BenchCommand {
     Report(ReportOptions),
     /// Write the file that benchmarks load from, for a server that is started elsewhere
     Dataset(DatasetFileOptions),
+    /// Do in Rust what `client` has Python clients do
+    #[command(hide = true)]
+    ClientDriver(ClientDriverOptions),
     /// Answer raw requests through the link layer, as `messenger` measures it
     #[command(hide = true)]
     MessengerServer(MessengerServerOptions),

@@ -41,6 +41,9 @@ pub(crate) struct Measurement {
     pub(crate) title: String,
     /// What a reader of the figures has to know, a sentence each.
     pub(crate) notes: Vec<String>,
+    /// What takes part, in one word.
+    #[serde(default = "server")]
+    pub(crate) contestant: String,
     /// What tells one case from another, in the order of the columns.
     pub(crate) axes: Vec<Axis>,
     pub(crate) columns: Vec<Column>,
@@ -107,12 +110,19 @@ impl Measurement {
             benchmark: benchmark.to_owned(),
             title,
             notes: Vec::new(),
+            contestant: server(),
             axes: Vec::new(),
             columns: Vec::new(),
             ratios: Vec::new(),
             charts: Vec::new(),
             samples: Vec::new(),
         }
+    }
+
+    /// Says that other things take part than servers.
+    pub(crate) fn contestant(mut self, word: &str) -> Measurement {
+        word.clone_into(&mut self.contestant);
+        self
     }
 
     /// Tells cases apart by this too.
@@ -244,6 +254,11 @@ impl Measurement {
         let figure = |sample: &Sample| sample.values.get(&ratio.column).copied();
         Some(figure(subject)? / figure(sample)?).filter(|ratio| ratio.is_finite())
     }
+}
+
+/// What takes part unless it is said.
+fn server() -> String {
+    "server".to_owned()
 }
 
 impl Ratio {

@@ -1,0 +1,81 @@
+//! The clients as programs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::job::{Job, Line};
+use crate::contest::absolute;
+
+/// Both of Python's clients.
+const DRIVER: &str = include_str!("driver.py");
+
+/// Tells the versions of what is measured, or what is missing.
+const VERSIONS: &str = "\
+import platform, sys
+from importlib.metadata import PackageNotFoundError, version
+told, missing = [], []
+for name in 'zodium', 'ZEO':
+    try:
+        __import__(name)
+    except ImportError as error:
+        missing.append(f'{name} ({error})')
+        continue
+    try:
+        told.append(f'{name} {version(name)}')
+    except PackageNotFoundError:
+        told.append(f'{name} as it lies in a folder')
+if missing:
+    sys.exit(' and '.join(missing))
+print(', '.join(told), 'on Python', platform.python_version())
+";
+
+/// A client that is started anew for each case.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    program: PathBuf,
+    arguments: &'static [&'static str],
+}
+
+/// All that take part.
+pub(super) fn all(python: &Path) -> Result<Vec<Program>> {
+    let script: &[&str] = &["-c", DRIVER];
+    let (python, this) = (absolute(python)?, std::env::current_exe()?);
+    let of_python = |name| Program { name, program: python.clone(), arguments: script };
+    let native = Program { name: "native", program: this, arguments: &["bench", "client-driver"] };
+    Ok(vec![of_python("zodium"), of_python("zeo"), native])
+}
+
+/// What Python's clients are; an error where one is missing.
+pub(super) fn versions(python: &Path) -> Result<String> {
+    let shown = python.display();
+    let output = Command::new(python).args(["-c", VERSIONS]).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {shown}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{shown} lacks {}: install both there, with `make wheel` and `{shown} -m pip install \
+         target/wheels/zodium-*.whl ZEO msgpack`, or let `make bench BENCH_ONLY=client` do it",
+        said.trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+impl Program {
+    /// Does a case, in a process of its own.
+    pub(super) fn run(&self, job: &Job) -> Result<Vec<Line>> {
+        let output = Command::new(&self.program)
+            .args(self.arguments)
+            .arg(serde_json::to_string(job)?)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "it ended with {}: {}", output.status, said.trim());
+        let told = String::from_utf8(output.stdout)?;
+        let lines = told.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+        lines.with_context(|| format!("not the figures of a client: {told}"))
+    }
+}
