@@ -15,7 +15,7 @@ def addresses(given):
     """
     if is_one(given):
         given = [given]
-    found = [address(one) for one in given]
+    found = [address for one in given for address in addresses_of(one)]
     if not found:
         raise ValueError("no address of a server was given")
     return found
@@ -32,13 +32,23 @@ def is_one(given):
     )
 
 
+def addresses_of(given):
+    if isinstance(given, str) and given.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
+        found, storage = from_url(given)
+        if storage is not None or "?" in given:
+            raise ValueError(
+                f"{given!r} says more than where a server is: name the storage and options as "
+                "parameters of their own"
+            )
+        return found
+    return [address(given)]
+
+
 def address(given):
     if isinstance(given, int):
         return "127.0.0.1", given
-    if isinstance(given, os.PathLike):
+    if isinstance(given, (str, os.PathLike)):
         return os.fspath(given)
-    if isinstance(given, str):
-        return from_url(given)[0] if given.startswith(tuple(f"{s}://" for s in SCHEMES)) else given
     if is_one(given):
         return given[0] or "127.0.0.1", given[1]
     raise ValueError(
@@ -47,7 +57,7 @@ def address(given):
 
 
 def from_url(url):
-    """(address, storage or None) of zodium://host:port/storage.
+    """(addresses, storage or None) of zodium://host:port,host:port/storage.
 
     Without a host the path is that of a Unix socket, and the storage is not named.
     """
@@ -58,9 +68,10 @@ def from_url(url):
     if not parts.netloc:
         if not path:
             raise ValueError(f"{url!r} names neither a host nor the path of a socket")
-        return path, None
+        return [path], None
     try:
-        port = parts.port or PORT
+        servers = [urlsplit(f"//{server}") for server in parts.netloc.split(",")]
+        found = [(server.hostname or "127.0.0.1", server.port or PORT) for server in servers]
     except ValueError as error:
         raise ValueError(f"{url!r}: {error}") from None
-    return (parts.hostname or "127.0.0.1", port), path.strip("/") or None
+    return found, path.strip("/") or None

@@ -2,8 +2,10 @@
 
 zodium://localhost:8100/1?wait_timeout=5&connection_cache_size=10000
 zodium:///run/zodium.sock?storage=main
+zodium://one:8100,other:8100/1?ssl_certificate=own.pem&ssl_authenticate=servers.pem
 
-The options are those of its zeo:// URIs, so that the scheme alone has to be changed.
+The options are those of its zeo:// URIs, so that the scheme alone has to be changed, and a few
+that those have not.
 """
 
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -11,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from zodburi.datatypes import convert_bytesize, convert_int
 
 from ._addresses import from_url
+from ._tls import TLS
 
 CONVERTERS = {
     "storage": str,
@@ -33,6 +36,13 @@ CONVERTERS = {
     "client_label": str,
     "demostorage": str,
 }
+TLS_NAMES = {
+    "ssl_certificate": "certificate",
+    "ssl_key": "key",
+    "ssl_key_password_file": "password_file",
+    "ssl_authenticate": "authenticate",
+    "ssl_server_hostname": "server_hostname",
+}
 RENAMED = {"cache_path": "cache", "wait_for_server_on_startup": "wait"}
 # Options of zeo:// URIs that mean nothing any more.
 IGNORED = (
@@ -49,20 +59,24 @@ IGNORED = (
 def resolve(uri):
     """(what opens the storage, what the URI says besides of the database), as zodburi has it."""
     parts = urlsplit(uri)
-    address, storage = from_url(urlunsplit(parts._replace(query="", fragment="")))
+    addresses, storage = from_url(urlunsplit(parts._replace(query="", fragment="")))
     options = {} if storage is None else {"storage": storage}
-    database = {}
+    tls, database = {}, {}
     for name, text in parse_qsl(parts.query):
         if name in CONVERTERS:
             options[RENAMED.get(name, name)] = converted(uri, name, text)
+        elif name in TLS_NAMES:
+            tls[TLS_NAMES[name]] = text
         elif name not in IGNORED:
             database[name] = text
+    if tls:
+        options["ssl"] = TLS(**tls)
     demo = options.pop("demostorage", None) is not None
 
     def open_storage():
         from ._storage import ClientStorage
 
-        storage = ClientStorage(address, **options)
+        storage = ClientStorage(addresses, **options)
         return over(storage) if demo else storage
 
     return open_storage, database

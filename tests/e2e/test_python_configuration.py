@@ -166,6 +166,8 @@ def test_sections_of_tls_mean_the_same(tmp_path, monkeypatch, tls_server):
     key.write_bytes(alice.key_pem(b"open sesame"))
     (tmp_path / "secrets_of_alice.py").write_text('def password():\n    return "open sesame"\n')
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    password_file = tmp_path / "password"
+    password_file.write_text("open sesame\n")
     section = f"""
         <clientstorage>
           server localhost:{server.port}
@@ -184,6 +186,12 @@ def test_sections_of_tls_mean_the_same(tmp_path, monkeypatch, tls_server):
     assert run(section, "zodium.clientstorage") == ("zodium", "2")
     assert run(any_name, "zodium.clientstorage") == ("zodium", "3")
     assert run(any_name, "ZEO") == ("ZEO", "4")
+    uri = (
+        f"zodium://localhost:{server.port}?wait_timeout=20&ssl_certificate={certificate}"
+        f"&ssl_key={key}&ssl_key_password_file={password_file}"
+        f"&ssl_authenticate={site.trusted}/ca.pem"
+    )
+    resolve_uri(uri)[0]().close()
     refused = start(other_name.replace("timeout 20", "timeout 2"), "zodium.clientstorage")
     assert "other" in refused.stderr.splitlines()[-1]
     assert "ClientDisconnected" in refused.stderr.splitlines()[-1]
@@ -257,6 +265,20 @@ def test_a_uri_takes_all_options_of_one_of_zeo(tmp_path, server):
         assert storage.base.blob_dir == str(tmp_path / "cache-of-blobs")
     finally:
         storage.close()
+
+
+def test_of_several_servers_the_first_that_answers_is_taken(server):
+    (host, port), silent = server.address, free_port()
+    uri = f"zodium://{host}:{silent},{host}:{port}/1?wait_timeout=20"
+    storage = resolve_uri(uri)[0]()
+    assert storage.is_connected()
+    storage.close()
+
+
+def test_an_address_that_says_more_than_an_address_is_refused():
+    for url in "zodium://localhost:8100/main", "zodium://localhost:8100?wait=0":
+        with pytest.raises(ValueError, match="parameters of their own"):
+            zodium.ClientStorage(url, wait=False)
 
 
 def test_a_uri_that_says_what_nobody_understands_is_refused():
