@@ -1,7 +1,8 @@
 //! The client of a server, for one storage of Python's.
 //!
 //! Key decision: the interpreter's lock is given up for whatever may wait, be it for a server or
-//! for a lock of ours, since who holds that may be waiting for the interpreter.
+//! for a lock whose holder may be waiting for the interpreter. What is answered from memory keeps
+//! it: another thread that computes gives it back after 5 ms only.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,20 +80,20 @@ impl NativeClient {
         self.client.after_fork_in_child().map_err(|error| raised(py, &error))
     }
 
-    fn is_connected(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.client.is_connected())
+    fn is_connected(&self) -> bool {
+        self.client.is_connected()
     }
 
-    fn is_read_only(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.client.is_read_only())
+    fn is_read_only(&self) -> bool {
+        self.client.is_read_only()
     }
 
-    fn peer(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| self.client.peer())
+    fn peer(&self) -> Option<String> {
+        self.client.peer()
     }
 
     fn last_tid<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &py.detach(|| self.client.last_tid()).to_bytes())
+        PyBytes::new(py, &self.client.last_tid().to_bytes())
     }
 
     fn load_before<'py>(
@@ -101,7 +102,10 @@ impl NativeClient {
         oid: OidArgument,
         before: TidArgument,
     ) -> PyResult<Loaded<'py>> {
-        let loaded = py.detach(|| self.client.load_before(oid.0, before.0));
+        let loaded = match self.client.load_cached(oid.0, before.0) {
+            Some(revision) => Ok(Some(revision)),
+            None => py.detach(|| self.client.load_uncached(oid.0, before.0)),
+        };
         let Some(revision) = loaded.map_err(|error| raised(py, &error))? else { return Ok(None) };
         Ok(Some((
             PyBytes::new(py, &revision.data),

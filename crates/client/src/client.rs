@@ -82,7 +82,8 @@ impl Client {
     pub fn peer(&self) -> Option<String> {
         let shared = self.shared.load();
         let current = shared.connection.load();
-        current.as_ref().and_then(|current| current.connection.transport.peer())
+        let peer = current.as_ref().and_then(|current| current.connection.transport.peer());
+        peer.map(str::to_owned)
     }
 
     /// Whether commits are refused, as far as is known now.
@@ -116,11 +117,21 @@ impl Client {
     /// The last revision of an object that a transaction before `before` wrote; `None`: it did not
     /// exist yet. [`ClientError::NoObject`]: it does not exist, or is deleted.
     pub fn load_before(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
-        let shared = self.shared.load();
-        match shared.cached(oid, before) {
+        match self.load_cached(oid, before) {
             Some(revision) => Ok(Some(revision)),
-            None => load(&shared, oid, before),
+            None => self.load_uncached(oid, before),
         }
+    }
+
+    /// What [`Client::load_before`] answers from memory. Nobody is waited for: threads that hold a
+    /// lock of the cache wait for nothing themselves.
+    pub fn load_cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
+        self.shared.load().cached(oid, before)
+    }
+
+    /// What [`Client::load_before`] asks the server when [`Client::load_cached`] knows nothing.
+    pub fn load_uncached(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
+        load(&self.shared.load(), oid, before)
     }
 
     /// The revision of an object that is current.

@@ -35,6 +35,8 @@ pub(crate) struct TlsSide {
 
 pub(crate) struct Transport {
     socket: Socket,
+    /// Who is at the other end, as far as the system says.
+    peer: Option<String>,
     tls: Option<Mutex<ClientConnection>>,
 }
 
@@ -48,7 +50,7 @@ impl Transport {
     ) -> Result<Transport, ClientError> {
         let socket = connect_socket(address, limit)?;
         let named = |error: io::Error| ClientError::disconnected(format!("{address}: {error}"));
-        let transport = Transport { socket, tls: None };
+        let transport = Transport { peer: peer_of(&socket), socket, tls: None };
         transport.prepare(limit).map_err(named)?;
         match tls {
             Some(tls) => transport.secure(address, tls).map_err(named),
@@ -79,7 +81,7 @@ impl Transport {
         while connection.is_handshaking() {
             connection.complete_io(&mut Plain(&self.socket))?;
         }
-        Ok(Transport { socket: self.socket, tls: Some(Mutex::new(connection)) })
+        Ok(Transport { tls: Some(Mutex::new(connection)), ..self })
     }
 
     /// From now on reads fail with `WouldBlock` after each tick, to be tried again, and only a peer
@@ -161,13 +163,17 @@ impl Transport {
     }
 
     /// Who is at the other end, as far as the system says.
-    pub(crate) fn peer(&self) -> Option<String> {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.peer_addr().ok().map(|address| address.to_string()),
-            Socket::Unix(stream) => {
-                let address = stream.peer_addr().ok()?;
-                Some(address.as_pathname()?.display().to_string())
-            }
+    pub(crate) fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
+    }
+}
+
+fn peer_of(socket: &Socket) -> Option<String> {
+    match socket {
+        Socket::Tcp(stream) => stream.peer_addr().ok().map(|address| address.to_string()),
+        Socket::Unix(stream) => {
+            let address = stream.peer_addr().ok()?;
+            Some(address.as_pathname()?.display().to_string())
         }
     }
 }
