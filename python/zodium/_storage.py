@@ -42,16 +42,6 @@ OFFERED = (
     interfaces.IExternalGC,
 )
 
-# What is asked most goes to the native client without a detour.
-DIRECT = {
-    "loadBefore": "load_before",
-    "prefetch": "prefetch",
-    "lastTransaction": "last_tid",
-    "new_oid": "new_oid",
-    "isReadOnly": "is_read_only",
-    "is_read_only": "is_read_only",
-}
-
 
 @zope.interface.implementer(interfaces.IMultiCommitStorage)
 class ClientStorage(Commits, ConflictResolvingStorage):
@@ -140,10 +130,10 @@ class ClientStorage(Commits, ConflictResolvingStorage):
 
     def _use(self, client):
         self._client = client
-        for name, native in DIRECT.items():
-            # A subclass may have a method of its own.
-            if getattr(type(self), name) is getattr(ClientStorage, name):
-                setattr(self, name, getattr(client, native))
+        # What is asked most goes to the native client without a detour. Not more than that: whoever
+        # keeps a bound method, as ZODB's connections do, would keep a client that new_addr closes.
+        if type(self).loadBefore is ClientStorage.loadBefore:
+            self.loadBefore = client.load_before
 
     # What the client tells, in the order of the server's messages. No method may wait for the
     # server: who reads its messages is here.

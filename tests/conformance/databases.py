@@ -19,8 +19,10 @@ from .mixins import flatten
 from .server import Server, Settings
 
 PREFIX = "db:"
-# Modules whose tests make databases.  Those of testPersistentWeakref look for objects that a pack
-# has removed, which clients are not told of: their caches still have them.
+# Modules whose tests make databases.  Left out: testPersistentWeakref looks for objects that a pack
+# has removed, which clients are not told of, so that their caches still have them;
+# testhistoricalconnections sets the clock, and the server has its own; testDemoStorage wants a lock
+# of the storage below, which neither client has; testblob is in the storages' suites.
 MODULES = [
     *(
         f"ZODB.tests.{name}"
@@ -48,8 +50,8 @@ MODULES = [
 ]
 SUITES = {PREFIX + module.rpartition(".")[2]: module for module in MODULES}
 
-# Of thousands of tests those that make a database; of 20 families of trees each kind of key and
-# each kind of value once.
+# Of thousands of tests those that make a database, but for the ones that empty the dictionary of a
+# MappingStorage; of 20 families of trees five, which have each kind of key and of value.
 NAMES = {
     "db:test_dynamic_btrees": r"(OO|IF|LQ|UU|OL).*\.(testGhostUnghost|testLoadAndStore"
     r"|test_UpdatesDoReadChecksOnInternalNodes|test_internal_keys_after_deletion)$",

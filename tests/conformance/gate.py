@@ -82,9 +82,23 @@ class Job(NamedTuple):
 
 STOCK = f"{STOCK_SERVER} -C {{config}}"
 
+# Of ZEO's own modules those that test a client from outside, and not what the suites above do too.
+CLIENT_SUITES = (
+    "zeo:testConnection.FileStorageConnectionTests",
+    "zeo:testConnection.FileStorageReconnectionTests",
+    "zeo:doctests.testZEO",
+    "zeo:doctests.testConnection",
+    "zeo:testZEO.ClientConflictResolutionTests",
+    "zeo:testZEO.FileStorageRecoveryTests",
+    "zeo:testZEO.MultiprocessingTests",
+    "zeo:testblob.ClientStorageNonSharedBlobsBlobUndoTests",
+    "zeo:testblob.ClientStorageSharedBlobsBlobUndoTests",
+)
+
 # The stock client against Zodium; our client against Zodium, and against the stock server, where
 # Z5 is the encoding that differs: there it sends exceptions that are pickled.
 JOBS = [Job(suite, "Z5") for suite in ZEO_SUITES]
+JOBS += [Job(suite, "Z5", "zodium") for suite in CLIENT_SUITES]
 JOBS += [Job(suite, encoding) for encoding in ENCODINGS for suite in MIXIN_SUITES]
 JOBS += [Job(suite, encoding, "zodium") for encoding in ENCODINGS for suite in MIXIN_SUITES]
 JOBS += [

@@ -60,7 +60,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 from harness import package  # noqa: E402
 from harness.servers import BINARY, COMMAND, IS_ZODIUM  # noqa: E402
 
-from conformance import databases, gate  # noqa: E402
+from conformance import databases, gate, inside  # noqa: E402
 from conformance.client import CLASSES, Chosen  # noqa: E402
 from conformance.mixins import MIXINS  # noqa: E402
 from conformance.report import Report  # noqa: E402
@@ -76,6 +76,8 @@ def main():
     Chosen.name = options.client
     if options.worker:
         return work(options.worker, {int(number) for number in options.ids.split(",")})
+    if options.gate or options.client == "zodium":
+        package.use()
     suites = [s for s in asked_suites(options) if not options.suite or re.search(options.suite, s)]
     if options.list:
         for suite in suites:
@@ -84,8 +86,6 @@ def main():
     jobs = [gate.Job(suite, options.encoding, options.client) for suite in suites]
     if options.gate:
         jobs = [job for job in gate.JOBS if job.suite in suites]
-    if any(job.client == "zodium" for job in jobs):
-        package.use()
     report = Report(options.verbose, strict=options.gate)
 
     def run(job):
@@ -143,7 +143,7 @@ def asked_suites(options):
 
 def run_suite(job, options):
     """The results of one suite; a test that hangs is ended and counted."""
-    left = wanted_tests(job.suite, options)
+    left = wanted_tests(job, options)
     results, folder = [], tempfile.mkdtemp(prefix="conformance-run-")
     while left:
         current = run_child(job, left, results, folder, options)
@@ -159,16 +159,20 @@ def run_suite(job, options):
     return results
 
 
-def wanted_tests(suite, options):
+def wanted_tests(job, options):
     """The numbers of the suite's tests that are asked for."""
+    excluded = dict(databases.EXCLUDED.get(job.suite, {}))
+    if job.client == "zodium":
+        excluded.update(inside.EXCLUDED.get(job.suite, {}))
+    if options.gate:
+        excluded.update(gate.EXCLUDED.get(job.suite, {}))
     level_max = max(options.at_level, gate.LEVEL if options.gate else 1)
     return [
         number
-        for number, test in enumerate(tests_of(suite))
+        for number, test in enumerate(tests_of(job.suite))
         if level_of(test) <= level_max
         and (not options.test or re.search(options.test, test.id()))
-        and short_name(test) not in databases.EXCLUDED.get(suite, {})
-        and not (options.gate and short_name(test) in gate.EXCLUDED.get(suite, {}))
+        and short_name(test) not in excluded
     ]
 
 

@@ -13,6 +13,8 @@ import tempfile
 
 from harness.process import HOST
 
+from .client import Chosen, client_class
+from .inside import vote_in_order, window
 from .mixins import flatten
 from .server import NOT_SUPPORTED, Server, Settings, Unsupported
 
@@ -22,6 +24,7 @@ ZEO_MODULES = ("ZEO.tests.testZEO", "ZEO.tests.testConnection")
 def zeo_tests():
     """{suite name: its tests}, with the forker already replaced."""
     replace_forker()
+    replace_client()
     by_suite = {}
     for module in ZEO_MODULES:
         for test in flatten(importlib.import_module(module).test_suite()):
@@ -44,6 +47,17 @@ def replace_forker():
     if stock is not start_external:
         start_external.stock = stock
     _forker.start_zeo_server = forker.start_zeo_server = start_external
+
+
+def replace_client():
+    """From here on ZEO's client is the one that is chosen."""
+    import ZEO.ClientStorage
+
+    if Chosen.name == "zodium":
+        ZEO.ClientStorage.ClientStorage = window(client_class())
+        from ZEO.tests.CommitLockTests import WorkerThread
+
+        WorkerThread.myvote = vote_in_order
 
 
 def start_external(

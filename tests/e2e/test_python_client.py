@@ -197,6 +197,20 @@ def test_a_server_that_was_restarted_is_found_again(tmp_path, start_server, open
         connection.root()["value"] = "new"
 
 
+def test_connections_that_are_open_go_on_after_a_new_address(server, open_storage):
+    storage = open_storage(server)
+    database = ZODB.DB(storage)
+    connection = database.open()
+    connection.root()["before"] = PersistentMapping()
+    transaction.commit()
+    storage.new_addr(server.address)
+    connection.root()["after"] = PersistentMapping()
+    transaction.commit()
+    assert sorted(connection.root()) == ["after", "before"]
+    assert connection._storage.lastTransaction() == connection.root()._p_serial
+    database.close()
+
+
 def test_a_forked_child_has_a_connection_of_its_own(server, open_storage):
     database = ZODB.DB(open_storage(server))
     with database.transaction() as connection:

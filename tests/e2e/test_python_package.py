@@ -28,12 +28,11 @@ ignore_errors = true
 ignore_errors = false
 """
 # What is not for applications: private modules, what the native client calls, and what
-# zope.interface adds. Then the methods that are those of the native client's object.
+# zope.interface adds.
 NOT_IN_STUBS = r"""
 zodium\._.*
 zodium\.ClientStorage\.(info|invalidateCache|invalidateTransaction|notify_.*)
 zodium\.ClientStorage\.__(implemented|provides|providedBy)__
-zodium\.ClientStorage\.(isReadOnly|is_read_only|lastTransaction|loadBefore|new_oid|prefetch)
 """
 
 

@@ -15,7 +15,7 @@ use zodium_types::{Address, Oid, Tid};
 use crate::cache::CacheFigures;
 use crate::connection::Connection;
 use crate::keeper;
-use crate::options::{Options, TlsOptions};
+use crate::options::{Access, Options, TlsOptions};
 use crate::reading::oids_of;
 use crate::shared::{Phase, Shared};
 use crate::table::{LoadKey, Loaded};
@@ -201,7 +201,9 @@ impl Client {
     /// An oid for a new object. The server is asked for a hundred at once.
     pub fn new_oid(&self) -> Result<Oid, ClientError> {
         let shared = self.shared.load();
-        if shared.is_read_only() && self.is_connected() {
+        // A fallback may find a server that takes commits; what was asked to be read-only stays so.
+        let stays = self.is_connected() || shared.options.access == Access::ReadOnly;
+        if shared.is_read_only() && stays {
             return Err(ClientError::ReadOnly);
         }
         loop {
