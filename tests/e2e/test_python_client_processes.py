@@ -1,0 +1,168 @@
+"""zodium.ClientStorage with servers that only read, processes that fork, and turns to commit."""
+
+import multiprocessing
+import os
+import threading
+import time
+
+import pytest
+import ZODB
+from harness import package
+from harness.process import HOST, ServerProcess, free_port
+from persistent.mapping import PersistentMapping
+from ZODB.Connection import TransactionMetaData
+from ZODB.POSException import ReadOnlyError
+from ZODB.utils import z64
+
+package.use()
+
+PATIENCE = 30
+
+
+def wait_until(condition, seconds=PATIENCE):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_server_that_only_reads_is_left_for_one_that_writes(tmp_path, start_server, open_native):
+    path = tmp_path / "Data.fs"
+    first = start_server(path)
+    with ZODB.DB(open_native(first.address)).transaction() as connection:
+        connection.root()["one"] = 1
+    first.stop()
+    reading = start_server(path, "--read-only")
+    writing = HOST, free_port()
+    storage = open_native([writing, reading.address], read_only_fallback=True)
+    database = ZODB.DB(storage)
+    assert storage.is_read_only()
+    with database.transaction() as connection:
+        assert connection.root()["one"] == 1
+    with pytest.raises(ReadOnlyError), database.transaction() as connection:
+        connection.root()["one"] = 2
+    with pytest.raises(ReadOnlyError):
+        storage.new_oid()
+    (tmp_path / "other").mkdir()
+    copy = tmp_path / "other" / "Data.fs"
+    copy.write_bytes(path.read_bytes())
+    words = [word.replace(str(path), str(copy)) for word in first.words]
+    words = [word.replace(f":{first.port}", f":{writing[1]}") for word in words]
+    start_server.servers.append(ServerProcess(words, writing[1], tmp_path / "other"))
+    wait_until(lambda: not storage.is_read_only())
+    with database.transaction() as connection:
+        assert connection.root()["one"] == 1
+        connection.root()["one"] = 2
+    with database.transaction() as connection:
+        assert connection.root()["one"] == 2
+
+
+def test_without_fallback_a_server_that_only_reads_will_not_do(tmp_path, start_server, open_native):
+    start_server(tmp_path / "Data.fs").stop()
+    reading = start_server(tmp_path / "Data.fs", "--read-only")
+    with pytest.raises(ZODB.POSException.StorageError, match="within 1 seconds"):
+        open_native(reading.address, wait_timeout=1)
+    assert open_native(reading.address, read_only=True).is_read_only()
+
+
+def count_up(database, name, rounds):
+    for _ in range(rounds):
+        with database.transaction() as connection:
+            counts = connection.root()["counts"][name]
+            counts["count"] = counts.get("count", 0) + 1
+    database.storage.ping()
+    with database.transaction() as connection:
+        assert connection.root()["counts"][name]["count"] == rounds
+
+
+@pytest.mark.parametrize("forks", ["os.fork", "multiprocessing"])
+def test_parent_and_children_read_and_commit(either_server, open_native, forks):
+    rounds, names = 10, ("parent", "first", "second")
+    database = ZODB.DB(open_native(either_server.address))
+    with database.transaction() as connection:
+        connection.root()["counts"] = {name: PersistentMapping() for name in names}
+        connection.root()["counts"].update()
+    database.storage.load(z64)
+    # Somebody is at the socket at the moment of the fork.
+    is_over = threading.Event()
+
+    def ask():
+        while not is_over.is_set():
+            database.storage.ping()
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    children = []
+    for name in names[1:]:
+        if forks == "os.fork":
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    count_up(database, name, rounds)
+                    code = 0
+                finally:
+                    os._exit(code)
+            children.append(lambda child=child: os.waitpid(child, 0)[1])
+        else:
+            context = multiprocessing.get_context("fork")
+            process = context.Process(target=count_up, args=(database, name, rounds))
+            process.start()
+            children.append(lambda process=process: process.join(PATIENCE) or process.exitcode)
+    count_up(database, "parent", rounds)
+    codes = [child() for child in children]
+    is_over.set()
+    asker.join(PATIENCE)
+    assert codes == [0, 0]
+    database.storage.ping()
+    with database.transaction() as connection:
+        found = {name: one["count"] for name, one in connection.root()["counts"].items()}
+    assert found == dict.fromkeys(names, rounds)
+
+
+def test_a_transaction_that_was_open_stays_the_parents(either_server, open_native):
+    storage = open_native(either_server.address)
+    oid, txn = storage.new_oid(), TransactionMetaData()
+    storage.tpc_begin(txn)
+    storage.store(oid, z64, b"cpersistent.mapping\nPersistentMapping\n.}.", "", txn)
+    storage.tpc_vote(txn)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            own = TransactionMetaData()
+            storage.tpc_begin(own)
+            storage.tpc_abort(own)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    tid = storage.tpc_finish(txn)
+    assert storage.load(oid)[1] == tid
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_second_transaction_waits_for_the_first_ones_end(
+    either_server, open_native, connect, ours
+):
+    """As with ZEO's client."""
+    storage = open_native(either_server.address) if ours else connect(either_server)
+    for end in (storage.tpc_abort, storage.tpc_finish):
+        first, second = TransactionMetaData(), TransactionMetaData()
+        storage.tpc_begin(first)
+        order = []
+
+        def begin(second=second, order=order):
+            storage.tpc_begin(second)
+            order.append("second")
+
+        waiting = threading.Thread(target=begin)
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        storage.tpc_vote(first)
+        order.append("first")
+        end(first)
+        waiting.join(PATIENCE)
+        assert order == ["first", "second"]
+        storage.tpc_abort(second)
