@@ -11,15 +11,16 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
-use zodium_client::{Access, Client, Options, Outcome};
+use zodium_client::{Access, Client, ClientError, Options, Outcome, Revision};
 use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
-use zodium_types::Address;
+use zodium_types::{Address, Oid};
 
 use crate::error::raised;
 use crate::ids::{OidArgument, TidArgument};
 use crate::interrupt::PythonSignals;
 use crate::logging;
 use crate::outcome::NativeUnfinished;
+use crate::reader::NativeLogReader;
 use crate::transaction::{NativeTransaction, metadata};
 use crate::value::{arguments, to_python};
 use crate::watcher::PythonWatcher;
@@ -31,7 +32,12 @@ pub(crate) struct NativeClient {
 }
 
 /// What a load answers: data, serial, and the tid that ended the revision.
-type Loaded<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)>;
+type Loaded<'py> = Option<Parts<'py>>;
+type Parts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
+
+/// An object on a walk over all: oid, tid, data, and the oid of the next.
+type NextObject<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 
 #[pymethods]
 impl NativeClient {
@@ -106,12 +112,8 @@ impl NativeClient {
             Some(revision) => Ok(Some(revision)),
             None => py.detach(|| self.client.load_uncached(oid.0, before.0)),
         };
-        let Some(revision) = loaded.map_err(|error| raised(py, &error))? else { return Ok(None) };
-        Ok(Some((
-            PyBytes::new(py, &revision.data),
-            PyBytes::new(py, &revision.serial.to_bytes()),
-            revision.end.map(|end| PyBytes::new(py, &end.to_bytes())),
-        )))
+        let loaded = loaded.map_err(|error| raised(py, &error))?;
+        Ok(loaded.map(|revision| revision_parts(py, &revision)))
     }
 
     /// Begins to load objects. `oids` is anything that gives oids.
@@ -121,10 +123,59 @@ impl NativeClient {
         oids: &Bound<'_, PyAny>,
         before: TidArgument,
     ) -> PyResult<()> {
-        let oids = oids.try_iter()?.map(|oid| oid?.extract().map(|OidArgument(oid)| oid));
-        let oids = oids.collect::<PyResult<Vec<_>>>()?;
+        let oids = oids_of(oids)?;
         py.detach(|| self.client.prefetch(&oids, before.0));
         Ok(())
+    }
+
+    /// Revisions of many objects, asked for at once; None for what did not exist before `before`,
+    /// or does not exist any more.
+    fn load_many<'py>(
+        &self,
+        py: Python<'py>,
+        oids: &Bound<'_, PyAny>,
+        before: TidArgument,
+    ) -> PyResult<Vec<Loaded<'py>>> {
+        let oids = oids_of(oids)?;
+        let loaded = py.detach(|| self.client.load_many(&oids, before.0));
+        let loaded = loaded.map_err(|error| raised(py, &error))?.into_iter();
+        let answers = loaded.map(|answer| match answer {
+            Ok(revision) => Ok(revision.map(|revision| revision_parts(py, &revision))),
+            Err(ClientError::NoObject(_)) => Ok(None),
+            Err(error) => Err(raised(py, &error)),
+        });
+        answers.collect()
+    }
+
+    /// The first object from an oid on: oid, tid, data, and the oid that follows.
+    #[pyo3(signature = (next = None))]
+    fn next_object<'py>(
+        &self,
+        py: Python<'py>,
+        next: Option<OidArgument>,
+    ) -> PyResult<NextObject<'py>> {
+        let found = py.detach(|| self.client.next_object(next.map(|oid| oid.0)));
+        let found = found.map_err(|error| raised(py, &error))?;
+        Ok((
+            PyBytes::new(py, &found.oid.to_bytes()),
+            PyBytes::new(py, &found.serial.to_bytes()),
+            PyBytes::new(py, &found.data),
+            found.following.map(|oid| PyBytes::new(py, &oid.to_bytes())),
+        ))
+    }
+
+    /// Reads the log. `record` makes a record of oid, tid, data and the tid of the data.
+    fn read_log(
+        &self,
+        py: Python<'_>,
+        start: Option<TidArgument>,
+        stop: Option<TidArgument>,
+        record: Py<PyAny>,
+    ) -> PyResult<NativeLogReader> {
+        let (start, stop) = (start.map(|tid| tid.0), stop.map(|tid| tid.0));
+        let reader = py.detach(|| self.client.read_log(start, stop));
+        let reader = reader.map_err(|error| raised(py, &error))?;
+        Ok(NativeLogReader::new(reader, record))
     }
 
     fn new_oid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -209,10 +260,23 @@ impl Drop for NativeClient {
     }
 }
 
+fn revision_parts<'py>(py: Python<'py>, revision: &Revision) -> Parts<'py> {
+    (
+        PyBytes::new(py, &revision.data),
+        PyBytes::new(py, &revision.serial.to_bytes()),
+        revision.end.map(|end| PyBytes::new(py, &end.to_bytes())),
+    )
+}
+
+/// The oids that something gives.
+fn oids_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<Oid>> {
+    given.try_iter()?.map(|oid| oid?.extract().map(|OidArgument(oid)| oid)).collect()
+}
+
 /// What may go wrong with a blob.
 enum Failure {
     File(std::io::Error),
-    Client(zodium_client::ClientError),
+    Client(ClientError),
 }
 
 /// A path, or a host and a port.

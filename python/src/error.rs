@@ -18,6 +18,11 @@ pub(crate) fn raised(py: Python<'_>, error: &ClientError) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)
 }
 
+/// That a connection is gone.
+pub(crate) fn disconnected(py: Python<'_>, text: &str) -> PyErr {
+    made(py, "zodium.exceptions", "ClientDisconnected", text).unwrap_or_else(|failure| failure)
+}
+
 fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
     let ours = |name| made(py, "zodium.exceptions", name, &error.to_string());
     match error {

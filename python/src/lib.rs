@@ -9,6 +9,7 @@ mod interrupt;
 mod logging;
 mod outcome;
 mod program;
+mod reader;
 mod transaction;
 mod value;
 mod watcher;
@@ -22,6 +23,8 @@ mod _native {
     use crate::outcome::NativeUnfinished;
     #[pymodule_export]
     use crate::program::run_program;
+    #[pymodule_export]
+    use crate::reader::{NativeLogReader, plain_extension};
     #[pymodule_export]
     use crate::transaction::NativeTransaction;
 }

@@ -123,7 +123,6 @@ class Commits:
     def _end(self, txn, pending):
         txn.set_data(self, None)
         pending.native = None
-        self._iterators.give_back()
 
 
 def pending_of(storage, txn):

@@ -1,119 +1,77 @@
 """Iteration over the transactions of a server, and over their records.
 
-Iterators live in the server. One that nobody holds here any more is given back
-at the end of the next transaction; a lost connection ends all of them.
+Key decision: what comes next is asked for before it is wanted, and bounded in bytes
+(crates/client/src/log). Places in the server's log end with the connection: then
+iterators raise ClientDisconnected, again and again, and a new one is begun at the
+transaction after the last.
 """
 
-import threading
-import weakref
-
 from ZODB.BaseStorage import DataRecord, TransactionRecord
+from ZODB.Connection import overridable_property
+from ZODB.POSException import StorageError
+from ZODB.utils import tid_repr
 
-from .exceptions import ClientDisconnected
-
-
-class Iterators:
-    """The iterators that the server keeps for one storage."""
-
-    def __init__(self, storage):
-        # The storage holds us: it must not be held back.
-        self._storage = weakref.proxy(storage)
-        self._lock = threading.Lock()
-        self._open = weakref.WeakValueDictionary()
-        self._ids = set()
-
-    def add(self, iterator):
-        with self._lock:
-            self._open[iterator.number] = iterator
-            self._ids.add(iterator.number)
-        return iterator
-
-    def forget(self, number):
-        """The server has disposed of an iterator that came to its end."""
-        with self._lock:
-            self._open.pop(number, None)
-            self._ids.discard(number)
-
-    def give_back(self):
-        """Tell the server which iterators nobody holds here."""
-        with self._lock:
-            unused = self._ids - set(self._open)
-        if not unused:
-            return
-        try:
-            self._storage._cast("iterator_gc", list(unused))
-        except ClientDisconnected:
-            self.lose()
-            return
-        with self._lock:
-            self._ids -= unused
-
-    def lose(self):
-        """The connection is gone, and the server's iterators with it."""
-        with self._lock:
-            for iterator in list(self._open.values()):
-                iterator.number = None
-            self._open.clear()
-            self._ids.clear()
+from ._native import plain_extension
 
 
-class RemoteIterator:
-    """Asks the server for one item after the other."""
+class TransactionIterator:
+    """The transactions from one tid to another."""
 
-    method = ""
-
-    def __init__(self, storage, number):
-        self._storage = storage
-        self.number = number
-        self._ended = False
+    def __init__(self, client, start, stop):
+        self._client = client
+        self._reader = client.read_log(start, stop, DataRecord)
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        if self._ended:
+        head = self._reader and self._reader.next_transaction()
+        if head is None:
+            self._reader = None
             raise StopIteration
-        number = self.number
-        if number is None:
-            raise ClientDisconnected("the connection of this iterator was lost: begin a new one")
-        item = self._storage._call(self.method, number)
-        if item is None:
-            self._ended = True
-            self._storage._iterators.forget(number)
-            raise StopIteration
-        return self.made(item)
+        return RemoteTransaction(self._client, self._reader, *head)
 
     next = __next__
 
-
-class TransactionIterator(RemoteIterator):
-    """The transactions from one tid to another."""
-
-    method = "iterator_next"
-
-    def made(self, item):
-        return RemoteTransaction(self._storage, self, *item)
-
-
-class RecordIterator(RemoteIterator):
-    """The records of one transaction."""
-
-    method = "iterator_record_next"
-
-    def made(self, item):
-        return DataRecord(*item)
+    def close(self):
+        """Give the place in the log back."""
+        self._reader = None
 
 
 class RemoteTransaction(TransactionRecord):
     """A transaction's description; iterating over it gives its records."""
 
-    def __init__(self, storage, transactions, tid, status, user, description, extension):
-        super().__init__(tid, status, user, description, extension)
-        self._storage = storage
-        self._transactions = transactions
+    def __init__(self, client, reader, *head):
+        super().__init__(*head)
+        self._client = client
+        self._reader = reader
+
+    @overridable_property
+    def extension(self):
+        # Of what a server says nothing is imported.
+        return plain_extension(self.extension_bytes)
 
     def __iter__(self):
-        if self._transactions.number is None:
-            raise ClientDisconnected("the connection of this iterator was lost: begin a new one")
-        number = self._storage._call("iterator_record_start", self._transactions.number, self.tid)
-        return self._storage._iterators.add(RecordIterator(self._storage, number))
+        reader, taken = self._reader, 0
+        while True:
+            records = reader.records(self.tid, taken)
+            if records is None:
+                # The iterator has gone on, or these were read before.
+                reader = self._reader_of_its_own(taken)
+            elif records:
+                taken += len(records)
+                yield from records
+            else:
+                return
+
+    def _reader_of_its_own(self, taken):
+        reader = self._client.read_log(self.tid, self.tid, DataRecord)
+        head, passed = reader.next_transaction(), 0
+        while head and passed < taken and (records := reader.records(self.tid, passed, taken)):
+            passed += len(records)
+        if head is None or passed < taken:
+            raise StorageError(
+                f"transaction {tid_repr(self.tid)} is not there any more as it was:"
+                " a pack has taken it away"
+            )
+        return reader

@@ -22,7 +22,7 @@ from ZODB.utils import maxtid
 from . import _blobs, _lifetime
 from ._addresses import addresses
 from ._commit import Commits
-from ._iteration import Iterators, TransactionIterator
+from ._iteration import TransactionIterator
 from ._native import Client
 from ._tls import tls_options
 from .exceptions import ClientDisconnected, OutcomeUnknown
@@ -43,7 +43,7 @@ OFFERED = (
 )
 
 
-@zope.interface.implementer(interfaces.IMultiCommitStorage)
+@zope.interface.implementer(interfaces.IMultiCommitStorage, interfaces.IPrefetchStorage)
 class ClientStorage(Commits, ConflictResolvingStorage):
     """A storage that is the client of a ZEO server.
 
@@ -95,7 +95,6 @@ class ClientStorage(Commits, ConflictResolvingStorage):
             "supportsUndo": 0,
             "interfaces": (),
         }
-        self._iterators = Iterators(self)
         self.blob_dir = blob_dir
         self.shared_blob_dir = shared_blob_dir
         self._blobs = None
@@ -153,7 +152,6 @@ class ClientStorage(Commits, ConflictResolvingStorage):
     def notify_disconnected(self):
         """The connection is lost, and what the server kept for it."""
         logger.info("%s lost its connection", self.__name__)
-        self._iterators.lose()
 
     def info(self, changed):
         """The server tells of its size and number of objects."""
@@ -241,6 +239,10 @@ class ClientStorage(Commits, ConflictResolvingStorage):
     def prefetch(self, oids, tid):
         return self._client.prefetch(oids, tid)
 
+    def load_many(self, oids, before):
+        """As loadBefore for each of them, asked for at once; None also for what does not exist."""
+        return self._client.load_many(oids, before)
+
     def lastTransaction(self):
         return self._client.last_tid()
 
@@ -269,7 +271,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         return self._call("history", oid, size)
 
     def record_iternext(self, next=None):
-        return self._call("record_iternext", next)
+        return self._client.next_object(next)
 
     def pack(self, t=None, referencesf=None, wait=1, days=0):
         """Pack up to a time; the server finds references itself, so `referencesf` is not used."""
@@ -287,8 +289,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         copy(other, self, verbose)
 
     def iterator(self, start=None, stop=None):
-        number = self._call("iterator_start", start, stop)
-        return self._iterators.add(TransactionIterator(self, number))
+        return TransactionIterator(self._client, start, stop)
 
     def server_status(self, timeout=None):
         return self._call("server_status", timeout=timeout)
@@ -312,7 +313,6 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         self._client.cast(method, *arguments)
 
     def _after_fork_in_child(self):
-        self._iterators.lose()
         self._client.after_fork_in_child()
 
     # Blobs.

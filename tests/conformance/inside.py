@@ -5,17 +5,26 @@ found where ours keeps it; nothing is imitated that ours does not do.
 """
 
 import time
+import weakref
 
 
 def window(Client):
     """A class of our client through which ZEO's tests look."""
-    from zodium._iteration import Iterators
 
-    class Watched(Iterators):
+    class Places:
+        """Iterators that were begun, by the server's number; ours are given back when dropped."""
+
         _last_gc = -1
 
+        def __init__(self):
+            self.begun = {}
+
+        def open(self):
+            alive = {number: begun() for number, begun in self.begun.items()}
+            return {number for number, one in alive.items() if one is None or one._reader}
+
         def give_back(self):
-            super().give_back()
+            self.begun = {number: begun for number, begun in self.begun.items() if begun()}
             self._last_gc = time.monotonic()
 
     class Server:
@@ -44,8 +53,8 @@ def window(Client):
         _connection_generation = 0
 
         def __init__(self, *arguments, **options):
+            self._iterators = Places()
             super().__init__(*arguments, **options)
-            self._iterators.__class__ = Watched
             self._server = Server(self)
             self._cache = Cache(self)
 
@@ -53,9 +62,22 @@ def window(Client):
             super().notify_connected(arguments[-1])
             self._connection_generation += 1
 
+        def iterator(self, start=None, stop=None):
+            begun = super().iterator(start, stop)
+            self._iterators.begun[begun._reader.number] = weakref.ref(begun)
+            return begun
+
+        def notify_disconnected(self):
+            super().notify_disconnected()
+            self._iterators.begun = {}
+
+        def _end(self, txn, pending):
+            super()._end(txn, pending)
+            self._iterator_gc()
+
         @property
         def _iterator_ids(self):
-            return self._iterators._ids
+            return self._iterators.open()
 
         def _iterator_gc(self):
             self._iterators.give_back()

@@ -87,6 +87,8 @@ def particulars(name, mixins):
         extra["setUp"] = set_up_with_destination
     elif name == "Corruption(index)":
         extra = corruption_attributes()
+    elif name == "IteratorStorage" and Chosen.name == "zodium":
+        extra["use_extension_bytes"] = property(gets_extension_bytes)
     elif name == "zeo.IterationTests" and Chosen.name == "zodium":
         extra["client_class"] = staticmethod(window(client_class()))
     elif name == "zeo.CommitLockVoteTests" and Chosen.name == "zodium":
@@ -94,6 +96,11 @@ def particulars(name, mixins):
     elif name == "zeo.CommonBlobTests":
         settings = {"blob_dir": "blobs"}
     return extra, settings
+
+
+def gets_extension_bytes(test):
+    """Whether extensions come as they stand in the file, as FileStorage's do: from Zodium."""
+    return "zodium_methods" in test._storage._info
 
 
 def real_time(method):

@@ -11,12 +11,12 @@ use tracing::{info, warn};
 use zodium_pickle::Value;
 use zodium_types::{Address, Tid};
 
-use crate::ClientError;
 use crate::connection::Connection;
 use crate::options::Access;
 use crate::reading::oids_of;
 use crate::shared::{Delivery, Established, Phase, Shared};
 use crate::watching::Vigil;
+use crate::{ClientError, stretch};
 
 /// Between signs of life, as stock clients have it.
 const HEARTBEAT: Duration = Duration::from_secs(60);
@@ -191,6 +191,7 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     let known = catch_up(shared, &connection, &delivery, last_tid)?;
     let info = connection.call("get_info", &Value::tuple([]))?;
     shared.take_info(&info);
+    let has_stretches = stretch::are_offered(&info);
     if let Some(label) = &shared.options.label {
         connection.cast("set_client_label", &Value::tuple([label.as_str().into()]))?;
     }
@@ -199,7 +200,10 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     }
     connection.establish(known, shared.options.silence_max)?;
     let connection = Arc::new(connection);
-    let current = || Established { connection: Arc::clone(&connection), stream, is_read_only };
+    let current = || {
+        let connection = Arc::clone(&connection);
+        Established { connection, stream, is_read_only, has_stretches }
+    };
     shared.connection.store(Some(Arc::new(current())));
     shared.enter(Phase::Connected);
     info!(peer = connection.transport.peer(), is_read_only, "connected");

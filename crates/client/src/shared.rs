@@ -16,6 +16,7 @@ use zodium_zeo::codec::LoadReply;
 use crate::cache::{Cache, CacheFile, Stream};
 use crate::connection::{Connection, Receiver};
 use crate::interrupt::TICK;
+use crate::objects::ObjectsAhead;
 use crate::options::{Access, Options};
 use crate::transport::TlsSide;
 use crate::turns::Turns;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     info: Mutex<Value<'static>>,
     /// Oids that the server gave and nobody took yet, the next one last.
     pub(crate) oids: Mutex<Vec<Oid>>,
+    /// What was read ahead of all objects.
+    pub(crate) objects_ahead: Mutex<ObjectsAhead>,
     /// Whether a transaction is open: a connection has one at a time.
     is_committing: Mutex<bool>,
     commit_over: Condvar,
@@ -58,6 +61,8 @@ pub(crate) struct Established {
     pub(crate) stream: Stream,
     /// Whether the server takes no commits from it.
     pub(crate) is_read_only: bool,
+    /// Whether the server has methods that answer with many records.
+    pub(crate) has_stretches: bool,
 }
 
 /// How far the search for a connection is.
@@ -101,6 +106,7 @@ impl Shared {
             last_tid: AtomicU64::new(0),
             info: Mutex::new(Value::Dict(Vec::new())),
             oids: Mutex::default(),
+            objects_ahead: Mutex::default(),
             is_committing: Mutex::default(),
             commit_over: Condvar::new(),
             blob_turns: Turns::new(),

@@ -42,11 +42,13 @@ pub struct TransactionRecord {
 
 /// A place in the log as it was; neither commits nor packs disturb it.
 pub struct TransactionIterator {
-    log: Arc<LogFile>,
-    next: u64,
+    pub(crate) log: Arc<LogFile>,
+    pub(crate) next: u64,
     /// Where the log ended when the iterator was made: it does not see later commits.
-    end: u64,
+    pub(crate) end: u64,
     stop: Tid,
+    /// The transaction whose records are being [read](TransactionIterator::read), and the next.
+    pub(crate) reading: Option<(TransactionEntry, u64)>,
 }
 
 /// A place among the records of one transaction.
@@ -69,7 +71,8 @@ impl FileStorage {
             None => MAGIC_BYTES,
         };
         let end = log.end();
-        Ok(TransactionIterator { log, next, end, stop: stop.unwrap_or(Tid::MAX) })
+        let stop = stop.unwrap_or(Tid::MAX);
+        Ok(TransactionIterator { log, next, end, stop, reading: None })
     }
 
     /// The newest `count` transactions with the objects that they gave a new revision, each once,
@@ -99,10 +102,22 @@ impl FileStorage {
 impl TransactionIterator {
     /// The next transaction; `None` at the end.
     pub fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
-        let log = &self.log;
+        self.reading = None;
+        let log = Arc::clone(&self.log);
         let mut scan =
             Scan::with_window(&log.path, Arc::clone(&log.file), self.end, STEP_WINDOW_BYTES)
                 .verified(log.checksums.as_ref());
+        match self.next_entry(&mut scan)? {
+            Some(entry) => transaction(&mut scan, entry).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Goes on to the next transaction that counts.
+    pub(crate) fn next_entry(
+        &mut self,
+        scan: &mut Scan<'_>,
+    ) -> Result<Option<TransactionEntry>, StorageError> {
         loop {
             let Step::Transaction(entry) = scan.transaction(self.next)? else { return Ok(None) };
             if entry.tid() > self.stop {
@@ -110,7 +125,7 @@ impl TransactionIterator {
             }
             self.next = entry.next_position();
             if entry.status() != Some(TransactionStatus::Undone) {
-                return transaction(&mut scan, entry).map(Some);
+                return Ok(Some(entry));
             }
         }
     }

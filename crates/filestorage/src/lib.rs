@@ -28,6 +28,7 @@ mod lost_sectors;
 mod new_file;
 mod pack;
 mod positions;
+mod read_log;
 mod recent;
 mod record;
 mod record_cache;
@@ -52,6 +53,7 @@ pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionR
 pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};
 pub use log::Access;
 pub use pack::{Pack, PackOptions, PackStep, Packed};
+pub use read_log::LogItem;
 pub use record_cache::RecordCacheStatistics;
 pub use recover::{RecoverOptions, RecoveryNote, RecoverySummary, recover};
 pub use spool::{Spool, SpooledData};

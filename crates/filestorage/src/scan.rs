@@ -325,7 +325,8 @@ impl<'a> Scan<'a> {
         Err(self.damaged(entry.position, what))
     }
 
-    fn verify_record(&mut self, record: &DataEntry) -> Result<(), StorageError> {
+    /// Holds a record against its checksum.
+    pub(crate) fn verify_record(&mut self, record: &DataEntry) -> Result<(), StorageError> {
         let Some(sum) = self.sealed_sum(record.position, Part::Record) else { return Ok(()) };
         if self.record_sum(record)? == sum {
             return Ok(());

@@ -11,6 +11,7 @@ mod messages;
 mod pickles;
 mod resolution;
 mod saved_cache;
+mod stretches;
 mod values;
 
 pub(crate) use values::plain;
@@ -50,6 +51,7 @@ pub static TARGETS: &[Target] = &[
     blob_names::BLOB_NAMES,
     certificates::CERTIFICATES,
     saved_cache::SAVED_CACHE,
+    stretches::STRETCHES,
 ];
 
 /// The target of that name.

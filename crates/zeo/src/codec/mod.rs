@@ -20,6 +20,7 @@ mod message_id;
 pub mod msgpack;
 #[cfg(test)]
 mod properties;
+mod stretch;
 mod template;
 mod writer;
 
@@ -39,6 +40,7 @@ pub use message::{
     encode_request,
 };
 pub use message_id::MessageId;
+pub use stretch::{StretchItem, next_stretch_item, put_stretch_item};
 
 /// The frame whose payload these hexadecimal digits stand for.
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub(crate) enum Method {
     IteratorRecordStart,
     IteratorRecordNext,
     IteratorGc,
+    IteratorRead,
+    ObjectsRead,
 }
 
 impl Method {
@@ -148,7 +150,14 @@ const METHODS: &[(&str, Method, usize, usize)] = &[
     ("iterator_record_start", Method::IteratorRecordStart, 2, 2),
     ("iterator_record_next", Method::IteratorRecordNext, 1, 1),
     ("iterator_gc", Method::IteratorGc, 1, 1),
+    // Those of our own.
+    (OWN_METHODS[0], Method::IteratorRead, 3, 3),
+    (OWN_METHODS[1], Method::ObjectsRead, 2, 2),
 ];
+
+/// Methods that stock servers do not have: announced by `get_info`, so that nobody calls them
+/// elsewhere.
+pub(crate) const OWN_METHODS: [&str; 2] = ["zodium_iterator_read", "zodium_objects_read"];
 
 /// The arguments of one call, taken from the front one by one.
 pub(crate) struct Arguments<'a> {

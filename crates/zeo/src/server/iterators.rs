@@ -1,16 +1,20 @@
 //! The iterators that a client has open.
 //!
 //! Their numbers count up per connection and are shared by both kinds. While a step is under way
-//! on a blocking thread the iterator is with the job.
+//! on a blocking thread the iterator is with the job, and what is asked of it meanwhile waits for
+//! its turn: a client may ask ahead.
+
+use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use zodium_filestorage::{RecordIterator, Transaction, TransactionIterator};
+use zodium_filestorage::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
 use zodium_pickle::Value;
 use zodium_types::Tid;
 
 use super::call::Arguments;
 use super::exception::{Exception, oid_value, tid_value};
-use super::session::{Context, Reply, Session};
+use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+use super::stretch::{read_stretch, stretch_bytes};
 use super::undo_log::extension_entries;
 
 /// Iterators that one connection may have open; a client that forgets them is told so.
@@ -19,7 +23,17 @@ const ITERATORS_MAX: usize = 1000;
 #[derive(Default)]
 pub(crate) struct Iterators {
     next: i64,
-    open: FxHashMap<i64, Iterator>,
+    open: FxHashMap<i64, Place>,
+    /// Requests that wait for their turn, in all places.
+    waiting: usize,
+}
+
+#[derive(Default)]
+struct Place {
+    /// `None`: a job has it.
+    iterator: Option<Iterator>,
+    /// What is asked of it next, in this order.
+    waiting: VecDeque<Request>,
 }
 
 enum Iterator {
@@ -27,14 +41,37 @@ enum Iterator {
     Records(Box<RecordIterator>),
 }
 
+struct Request {
+    step: Step,
+    reply_to: ReplyTo,
+}
+
+/// What can be asked of an iterator.
+enum Step {
+    Transaction,
+    /// A new iterator over the records of the transaction that it gave last.
+    Records(Option<Tid>),
+    Record,
+    Read {
+        bytes_max: usize,
+        with_records: bool,
+    },
+}
+
 impl Iterators {
     pub(crate) fn clear(&mut self) {
         self.open.clear();
+        self.waiting = 0;
     }
 
     /// How many are open.
     pub(crate) fn len(&self) -> usize {
         self.open.len()
+    }
+
+    /// How many requests wait for others of the same iterator.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     fn check_room(&self) -> Result<(), Exception> {
@@ -47,8 +84,16 @@ impl Iterators {
     fn add(&mut self, iterator: Iterator) -> i64 {
         let number = self.next;
         self.next += 1;
-        self.open.insert(number, iterator);
+        let iterator = Some(iterator);
+        self.open.insert(number, Place { iterator, waiting: VecDeque::new() });
         number
+    }
+
+    /// Forgets a place; what still waits for it.
+    fn remove(&mut self, number: i64) -> VecDeque<Request> {
+        let waiting = self.open.remove(&number).map(|place| place.waiting).unwrap_or_default();
+        self.waiting -= waiting.len();
+        waiting
     }
 }
 
@@ -82,55 +127,17 @@ impl Session {
         context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (number, iterator) = self.take_iterator(arguments)?;
-        let mut place = match iterator {
-            Iterator::Transactions { place, .. } => place,
-            other => return Err(self.wrong_kind(number, other)),
-        };
-        let reply_to = context.reply_to.clone();
-        let job = move || {
-            let step = place.step();
-            (place, step)
-        };
-        context.handle.spawn(self, job, move |_, session, (place, step)| {
-            let reply = match step {
-                Ok(None) => Ok(Value::None),
-                Ok(Some(transaction)) => {
-                    let value = transaction_value(&transaction);
-                    let last = Some(Box::new(transaction));
-                    session.put_iterator(number, Iterator::Transactions { place, last });
-                    value
-                }
-                Err(error) => Err(error.into()),
-            };
-            session.reply_result(&reply_to, reply);
-        });
-        Ok(Reply::Later)
+        let number = arguments.integer()?;
+        self.ask_iterator(context, number, Step::Transaction)
     }
 
     pub(crate) fn iterator_record_start(
         &mut self,
+        context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (number, iterator) = self.take_iterator(arguments)?;
-        let asked: Option<Tid> = arguments.value().as_tid();
-        let records = match &iterator {
-            Iterator::Transactions { place, last: Some(last) } if Some(last.tid) == asked => {
-                Ok(place.records(last))
-            }
-            Iterator::Transactions { last: Some(_), .. } => Err(Exception::new(
-                "builtins.Exception",
-                "Out-of-order request for the records of a transaction",
-            )),
-            // No transaction was given yet.
-            Iterator::Transactions { last: None, .. } => Err(missing_iterator(number)),
-            Iterator::Records(_) => Err(no_such_attribute()),
-        };
-        let room = self.iterators.check_room();
-        self.put_iterator(number, iterator);
-        room?;
-        let number = self.iterators.add(Iterator::Records(Box::new(records?)));
-        Ok(Reply::Value(Value::Int(number.into())))
+        let (number, tid) = (arguments.integer()?, arguments.value().as_tid());
+        self.ask_iterator(context, number, Step::Records(tid))
     }
 
     pub(crate) fn iterator_record_next(
@@ -138,33 +145,153 @@ impl Session {
         context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (number, iterator) = self.take_iterator(arguments)?;
-        let mut place = match iterator {
-            Iterator::Records(place) => place,
-            other => return Err(self.wrong_kind(number, other)),
-        };
-        let reply_to = context.reply_to.clone();
-        let job = move || {
-            let step = place.step();
-            (place, step)
-        };
-        context.handle.spawn_answer(self, job, move |_, session, (place, step)| {
-            let reply = match step {
-                Ok(None) => Ok(Value::None),
-                Ok(Some(record)) => {
-                    session.put_iterator(number, Iterator::Records(place));
-                    Ok(Value::tuple([
-                        oid_value(record.oid),
-                        tid_value(record.tid),
-                        record.data.map_or(Value::None, |d| Value::Bytes(Vec::from(d).into())),
-                        record.data_tid.map_or(Value::None, tid_value),
-                    ]))
-                }
-                Err(error) => Err(error.into()),
-            };
-            session.reply_result(&reply_to, reply);
-        });
+        let number = arguments.integer()?;
+        self.ask_iterator(context, number, Step::Record)
+    }
+
+    pub(crate) fn iterator_read(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let (number, bytes_max) = (arguments.integer()?, stretch_bytes(arguments)?);
+        let with_records = arguments.value().is_truthy();
+        self.ask_iterator(context, number, Step::Read { bytes_max, with_records })
+    }
+
+    fn ask_iterator(
+        &mut self,
+        context: &Context<'_>,
+        number: i64,
+        step: Step,
+    ) -> Result<Reply, Exception> {
+        let place = self.iterators.open.get_mut(&number);
+        let place = place.ok_or_else(|| missing_iterator(number))?;
+        place.waiting.push_back(Request { step, reply_to: context.reply_to.clone() });
+        self.iterators.waiting += 1;
+        if let Some(iterator) = place.iterator.take() {
+            self.go_on(context.handle, number, iterator);
+        }
         Ok(Reply::Later)
+    }
+
+    /// Has an iterator do what it was asked for, until a job takes it or nothing is left.
+    fn go_on(&mut self, handle: &SessionHandle, number: i64, mut iterator: Iterator) {
+        loop {
+            // It may have been given back, or the session have ended.
+            let Some(place) = self.iterators.open.get_mut(&number) else { return };
+            let Some(request) = place.waiting.pop_front() else {
+                place.iterator = Some(iterator);
+                return;
+            };
+            self.iterators.waiting -= 1;
+            match self.step(handle, number, iterator, request) {
+                Some(kept) => iterator = kept,
+                None => return,
+            }
+        }
+    }
+
+    /// One step. The iterator comes back when that was all; else a job has it.
+    fn step(
+        &mut self,
+        handle: &SessionHandle,
+        number: i64,
+        iterator: Iterator,
+        Request { step, reply_to }: Request,
+    ) -> Option<Iterator> {
+        match (step, iterator) {
+            (Step::Transaction, Iterator::Transactions { mut place, .. }) => {
+                let job = move || {
+                    let step = place.step();
+                    (place, step)
+                };
+                handle.spawn(self, job, move |handle, session, (place, step)| {
+                    let (reply, last) = match step {
+                        Ok(None) => (Ok(Value::None), None),
+                        Ok(Some(one)) => (transaction_value(&one), Some(Box::new(one))),
+                        Err(error) => (Err(error.into()), None),
+                    };
+                    session.reply_result(&reply_to, reply);
+                    let kept = last.map(|one| Iterator::Transactions { place, last: Some(one) });
+                    session.stepped(handle, number, kept);
+                });
+                None
+            }
+            (Step::Record, Iterator::Records(mut place)) => {
+                let job = move || {
+                    let step = place.step();
+                    (place, step)
+                };
+                handle.spawn_answer(self, job, move |handle, session, (place, step)| {
+                    let is_over = !matches!(step, Ok(Some(_)));
+                    let reply = match step {
+                        Ok(None) => Ok(Value::None),
+                        Ok(Some(record)) => Ok(record_value(record)),
+                        Err(error) => Err(error.into()),
+                    };
+                    session.reply_result(&reply_to, reply);
+                    session.stepped(handle, number, (!is_over).then_some(Iterator::Records(place)));
+                });
+                None
+            }
+            (Step::Read { bytes_max, with_records }, Iterator::Transactions { mut place, .. }) => {
+                let job = move || {
+                    let read = read_stretch(&mut place, bytes_max, with_records);
+                    (place, read)
+                };
+                handle.spawn_answer(self, job, move |handle, session, (place, read)| {
+                    let kept = Iterator::Transactions { place, last: None };
+                    let kept = read.is_ok().then_some(kept);
+                    session.reply_result(&reply_to, read);
+                    session.stepped(handle, number, kept);
+                });
+                None
+            }
+            (Step::Records(asked), Iterator::Transactions { place, last }) => {
+                let reply = self.start_records(number, &place, last.as_deref(), asked);
+                self.reply_result(&reply_to, reply);
+                Some(Iterator::Transactions { place, last })
+            }
+            (_, iterator) => {
+                self.reply_error(&reply_to, &no_such_attribute());
+                Some(iterator)
+            }
+        }
+    }
+
+    /// After a job: `None` when the iterator is over, and not to be asked any more.
+    fn stepped(&mut self, handle: &SessionHandle, number: i64, kept: Option<Iterator>) {
+        match kept {
+            Some(iterator) => self.go_on(handle, number, iterator),
+            None => self.forget_iterator(number),
+        }
+    }
+
+    fn forget_iterator(&mut self, number: i64) {
+        for request in self.iterators.remove(number) {
+            self.reply_error(&request.reply_to, &missing_iterator(number));
+        }
+    }
+
+    fn start_records(
+        &mut self,
+        number: i64,
+        place: &TransactionIterator,
+        last: Option<&Transaction>,
+        asked: Option<Tid>,
+    ) -> Result<Value<'static>, Exception> {
+        // No transaction was given yet.
+        let last = last.ok_or_else(|| missing_iterator(number))?;
+        if Some(last.tid) != asked {
+            return Err(Exception::new(
+                "builtins.Exception",
+                "Out-of-order request for the records of a transaction",
+            ));
+        }
+        self.iterators.check_room()?;
+        let records = Iterator::Records(Box::new(place.records(last)));
+        Ok(Value::Int(self.iterators.add(records).into()))
     }
 
     pub(crate) fn iterator_gc(
@@ -177,30 +304,10 @@ impl Session {
         };
         for number in numbers.iter().filter_map(Value::as_int) {
             if let Ok(number) = i64::try_from(number) {
-                self.iterators.open.remove(&number);
+                self.forget_iterator(number);
             }
         }
         Ok(Reply::Value(Value::None))
-    }
-
-    fn take_iterator(
-        &mut self,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<(i64, Iterator), Exception> {
-        let number = arguments.integer()?;
-        let found = self.iterators.open.remove(&number);
-        found.map(|iterator| (number, iterator)).ok_or_else(|| missing_iterator(number))
-    }
-
-    fn put_iterator(&mut self, number: i64, iterator: Iterator) {
-        if !self.is_closed() {
-            self.iterators.open.insert(number, iterator);
-        }
-    }
-
-    fn wrong_kind(&mut self, number: i64, iterator: Iterator) -> Exception {
-        self.put_iterator(number, iterator);
-        no_such_attribute()
     }
 }
 
@@ -214,6 +321,15 @@ fn transaction_value(transaction: &Transaction) -> Result<Value<'static>, Except
         Value::Bytes(metadata.description.clone().into()),
         Value::Dict(extension_entries(transaction)?),
     ]))
+}
+
+fn record_value(record: TransactionRecord) -> Value<'static> {
+    Value::tuple([
+        oid_value(record.oid),
+        tid_value(record.tid),
+        record.data.map_or(Value::None, |data| Value::Bytes(Vec::from(data).into())),
+        record.data_tid.map_or(Value::None, tid_value),
+    ])
 }
 
 fn missing_iterator(number: i64) -> Exception {

@@ -10,7 +10,7 @@ use zodium_net::Output;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use super::call::{Arguments, Method};
+use super::call::{Arguments, Method, OWN_METHODS};
 use super::exception::{Exception, oid_value, text_value, tid_value};
 use super::session::{Context, Reply, Session, SessionHandle};
 use super::undo_log::{LISTED_MAX, extension_entries, metadata_entries, too_many_listed};
@@ -257,6 +257,8 @@ impl Session {
             ("supportsUndo", Value::Bool(!read_only)),
             ("supports_record_iternext", Value::Bool(true)),
             ("interfaces", Value::tuple(interfaces)),
+            // Stock clients keep what they do not know, and look no further.
+            ("zodium_methods", Value::tuple(OWN_METHODS.map(text_value))),
         ])))
     }
 

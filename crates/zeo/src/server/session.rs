@@ -247,7 +247,7 @@ impl Session {
     pub(crate) fn is_ready(&self) -> bool {
         let memory = self.link.memory();
         let takes_chunks = self.upload.as_ref().is_none_or(|upload| upload.is_ready(memory));
-        self.jobs < JOBS_MAX && !self.spilling && takes_chunks
+        self.jobs + self.iterators.waiting() < JOBS_MAX && !self.spilling && takes_chunks
     }
 
     /// A finish that was asked for is answered before the server stops.
@@ -421,9 +421,11 @@ impl Session {
             Method::Pack => self.pack(context, arguments),
             Method::IteratorStart => self.iterator_start(context, arguments),
             Method::IteratorNext => self.iterator_next(context, arguments),
-            Method::IteratorRecordStart => self.iterator_record_start(arguments),
+            Method::IteratorRecordStart => self.iterator_record_start(context, arguments),
             Method::IteratorRecordNext => self.iterator_record_next(context, arguments),
             Method::IteratorGc => self.iterator_gc(arguments),
+            Method::IteratorRead => self.iterator_read(context, arguments),
+            Method::ObjectsRead => self.read_objects(context, arguments),
         }
     }
 

@@ -1,0 +1,65 @@
+//! What a transaction says about itself.
+
+use bytes::Bytes;
+use zodium_pickle::Value;
+use zodium_types::Tid;
+use zodium_zeo::codec::REPLY_LIMITS;
+
+use crate::ClientError;
+
+/// A committed transaction without its records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransactionHead {
+    /// Its tid.
+    pub tid: Tid,
+    /// `p` if it was packed, else a space.
+    pub status: char,
+    /// Who committed it; UTF-8 by convention.
+    pub user: Vec<u8>,
+    /// What for; UTF-8 by convention.
+    pub description: Vec<u8>,
+    /// What else was said.
+    pub extension: Extension,
+}
+
+/// What an application says of its transaction, beside user and description.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Extension {
+    /// A pickle of a dict as it stands in the file; nothing for an empty one.
+    Pickle(Bytes),
+    /// A dict, from a server that says no more.
+    Dict(Value<'static>),
+}
+
+impl Extension {
+    /// The dict.
+    pub fn into_dict(self) -> Result<Value<'static>, ClientError> {
+        match self {
+            Extension::Dict(dict) => Ok(dict),
+            Extension::Pickle(pickle) if pickle.is_empty() => Ok(Value::Dict(Vec::new())),
+            Extension::Pickle(pickle) => {
+                let decoded = zodium_pickle::decode(&pickle, &REPLY_LIMITS);
+                let decoded = decoded.map(|(value, _)| value.into_owned());
+                decoded.map_err(|error| {
+                    ClientError::options(format!("an extension that is no plain data: {error}"))
+                })
+            }
+        }
+    }
+}
+
+impl TransactionHead {
+    pub(super) fn from_answer(answer: Value<'static>) -> Result<TransactionHead, ClientError> {
+        let parts = answer.into_sequence().map(<[Value<'_>; 5]>::try_from);
+        if let Some(Ok([tid, status, user, description, extension])) = parts
+            && let Some(tid) = tid.as_tid()
+        {
+            let status = status.as_str().and_then(|text| text.chars().next()).unwrap_or(' ');
+            let bytes = |value: &Value<'_>| value.as_bytes().unwrap_or_default().to_vec();
+            let (user, description) = (bytes(&user), bytes(&description));
+            let extension = Extension::Dict(extension);
+            return Ok(TransactionHead { tid, status, user, description, extension });
+        }
+        Err(ClientError::Unexpected { method: "iterator_next", expected: "a transaction" })
+    }
+}

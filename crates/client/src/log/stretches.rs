@@ -1,0 +1,141 @@
+//! Of a server that answers with many records at once: some answers are always under way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use zodium_pickle::Value;
+use zodium_types::Tid;
+use zodium_zeo::codec::StretchItem;
+
+use super::{Extension, Item, TransactionHead};
+use crate::connection::Connection;
+use crate::slot::Slot;
+use crate::stretch::{READ_LOG, bytes_of, take_item};
+use crate::{ClientError, CommittedRecord};
+
+/// What the first answer is to have: who only wants to see one transaction waits for no more.
+const FIRST_BYTES: usize = 32 << 10;
+/// What later ones are to have. A record keeps the answer that it came in.
+const STRETCH_BYTES: usize = 256 << 10;
+/// Answers under way, once so many have been used: 2 MiB.
+const AHEAD_MAX: usize = 8;
+
+pub(super) struct Stretches {
+    connection: Arc<Connection>,
+    /// The server's number for the place in the log.
+    pub(super) number: Value<'static>,
+    pub(super) with_records: bool,
+    asked: VecDeque<Arc<Slot<Value<'static>>>>,
+    /// How many may be under way, and how much each is to bring.
+    ahead: usize,
+    bytes: usize,
+    /// What came and was not used yet, and of which transaction.
+    stretch: Bytes,
+    tid: Tid,
+    is_over: bool,
+}
+
+/// What an item of a stretch means here.
+enum Step {
+    Give(Item),
+    End,
+    /// An item that does not belong here.
+    Stray,
+}
+
+impl Stretches {
+    pub(super) fn new(connection: Arc<Connection>, number: Value<'static>) -> Stretches {
+        Stretches {
+            connection,
+            number,
+            with_records: true,
+            asked: VecDeque::new(),
+            ahead: 1,
+            bytes: FIRST_BYTES,
+            stretch: Bytes::new(),
+            tid: Tid::ZERO,
+            is_over: false,
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        !self.stretch.is_empty()
+    }
+
+    pub(super) fn step(&mut self) -> Result<Option<Item>, ClientError> {
+        loop {
+            let tid = self.tid;
+            match take_item(&mut self.stretch, |item, cut| step_of(item, tid, cut))? {
+                Some(Step::Give(item)) => {
+                    if let Item::Transaction(head) = &item {
+                        self.tid = head.tid;
+                    }
+                    return Ok(Some(item));
+                }
+                Some(Step::End) => self.is_over = true,
+                Some(Step::Stray) => {
+                    let expected = "transactions and their records";
+                    return Err(ClientError::Unexpected { method: READ_LOG, expected });
+                }
+                None if self.is_over => return Ok(None),
+                None => self.stretch = self.next_stretch()?,
+            }
+        }
+    }
+
+    fn next_stretch(&mut self) -> Result<Bytes, ClientError> {
+        self.ask()?;
+        let Some(asked) = self.asked.front().cloned() else { return Ok(Bytes::new()) };
+        // Who is interrupted here can go on later.
+        self.connection.wait(&asked)?;
+        self.asked.pop_front();
+        let stretch = bytes_of(self.connection.taken(&asked)?, READ_LOG)?;
+        // It seems that more is wanted.
+        self.ahead = (self.ahead + 1).min(AHEAD_MAX);
+        self.bytes = (self.bytes * 2).min(STRETCH_BYTES);
+        self.ask()?;
+        Ok(stretch)
+    }
+
+    fn ask(&mut self) -> Result<(), ClientError> {
+        let mut output = BytesMut::new();
+        while self.asked.len() < self.ahead {
+            let bytes = Value::Int(self.bytes as i128);
+            let arguments = Value::tuple([self.number.clone(), bytes, self.with_records.into()]);
+            let asked = self.connection.add_request(&mut output, READ_LOG, &arguments, None)?;
+            self.asked.push_back(asked);
+        }
+        if output.is_empty() { Ok(()) } else { self.connection.send(&output) }
+    }
+}
+
+impl Drop for Stretches {
+    /// The server does what it was asked for first; nobody waits for that.
+    fn drop(&mut self) {
+        let numbers = Value::list([self.number.clone()]);
+        // A server that has gone has no places.
+        let _ = self.connection.cast("iterator_gc", &Value::tuple([numbers]));
+    }
+}
+
+fn step_of(item: StretchItem<'_>, current: Tid, cut: &dyn Fn(&[u8]) -> Bytes) -> Step {
+    match item {
+        StretchItem::Transaction { tid, status, user, description, extension } => {
+            Step::Give(Item::Transaction(TransactionHead {
+                tid,
+                status: char::from(status),
+                user: user.to_vec(),
+                description: description.to_vec(),
+                extension: Extension::Pickle(Bytes::copy_from_slice(extension)),
+            }))
+        }
+        StretchItem::Record { oid, data, data_tid } => {
+            let data = data.map(cut);
+            Step::Give(Item::Record(CommittedRecord { oid, tid: current, data, data_tid }))
+        }
+        StretchItem::Skipped => Step::Give(Item::Skipped),
+        StretchItem::End => Step::End,
+        StretchItem::Object { .. } | StretchItem::Following(_) => Step::Stray,
+    }
+}

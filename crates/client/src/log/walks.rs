@@ -1,0 +1,328 @@
+//! Of a server that steps from record to record, one request each: many transactions are gone
+//! through at once, and what is asked of all of them goes out with one write.
+//!
+//! Servers answer in order what is asked ahead of one iterator. A transaction's end is not known
+//! before, and a stock server logs what is asked beyond it; so that is done only where few
+//! transactions are gone through, and no further ahead than an eighth of what has come of it.
+//!
+//! Stock servers close their file when they have come to its end, also for records that were not
+//! read yet. So the end is asked for only when nothing else is under way, as far as it is known
+//! where the end is; a transaction that was cut off by it all the same is walked through once more.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use zodium_pickle::Value;
+use zodium_types::Tid;
+
+use super::{Item, TransactionHead};
+use crate::connection::Connection;
+use crate::slot::Slot;
+use crate::{ClientError, CommittedRecord};
+
+/// Transactions that are gone through at once.
+const AHEAD_MAX: usize = 64;
+/// Data that may wait to be taken before only the first transaction is gone on with.
+const AHEAD_BYTES_MAX: usize = 16 << 20;
+/// Records asked for at once of one transaction.
+const RECORDS_AHEAD_MAX: usize = 16;
+/// With more transactions than this there is enough under way without that.
+const FEW: usize = 8;
+/// Items that are given before what has come is looked at.
+const UNSEEN_MAX: usize = 16;
+
+type Answer = Arc<Slot<Value<'static>>>;
+
+pub(super) struct Walks {
+    connection: Arc<Connection>,
+    /// The server's number for the place in the log.
+    pub(super) number: Value<'static>,
+    /// No transaction is expected after this one.
+    last: Tid,
+    pub(super) with_records: bool,
+    /// The next transaction, when it is asked for.
+    following: Option<Answer>,
+    ahead: VecDeque<Walk>,
+    ahead_bytes: usize,
+    is_over: bool,
+    /// Items given since answers were looked at.
+    unseen: usize,
+}
+
+/// A walk through the records of a transaction.
+struct Walk {
+    tid: Tid,
+    /// Not given yet.
+    head: Option<TransactionHead>,
+    /// The server's number for it.
+    number: Option<Value<'static>>,
+    /// What is asked for: that number, or else records.
+    asked: VecDeque<Answer>,
+    /// Records that were not taken yet, and how many have come and were taken.
+    records: VecDeque<CommittedRecord>,
+    bytes: usize,
+    come: usize,
+    taken: usize,
+    is_whole: bool,
+    is_skipped: bool,
+    /// Why there are no more, once those that have come were taken.
+    failure: Option<ClientError>,
+}
+
+impl Walks {
+    pub(super) fn new(connection: Arc<Connection>, number: Value<'static>, last: Tid) -> Walks {
+        Walks {
+            connection,
+            number,
+            last,
+            with_records: true,
+            following: None,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            is_over: false,
+            unseen: UNSEEN_MAX,
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.ahead.front().is_some_and(|walk| !walk.records.is_empty() || walk.is_whole)
+    }
+
+    pub(super) fn step(&mut self) -> Result<Option<Item>, ClientError> {
+        loop {
+            self.unseen += 1;
+            if self.unseen >= UNSEEN_MAX || !self.has_item() {
+                self.unseen = 0;
+                self.pump()?;
+            }
+            if let Some(item) = self.take_item() {
+                return Ok(Some(item));
+            }
+            let front = self.ahead.front();
+            if let Some(failure) = front.and_then(|walk| walk.failure.clone()) {
+                return Err(failure);
+            }
+            let awaited = match front.and_then(|walk| walk.asked.front()) {
+                Some(asked) => asked,
+                // It was the last record of its transaction.
+                None if front.is_some() => continue,
+                None => match &self.following {
+                    Some(following) => following,
+                    None if self.is_over => return Ok(None),
+                    None => continue,
+                },
+            };
+            self.connection.wait(awaited)?;
+        }
+    }
+
+    fn has_item(&self) -> bool {
+        let front = self.ahead.front();
+        front.is_some_and(|walk| walk.head.is_some() || !walk.records.is_empty())
+    }
+
+    fn take_item(&mut self) -> Option<Item> {
+        loop {
+            let walk = self.ahead.front_mut()?;
+            if let Some(head) = walk.head.take() {
+                return Some(Item::Transaction(head));
+            }
+            if let Some(record) = walk.records.pop_front() {
+                walk.taken += 1;
+                walk.bytes -= record.bytes();
+                self.ahead_bytes -= record.bytes();
+                return Some(Item::Record(record));
+            }
+            if !walk.is_whole {
+                return None;
+            }
+            let is_skipped = walk.is_skipped;
+            self.ahead.pop_front();
+            if is_skipped {
+                return Some(Item::Skipped);
+            }
+        }
+    }
+
+    /// Takes what was answered, and asks for what comes next.
+    fn pump(&mut self) -> Result<(), ClientError> {
+        let mut output = BytesMut::new();
+        if let Some(answer) = self.following.as_ref().and_then(|following| following.take()) {
+            self.following = None;
+            match answer? {
+                Value::None => self.is_over = true,
+                // First its records: the place in the log is still there.
+                head => self.begin(head, &mut output)?,
+            }
+        }
+        for walk in &mut self.ahead {
+            self.ahead_bytes -= walk.bytes;
+            let mut taken = walk.take_answers();
+            if self.is_over && matches!(taken, Err(ClientError::Raised(_))) {
+                taken = walk.repeat(&self.connection);
+            }
+            self.ahead_bytes += walk.bytes;
+            // First those are given that came before.
+            walk.failure = walk.failure.take().or(taken.err());
+        }
+        let open = self.ahead.iter().filter(|walk| !walk.is_over()).count();
+        let is_full = self.ahead_bytes >= AHEAD_BYTES_MAX;
+        for (place, walk) in self.ahead.iter_mut().enumerate() {
+            if !is_full || place == 0 && walk.records.is_empty() {
+                walk.ask(&self.connection, open <= FEW, &mut output)?;
+            }
+        }
+        if self.following.is_none() && !self.is_over && self.has_room() {
+            let number = Value::tuple([self.number.clone()]);
+            let asked = self.connection.add_request(&mut output, "iterator_next", &number, None)?;
+            self.following = Some(asked);
+        }
+        if output.is_empty() { Ok(()) } else { self.connection.send(&output) }
+    }
+
+    /// Whether the next transaction may be asked for.
+    fn has_room(&self) -> bool {
+        let is_last = self.ahead.back().is_some_and(|walk| walk.tid >= self.last);
+        let has_room = self.ahead.len() < AHEAD_MAX && self.ahead_bytes < AHEAD_BYTES_MAX;
+        has_room && (!is_last || self.ahead.iter().all(Walk::is_over))
+    }
+
+    fn begin(&mut self, head: Value<'static>, output: &mut BytesMut) -> Result<(), ClientError> {
+        let head = TransactionHead::from_answer(head)?;
+        let tid = head.tid;
+        let mut asked = VecDeque::new();
+        if self.with_records {
+            let place = Value::tuple([self.number.clone(), tid.into()]);
+            let start = "iterator_record_start";
+            asked.push_back(self.connection.add_request(output, start, &place, None)?);
+        }
+        self.ahead.push_back(Walk {
+            tid,
+            head: Some(head),
+            number: None,
+            asked,
+            records: VecDeque::new(),
+            bytes: 0,
+            come: 0,
+            taken: 0,
+            is_whole: !self.with_records,
+            is_skipped: !self.with_records,
+            failure: None,
+        });
+        Ok(())
+    }
+}
+
+impl Drop for Walks {
+    /// The server need not keep our places any longer. Those that it has not numbered yet are
+    /// waited for: it would keep them for ever.
+    fn drop(&mut self) {
+        let mut numbers = Vec::new();
+        for mut walk in self.ahead.drain(..).filter(|walk| !walk.is_whole) {
+            let asked = walk.asked.pop_front().filter(|_| walk.number.is_none());
+            let started = asked.and_then(|asked| {
+                let _ = self.connection.wait(&asked);
+                asked.take()?.ok()
+            });
+            numbers.extend(walk.number.or(started));
+        }
+        if !self.is_over {
+            numbers.push(self.number.clone());
+        }
+        if !numbers.is_empty() {
+            // A server that has gone has no places.
+            let _ = self.connection.cast("iterator_gc", &Value::tuple([Value::List(numbers)]));
+        }
+    }
+}
+
+impl Walk {
+    /// Takes what was answered.
+    fn take_answers(&mut self) -> Result<(), ClientError> {
+        while let Some(answer) = self.asked.front().and_then(|asked| asked.take()) {
+            self.asked.pop_front();
+            let answer = answer?;
+            if self.number.is_none() {
+                self.number = Some(answer);
+            } else if answer.is_none() {
+                self.is_whole = true;
+                // What was asked beyond the end.
+                self.asked.clear();
+            } else {
+                let record = CommittedRecord::from_answer(answer)?;
+                self.come += 1;
+                self.bytes += record.bytes();
+                self.records.push_back(record);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_whole || self.failure.is_some()
+    }
+
+    /// Asks for what comes next.
+    fn ask(
+        &mut self,
+        connection: &Connection,
+        far: bool,
+        output: &mut BytesMut,
+    ) -> Result<(), ClientError> {
+        let Some(number) = self.number.as_ref().filter(|_| !self.is_over()) else { return Ok(()) };
+        let count = if far { (1 + self.come / 8).min(RECORDS_AHEAD_MAX) } else { 1 };
+        let number = Value::tuple([number.clone()]);
+        while self.asked.len() < count {
+            let asked = connection.add_request(output, "iterator_record_next", &number, None)?;
+            self.asked.push_back(asked);
+        }
+        Ok(())
+    }
+
+    /// Walks through the transaction once more, by itself.
+    fn repeat(&mut self, connection: &Connection) -> Result<(), ClientError> {
+        let tid = Value::from(self.tid);
+        let place = connection.call("iterator_start", &Value::tuple([tid.clone(), tid.clone()]))?;
+        connection.call("iterator_next", &Value::tuple([place.clone()]))?;
+        let start = Value::tuple([place.clone(), tid]);
+        let records = Value::tuple([connection.call("iterator_record_start", &start)?]);
+        self.records.clear();
+        self.asked.clear();
+        self.bytes = 0;
+        self.is_whole = true;
+        let mut passed = 0;
+        loop {
+            match connection.call("iterator_record_next", &records)? {
+                Value::None => break,
+                _ if passed < self.taken => passed += 1,
+                record => {
+                    let record = CommittedRecord::from_answer(record)?;
+                    self.bytes += record.bytes();
+                    self.records.push_back(record);
+                }
+            }
+        }
+        connection.cast("iterator_gc", &Value::tuple([Value::list([place])]))
+    }
+}
+
+impl CommittedRecord {
+    fn from_answer(answer: Value<'static>) -> Result<CommittedRecord, ClientError> {
+        let parts = answer.into_sequence().map(<[Value<'_>; 4]>::try_from);
+        if let Some(Ok([oid, tid, data, data_tid])) = parts
+            && let (Some(oid), Some(tid)) = (oid.as_oid(), tid.as_tid())
+        {
+            let data = match data {
+                Value::Bytes(data) => Some(Bytes::from(data.into_owned())),
+                _ => None,
+            };
+            return Ok(CommittedRecord { oid, tid, data, data_tid: data_tid.as_tid() });
+        }
+        Err(ClientError::Unexpected { method: "iterator_record_next", expected: "a record" })
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, Bytes::len)
+    }
+}

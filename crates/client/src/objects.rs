@@ -1,0 +1,135 @@
+//! All current objects in the order of their oids, read ahead.
+//!
+//! Key decision: an object is "current" as of the moment it is asked for. So what was read ahead
+//! counts only as long as no commit has been heard of since it was asked for; and the more of it
+//! had to be thrown away, the less is read ahead.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::StretchItem;
+
+use crate::shared::Shared;
+use crate::stretch::{READ_OBJECTS, bytes_of, take_item};
+use crate::{Client, ClientError};
+
+/// Of what is read at first, and when commits make it useless.
+const FIRST_BYTES: usize = 4 << 10;
+/// Of what is read when it is used.
+const STRETCH_BYTES: usize = 256 << 10;
+
+/// The current revision of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentObject {
+    /// The object.
+    pub oid: Oid,
+    /// The transaction that wrote it.
+    pub serial: Tid,
+    /// Its data.
+    pub data: Bytes,
+    /// The next object in the order of oids.
+    pub following: Option<Oid>,
+}
+
+/// What was read ahead for whoever asks for the next one.
+#[derive(Default)]
+pub(crate) struct ObjectsAhead {
+    objects: VecDeque<CurrentObject>,
+    /// The last transaction that was known when they were asked for.
+    known: Tid,
+    /// What to read next.
+    bytes: usize,
+}
+
+impl Client {
+    /// The first object with this oid or a later one, `None` for the first of all, with its
+    /// current revision. Those that follow are read ahead.
+    pub fn next_object(&self, from: Option<Oid>) -> Result<CurrentObject, ClientError> {
+        let shared = self.shared();
+        if let Some(known) = shared.objects_ahead.lock().take(from, shared.last_tid()) {
+            return Ok(known);
+        }
+        let current = shared.established()?;
+        let connection = &current.connection;
+        if !current.has_stretches {
+            let answer = connection.call("record_iternext", &Value::tuple([from.into()]))?;
+            return CurrentObject::from_answer(answer);
+        }
+        let (known, bytes) = (shared.last_tid(), shared.objects_ahead.lock().bytes());
+        let arguments = Value::tuple([from.into(), Value::Int(bytes as i128)]);
+        let answer = connection.call(READ_OBJECTS, &arguments)?;
+        let mut objects = objects_of(bytes_of(answer, READ_OBJECTS)?)?;
+        let unexpected = ClientError::Unexpected { method: READ_OBJECTS, expected: "an object" };
+        let first = objects.pop_front().ok_or(unexpected)?;
+        keep(&shared, objects, known);
+        Ok(first)
+    }
+}
+
+fn keep(shared: &Shared, objects: VecDeque<CurrentObject>, known: Tid) {
+    let mut ahead = shared.objects_ahead.lock();
+    (ahead.objects, ahead.known) = (objects, known);
+}
+
+impl ObjectsAhead {
+    fn bytes(&self) -> usize {
+        self.bytes.max(FIRST_BYTES)
+    }
+
+    /// The object that comes first after `from`, if it was read ahead and is still current.
+    fn take(&mut self, from: Option<Oid>, last_tid: Tid) -> Option<CurrentObject> {
+        let is_old = self.known != last_tid;
+        let first = self.objects.front()?;
+        if is_old || from != Some(first.oid) {
+            self.objects.clear();
+            self.bytes = FIRST_BYTES;
+            return None;
+        }
+        let first = self.objects.pop_front();
+        if self.objects.is_empty() {
+            self.bytes = (self.bytes() * 2).min(STRETCH_BYTES);
+        }
+        first
+    }
+}
+
+impl CurrentObject {
+    fn from_answer(answer: Value<'static>) -> Result<CurrentObject, ClientError> {
+        let parts = answer.into_sequence().map(<[Value<'_>; 4]>::try_from);
+        if let Some(Ok([oid, serial, data, following])) = parts
+            && let (Some(oid), Some(serial)) = (oid.as_oid(), serial.as_tid())
+            && let Value::Bytes(data) = data
+        {
+            let (data, following) = (Bytes::from(data.into_owned()), following.as_oid());
+            return Ok(CurrentObject { oid, serial, data, following });
+        }
+        Err(ClientError::Unexpected { method: "record_iternext", expected: "an object" })
+    }
+}
+
+/// Each with the one that follows; those of one answer lie in one buffer.
+fn objects_of(mut stretch: Bytes) -> Result<VecDeque<CurrentObject>, ClientError> {
+    let mut objects: VecDeque<CurrentObject> = VecDeque::new();
+    let stray = || ClientError::Unexpected { method: READ_OBJECTS, expected: "objects" };
+    loop {
+        let is_over = take_item(&mut stretch, |item, cut| {
+            let following = match item {
+                StretchItem::Object { oid, .. } | StretchItem::Following(oid) => Some(oid),
+                StretchItem::End => None,
+                _ => return Err(stray()),
+            };
+            if let Some(last) = objects.back_mut() {
+                last.following = following;
+            }
+            let StretchItem::Object { oid, serial, data } = item else { return Ok(true) };
+            objects.push_back(CurrentObject { oid, serial, data: cut(data), following: None });
+            Ok(false)
+        })?;
+        // Else it does not say what follows.
+        if is_over.ok_or_else(stray)?? {
+            return Ok(objects);
+        }
+    }
+}

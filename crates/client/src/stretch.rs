@@ -1,0 +1,43 @@
+//! Methods of Zodium's own that answer with many records at once.
+
+use bytes::{Buf, Bytes};
+use zodium_pickle::Value;
+use zodium_zeo::codec::{StretchItem, next_stretch_item};
+
+use crate::ClientError;
+
+pub(crate) const READ_LOG: &str = "zodium_iterator_read";
+pub(crate) const READ_OBJECTS: &str = "zodium_objects_read";
+
+/// Whether a server that says this of itself has them. A stock one closes the connection when it
+/// is asked for what it does not know, so it must not be.
+pub(crate) fn are_offered(info: &Value<'_>) -> bool {
+    let entries = info.as_dict().unwrap_or_default();
+    let methods = entries.iter().find(|(key, _)| key.as_str() == Some("zodium_methods"));
+    let methods = methods.and_then(|(_, methods)| methods.as_sequence()).unwrap_or_default();
+    [READ_LOG, READ_OBJECTS]
+        .iter()
+        .all(|name| methods.iter().any(|offered| offered.as_str() == Some(name)))
+}
+
+/// The bytes that such a method answered.
+pub(crate) fn bytes_of(answer: Value<'static>, method: &'static str) -> Result<Bytes, ClientError> {
+    match answer {
+        // Nothing would be asked for again and again.
+        Value::Bytes(bytes) if !bytes.is_empty() => Ok(Bytes::from(bytes.into_owned())),
+        _ => Err(ClientError::Unexpected { method, expected: "a stretch" }),
+    }
+}
+
+/// Takes the first item off a stretch and makes something of it; data are cut out of the whole.
+pub(crate) fn take_item<T>(
+    stretch: &mut Bytes,
+    make: impl FnOnce(StretchItem<'_>, &dyn Fn(&[u8]) -> Bytes) -> T,
+) -> Result<Option<T>, ClientError> {
+    let mut rest = &stretch[..];
+    let Some(item) = next_stretch_item(&mut rest)? else { return Ok(None) };
+    let made = make(item, &|part| stretch.slice_ref(part));
+    let used = stretch.len() - rest.len();
+    stretch.advance(used);
+    Ok(Some(made))
+}

@@ -1,0 +1,126 @@
+//! Many transactions and records of the log in one go, as they stand in the file.
+//!
+//! Key decision: nothing is made of what is read. Bytes are lent from the window of the walk, so
+//! that who passes them on copies them once, and the file is read in large pieces.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use zodium_types::{Oid, Tid, TransactionStatus};
+
+use crate::StorageError;
+use crate::iterate::TransactionIterator;
+use crate::log::{Access, LogFile};
+use crate::scan::{DataEntry, Scan, TransactionEntry};
+
+/// Bytes read at once.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// What stands in the log, in its order: a transaction, then each of its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogItem<'a> {
+    /// A transaction begins.
+    Transaction {
+        /// Its tid.
+        tid: Tid,
+        /// Its status.
+        status: TransactionStatus,
+        /// Who committed it.
+        user: &'a [u8],
+        /// What for.
+        description: &'a [u8],
+        /// A pickle of a dict, or nothing.
+        extension: &'a [u8],
+    },
+    /// It wrote this.
+    Record {
+        /// The object.
+        oid: Oid,
+        /// Its data, `None` for a deletion.
+        data: Option<&'a [u8]>,
+        /// The transaction whose record this one points back to.
+        data_tid: Option<Tid>,
+    },
+    /// The records of the transaction that come here are passed over.
+    Skipped,
+}
+
+impl TransactionIterator {
+    /// Goes on from where it is, and shows what it meets until `visit` has enough; whether the
+    /// end is reached. Without `with_records` no further record is shown. After an error it is
+    /// still before what cannot be read.
+    pub fn read(
+        &mut self,
+        with_records: bool,
+        mut visit: impl FnMut(LogItem<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, StorageError> {
+        let log = Arc::clone(&self.log);
+        let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), self.end, WINDOW_BYTES)
+            .verified(log.checksums.as_ref());
+        loop {
+            if let Some((entry, position)) = self.reading {
+                if position >= entry.records_end() {
+                    self.reading = None;
+                } else if !with_records {
+                    self.reading = None;
+                    if visit(LogItem::Skipped).is_break() {
+                        return Ok(false);
+                    }
+                } else {
+                    let record = scan.record(position, &entry)?;
+                    let flow = show_record(&log, &mut scan, &record, &mut visit)?;
+                    self.reading = Some((entry, position + record.header.record_bytes()));
+                    if flow.is_break() {
+                        return Ok(false);
+                    }
+                }
+                continue;
+            }
+            let before = self.next;
+            let Some(entry) = self.next_entry(&mut scan)? else { return Ok(true) };
+            let flow = show_transaction(&mut scan, &entry, &mut visit)
+                .inspect_err(|_| self.next = before)?;
+            self.reading = Some((entry, entry.records_start()));
+            if flow.is_break() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+fn show_transaction(
+    scan: &mut Scan<'_>,
+    entry: &TransactionEntry,
+    visit: &mut impl FnMut(LogItem<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, StorageError> {
+    let lengths = entry.header;
+    let bytes = scan.metadata_bytes(entry)?;
+    let (user, rest) = bytes.split_at_checked(lengths.user_length.into()).unwrap_or_default();
+    let (description, extension) =
+        rest.split_at_checked(lengths.description_length.into()).unwrap_or_default();
+    let status = entry.status().unwrap_or_default();
+    Ok(visit(LogItem::Transaction { tid: entry.tid(), status, user, description, extension }))
+}
+
+fn show_record(
+    log: &LogFile,
+    scan: &mut Scan<'_>,
+    record: &DataEntry,
+    visit: &mut impl FnMut(LogItem<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, StorageError> {
+    scan.verify_record(record)?;
+    let oid = record.header.oid;
+    if record.header.data_length > 0 {
+        let length = usize::try_from(record.header.data_length).unwrap_or(usize::MAX);
+        let data = Some(scan.data(record, 0, length)?);
+        return Ok(visit(LogItem::Record { oid, data, data_tid: None }));
+    }
+    let back = scan.back_pointer(record)?;
+    if back == 0 {
+        return Ok(visit(LogItem::Record { oid, data: None, data_tid: None }));
+    }
+    let gone = || StorageError::corrupt(&log.path, record.position, "a record that cannot be read");
+    let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
+    let link = log.link(back, oid, Access::Blocking)?.ok_or_else(gone)?;
+    Ok(visit(LogItem::Record { oid, data: data.as_deref(), data_tid: Some(link.tid) }))
+}

@@ -1,0 +1,121 @@
+//! Answers of many records: our own methods, for clients that read on.
+
+use std::ops::ControlFlow;
+
+use zodium_filestorage::{LogItem, TransactionIterator};
+use zodium_pickle::Value;
+use zodium_types::Oid;
+
+use super::call::Arguments;
+use super::exception::Exception;
+use super::session::{Context, Reply, Session};
+use crate::codec::{CodecError, StretchItem, put_stretch_item};
+
+/// An answer ends when it has so many bytes, whatever was asked for; the last item may go beyond.
+const STRETCH_BYTES_MAX: i64 = 1 << 20;
+
+/// How much a client asks for, within the limit.
+pub(super) fn stretch_bytes(arguments: &mut Arguments<'_>) -> Result<usize, Exception> {
+    let bytes = arguments.integer()?.clamp(1, STRETCH_BYTES_MAX);
+    Ok(usize::try_from(bytes).unwrap_or(1))
+}
+
+/// What comes next in the log. What stands before something that cannot be read is answered
+/// first; the error is for who asks on.
+pub(super) fn read_stretch(
+    place: &mut TransactionIterator,
+    bytes_max: usize,
+    with_records: bool,
+) -> Result<Value<'static>, Exception> {
+    let mut out = Vec::with_capacity(bytes_max);
+    let mut refused = None;
+    let read = place.read(with_records, |item| {
+        if let Err(error) = put_stretch_item(&mut out, &item_of(item)) {
+            refused = Some(error);
+            return ControlFlow::Break(());
+        }
+        if out.len() < bytes_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    if let Some(error) = refused {
+        return Err(Exception::value_error(error.to_string()));
+    }
+    match read {
+        Ok(false) => {}
+        Ok(true) => put(&mut out, &StretchItem::End)?,
+        Err(error) if out.is_empty() => return Err(error.into()),
+        Err(_) => {}
+    }
+    Ok(Value::Bytes(out.into()))
+}
+
+fn item_of(item: LogItem<'_>) -> StretchItem<'_> {
+    match item {
+        LogItem::Transaction { tid, status, user, description, extension } => {
+            let status = status.to_byte();
+            StretchItem::Transaction { tid, status, user, description, extension }
+        }
+        LogItem::Record { oid, data, data_tid } => StretchItem::Record { oid, data, data_tid },
+        LogItem::Skipped => StretchItem::Skipped,
+    }
+}
+
+fn put(out: &mut Vec<u8>, item: &StretchItem<'_>) -> Result<(), Exception> {
+    let refused = |error: CodecError| Exception::value_error(error.to_string());
+    put_stretch_item(out, item).map_err(refused)
+}
+
+impl Session {
+    /// Current revisions of objects in the order of their oids, as `record_iternext` gives them
+    /// one by one.
+    pub(super) fn read_objects(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let value = arguments.value();
+        let from = match &value {
+            Value::None => Oid(0),
+            value => value.as_oid().ok_or_else(|| {
+                Exception::value_error("zodium_objects_read(): expected an oid of 8 bytes or None")
+            })?,
+        };
+        let bytes_max = stretch_bytes(arguments)?;
+        self.ask(context, move |storage| {
+            let mut out = Vec::new();
+            let mut from = from;
+            while out.len() < bytes_max {
+                let step = match storage.file().next_object(from) {
+                    Ok(step) => step,
+                    // It is for who asks for that object.
+                    Err(_) if !out.is_empty() => break,
+                    Err(error) => return Err(error.into()),
+                };
+                let Some(step) = step else {
+                    if out.is_empty() {
+                        return Err(Exception::value_error("no key satisfies the conditions"));
+                    }
+                    // A pack has taken those away that followed.
+                    put(&mut out, &StretchItem::End)?;
+                    return Ok(Value::Bytes(out.into()));
+                };
+                let Some(data) = &step.data else {
+                    if out.is_empty() {
+                        return Err(Exception::missing_key(step.oid));
+                    }
+                    break;
+                };
+                let (oid, serial) = (step.oid, step.serial);
+                put(&mut out, &StretchItem::Object { oid, serial, data })?;
+                match step.following {
+                    Some(following) => from = following,
+                    None => {
+                        put(&mut out, &StretchItem::End)?;
+                        return Ok(Value::Bytes(out.into()));
+                    }
+                }
+            }
+            put(&mut out, &StretchItem::Following(from))?;
+            Ok(Value::Bytes(out.into()))
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! Reading the log of a storage for Python's iterators.
+//!
+//! Key decision: records are handed over many at once, so that the interpreter's lock is taken,
+//! and Python's iterator called, once for all of them.
+
+use std::process;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use zodium_client::{ClientError, CommittedRecord, Extension, LogReader};
+use zodium_types::Tid;
+
+use crate::error::{disconnected, raised};
+use crate::ids::TidArgument;
+use crate::value::to_python;
+
+/// Records handed over at once.
+const RECORDS_MAX: usize = 256;
+
+/// A place in the log.
+#[pyclass(frozen, name = "LogReader", module = "zodium._native")]
+pub(crate) struct NativeLogReader {
+    reader: Mutex<Option<LogReader>>,
+    /// The process that made it: in a forked child its connection is not ours to touch.
+    process: u32,
+    /// Makes a record of its four parts.
+    record: Py<PyAny>,
+}
+
+/// What a transaction says of itself: tid, status, user, description, and the extension as a
+/// pickle or a dict.
+type Head<'py> =
+    (Bound<'py, PyBytes>, char, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyAny>);
+
+impl NativeLogReader {
+    pub(crate) fn new(reader: LogReader, record: Py<PyAny>) -> NativeLogReader {
+        NativeLogReader { reader: Mutex::new(Some(reader)), process: process::id(), record }
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&mut LogReader) -> Result<T, ClientError> + Send,
+    ) -> PyResult<T> {
+        if process::id() != self.process {
+            return Err(disconnected(py, "this iterator is the parent process's: begin a new one"));
+        }
+        let outcome = py.detach(|| self.reader.lock().as_mut().map(run));
+        let outcome = outcome.ok_or_else(|| disconnected(py, "this iterator was given up"))?;
+        outcome.map_err(|error| raised(py, &error))
+    }
+}
+
+#[pymethods]
+impl NativeLogReader {
+    /// The server's number for the place in the log.
+    #[getter]
+    fn number(&self, py: Python<'_>) -> PyResult<i128> {
+        self.with(py, |reader| Ok(reader.number()))
+    }
+
+    /// The next transaction, None at the end.
+    fn next_transaction<'py>(&self, py: Python<'py>) -> PyResult<Option<Head<'py>>> {
+        let Some(head) = self.with(py, LogReader::next_transaction)? else { return Ok(None) };
+        let extension = match head.extension {
+            Extension::Pickle(pickle) => PyBytes::new(py, &pickle).into_any(),
+            Extension::Dict(dict) => to_python(py, &dict)?,
+        };
+        Ok(Some((
+            PyBytes::new(py, &head.tid.to_bytes()),
+            head.status,
+            PyBytes::new(py, &head.user),
+            PyBytes::new(py, &head.description),
+            extension,
+        )))
+    }
+
+    /// Some records of a transaction, of which `taken` were, and no more than would make it `upto`;
+    /// none: that was all. None: what is read now is another transaction, or another place in it.
+    #[pyo3(signature = (tid, taken, upto = usize::MAX))]
+    fn records<'py>(
+        &self,
+        py: Python<'py>,
+        tid: TidArgument,
+        taken: usize,
+        upto: usize,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        let records = self.with(py, |reader| match reader.position() {
+            Some(position) if position == (tid.0, taken) => {
+                reader.next_records(RECORDS_MAX.min(upto.saturating_sub(taken))).map(Some)
+            }
+            _ => Ok(None),
+        })?;
+        let Some(records) = records else { return Ok(None) };
+        let tid = PyBytes::new(py, &tid.0.to_bytes());
+        let class = self.record.bind(py);
+        let made = records.into_iter().map(|record| made(py, class, &tid, record));
+        PyList::new(py, made.collect::<PyResult<Vec<_>>>()?).map(Some)
+    }
+}
+
+fn made<'py>(
+    py: Python<'py>,
+    class: &Bound<'py, PyAny>,
+    tid: &Bound<'py, PyBytes>,
+    record: CommittedRecord,
+) -> PyResult<Bound<'py, PyAny>> {
+    let data = record.data.map(|data| PyBytes::new(py, &data));
+    let data_tid = record.data_tid.map(|tid: Tid| PyBytes::new(py, &tid.to_bytes()));
+    class.call1((PyBytes::new(py, &record.oid.to_bytes()), tid, data, data_tid))
+}
+
+impl Drop for NativeLogReader {
+    /// To give a place back writes to the server, from the process that has the connection.
+    fn drop(&mut self) {
+        let reader = self.reader.get_mut().take();
+        if process::id() != self.process {
+            std::mem::forget(reader);
+            return;
+        }
+        let _ = Python::try_attach(|py| py.detach(|| drop(reader)));
+    }
+}
+
+/// The dict that is pickled in a transaction's extension; only plain data.
+#[pyfunction]
+pub(crate) fn plain_extension<'py>(
+    py: Python<'py>,
+    pickle: &Bound<'py, PyBytes>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let pickle = Bytes::copy_from_slice(pickle.as_bytes());
+    let dict = Extension::Pickle(pickle).into_dict();
+    let dict = dict.map_err(|error| PyTypeError::new_err(error.to_string()))?;
+    to_python(py, &dict)
+}
