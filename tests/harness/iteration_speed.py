@@ -24,14 +24,14 @@ SHAPES = [(10_000, 10, 200), (10_000, 10, 4000), (10, 10_000, 200), (10, 10_000,
 
 def write(path, transactions, records, size):
     """A file with that shape."""
-    import transaction
+    from ZODB.Connection import TransactionMetaData
     from ZODB.FileStorage import FileStorage
     from ZODB.utils import p64, z64
 
     storage = FileStorage(str(path))
     data = b"\x80\x03cpersistent\nPersistent\nq\x01.\x80\x03C" + b"\xff" + b"x" * (size - 40) + b"."
     for number in range(transactions):
-        txn = transaction.Transaction()
+        txn = TransactionMetaData()
         storage.tpc_begin(txn)
         for place in range(records):
             storage.store(p64(number * records + place), z64, data, "", txn)
