@@ -13,7 +13,7 @@ use zodium_tls::ClientTls;
 use zodium_types::{Address, Oid, Tid};
 
 use crate::cache::CacheFigures;
-use crate::connection::Connection;
+use crate::connection::{Connection, Started};
 use crate::keeper;
 use crate::options::{Access, Options, TlsOptions};
 use crate::reading::oids_of;
@@ -318,7 +318,7 @@ fn tls_side(options: &TlsOptions) -> Result<TlsSide, ClientError> {
 fn load(shared: &Shared, oid: Oid, before: Tid) -> Result<Loaded, ClientError> {
     let mut answer = Err(ClientError::NoObject(oid));
     for _ in 0..LOAD_ATTEMPTS {
-        answer = load_once(&*shared.connection()?, (oid, before));
+        answer = load_once(shared, (oid, before));
         if !matches!(&answer, Err(error) if error.is_disconnection()) {
             break;
         }
@@ -326,12 +326,16 @@ fn load(shared: &Shared, oid: Oid, before: Tid) -> Result<Loaded, ClientError> {
     answer
 }
 
-fn load_once(connection: &Connection, key: LoadKey) -> Result<Loaded, ClientError> {
+fn load_once(shared: &Shared, key: LoadKey) -> Result<Loaded, ClientError> {
+    let connection = &*shared.connection()?;
     // "Current" means as of now: not of when somebody else asked.
     if key.1 == Tid::MAX && connection.loads(&key) {
         return load_apart(connection, key);
     }
-    let slot = connection.start_load(key)?;
+    let slot = match connection.start_load(key, || shared.cached(key.0, key.1))? {
+        Started::UnderWay(slot) => slot,
+        Started::Known(revision) => return Ok(Some(revision)),
+    };
     connection.wait(&slot)?;
     slot.answer().unwrap_or_else(|| Err(ClientError::disconnected("it was not answered")))
 }

@@ -28,7 +28,7 @@ use crate::interrupt::TICK;
 use crate::slot::Slot;
 use crate::table::{Call, LoadKey, Loaded, Part, Table, Then};
 use crate::transport::{TlsSide, Transport};
-use crate::{ClientError, Interrupt};
+use crate::{ClientError, Interrupt, Revision};
 
 /// A buffer for requests that has grown beyond this is not kept.
 const OUTPUT_KEPT_BYTES_MAX: usize = 1 << 20;
@@ -65,6 +65,14 @@ pub(crate) struct Connection {
     keeper: OnceLock<Thread>,
     /// Calls the keeper away from the socket: it waits at the second, the first is written to.
     pub(crate) call_away: (UnixStream, UnixStream),
+}
+
+/// A load that was asked for.
+pub(crate) enum Started {
+    /// The answer will be here.
+    UnderWay(Arc<Slot<Loaded>>),
+    /// It was there already.
+    Known(Revision),
 }
 
 /// The incoming side.
@@ -211,11 +219,21 @@ impl Connection {
     }
 
     /// Asks for a revision, unless that is under way; where the answer will be.
-    pub(crate) fn start_load(&self, key: LoadKey) -> Result<Arc<Slot<Loaded>>, ClientError> {
+    ///
+    /// An answer that came since the caller looked is what `known` finds: it is remembered before
+    /// the load is over.
+    pub(crate) fn start_load(
+        &self,
+        key: LoadKey,
+        known: impl FnOnce() -> Option<Revision>,
+    ) -> Result<Started, ClientError> {
         let slot = {
             let mut table = self.open_table()?;
             if let Some(slot) = table.loads.get(&key) {
-                return Ok(Arc::clone(slot));
+                return Ok(Started::UnderWay(Arc::clone(slot)));
+            }
+            if let Some(revision) = known() {
+                return Ok(Started::Known(revision));
             }
             let slot = Arc::new(Slot::new());
             table.loads.insert(key, Arc::clone(&slot));
@@ -224,7 +242,7 @@ impl Connection {
         let mut output = self.output.lock();
         encode_load_before_request(self.encoding, &mut output, key.0, key.1);
         self.write_out(&mut output)?;
-        Ok(slot)
+        Ok(Started::UnderWay(slot))
     }
 
     /// Whether a load is under way.

@@ -158,7 +158,8 @@ fn knock(
     let receiver = Arc::clone(&delivery);
     let interrupt = shared.options.interrupt.clone();
     let tls = shared.tls.as_ref();
-    let connection = Connection::open(address, tls, OPENING_LIMIT, receiver, interrupt)?;
+    let limit = OPENING_LIMIT.min(shared.options.silence_max);
+    let connection = Connection::open(address, tls, limit, receiver, interrupt)?;
     let register = |read_only: bool| {
         let storage = Value::from(shared.options.storage.as_str());
         connection.call("register", &Value::tuple([storage, read_only.into()]))
