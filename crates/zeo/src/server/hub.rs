@@ -113,12 +113,23 @@ impl Hub {
         }
         let last = self.storage.last_tid();
         while self.told.get() < last {
-            let notice = self.inbox.borrow_mut().try_recv();
-            match notice {
-                Ok(notice) => self.handle(notice),
-                Err(_) => return,
+            if !self.handle_next() {
+                return;
             }
         }
+    }
+
+    /// Handles at once whatever was posted; called before a job is answered, which may have posted
+    /// it: who packed is told of the new size before the end. No session may be borrowed by the
+    /// caller.
+    pub(crate) fn handle_posted(&self) {
+        while self.handle_next() {}
+    }
+
+    /// Whether there was one.
+    fn handle_next(&self) -> bool {
+        let notice = self.inbox.borrow_mut().try_recv();
+        notice.map(|notice| self.handle(notice)).is_ok()
     }
 
     pub(crate) fn told(&self) -> Tid {

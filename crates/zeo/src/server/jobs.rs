@@ -104,6 +104,10 @@ impl SessionHandle {
         tokio::task::spawn_local(async move {
             let _place = before.await;
             let result = local.run_blocking(job).await;
+            let hub = handle.session.borrow().hub().cloned();
+            if let Some(hub) = hub {
+                hub.handle_posted();
+            }
             let mut session = handle.session.borrow_mut();
             session.jobs -= 1;
             match result {
