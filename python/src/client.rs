@@ -98,6 +98,10 @@ impl NativeClient {
         self.client.peer()
     }
 
+    fn clear_cache(&self) {
+        self.client.clear_cache();
+    }
+
     fn last_tid<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.client.last_tid().to_bytes())
     }

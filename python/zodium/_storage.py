@@ -239,6 +239,10 @@ class ClientStorage(Commits, ConflictResolvingStorage):
     def prefetch(self, oids, tid):
         return self._client.prefetch(oids, tid)
 
+    def clear_cache(self):
+        """Forget all revisions: what is loaded next comes from the server."""
+        self._client.clear_cache()
+
     def load_many(self, oids, before):
         """As loadBefore for each of them, asked for at once; None also for what does not exist."""
         return self._client.load_many(oids, before)

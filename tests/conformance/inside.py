@@ -47,7 +47,7 @@ def window(Client):
             self.storage = storage
 
         def clear(self):
-            self.storage.new_addr(self.storage._addr)
+            self.storage.clear_cache()
 
     class Window(Client):
         _connection_generation = 0

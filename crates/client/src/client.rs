@@ -229,6 +229,11 @@ impl Client {
         self.shared.load().connection()?.cast(method, arguments)
     }
 
+    /// Forgets all revisions that the cache has: what is loaded next comes from the server.
+    pub fn clear_cache(&self) {
+        self.shared.load().cache.forget_revisions();
+    }
+
     /// Leaves the server for one of these, which serve the same storage. What is in the cache
     /// stays: the new server is asked what has changed, as after a lost connection.
     pub fn set_addresses(&self, addresses: Vec<Address>) -> Result<(), ClientError> {

@@ -123,6 +123,11 @@ impl Cache {
         });
     }
 
+    /// Forgets all revisions, as if there had been no room for them.
+    pub fn forget_revisions(&self) {
+        self.objects.clear();
+    }
+
     /// Takes in the answer to a load: at its place in the stream.
     ///
     /// The data are copied: they mostly lie in the midst of what was received at once.
