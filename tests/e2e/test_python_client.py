@@ -21,7 +21,6 @@ from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness import package
 from harness.process import HOST, ServerProcess, free_port
-from harness.servers import stock_server
 from persistent.mapping import PersistentMapping
 from ZODB.blob import Blob
 from ZODB.POSException import POSKeyError, ReadOnlyError
@@ -33,29 +32,15 @@ import zodium  # noqa: E402
 from zodium.exceptions import ClientDisconnected  # noqa: E402
 
 
-@pytest.fixture(params=["zodium", "stock"])
-def server(request, tmp_path, start_server, encoding):
-    if request.param == "zodium":
-        yield start_server(tmp_path / "Data.fs", encoding=encoding)
-        return
-    (tmp_path / "stock").mkdir()
-    stock = stock_server(tmp_path / "stock", encoding)
-    yield stock
-    stock.kill()
+@pytest.fixture
+def server(either_server):
+    return either_server
 
 
 @pytest.fixture
-def open_storage():
+def open_storage(open_native):
     """open_storage(server): a client storage of ours; closed with the test."""
-    storages = []
-
-    def open_one(server, **options):
-        storages.append(zodium.ClientStorage(server.address, wait_timeout=30, **options))
-        return storages[-1]
-
-    yield open_one
-    for storage in storages:
-        storage.close()
+    return lambda server, **options: open_native(server.address, **options)
 
 
 def test_an_application_is_switched_by_one_line_and_back(server, open_storage, connect):

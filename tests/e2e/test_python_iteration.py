@@ -11,7 +11,6 @@ import transaction
 import ZODB
 from harness import package
 from harness.relay import Relay
-from harness.servers import stock_server
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
 from ZODB.FileStorage import FileStorage
@@ -33,29 +32,15 @@ from zodium.exceptions import ClientDisconnected  # noqa: E402
 SMALL, LARGE = 60, 700  # transactions of a few records, and records of a large one
 
 
-@pytest.fixture(params=["zodium", "stock"])
-def server(request, tmp_path, start_server, encoding):
-    if request.param == "zodium":
-        yield start_server(tmp_path / "Data.fs", encoding=encoding)
-        return
-    (tmp_path / "stock").mkdir()
-    stock = stock_server(tmp_path / "stock", encoding)
-    yield stock
-    stock.kill()
+@pytest.fixture
+def server(either_server):
+    return either_server
 
 
 @pytest.fixture
-def open_storage():
+def open_storage(open_native):
     """open_storage(server): a client storage of ours; closed with the test."""
-    storages = []
-
-    def open_one(server, **options):
-        storages.append(zodium.ClientStorage(server.address, wait_timeout=30, **options))
-        return storages[-1]
-
-    yield open_one
-    for storage in storages:
-        storage.close()
+    return lambda server, **options: open_native(server.address, **options)
 
 
 def fill(storage):

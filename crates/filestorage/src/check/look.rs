@@ -76,14 +76,11 @@ impl Look {
     }
 
     /// Whether the data of a record are two whole pickles and no more, or a pointer to other data
-    /// of the object, or say that it was deleted and are no part of a block of zeros.
+    /// of the object.
     fn ends_of_itself(&mut self, record: &DataEntry) -> bool {
         match self.back_pointer(record) {
-            // Of a block of zeros as much could be said, if they did not end here.
-            Some(0) => self
-                .window
-                .chunk::<16>(record.position + record.header.record_bytes())
-                .is_some_and(|following| following != [0; 16]),
+            // A block of zeros says as much.
+            Some(0) => false,
             Some(back) => back < record.position && self.source(back, record.header.oid).is_some(),
             None => self.data(record).is_some_and(|data| is_whole_record(&data)),
         }
