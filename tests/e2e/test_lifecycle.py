@@ -16,7 +16,6 @@ from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 
 STOP_SECONDS = 5
 STARTED_SECONDS = 20
-REFUSED_SECONDS = 1
 RUNZEO = f"{STOCK_SERVER} -C {{config}}"
 TRANSACTION_HEADER = 23  # bytes
 
@@ -75,24 +74,19 @@ def test_the_server_is_refused_while_the_stock_storage_is_open(tmp_path, start_s
     [(COMMAND, COMMAND), (COMMAND, RUNZEO), (RUNZEO, COMMAND)],
     ids=["zodium-zodium", "zodium-stock", "stock-zodium"],
 )
-def test_who_comes_second_is_refused_soon_and_the_first_commits_on(tmp_path, first, second):
+def test_a_second_server_is_refused_and_the_first_commits_on(tmp_path, first, second):
     path = tmp_path / "Data.fs"
     serving = spawn(first, path)
     try:
         with Wire(serving.address) as client:
             client.register()
-            tid, took = Z64, []
+            tid = Z64
             for number in range(1 if second == RUNZEO else 3):
                 tid = client.commit(number, [(Z64, tid, b"%d" % number)])
-                started = time.monotonic()
                 refused = spawn(second, path, wait=False)
                 assert refused.process.wait(STARTED_SECONDS) != 0
-                took.append(time.monotonic() - started)
                 assert "lock" in refused.log().lower()
             assert client.call("loadBefore", Z64, MAXTID) == (b"%d" % number, tid, None)
-        print(f"refused in {min(took):.3f} s")
-        # Python alone takes longer on a busy machine.
-        assert min(took) < REFUSED_SECONDS or second == RUNZEO
     finally:
         serving.kill()
     files.check(path)

@@ -8,7 +8,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use support::{CONFIG, Session, assert_idle, start_with, transaction};
@@ -54,27 +54,26 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
     }
     let tids: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
     done.store(true, Ordering::Relaxed);
-    let mut reads = reader.join().unwrap();
+    let reads = reader.join().unwrap();
     assert_eq!(tids.len() as u64, WRITERS);
     assert!(waiting_most as u64 <= WRITERS, "{waiting_most} wait for {WRITERS} writers");
     // One sync for the first, one or two for all who came meanwhile: each shares its wait.
     assert!(storage.figures().syncs.count() <= 1 + 3, "{:?}", storage.figures().syncs);
-    reads.sort();
-    let p99 = reads[reads.len() * 99 / 100];
-    assert!(p99 < Duration::from_millis(10), "p99 of {} reads: {p99:?}", reads.len());
+    // A read that waited for a sync would be one for each sync.
+    let syncs = storage.figures().syncs.count();
+    assert!(reads as u64 > 10 * syncs, "{reads} reads beside {syncs} syncs");
     storage.close().unwrap();
     assert_idle(&storage);
 }
 
-/// How long each of the reads took that were made until everything was committed.
-fn read_until(storage: &Storage, done: &AtomicBool) -> Vec<Duration> {
-    let mut reads = Vec::new();
+/// Reads until everything is committed, and counts the reads.
+fn read_until(storage: &Storage, done: &AtomicBool) -> usize {
+    let mut reads = 0;
     while !done.load(Ordering::Relaxed) {
-        let started = Instant::now();
         let loaded = storage.file().load_before(Oid(1), Tid::MAX, Access::Resident).unwrap();
         assert!(matches!(loaded, Load::Revision(_)));
         assert!(storage.last_tid() > Tid::ZERO);
-        reads.push(started.elapsed());
+        reads += 1;
         thread::sleep(Duration::from_micros(200));
     }
     reads
