@@ -7,6 +7,8 @@ DATA ?= var/Data.fs
 # How long to soak, and the first seed; the time of day when there is none.
 SOAK_MINUTES ?= 10
 SOAK_SEED ?=
+# End-to-end tests that run at once: most of them wait for servers.
+JOBS ?= 3
 # The server under test; {path}, {port} and {options} are filled in.
 ZODIUM_SERVER_COMMAND ?=
 # The browser that looks at the status page, and its driver; else they are looked for.
@@ -48,8 +50,16 @@ wheel: $(VENV)/ready ## Build the Python package, target/wheels/zodium-*.whl, fo
 	$(VENV)/bin/maturin build --profile wheel
 
 # Quick failures first: a second of formatting before minutes of tests.
-test: tools format tidy python lint doc unit build e2e conformance ## Everything that must pass before a commit
-	$(SAY) 'all tests passed'
+STEPS := tools format tidy python lint doc unit build e2e conformance
+
+test: ## Everything that must pass before a commit; prints the time of each step
+	@begun=$$(date +%s); table=; \
+	for step in $(STEPS); do \
+	  start=$$(date +%s); $(MAKE) $$step || { echo "make test: the step '$$step' failed"; exit 1; }; \
+	  table="$$table $$step $$(($$(date +%s) - start))"; \
+	done; \
+	printf '\n== all tests passed\n'; \
+	printf '%-12s %5d s\n' $$table all $$(($$(date +%s) - begun))
 
 tools:
 	$(SAY) 'tools'
@@ -107,7 +117,7 @@ browser: ## Find Chromium and its driver for the status page's tests, or install
 
 e2e: build $(VENV)/ready browser ## Run the end-to-end tests against the release binary
 	$(SAY) 'end-to-end tests'
-	$(VENV)/bin/python -m pytest -c tests/pytest.ini tests/e2e $(PYTEST)
+	$(VENV)/bin/python -m pytest -c tests/pytest.ini -n $(JOBS) --dist worksteal tests/e2e $(PYTEST)
 
 conformance: build $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over Z5 and M5
 	$(SAY) 'conformance'

@@ -4,6 +4,8 @@ Key decision: built as a debug library beside what `cargo test` builds anyway, a
 target/python; nothing is installed.
 """
 
+import fcntl
+import functools
 import os
 import shutil
 import subprocess
@@ -20,23 +22,37 @@ FOLDER = ROOT / "target" / "python"
 LIBRARY = ROOT / "target" / "debug" / "lib_native.so"
 
 
+@functools.cache
 def build():
-    """The folder that holds the package, for sys.path and PYTHONPATH."""
+    """The folder that holds the package, for sys.path and PYTHONPATH; built once in a process."""
     subprocess.run(["cargo", "build", "-q", "-p", "zodium-python"], cwd=ROOT, check=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with open(FOLDER / "lock", "w") as lock:
+        # Test processes that run side by side lay it out one after the other.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lay_out()
+    return FOLDER
+
+
+def lay_out():
     package = FOLDER / "zodium"
     shutil.copytree(
         ROOT / "python" / "zodium",
         package,
         ignore=shutil.ignore_patterns("__pycache__"),
-        copy_function=shutil.copyfile,
+        copy_function=replace_with_copy,
         dirs_exist_ok=True,
     )
     describe()
-    # In one step: another process may just be loading it.
-    new = package / f"_native.{os.getpid()}"
-    shutil.copyfile(LIBRARY, new)
-    new.replace(package / "_native.abi3.so")
-    return FOLDER
+    replace_with_copy(LIBRARY, package / "_native.abi3.so")
+
+
+def replace_with_copy(source, target):
+    """Copy in one step: another process may just be loading the target."""
+    new = f"{target}.{os.getpid()}"
+    shutil.copyfile(source, new)
+    os.replace(new, target)
+    return target
 
 
 def describe():

@@ -30,14 +30,16 @@ DEFAULT_COMMAND = (
 
 
 def free_port():
-    """A loopback TCP port nobody listens on at the moment of the call.
+    """A loopback TCP port that has no listener at the moment of the call.
 
-    Below the ports that systems hand to outgoing connections: one of those could
-    be taken by anybody's client before the server gets to bind it.
+    Below the ports that systems hand to outgoing connections: a client could take
+    one of those before the server binds it.  Test processes that run side by side
+    choose among ports of their own.
     """
     choose = random.SystemRandom()
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 5
     while True:
-        port = choose.randrange(12_000, 32_000)
+        port = choose.randrange(12_000 + worker * 4_000, 16_000 + worker * 4_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((HOST, port))
             return port
