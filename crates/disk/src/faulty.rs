@@ -12,14 +12,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, MemoryDisk, OpenMode};
+use crate::{
+    Disk, DiskFile, Entry, EntryKind, FileLock, FileStatus, LockError, MemoryDisk, OpenMode,
+};
 
 /// What can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Opening a file in any mode.
     Open,
-    /// Reading a file, or asking for its length.
+    /// Reading a file, or asking for its identity and length.
     Read,
     /// Writing: the first half of the bytes arrives before the error.
     Write,
@@ -252,6 +254,11 @@ impl Disk for FaultyDisk {
         self.disk.kind(path)
     }
 
+    fn status(&self, path: &Path) -> io::Result<Option<FileStatus>> {
+        self.enter(Operation::Read)?;
+        self.disk.status(path)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
         self.disk.list(folder)
     }
@@ -329,9 +336,9 @@ impl FaultyFile {
 }
 
 impl DiskFile for FaultyFile {
-    fn length(&self) -> io::Result<u64> {
+    fn status(&self) -> io::Result<FileStatus> {
         self.disk.enter(Operation::Read)?;
-        self.file.length()
+        self.file.status()
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

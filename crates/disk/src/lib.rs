@@ -66,6 +66,27 @@ pub struct Entry {
     pub kind: EntryKind,
 }
 
+/// Tells one file from all others that exist at the same time, whatever their names.
+///
+/// A number that a removed file had may be given to a new one, but not while the removed file is
+/// still open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// The device that the file is on.
+    pub device: u64,
+    /// The number of its inode there.
+    pub inode: u64,
+}
+
+/// Which file it is, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStatus {
+    /// Which file.
+    pub identity: FileIdentity,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
 /// A folder-holding device: opens, renames and removes files by path.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file.
@@ -79,6 +100,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// What stands at a path; symbolic links are not followed. `None` when nothing does.
     fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>>;
+
+    /// Which file a path leads to, and its length, with one system call. Symbolic links are
+    /// followed; `None` when there is no such file.
+    fn status(&self, path: &Path) -> io::Result<Option<FileStatus>>;
 
     /// What stands in a folder, in no order. `ErrorKind::NotFound` when there is no such folder.
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
@@ -120,7 +145,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
 /// An open file, read and written at positions; shared by threads.
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Length in bytes.
-    fn length(&self) -> io::Result<u64>;
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.status()?.length)
+    }
+
+    /// Which file it is, and its length, with one system call.
+    fn status(&self) -> io::Result<FileStatus>;
 
     /// Reads up to `buffer.len()` bytes at `position`; 0 only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;

@@ -10,7 +10,10 @@ use crate::chunks::Chunks;
 use crate::memory_file::{MemoryFile, Space};
 use crate::names::{Names, Tree};
 use crate::power_cut::Choose;
-use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode, PowerCut, Survivors};
+use crate::{
+    Disk, DiskFile, Entry, EntryKind, FileLock, FileStatus, LockError, OpenMode, PowerCut,
+    Survivors,
+};
 
 /// Files in memory. Clones share the same files.
 ///
@@ -99,9 +102,13 @@ impl MemoryDisk {
 
     fn image(&self, tree: &Tree, mut bytes: impl FnMut(&MemoryFile) -> Chunks) -> MemoryDisk {
         let image = MemoryDisk::new();
-        image.space.lock().capacity = self.space.lock().capacity;
-        let mut copy =
-            |file: &Arc<MemoryFile>| Arc::new(MemoryFile::with_bytes(&image.space, bytes(file)));
+        {
+            let (mut new, old) = (image.space.lock(), self.space.lock());
+            (new.capacity, new.files) = (old.capacity, old.files);
+        }
+        let mut copy = |file: &Arc<MemoryFile>| {
+            Arc::new(MemoryFile::restored(&image.space, bytes(file), file.inode()))
+        };
         let files = tree.files.iter().map(|(path, file)| (path.clone(), copy(file))).collect();
         let names = Names::of(Tree { files, folders: tree.folders.clone() });
         *image.names.lock() = names;
@@ -139,6 +146,11 @@ impl Disk for MemoryDisk {
 
     fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
         Ok(self.names.lock().live.kind(path))
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Option<FileStatus>> {
+        let file = self.names.lock().live.files.get(path).cloned();
+        file.map(|file| file.status()).transpose()
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
@@ -222,6 +234,28 @@ mod tests {
         assert_eq!(disk.bytes(path).unwrap(), b"keptlost");
         assert_eq!(disk.after_power_cut().bytes(path).unwrap(), b"kept");
         assert_eq!(disk.after_kill().bytes(path).unwrap(), b"keptlost");
+    }
+
+    #[test]
+    fn a_file_keeps_its_identity_under_new_names_and_over_a_crash() {
+        let disk = MemoryDisk::new();
+        let [old, new, other] = ["old", "new", "other"].map(Path::new);
+        let identity = |disk: &MemoryDisk, path| Some(disk.status(path).unwrap()?.identity);
+        disk.put(old, b"abc".to_vec());
+        disk.put(other, b"abc".to_vec());
+        let first = identity(&disk, old);
+        assert_ne!(identity(&disk, other), first);
+        disk.move_file(old, new).unwrap();
+        disk.link(new, old).unwrap();
+        for disk in [&disk, &disk.after_power_cut(), &disk.after_kill()] {
+            assert_eq!([identity(disk, new), identity(disk, old)], [first; 2]);
+            disk.open(Path::new("made later"), OpenMode::Create).unwrap();
+            assert!(
+                ![first, identity(disk, other)].contains(&identity(disk, Path::new("made later")))
+            );
+            assert_eq!(identity(disk, Path::new("missing")), None);
+        }
+        assert_eq!(disk.open(new, OpenMode::Read).unwrap().status().unwrap().length, 3);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::DiskFile;
 use crate::chunks::Chunks;
 use crate::power_cut::{Choose, PowerCut, TORN_BYTES};
+use crate::{DiskFile, FileIdentity, FileStatus};
 
 /// Room for all files of a disk. Taken after the contents of a file where both are.
 #[derive(Debug, Default)]
@@ -15,12 +15,23 @@ pub(crate) struct Space {
     /// Most bytes that all files together may hold, if limited.
     pub(crate) capacity: Option<u64>,
     pub(crate) used: u64,
+    /// Files made so far: the number of each is its inode.
+    pub(crate) files: u64,
+}
+
+impl Space {
+    /// The number of a new file.
+    fn next_inode(&mut self) -> u64 {
+        self.files += 1;
+        self.files
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct MemoryFile {
     contents: RwLock<Contents>,
     space: Arc<Mutex<Space>>,
+    inode: u64,
 }
 
 #[derive(Debug)]
@@ -42,11 +53,18 @@ impl MemoryFile {
         let synced = remembers.then(Chunks::default);
         let live = Chunks::default();
         let contents = Contents { live, synced, clean: 0, shortest: 0, allocated: 0 };
-        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space) }
+        let inode = space.lock().next_inode();
+        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space), inode }
     }
 
     /// A file that remembers, with these bytes, as if they had been written and synced.
     pub(crate) fn with_bytes(space: &Arc<Mutex<Space>>, bytes: Chunks) -> MemoryFile {
+        let inode = space.lock().next_inode();
+        MemoryFile::restored(space, bytes, inode)
+    }
+
+    /// A file that was made before, as it is found again after a crash.
+    pub(crate) fn restored(space: &Arc<Mutex<Space>>, bytes: Chunks, inode: u64) -> MemoryFile {
         let (length, allocated) = (bytes.len(), bytes.len() as u64);
         space.lock().used += allocated;
         let contents = Contents {
@@ -56,7 +74,12 @@ impl MemoryFile {
             shortest: length,
             allocated,
         };
-        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space) }
+        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space), inode }
+    }
+
+    /// Its number on its disk.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
     }
 
     /// The present bytes.
@@ -141,8 +164,10 @@ impl Drop for MemoryFile {
 }
 
 impl DiskFile for MemoryFile {
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.contents.read().live.len() as u64)
+    fn status(&self) -> io::Result<FileStatus> {
+        // A machine has one disk in memory: there is no other device.
+        let identity = FileIdentity { device: 0, inode: self.inode };
+        Ok(FileStatus { identity, length: self.contents.read().live.len() as u64 })
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

@@ -1,8 +1,8 @@
 //! The disk of the machine, through the operating system.
 
-use std::fs::{File, FileType, OpenOptions, Permissions};
+use std::fs::{File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, IoSliceMut, Read};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +10,9 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flo
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::transfer::{until_answered, write_all};
-use crate::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode};
+use crate::{
+    Disk, DiskFile, Entry, EntryKind, FileIdentity, FileLock, FileStatus, LockError, OpenMode,
+};
 
 /// More of a lock file is not looked at.
 const LOCK_BYTES_MAX: u64 = 256;
@@ -44,6 +46,14 @@ impl Disk for RealDisk {
     fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
         match std::fs::symlink_metadata(path) {
             Ok(metadata) => Ok(Some(kind_of(metadata.file_type()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Option<FileStatus>> {
+        match std::fs::metadata(path) {
+            Ok(metadata) => Ok(Some(status_of(&metadata))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -136,8 +146,8 @@ struct RealFile {
 }
 
 impl DiskFile for RealFile {
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+    fn status(&self) -> io::Result<FileStatus> {
+        Ok(status_of(&self.file.metadata()?))
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -186,6 +196,11 @@ fn kind_of(file_type: FileType) -> EntryKind {
     } else {
         EntryKind::Other
     }
+}
+
+fn status_of(metadata: &Metadata) -> FileStatus {
+    let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
+    FileStatus { identity, length: metadata.len() }
 }
 
 fn folder_of(path: &Path) -> PathBuf {
@@ -269,6 +284,25 @@ mod tests {
         file.write_all_at(b"abc", 0).unwrap();
         file.reserve(3, 1 << 20).unwrap();
         assert_eq!(file.length().unwrap(), 3);
+    }
+
+    #[test]
+    fn all_names_of_a_file_lead_to_one_identity_until_one_is_given_to_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let status = |name: &str| RealDisk.status(&path(name)).unwrap();
+        let file = RealDisk.open(&path("f"), OpenMode::CreateNew).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        RealDisk.link(&path("f"), &path("hard")).unwrap();
+        std::os::unix::fs::symlink(path("f"), path("soft")).unwrap();
+        let open = file.status().unwrap();
+        assert_eq!(open.length, 3);
+        assert_eq!([status("f"), status("hard"), status("soft")], [Some(open); 3]);
+        std::fs::write(path("other"), b"abc").unwrap();
+        RealDisk.move_file(&path("other"), &path("f")).unwrap();
+        assert_ne!(status("f").unwrap().identity, open.identity);
+        assert_eq!([status("hard"), status("soft")], [Some(open), status("f")]);
+        assert_eq!(status("other"), None);
     }
 
     #[test]

@@ -317,7 +317,7 @@ fn of_transaction(entry: &TransactionEntry, kind: DamageKind, what: &str) -> Dam
 mod tests {
     use std::io;
 
-    use zodium_disk::{Disk, MemoryDisk, OpenMode};
+    use zodium_disk::{Disk, FileStatus, MemoryDisk, OpenMode};
 
     use super::*;
 
@@ -329,8 +329,8 @@ mod tests {
     }
 
     impl DiskFile for FailingFile {
-        fn length(&self) -> io::Result<u64> {
-            self.file.length()
+        fn status(&self) -> io::Result<FileStatus> {
+            self.file.status()
         }
 
         fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
