@@ -34,7 +34,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench bench-clients shootout soak clean
+.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,13 @@ fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_O
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
 	cargo run -q -p zodium-fuzz -- orders --count $(or $(FUZZ_ORDERS),1000000)
 	cargo run -q -p zodium-fuzz -- calls --count $(or $(FUZZ_CALLS),10000000)
+
+mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
+ifdef SAMPLE
+	@cargo mutants --version 2>/dev/null || cargo install -q --locked cargo-mutants
+endif
+	cargo run -q -p xtask -- mutants $(if $(ONLY),--only $(ONLY)) $(if $(SHARD),--shard $(SHARD)) \
+	  $(if $(SAMPLE),--sample $(SAMPLE)) $(MUTANTS)
 
 simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) from SOAK_SEED
 	$(SAY) 'simulation'

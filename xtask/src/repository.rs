@@ -37,7 +37,7 @@ pub(crate) struct Dependency {
     pub(crate) is_for_tests: bool,
 }
 
-/// Written by cargo, names of hosts included.
+/// Written by cargo, names of hosts included: no rule is about it.
 const LOCK_FILE: &str = "Cargo.lock";
 
 impl Repository {
@@ -51,6 +51,9 @@ impl Repository {
         let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
         for path in files(root)? {
             let name = relative(&path, root);
+            if name == LOCK_FILE {
+                continue;
+            }
             let bytes = std::fs::read(&path).with_context(|| format!("cannot read {name}"))?;
             // What is not text is data for tests.
             let Ok(text) = String::from_utf8(bytes) else { continue };
@@ -91,7 +94,7 @@ impl Crate {
 }
 
 /// The files that belong to the repository: those that git would not ignore.
-fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let walk = WalkBuilder::new(root)
         .standard_filters(false)
@@ -101,8 +104,7 @@ fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .build();
     for entry in walk {
         let entry = entry?;
-        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if is_file && entry.file_name() != LOCK_FILE {
+        if entry.file_type().is_some_and(|kind| kind.is_file()) {
             files.push(entry.into_path());
         }
     }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::mutants;
 use crate::repository::Repository;
 use crate::rules;
 use crate::violation::Violation;
@@ -34,6 +35,7 @@ fn violations(repository: &Repository) -> Vec<Violation> {
     all.extend(rules::unsafe_code::check(crates, sources));
     all.extend(rules::documents::check(crates, sources));
     all.extend(rules::named_tests::check(sources));
+    all.extend(mutants::check(sources));
     for source in sources {
         all.extend(rules::header::check(source));
         all.extend(rules::layout::check(source));

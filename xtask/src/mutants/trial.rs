@@ -1,0 +1,224 @@
+//! One mutation before its tests.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::table::Mutation;
+use super::tree::Tree;
+
+/// How often a running test is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Lines of the compiler that are shown.
+const COMPILER_LINES_MAX: usize = 12;
+
+/// What became of a mutation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A test failed: its name, or the command where no test is named.
+    Noticed(String),
+    /// A test did not end.
+    Hung,
+    /// All tests passed.
+    Survived,
+    /// The entry is wrong: what the compiler says.
+    DoesNotCompile(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Noticed(test) => write!(f, "noticed by {test}"),
+            Verdict::Hung => write!(f, "noticed: the test does not end"),
+            Verdict::Survived => write!(f, "SURVIVED"),
+            Verdict::DoesNotCompile(output) => write!(f, "DOES NOT COMPILE\n{output}"),
+        }
+    }
+}
+
+/// Builds and runs tests in a copy of the repository.
+pub(crate) struct Trial<'a> {
+    tree: &'a Tree,
+    target: PathBuf,
+    output: PathBuf,
+    timeout: Duration,
+}
+
+impl<'a> Trial<'a> {
+    pub(crate) fn new(
+        tree: &'a Tree,
+        target: PathBuf,
+        output: PathBuf,
+        timeout: Duration,
+    ) -> Trial<'a> {
+        Trial { tree, target, output, timeout }
+    }
+
+    /// Applies a mutation, runs its tests, and takes it back.
+    pub(crate) fn judge(&self, mutation: &Mutation) -> anyhow::Result<Verdict> {
+        let applied = self.tree.apply(mutation)?;
+        let verdict = self.test_all(&mutation.tests);
+        applied.revert()?;
+        verdict
+    }
+
+    fn test_all(&self, commands: &[String]) -> anyhow::Result<Verdict> {
+        for command in commands {
+            match self.test(command)? {
+                Verdict::Survived => {}
+                verdict => return Ok(verdict),
+            }
+        }
+        Ok(Verdict::Survived)
+    }
+
+    /// Runs `cargo test` with these arguments.
+    pub(crate) fn test(&self, command: &str) -> anyhow::Result<Verdict> {
+        // A build on a busy machine may take as long as it likes.
+        let built = self.cargo(&["--no-run"], command, Duration::MAX)?;
+        if !built.is_some_and(|status| status.success()) {
+            let output = self.output()?;
+            let errors = output.lines().skip_while(|line| !line.starts_with("error"));
+            let errors: Vec<&str> = errors.take(COMPILER_LINES_MAX).collect();
+            return Ok(Verdict::DoesNotCompile(errors.join("\n")));
+        }
+        let verdict = match self.cargo(&[], command, self.timeout)? {
+            Some(status) if status.success() => Verdict::Survived,
+            Some(_) => {
+                let output = self.output()?;
+                let test = first_failed(&output).map(str::to_owned);
+                Verdict::Noticed(test.unwrap_or_else(|| format!("cargo test {command}")))
+            }
+            None => Verdict::Hung,
+        };
+        Ok(verdict)
+    }
+
+    /// The status of `cargo test`; `None` when it took too long.
+    fn cargo(
+        &self,
+        options: &[&str],
+        command: &str,
+        time_max: Duration,
+    ) -> anyhow::Result<Option<ExitStatus>> {
+        let output = File::create(&self.output)
+            .with_context(|| format!("cannot write {}", self.output.display()))?;
+        let mut child = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["test", "-q"])
+            .args(options)
+            .args(command.split_whitespace())
+            .current_dir(&self.tree.root)
+            .env("CARGO_TARGET_DIR", &self.target)
+            // A failure must not lie about where tests would look next time.
+            .env("PROPTEST_FAILURE_PERSISTENCE", "off")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            // Its own group: with cargo go the tests it started.
+            .process_group(0)
+            .spawn()
+            .context("cannot start cargo")?;
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if began.elapsed() >= time_max {
+                let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                if let Some(group) = group {
+                    kill_process_group(group, Signal::KILL)?;
+                }
+                child.wait()?;
+                return Ok(None);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn output(&self) -> anyhow::Result<String> {
+        let bytes = fs::read(&self.output)
+            .with_context(|| format!("cannot read {}", self.output.display()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The first failed test in what cargo prints.
+fn first_failed(output: &str) -> Option<&str> {
+    let mut lines = output.lines();
+    lines.find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = "//! Numbers.
+/// Whether a number is even.
+pub fn is_even(number: u32) -> bool {
+    let half = number / 2;
+    number == half + half
+}
+/// Which nothing tests.
+pub fn is_odd(number: u32) -> bool {
+    number % 2 == 1
+}
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn four_is_even() {
+        assert!(super::is_even(4));
+    }
+}
+";
+
+    /// A package of its own, in which mutations are real.
+    fn package() -> (tempfile::TempDir, Tree) {
+        let folder = tempfile::tempdir().unwrap();
+        let original = folder.path().join("original");
+        let root = original.join("crates/a");
+        fs::create_dir_all(root.join("src")).unwrap();
+        fs::write(original.join("Cargo.toml"), "[workspace]\nmembers = [\"crates/*\"]\n").unwrap();
+        let manifest =
+            "[package]\nname = \"zodium-a\"\nedition = \"2024\"\n\n[lib]\npath = \"src/b.rs\"\n";
+        fs::write(root.join("Cargo.toml"), manifest).unwrap();
+        fs::write(root.join("src/b.rs"), CODE).unwrap();
+        let tree = Tree::copy(&original, folder.path().join("tree")).unwrap();
+        (folder, tree)
+    }
+
+    #[test]
+    fn what_became_of_a_mutation_is_told_apart() {
+        let (folder, tree) = package();
+        let (target, output) = (folder.path().join("target"), folder.path().join("output.txt"));
+        let seconds = |seconds| Duration::from_secs(seconds);
+        let trial = Trial::new(&tree, target.clone(), output.clone(), seconds(600));
+        let command = "-p zodium-a --lib";
+        let judge = |trial: &Trial<'_>, before: &str, after: &str| {
+            let mutation = Mutation {
+                tests: vec![command.to_owned()],
+                ..Mutation::of("a/mutation", before, after)
+            };
+            trial.judge(&mutation).unwrap()
+        };
+        assert_eq!(trial.test(command).unwrap(), Verdict::Survived);
+        assert_eq!(
+            judge(&trial, "number == half", "number != half"),
+            Verdict::Noticed("tests::four_is_even".to_owned())
+        );
+        assert_eq!(judge(&trial, "== 1", "== 0"), Verdict::Survived);
+        match judge(&trial, "let half = number / 2;", "let half = \"\";") {
+            Verdict::DoesNotCompile(output) => assert!(output.contains("error"), "{output}"),
+            verdict => panic!("{verdict}"),
+        }
+        let impatient = Trial::new(&tree, target, output, seconds(1));
+        assert_eq!(judge(&impatient, "let half", "loop {}\nlet half"), Verdict::Hung);
+        assert_eq!(trial.test(command).unwrap(), Verdict::Survived, "each was taken back");
+    }
+}
