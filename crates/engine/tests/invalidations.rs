@@ -5,14 +5,16 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
+use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use support::{CONFIG, Session, start, start_with};
+use support::{CONFIG, Session, load, start, start_with, transaction};
 use zodium_disk::{ManualClock, MemoryDisk};
-use zodium_engine::{Config, Storage};
+use zodium_engine::{Config, Mailbox, Notice, Storage, VoteStart};
 use zodium_types::{Oid, Tid};
 
 #[test]
@@ -156,6 +158,78 @@ fn subscriber_misses_nothing_after_the_tid_it_was_given() {
         let later: Vec<_> = tids.iter().copied().filter(|tid| *tid > last).collect();
         assert_eq!(told, later);
     }
+}
+
+/// A mailbox that looks at the storage in the moment in which commits are posted.
+#[derive(Default)]
+struct Witness {
+    storage: OnceLock<Weak<Storage>>,
+    seen: Mutex<Vec<Moment>>,
+}
+
+/// What holds while a batch of commits is announced.
+#[derive(Debug)]
+struct Moment {
+    commits: usize,
+    last: Tid,
+    announced: Tid,
+    /// Commits whose locks are held.
+    locked: usize,
+}
+
+impl Mailbox for Witness {
+    fn post(&self, notice: Notice) {
+        let Notice::Committed(commits) = notice else { return };
+        let storage = self.storage.get().and_then(Weak::upgrade).expect("it is open");
+        self.seen.lock().push(Moment {
+            commits: commits.len(),
+            last: commits.last().expect("not empty").tid,
+            announced: storage.announced_tid(),
+            locked: storage.commit_status().writing,
+        });
+    }
+}
+
+/// A transaction that gets the locks next is checked against what its client may know.
+#[test]
+fn commits_are_known_as_announced_and_keep_their_locks_while_they_are_posted() {
+    let storage = start(MemoryDisk::new());
+    let witness = Arc::new(Witness::default());
+    witness.storage.set(Arc::downgrade(&storage)).unwrap();
+    storage.subscribe(Arc::clone(&witness) as _);
+    let mut session = Session::new(&storage);
+    for number in 0..20 {
+        session.store(&[(number % 3, "data")]);
+    }
+    storage.close().unwrap();
+    let seen = witness.seen.lock();
+    assert_eq!(seen.iter().map(|moment| moment.commits).sum::<usize>(), 20);
+    for moment in seen.iter() {
+        assert_eq!(moment.announced, moment.last, "{moment:?}");
+        assert_eq!(moment.locked, moment.commits, "{moment:?}");
+    }
+}
+
+#[test]
+fn a_waiting_transaction_hears_of_the_commit_before_it_gets_the_locks() {
+    let storage = start(MemoryDisk::new());
+    let (mut first, mut second) = (Session::new(&storage), Session::new(&storage));
+    let serial = first.store(&[(1, "first")]);
+    assert!(matches!(second.next(), Notice::Committed(_)));
+    let store = |data: &'static [u8]| {
+        let mut transaction = transaction();
+        transaction.store(Oid(1), serial, Bytes::from_static(data));
+        transaction
+    };
+    let (number, voted) = first.vote(store(b"second"));
+    let (waiting, start) = second.begin(&store(b"third")).unwrap();
+    assert_eq!(start, VoteStart::Waiting);
+    let tid = first.finish(number, voted).unwrap();
+    assert!(matches!(second.next(), Notice::Committed(commits) if commits[0].tid == tid));
+    assert!(matches!(second.next(), Notice::Granted(granted) if granted == waiting));
+    assert_eq!(load(&storage, 1, Tid::MAX).map(|(_, serial)| serial), Some(tid));
+    storage.abort(waiting, None);
+    storage.close().unwrap();
 }
 
 fn sorted(oids: Vec<Oid>) -> Vec<u64> {

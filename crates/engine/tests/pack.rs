@@ -145,6 +145,7 @@ fn the_last_step_waits_for_voted_back_pointers_and_for_nothing_else() {
         thread::spawn(move || storage.pack(pack_time).unwrap())
     };
     while storage.commit_status().waiting == 0 {
+        assert!(!packer.is_finished(), "it did not wait");
         thread::sleep(Duration::from_millis(1));
     }
     client.store(Oid(3), record(4, &[], 0));

@@ -19,6 +19,7 @@ mod support;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -194,6 +195,50 @@ fn who_does_not_want_it_by_itself_can_ask_for_it() {
     let reopened = support::start(disk.files().after_power_cut());
     assert_eq!(text(&reopened, 1), None);
     assert_eq!(text(&reopened, 2).as_deref(), Some("works again"));
+}
+
+/// A pack may have taken hours when it comes to its last step.
+#[test]
+fn a_pack_whose_last_step_comes_during_a_reopening_waits_for_it() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let config = Config { pack_gc: false, ..CONFIG };
+    let storage = start_with(disk.clone(), Arc::new(SystemClock::new()), &config);
+    let mut session = Session::new(&storage);
+    session.store(&[(1, "first")]);
+    let undone = session.store(&[(1, "second")]);
+    let mut undo = transaction();
+    undo.undo(undone);
+    let (undoing, voted_undo) = session.vote(undo);
+    let packed = Arc::new(AtomicBool::new(false));
+    let packer = {
+        let (storage, packed) = (Arc::clone(&storage), Arc::clone(&packed));
+        thread::spawn(move || {
+            let outcome = storage.pack(undone);
+            packed.store(true, Ordering::Release);
+            outcome
+        })
+    };
+    // It waits until the undo, which knows positions of records, is over.
+    wait_for(|| (storage.commit_status().waiting > 0).then_some(()));
+    disk.fail(Operation::Sync, 1, ErrorKind::Other);
+    let (refused, refused_voted) = session.vote(storing(3, b"refused"));
+    session.finish(refused, refused_voted).unwrap_err();
+    let (in_reopening, released) = (Arc::clone(&storage), Arc::clone(&packed));
+    disk.before_next(Operation::SetLength, move || {
+        in_reopening.abort(undoing, Some(voted_undo));
+        // As much time as the last step may need; it must not be taken.
+        let started = Instant::now();
+        while !released.load(Ordering::Acquire) && started.elapsed() < Duration::from_millis(300) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert!(storage.ask_to_reopen());
+    let outcome = packer.join().unwrap();
+    assert!(matches!(outcome, Ok(Some(_))), "{outcome:?}");
+    wait_until_writable(&storage);
+    assert_eq!(text(&storage, 1).as_deref(), Some("second"));
+    session.store(&[(2, "works")]);
+    storage.close().unwrap();
 }
 
 #[test]
