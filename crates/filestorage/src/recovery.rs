@@ -79,11 +79,14 @@ pub(crate) fn recover(
             warn_not_later(path, start);
         }
     }
-    let was_durable = found.end < length && build.is_durable(found.end);
     let damages = build.damages;
-    if found.end < length && !options.read_only {
+    let is_broken = found.end < length;
+    if is_broken && !options.read_only {
         let kept = put_tail_aside(disk, path, file.as_ref(), found.end, length)?;
-        warn_tail(path, &kept, found.end, length, was_durable);
+        let durable_end = checksums.as_ref().map_or(0, Opened::durable_end);
+        warn_tail(path, &kept, found.end, length, durable_end > found.end);
+    } else if let Some(opened) = &checksums {
+        opened.warn_if_shortened(path, length);
     }
     let Built { end, last_tid, .. } = found;
     Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages })
@@ -180,7 +183,7 @@ impl Build<'_> {
         let (mut position, mut not_later, mut records) = (start, None, Vec::new());
         let mut report_at = start + PROGRESS_STEP_BYTES;
         loop {
-            let found = match self.transaction(&mut scan, position) {
+            let found = match self.transaction(&mut scan, position, last_tid) {
                 Ok(Step::End) => break,
                 Ok(Step::Transaction(entry)) => {
                     let read = self.read_records(&mut scan, &entry, positions, &mut records);
@@ -237,7 +240,12 @@ impl Build<'_> {
     }
 
     /// The transaction at a position; what it was when it does not fit its checksum.
-    fn transaction(&mut self, scan: &mut Scan<'_>, position: u64) -> Result<Step, StorageError> {
+    fn transaction(
+        &mut self,
+        scan: &mut Scan<'_>,
+        position: u64,
+        last_tid: Tid,
+    ) -> Result<Step, StorageError> {
         let found = scan.transaction(position);
         let Some(passage) = &mut self.passage else { return found };
         let Some(frame) = passage.entry(position, Part::Frame) else { return found };
@@ -250,6 +258,9 @@ impl Build<'_> {
         let header = passage.transaction_header(&frame);
         let repaired = header.map(|header| TransactionEntry { position, header });
         let entry = match (repaired, found) {
+            (Some(entry), _) if self.has_lost_its_end(scan, &entry, last_tid)? => {
+                return Ok(Step::Unfinished);
+            }
             (Some(entry), _) | (None, Ok(Step::Transaction(entry))) => entry,
             (None, Ok(_)) => return Err(StorageError::corrupt(self.path, position, what)),
             (None, Err(error)) => return Err(error),
@@ -257,6 +268,47 @@ impl Build<'_> {
         let (kind, tid) = (DamageKind::Checksum, Some(entry.tid()));
         self.damages.push(Damage { kind, position, what: what.to_owned(), oid: None, tid });
         Ok(Step::Transaction(entry))
+    }
+
+    /// Whether the last transaction of the file, whose header is as it was, lacks its last bytes.
+    ///
+    /// More than its second length must be wrong: a single wrong bit there is damage, after which
+    /// the transaction is kept.
+    fn has_lost_its_end(
+        &mut self,
+        scan: &mut Scan<'_>,
+        entry: &TransactionEntry,
+        last_tid: Tid,
+    ) -> Result<bool, StorageError> {
+        let wrong_bits = (scan.length_copy(entry)? ^ entry.header.length).count_ones();
+        if wrong_bits == 0 {
+            return Ok(false);
+        }
+        let Build { path, file, length, .. } = *self;
+        let tail = Tail { path, file, start: entry.position, end: length, last_tid };
+        if tail.is_followed()? {
+            return Ok(false);
+        }
+        Ok(wrong_bits > 1 || tail.is_zeroed()? && !self.records_fit(scan, entry)?)
+    }
+
+    /// Whether each record of a transaction is as its checksum says.
+    fn records_fit(
+        &mut self,
+        scan: &mut Scan<'_>,
+        entry: &TransactionEntry,
+    ) -> Result<bool, StorageError> {
+        let Some(passage) = &mut self.passage else { return Ok(false) };
+        let mut position = entry.records_start();
+        while position < entry.records_end() {
+            let Ok(record) = scan.record(position, entry) else { return Ok(false) };
+            let sealed = passage.entry(position, Part::Record).map(|sealed| sealed.sum);
+            if sealed != Some(scan.record_sum(&record)?) {
+                return Ok(false);
+            }
+            position += record.header.record_bytes();
+        }
+        Ok(true)
     }
 
     /// Gives the records of a transaction that become the current ones of their objects, once all

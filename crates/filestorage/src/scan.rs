@@ -122,7 +122,7 @@ impl<'a> Scan<'a> {
 
     /// The copy of the length at the end of a transaction. Its records come next on the walk, so
     /// the window is moved to its start or left where it is.
-    fn length_copy(&mut self, entry: &TransactionEntry) -> Result<u64, StorageError> {
+    pub(crate) fn length_copy(&mut self, entry: &TransactionEntry) -> Result<u64, StorageError> {
         let (start, end) = (entry.position, entry.next_position());
         if !self.has(start, end) && end - start <= self.window_bytes as u64 {
             self.fill_from(start, 0)?;

@@ -147,7 +147,7 @@ impl Tail<'_> {
 
     /// Whether the transaction that begins here is as it was written up to some byte, and zeros
     /// follow up to the end of the file.
-    fn is_zeroed(&self) -> Result<bool, StorageError> {
+    pub(crate) fn is_zeroed(&self) -> Result<bool, StorageError> {
         let zeros = self.zeros_start()?;
         if zeros == self.end || zeros < self.start + STATUS_OFFSET as u64 {
             return Ok(zeros < self.end);
@@ -183,7 +183,7 @@ impl Tail<'_> {
     }
 
     /// Whether a whole transaction stands anywhere behind the start.
-    fn is_followed(&self) -> Result<bool, StorageError> {
+    pub(crate) fn is_followed(&self) -> Result<bool, StorageError> {
         let mut window = vec![0; WINDOW_BYTES];
         let mut position = self.start + 1;
         while position.saturating_add(TRANSACTION_BYTES_MIN) <= self.end {

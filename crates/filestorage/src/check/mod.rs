@@ -101,6 +101,9 @@ pub fn check(
         report(source.magic_damage());
     }
     let checksums = checksums::open(disk, &options.path, OpenMode::Read, &source.file, source.end);
+    if let Some(opened) = &checksums {
+        opened.warn_if_shortened(&options.path, source.end);
+    }
     let mut checked = check_file(options, &source, index, checksums.as_ref(), &mut report);
     checked.damages = damages;
     Ok(checked)

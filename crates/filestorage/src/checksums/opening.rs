@@ -27,6 +27,8 @@ pub(crate) struct Opened {
     /// Entries written before the bytes they are of, by the last batches of that session, and
     /// others between them.
     promises: Vec<Entry>,
+    /// The log was on stable storage up to here, and may be shorter now; 0 for another log.
+    durable_end: u64,
     /// Nothing shows that the log is another one than they were written for.
     is_of_this_log: bool,
 }
@@ -60,11 +62,13 @@ pub(crate) fn open(
         side: Arc::new(SideFile::new(&side_path, file, &header)),
         header,
         promises: Vec::new(),
+        durable_end: 0,
         is_of_this_log: true,
     };
     opened.count_entries(data.as_ref(), length);
     // While it is served the log may have grown since it was measured.
     let length = data.length().unwrap_or(length).max(length);
+    opened.durable_end = opened.side.end();
     opened.forget_what_is_cut_off(length);
     let side = &opened.side;
     let count = entries_that_belong(side, path, data, length, side.count());
@@ -73,6 +77,7 @@ pub(crate) fn open(
             "the checksums from this position on are of another file, and are made anew");
         side.set(count, cut.position);
         opened.is_of_this_log = false;
+        opened.durable_end = 0;
     }
     Some(opened)
 }
@@ -95,6 +100,21 @@ impl Opened {
     /// Whether the log is, as far as can be seen, the one that they were written for.
     pub(crate) fn is_of_this_log(&self) -> bool {
         self.is_of_this_log
+    }
+
+    /// Where the log ended when its checksums were written, all of it on stable storage; 0 when
+    /// they are of another log.
+    pub(crate) fn durable_end(&self) -> u64 {
+        self.durable_end
+    }
+
+    /// Logs that a data file of `length` bytes has lost transactions, if that is so.
+    pub(crate) fn warn_if_shortened(&self, path: &Path, length: u64) {
+        if self.durable_end > length {
+            warn!(file = %path.display(), bytes = length, were_durable = self.durable_end,
+                "the data file is shorter than what was on stable storage. Unless an older one was \
+                 put back, transactions are lost: keep the file and look for a newer copy");
+        }
     }
 
     /// The entries from the first on that was written before the bytes it is of, ascending.
@@ -187,7 +207,9 @@ impl Opened {
         let header_end = read_transaction_header(data, frame.position)
             .and_then(|header| frame.position.checked_add(header.length)?.checked_add(8))
             .filter(|end| *end > length);
-        Some((count, record_end.or(header_end).unwrap_or(length)))
+        // Where it began is behind it all the same, though the file may end before.
+        let end = record_end.or(header_end).unwrap_or(length);
+        Some((count, end.max(frame.position + 1)))
     }
 
     /// Leaves out what the log has lost: somebody has put a shorter one there.
@@ -197,7 +219,7 @@ impl Opened {
             return;
         }
         self.is_of_this_log = false;
-        let (durable, mut count) = (side.end(), side.number_at(length));
+        let mut count = side.number_at(length);
         let next = side.entry(count).filter(|_| count < side.count());
         let mut end = length;
         if next.is_none_or(|next| next.position != length) {
@@ -208,9 +230,6 @@ impl Opened {
             });
             (count, end) = frame.unwrap_or((0, 0));
         }
-        warn!(file = %side.path.display(), bytes = length, were_durable = durable,
-            "the data file is shorter than what was on stable storage. Unless an older one was \
-             put back, transactions are lost: keep the file and look for a newer copy");
         side.set(count, end);
     }
 }

@@ -102,6 +102,9 @@ pub fn recover(
     let look = Look::new(path, &source.file, end);
     let summary = RecoverySummary { bytes_before: end, ..RecoverySummary::default() };
     let checksums = checksums::open(disk, path, OpenMode::Read, &source.file, end);
+    if let Some(opened) = &checksums {
+        opened.warn_if_shortened(path, end);
+    }
     let comparison = checksums.as_ref().map(|opened| Comparison::new(&opened.side, MAGIC_BYTES));
     let (comparison, damaged) = (comparison, BTreeSet::new());
     let mut recovery =
