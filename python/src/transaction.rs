@@ -30,6 +30,9 @@ pub(crate) struct NativeTransaction {
 /// serial stored upon, data.
 type Voted<'py> = (Vec<Bound<'py, PyBytes>>, Vec<[Bound<'py, PyBytes>; 4]>);
 
+/// What a finish answers: the tid, and the exception of the function that was called with it.
+type Finished<'py> = (Bound<'py, PyBytes>, Option<PyErr>);
+
 impl NativeTransaction {
     pub(crate) fn new(transaction: Transaction) -> NativeTransaction {
         NativeTransaction { open: ReentrantMutex::new(RefCell::new(Some(transaction))) }
@@ -138,8 +141,10 @@ impl NativeTransaction {
         Ok((changed.collect(), conflicts.collect()))
     }
 
-    /// Commits; the tid. `then` is called with it before any later transaction is told.
-    fn finish<'py>(&self, py: Python<'py>, then: Py<PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    /// Commits; the tid, and the exception that `then` raised. It is called with the tid before
+    /// any later transaction is told. An error means that the server has not answered that the
+    /// transaction is committed.
+    fn finish<'py>(&self, py: Python<'py>, then: Py<PyAny>) -> PyResult<Finished<'py>> {
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
         let called = move |tid: Tid| {
@@ -153,10 +158,7 @@ impl NativeTransaction {
             Ok::<_, PyErr>(open.finish(called))
         });
         let tid = finished?.map_err(|error| raised(py, &error))?;
-        match failure.lock().take() {
-            Some(error) => Err(error),
-            None => Ok(PyBytes::new(py, &tid.to_bytes())),
-        }
+        Ok((PyBytes::new(py, &tid.to_bytes()), failure.lock().take()))
     }
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {

@@ -5,6 +5,7 @@ take, so that several processes, of either kind, can use one directory.
 """
 
 import contextlib
+import logging
 import os
 import stat
 import threading
@@ -13,9 +14,11 @@ import time
 import zc.lockfile
 from ZODB import blob as zodb_blob
 from ZODB.POSException import POSKeyError, Unsupported
-from ZODB.utils import u64
+from ZODB.utils import oid_repr, tid_repr, u64
 
 from ._blob_cache_size import shrink
+
+logger = logging.getLogger("zodium.blobs")
 
 LAYOUT = "zeocache"
 # How long another process may keep a folder's lock: as long as a large download takes.
@@ -63,20 +66,50 @@ class BlobFiles:
         os.close(descriptor)
         # The server, which may share this directory, knows such a file by the end of its name.
         taken = f"{reserved}-"
-        zodb_blob.rename_or_copy_blob(file_name, taken)
-        os.remove(reserved)
+        try:
+            zodb_blob.rename_or_copy_blob(file_name, taken)
+        except BaseException:
+            discard(taken)
+            raise
+        finally:
+            discard(reserved)
         return taken
 
     def committed(self, blobs, tid):
-        """What was sent becomes part of the cache."""
-        for oid, file_name in blobs:
-            self._loaded_bytes += os.stat(file_name).st_size
-            self.helper.getPathForOID(oid, create=True)
-            target = self.helper.getBlobFilename(oid, tid)
-            with lock_of(target):
-                zodb_blob.rename_or_copy_blob(file_name, target)
-        if blobs:
+        """Make files that were sent part of the cache, and forget them.
+
+        One that cannot be is removed: the server sends it when it is needed.
+        """
+        while blobs:
+            oid, file_name = blobs[-1]
+            try:
+                self._keep(oid, file_name, tid)
+            except Exception as error:
+                discard(file_name)
+                logger.warning(
+                    "%s: blob %s of transaction %s is committed, but not in the cache %s (%s);"
+                    " it is loaded from the server when it is needed",
+                    self._name,
+                    oid_repr(oid),
+                    tid_repr(tid),
+                    self.helper.base_dir,
+                    error,
+                )
+            blobs.pop()
+        try:
             self._shrink_when_due()
+        except Exception as error:
+            logger.warning("%s: the blob cache is not made smaller: %s", self._name, error)
+
+    def _keep(self, oid, file_name, tid):
+        size = os.stat(file_name).st_size
+        self.helper.getPathForOID(oid, create=True)
+        target = self.helper.getBlobFilename(oid, tid)
+        with lock_of(target):
+            # In the same folder: it is there as a whole, or not at all.
+            zodb_blob.set_not_writable(file_name)
+            os.rename(file_name, target)
+        self._loaded_bytes += size
 
     def load(self, oid, serial, fetch):
         """The name of a blob's file; `fetch` has the server send it to a new file."""
@@ -143,6 +176,14 @@ class BlobFiles:
 def remove(file_name):
     with contextlib.suppress(FileNotFoundError):
         os.remove(file_name)
+
+
+def discard(file_name):
+    """Remove a file that nothing needs; one that stays is logged, and no error."""
+    try:
+        remove(file_name)
+    except OSError as error:
+        logger.warning("A temporary file stays, remove it: %s", error)
 
 
 def opened(file_name, blob):

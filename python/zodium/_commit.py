@@ -5,11 +5,16 @@ became of it. One transaction at a time is open on a connection, since the
 protocol knows one only: another one waits in tpc_begin.
 """
 
+import logging
 import os
 
 from ZODB.POSException import ReadOnlyError, StorageTransactionError
+from ZODB.utils import tid_repr
 
 from . import _blobs
+from .exceptions import OutcomeUnknown
+
+logger = logging.getLogger("zodium.client")
 
 # Each attempt may meet with conflicts that the one before did not know.
 VOTES_MAX = 9
@@ -47,7 +52,12 @@ class Commits:
         # At once: whether there is room for it is better known now than at the end.
         path = self._blob_files().take(oid, serial, blobfilename)
         if self.shared_blob_dir:
-            pending.native.store_shared_blob(oid, serial, data, os.path.basename(path))
+            try:
+                pending.native.store_shared_blob(oid, serial, data, os.path.basename(path))
+            except BaseException:
+                # The server, which did not hear of it, does not remove it.
+                _blobs.discard(path)
+                raise
         else:
             pending.blobs.append((oid, path))
             pending.native.store_blob(oid, serial, data, path)
@@ -79,15 +89,41 @@ class Commits:
         return list(pending.resolved) or None
 
     def tpc_finish(self, txn, f=lambda tid: None):
-        """Commit; `f` is called with the tid before anybody here sees its objects."""
+        """Commit; `f` is called with the tid before anybody here sees its objects.
+
+        Once the server has committed, no error is raised: an application would take the
+        transaction for failed. What goes wrong on this side is logged, and made good.
+        """
         pending = self._checked(txn, "tpc_finish")
         try:
-            tid = pending.native.finish(f)
+            tid, failure = pending.native.finish(f)
+            self._after_commit(pending, tid, failure)
         finally:
             self._end(txn, pending)
-        if pending.blobs:
-            self._blobs.committed(pending.blobs, tid)
         return tid
+
+    def _after_commit(self, pending, tid, failure):
+        """Keep the blobs that were sent; `failure` is an exception of the function that is told."""
+        try:
+            if failure is not None:
+                # Connections of this process may have missed the commit: as after a lost
+                # connection they load all objects anew.
+                self.invalidateCache()
+            if pending.blobs:
+                self._blobs.committed(pending.blobs, tid)
+            if failure is not None:
+                raise failure
+        except Exception:
+            logger.exception(
+                "%s: transaction %s is committed, but the function that tells the connections of"
+                " this process failed; they load all objects anew",
+                self.__name__,
+                tid_repr(tid),
+            )
+        except BaseException as error:
+            # It stops the process, or was raised by a signal's handler: `outcome` tells the rest.
+            error.__cause__ = committed_as(tid)
+            raise
 
     def tpc_abort(self, txn, timeout=None):
         pending = pending_of(self, txn)
@@ -97,8 +133,6 @@ class Commits:
             pending.native.abort()
         finally:
             self._end(txn, pending)
-            for _, path in pending.blobs:
-                _blobs.remove(path)
 
     def tpc_transaction(self):
         """Several transactions can be under way: there is none that is the only one."""
@@ -123,6 +157,15 @@ class Commits:
     def _end(self, txn, pending):
         txn.set_data(self, None)
         pending.native = None
+        for _, path in pending.blobs:
+            _blobs.discard(path)
+
+
+def committed_as(tid):
+    """What an exception is raised from that comes after the commit."""
+    known = OutcomeUnknown(f"the wait ended after the commit of transaction {tid_repr(tid)}")
+    known.committed = tid
+    return known
 
 
 def pending_of(storage, txn):

@@ -194,6 +194,8 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         """
         while error is not None and not isinstance(error, OutcomeUnknown):
             error = error.__cause__
+        if error is not None and error.committed is not None:
+            return error.committed
         if error is None or error.unfinished is None:
             raise ValueError("this is no OutcomeUnknown of a transaction of this process")
         tid = self._client.outcome(error.unfinished)

@@ -38,6 +38,8 @@ class OutcomeUnknown(ClientDisconnected):
 
     # What is asked for; it does not leave the process.
     unfinished = None
+    # The tid, where what ended the wait came after the server's answer.
+    committed = None
 
     def __reduce__(self):
         return type(self), self.args
