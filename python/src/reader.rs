@@ -3,27 +3,34 @@
 //! Key decision: records are handed over many at once, so that the interpreter's lock is taken,
 //! and Python's iterator called, once for all of them.
 
+use std::cell::RefCell;
 use std::process;
+use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use pyo3::exceptions::PyTypeError;
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use zodium_client::{ClientError, CommittedRecord, Extension, LogReader};
+use zodium_client::{ClientError, CommittedRecord, Extension, Interrupt, LogReader};
 use zodium_types::Tid;
 
 use crate::error::{disconnected, raised};
 use crate::ids::TidArgument;
+use crate::interrupt::PythonSignals;
 use crate::value::to_python;
 
 /// Records handed over at once.
 const RECORDS_MAX: usize = 256;
+/// How often a thread that waits for another one's read looks for signals.
+const SIGNALS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A place in the log.
 #[pyclass(frozen, name = "LogReader", module = "zodium._native")]
 pub(crate) struct NativeLogReader {
-    reader: Mutex<Option<LogReader>>,
+    /// Borrowed while it waits for the server: a signal's handler that wants it then, in the same
+    /// thread, is told so. Other threads wait until it is free.
+    reader: ReentrantMutex<RefCell<Option<LogReader>>>,
     /// The process that made it: in a forked child its connection is not ours to touch.
     process: u32,
     /// Makes a record of its four parts.
@@ -35,9 +42,31 @@ pub(crate) struct NativeLogReader {
 type Head<'py> =
     (Bound<'py, PyBytes>, char, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyAny>);
 
+/// Why nothing is read.
+enum Refusal {
+    /// The caller interrupts a call of its own thread.
+    InUse,
+    GivenUp,
+    Client(ClientError),
+}
+
+impl Refusal {
+    fn into_exception(self, py: Python<'_>) -> PyErr {
+        match self {
+            Refusal::InUse => PyRuntimeError::new_err(
+                "this iterator is already in use by the call that a signal's handler interrupts: \
+                 begin another iterator in the handler",
+            ),
+            Refusal::GivenUp => disconnected(py, "this iterator was given up"),
+            Refusal::Client(error) => raised(py, &error),
+        }
+    }
+}
+
 impl NativeLogReader {
     pub(crate) fn new(reader: LogReader, record: Py<PyAny>) -> NativeLogReader {
-        NativeLogReader { reader: Mutex::new(Some(reader)), process: process::id(), record }
+        let reader = ReentrantMutex::new(RefCell::new(Some(reader)));
+        NativeLogReader { reader, process: process::id(), record }
     }
 
     fn with<T: Send>(
@@ -48,9 +77,24 @@ impl NativeLogReader {
         if process::id() != self.process {
             return Err(disconnected(py, "this iterator is the parent process's: begin a new one"));
         }
-        let outcome = py.detach(|| self.reader.lock().as_mut().map(run));
-        let outcome = outcome.ok_or_else(|| disconnected(py, "this iterator was given up"))?;
-        outcome.map_err(|error| raised(py, &error))
+        py.detach(|| {
+            let reader = self.locked()?;
+            let mut reader = reader.try_borrow_mut().map_err(|_| Refusal::InUse)?;
+            reader.as_mut().map(run).ok_or(Refusal::GivenUp)?.map_err(Refusal::Client)
+        })
+        .map_err(|refusal| refusal.into_exception(py))
+    }
+
+    /// Waits while another thread reads. A signal's handler is run meanwhile, and may end the wait.
+    fn locked(&self) -> Result<ReentrantMutexGuard<'_, RefCell<Option<LogReader>>>, Refusal> {
+        loop {
+            if let Some(reader) = self.reader.try_lock_for(SIGNALS_INTERVAL) {
+                return Ok(reader);
+            }
+            if PythonSignals.may_stop() && PythonSignals.stops() {
+                return Err(Refusal::Client(ClientError::Interrupted));
+            }
+        }
     }
 }
 
@@ -116,7 +160,7 @@ fn made<'py>(
 impl Drop for NativeLogReader {
     /// To give a place back writes to the server, from the process that has the connection.
     fn drop(&mut self) {
-        let reader = self.reader.get_mut().take();
+        let reader = self.reader.get_mut().get_mut().take();
         if process::id() != self.process {
             std::mem::forget(reader);
             return;

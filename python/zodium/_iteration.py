@@ -25,11 +25,13 @@ class TransactionIterator:
         return self
 
     def __next__(self):
-        head = self._reader and self._reader.next_transaction()
+        # Another thread, or a signal's handler, may close it meanwhile.
+        reader = self._reader
+        head = reader and reader.next_transaction()
         if head is None:
             self._reader = None
             raise StopIteration
-        return RemoteTransaction(self._client, self._reader, *head)
+        return RemoteTransaction(self._client, reader, *head)
 
     next = __next__
 

@@ -4,8 +4,11 @@ The server is stopped, so that nothing but the signal can end a wait.
 """
 
 import contextlib
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -227,3 +230,96 @@ def test_an_application_goes_on_after_an_interrupted_commit(either_server, stora
     assert connection.root()["two"] == 2
     connection.root()["two"] = 3
     connection.transaction_manager.commit()
+
+
+# The server is stopped while one thread waits for the first transaction.
+ITERATES = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+import zodium
+
+address, server = json.loads(sys.argv[1]), int(sys.argv[2])
+storage = zodium.ClientStorage(tuple(address), wait_timeout=30)
+
+
+class Handled(Exception):
+    pass
+
+
+def signalled(handler):
+    def handle(number, frame):
+        try:
+            handler()
+        finally:
+            os.kill(server, signal.SIGCONT)
+
+    signal.signal(signal.SIGUSR1, handle)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+
+
+iterator = storage.iterator()
+os.kill(server, signal.SIGSTOP)
+# When all its threads are.
+tasks = list(Path(f"/proc/{server}/task").iterdir())
+while any((task / "stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks):
+    time.sleep(0.01)
+"""
+
+ADVANCED_BY_A_HANDLER = """
+refusals = []
+
+def advance():
+    try:
+        next(iterator)
+    except RuntimeError as error:
+        refusals.append(str(error))
+        # What it is told to do instead; it waits for the server as well.
+        os.kill(server, signal.SIGCONT)
+        refusals.append(next(storage.iterator()).tid.hex())
+
+signalled(advance)
+first = next(iterator).tid.hex()
+print(json.dumps([refusals, first, [one.tid.hex() for one in iterator]]))
+"""
+
+WAITED_FOR_BY_TWO_THREADS = """
+def interrupt():
+    raise Handled
+
+taken = []
+other = threading.Thread(target=lambda: taken.append(next(iterator).tid.hex()))
+other.start()
+time.sleep(0.2)
+signalled(interrupt)
+try:
+    next(iterator)
+except Handled:
+    taken.append("interrupted")
+other.join()
+print(json.dumps(sorted(taken)))
+"""
+
+
+def iterated(server, program):
+    """What a program says that iterates over a stopped server. One that hangs is ended."""
+    given = [json.dumps(server.address), str(server.process.pid)]
+    words = [sys.executable, "-c", ITERATES + program, *given]
+    try:
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_a_handler_that_advances_the_iterator_of_its_own_thread_is_refused(either_server, storage):
+    commit(storage, storage.new_oid())
+    tids = [one.tid.hex() for one in storage.iterator()]
+    refusals, first, rest = iterated(either_server, ADVANCED_BY_A_HANDLER)
+    assert "iterator is already in use" in refusals[0] and refusals[1] == tids[0]
+    assert [first, *rest] == tids
+
+
+def test_a_wait_for_another_threads_read_of_an_iterator_ends(either_server, storage):
+    tids = [one.tid.hex() for one in storage.iterator()]
+    assert iterated(either_server, WAITED_FOR_BY_TWO_THREADS) == sorted([tids[0], "interrupted"])
