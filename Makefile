@@ -34,7 +34,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz simulate bench bench-clients shootout soak mutants clean
+.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,10 @@ soak: build $(VENV)/ready ## Simulate, then kill, exchange and freeze servers fo
 	$(SAY) 'long runs'
 	ZODIUM_TEST_LARGE=1 $(VENV)/bin/python -m pytest -c tests/pytest.ini -s $(SOAK) tests/e2e/test_transfers.py \
 	  tests/e2e/test_alternation.py tests/e2e/test_extremes.py
+
+histories: build $(VENV)/ready ## Run HISTORIES (1000) random histories of one file, Zodium and the stock server in turns, from SEED
+	$(SAY) 'histories'
+	PYTHONPATH=tests $(VENV)/bin/python -m harness.histories --count $(or $(HISTORIES),1000) $(if $(SEED),--seed $(SEED))
 
 fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_ORDERS=, FUZZ_CALLS=
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
