@@ -242,9 +242,15 @@ impl Storage {
         self.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
     }
 
-    /// As [`Storage::recently_changed`], from the log; `None` when they are too many. Blocking.
-    pub fn changed_in_log(&self, since: Tid, told: Tid) -> Result<Option<Vec<Oid>>, StorageError> {
-        self.changed_up_to(CHANGED_OIDS_MAX, since, told)
+    /// As [`Storage::recently_changed`], from the log; `None` when they are too many, or the log
+    /// cannot be read there: a client that drops its cache misses nothing. Blocking.
+    pub fn changed_in_log(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
+        let changed = self.changed_up_to(CHANGED_OIDS_MAX, since, told);
+        changed.unwrap_or_else(|error| {
+            warn!(%error, %since, "cannot read from the log which objects were written since this \
+                transaction; the client that asked for them has to drop its cache");
+            None
+        })
     }
 
     fn changed_up_to(

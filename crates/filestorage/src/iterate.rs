@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-use crate::format::{DATA_HEADER_BYTES, MAGIC_BYTES, POINTER_BYTES};
+use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
 use crate::log::{Access, Body, LogFile};
 use crate::scan::{Scan, Step, TransactionEntry};
 use crate::{FileStorage, StorageError};
@@ -104,9 +104,7 @@ impl TransactionIterator {
     pub fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
         self.reading = None;
         let log = Arc::clone(&self.log);
-        let mut scan =
-            Scan::with_window(&log.path, Arc::clone(&log.file), self.end, STEP_WINDOW_BYTES)
-                .verified(log.checksums.as_ref());
+        let mut scan = log.scan_to(self.end, STEP_WINDOW_BYTES);
         match self.next_entry(&mut scan)? {
             Some(entry) => transaction(&mut scan, entry).map(Some),
             None => Ok(None),
@@ -145,9 +143,7 @@ impl RecordIterator {
         }
         let (log, position) = (&self.log, self.next);
         let window = DATA_HEADER_BYTES + POINTER_BYTES as usize;
-        let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), log.end(), window);
-        let header = scan.record(position, &self.entry)?.header;
-        self.next += header.record_bytes();
+        let header = log.scan_to(log.end(), window).record(position, &self.entry)?.header;
         let oid = header.oid;
         let gone = || StorageError::corrupt(&log.path, position, "a record that cannot be read");
         let stored = log.read_stored(position, oid, Access::Blocking)?.ok_or_else(gone)?;
@@ -156,35 +152,43 @@ impl RecordIterator {
             Body::Back(0) => (None, None),
             Body::Back(back) => {
                 let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
-                let link = log.link(back, oid, Access::Blocking)?.ok_or_else(gone)?;
-                (data, Some(link.tid))
+                (data, Some(tid_of(log, back, oid)?))
             }
         };
+        // Only now: what cannot be read is never passed over.
+        self.next += header.record_bytes();
         Ok(Some(TransactionRecord { oid, tid: header.tid, data, data_tid }))
     }
 }
 
-/// As [`step_scan`], but not held against checksums.
-pub(crate) fn plain_scan(log: &LogFile) -> Scan<'_> {
-    Scan::with_window(&log.path, Arc::clone(&log.file), log.end(), STEP_WINDOW_BYTES)
-}
-
+/// A scan for single steps up to where the log ends now.
 pub(crate) fn step_scan(log: &LogFile) -> Scan<'_> {
-    plain_scan(log).verified(log.checksums.as_ref())
+    log.scan_to(log.end(), STEP_WINDOW_BYTES)
 }
 
-/// The transaction that a record says it stands in.
-pub(crate) fn transaction_at(
+/// The transaction that the record at `position` says it stands in.
+pub(crate) fn transaction_of(
     scan: &mut Scan<'_>,
     log: &LogFile,
     position: u64,
+    record: &DataHeader,
 ) -> Result<Transaction, StorageError> {
-    match scan.transaction(position)? {
-        Step::Transaction(entry) => transaction(scan, entry),
-        Step::End | Step::Unfinished => {
-            Err(StorageError::corrupt(&log.path, position, "no transaction begins here"))
-        }
+    if let Step::Transaction(entry) = scan.transaction(record.transaction)?
+        && entry.tid() == record.tid
+        && (entry.records_start()..entry.records_end()).contains(&position)
+    {
+        return transaction(scan, entry);
     }
+    let what = "a record that does not stand in the transaction it names";
+    Err(StorageError::corrupt(&log.path, position, what))
+}
+
+/// The tid of the record of `oid` at `position`, which its transaction confirms.
+pub(crate) fn tid_of(log: &LogFile, position: u64, oid: Oid) -> Result<Tid, StorageError> {
+    let stored = log.read_stored(position, oid, Access::Blocking)?;
+    let gone = || StorageError::corrupt(&log.path, position, "a record that cannot be read");
+    let header = stored.ok_or_else(gone)?.header;
+    Ok(transaction_of(&mut step_scan(log), log, position, &header)?.tid)
 }
 
 pub(crate) fn transaction(

@@ -11,7 +11,6 @@
 //!
 //! Invariant: tids and positions ascend together.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -112,11 +111,8 @@ impl LogFile {
     /// log when there is none. May wait for the device.
     pub(crate) fn first_at_or_after(&self, wanted: Tid) -> Result<u64, StorageError> {
         let end = self.end();
-        let mut walk = Walk {
-            log: self,
-            scan: Scan::with_window(&self.path, Arc::clone(&self.file), end, WINDOW_BYTES),
-            passed: Vec::new(),
-        };
+        let scan = self.scan_to(end, WINDOW_BYTES);
+        let mut walk = Walk { log: self, scan, passed: Vec::new() };
         let Step::Transaction(first) = walk.scan.transaction(MAGIC_BYTES)? else {
             return Ok(MAGIC_BYTES);
         };
@@ -152,28 +148,38 @@ impl Walk<'_> {
 
     /// Bisects among current records that stand within the stretch.
     fn narrow_by_records(&mut self, stretch: &mut Stretch) -> Result<(), StorageError> {
-        let records = self.records_within(stretch);
-        let mut rest = &records[..];
-        while !rest.is_empty() {
-            let (before, after) = rest.split_at(rest.len() / 2);
-            let Some((&(position, oid), after)) = after.split_first() else { break };
-            let Some(stored) = self.log.read_stored(position, oid, Access::Blocking)? else {
-                break;
-            };
-            let start = stored.header.transaction;
-            let entry = match self.scan.transaction(start)? {
-                Step::Transaction(entry) if entry.tid() == stored.header.tid => entry,
-                _ => {
-                    let what = "a record that does not stand in the transaction it names";
-                    return Err(StorageError::corrupt(&self.log.path, position, what));
+        let mut records = self.records_within(stretch);
+        let (mut low, mut high) = (0, records.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (position, oid) = records[middle];
+            let place = match self.place_by_record(position, oid) {
+                Ok(place) => place,
+                Err(StorageError::Corrupt { .. }) => {
+                    // It shows no way. Whether it is in the way the walk will see.
+                    records.remove(middle);
+                    high -= 1;
+                    continue;
                 }
+                Err(error) => return Err(error),
             };
-            let place = place_of(&entry);
             self.passed.push(place);
             stretch.take(place);
-            rest = if place.tid < stretch.wanted { after } else { before };
+            if place.tid < stretch.wanted { low = middle + 1 } else { high = middle }
         }
         Ok(())
+    }
+
+    /// The transaction of the record of `oid` at `position`.
+    fn place_by_record(&mut self, position: u64, oid: Oid) -> Result<Place, StorageError> {
+        if let Some(stored) = self.log.read_stored(position, oid, Access::Blocking)?
+            && let Step::Transaction(entry) = self.scan.transaction(stored.header.transaction)?
+            && entry.tid() == stored.header.tid
+        {
+            return Ok(place_of(&entry));
+        }
+        let what = "a record that does not stand in the transaction it names";
+        Err(StorageError::corrupt(&self.log.path, position, what))
     }
 
     /// The first current record of each part of the stretch, ascending.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use zodium_types::{Oid, Tid};
 
-use crate::iterate::{Transaction, step_scan, transaction_at};
+use crate::iterate::{Transaction, step_scan, transaction_of};
 use crate::log::{Access, Link, LogFile};
 use crate::record::{Record, RecordContent};
 use crate::{FileStorage, StorageError};
@@ -134,7 +134,7 @@ impl FileStorage {
             let header = stored.header;
             entries.push(HistoryEntry {
                 size: header.data_length,
-                transaction: transaction_at(&mut scan, &log, header.transaction)?,
+                transaction: transaction_of(&mut scan, &log, position, &header)?,
             });
             let link = Link { position, tid: header.tid, previous: header.previous };
             position = log.older(link)?;

@@ -18,6 +18,7 @@ use crate::landmarks::Landmarks;
 use crate::positions::Positions;
 use crate::record::{Record, RecordContent, RecordHead, new_record};
 use crate::record_cache::RecordCache;
+use crate::scan::Scan;
 
 /// Bytes fetched at first for a record whose length is not known yet: most records fit.
 const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
@@ -104,6 +105,12 @@ impl LogFile {
         while self.indexed_end.load(Ordering::Acquire) < end {
             std::thread::yield_now();
         }
+    }
+
+    /// A walk through committed transactions up to `end`, whose headers must fit their checksums.
+    pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
+        Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
+            .committed(self.checksums.as_ref())
     }
 
     /// The record of `oid` at `position`; `None` when it is cold and access is resident only.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::StorageError;
-use crate::iterate::TransactionIterator;
+use crate::iterate::{TransactionIterator, tid_of};
 use crate::log::{Access, LogFile};
 use crate::scan::{DataEntry, Scan, TransactionEntry};
 
@@ -55,8 +55,7 @@ impl TransactionIterator {
         mut visit: impl FnMut(LogItem<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StorageError> {
         let log = Arc::clone(&self.log);
-        let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), self.end, WINDOW_BYTES)
-            .verified(log.checksums.as_ref());
+        let mut scan = log.scan_to(self.end, WINDOW_BYTES);
         loop {
             if let Some((entry, position)) = self.reading {
                 if position >= entry.records_end() {
@@ -121,6 +120,6 @@ fn show_record(
     }
     let gone = || StorageError::corrupt(&log.path, record.position, "a record that cannot be read");
     let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
-    let link = log.link(back, oid, Access::Blocking)?.ok_or_else(gone)?;
-    Ok(visit(LogItem::Record { oid, data: data.as_deref(), data_tid: Some(link.tid) }))
+    let data_tid = Some(tid_of(log, back, oid)?);
+    Ok(visit(LogItem::Record { oid, data: data.as_deref(), data_tid }))
 }

@@ -14,7 +14,7 @@ use crate::format::{
 use crate::{Access, StorageError};
 
 /// Bytes read at once on a walk forward.
-const WINDOW_BYTES: usize = 1 << 20;
+pub(crate) const WINDOW_BYTES: usize = 1 << 20;
 
 /// A transaction found on a walk.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,8 @@ pub(crate) struct Scan<'a> {
     window: Vec<u8>,
     window_start: u64,
     window_bytes: usize,
+    /// Whether everything up to `end` is committed, so that what is not whole is damage.
+    is_committed: bool,
     /// What records and frames are held against.
     checksums: Option<(Arc<Checksums>, Box<Page>)>,
 }
@@ -88,14 +90,18 @@ impl<'a> Scan<'a> {
         end: u64,
         window_bytes: usize,
     ) -> Scan<'a> {
-        let (window, window_start, checksums) = (Vec::new(), 0, None);
-        Scan { path, file, end, window, window_start, window_bytes, checksums }
+        let (window, window_start) = (Vec::new(), 0);
+        let (is_committed, checksums) = (false, None);
+        Scan { path, file, end, window, window_start, window_bytes, is_committed, checksums }
     }
 
-    /// The same walk, on which transactions and their records must fit their checksums.
-    pub(crate) fn verified(mut self, checksums: Option<&Arc<Checksums>>) -> Scan<'a> {
+    /// The same walk through committed transactions only. Each transaction must fit its checksum;
+    /// where it has none, its first record or the transactions around it must agree with its
+    /// header. What does not is an error, never the end of the walk.
+    pub(crate) fn committed(mut self, checksums: Option<&Arc<Checksums>>) -> Scan<'a> {
         let checksums = checksums.filter(|checksums| checksums.verifies_loads());
         self.checksums = checksums.map(|checksums| (Arc::clone(checksums), Page::empty()));
+        self.is_committed = true;
         self
     }
 
@@ -112,12 +118,18 @@ impl<'a> Scan<'a> {
     pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, StorageError> {
         let entry = match self.header(position)? {
             Step::Transaction(entry) => entry,
+            Step::Unfinished if self.is_committed => {
+                let what = "a committed transaction that is marked as unfinished, or reaches past \
+                    the end of the log";
+                return Err(self.damaged(position, what));
+            }
             other => return Ok(other),
         };
-        if self.length_copy(&entry)? == entry.header.length {
-            return Ok(Step::Transaction(entry));
+        if self.length_copy(&entry)? != entry.header.length {
+            return Err(self.damaged(position, "a transaction whose two lengths differ"));
         }
-        Err(self.damaged(position, "a transaction whose two lengths differ"))
+        self.verify_transaction(&entry)?;
+        Ok(Step::Transaction(entry))
     }
 
     /// The copy of the length at the end of a transaction. Its records come next on the walk, so
@@ -184,7 +196,10 @@ impl<'a> Scan<'a> {
         };
         match self.header(start)? {
             // Its length is the copy of it by which it was found.
-            Step::Transaction(entry) if entry.next_position() == end => Ok(Some(entry)),
+            Step::Transaction(entry) if entry.next_position() == end => {
+                self.verify_transaction(&entry)?;
+                Ok(Some(entry))
+            }
             _ => Err(self.damaged(start, "a transaction that does not end where the next begins")),
         }
     }
@@ -234,7 +249,6 @@ impl<'a> Scan<'a> {
         transaction: &TransactionEntry,
         mut visit: impl FnMut(&mut Self, &DataEntry) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
-        self.verify_frame(transaction)?;
         let mut position = transaction.records_start();
         while position < transaction.records_end() {
             let record = self.record(position, transaction)?;
@@ -273,7 +287,6 @@ impl<'a> Scan<'a> {
         &mut self,
         entry: &TransactionEntry,
     ) -> Result<&[u8], StorageError> {
-        self.verify_frame(entry)?;
         let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
         self.expect_bytes(start, entry.header.metadata_bytes() as usize)
     }
@@ -283,7 +296,6 @@ impl<'a> Scan<'a> {
         &mut self,
         entry: &TransactionEntry,
     ) -> Result<TransactionMetadata, StorageError> {
-        self.verify_frame(entry)?;
         let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
         let length = entry.header.metadata_bytes() as usize;
         let header = entry.header;
@@ -291,11 +303,11 @@ impl<'a> Scan<'a> {
         metadata.ok_or_else(|| self.damaged(start, "the file ends inside a transaction header"))
     }
 
-    /// The sum of a transaction's frame as it stands in the file.
+    /// The sum of a transaction's frame as it stands in the file. That the copy of its length
+    /// agrees was seen when the entry was made.
     pub(crate) fn frame_sum(&mut self, entry: &TransactionEntry) -> Result<u32, StorageError> {
-        let (start, end) = (entry.records_end(), entry.next_position());
         let sum = self.sum(0, entry.position, entry.records_start())?;
-        self.sum(sum, start, end)
+        Ok(crc32c::crc32c_append(sum, &entry.header.length.to_be_bytes()))
     }
 
     /// The sum of a record as it stands in the file.
@@ -313,8 +325,15 @@ impl<'a> Scan<'a> {
         Ok(sum)
     }
 
-    fn verify_frame(&mut self, entry: &TransactionEntry) -> Result<(), StorageError> {
-        let Some(sum) = self.sealed_sum(entry.position, Part::Frame) else { return Ok(()) };
+    /// Holds the header and metadata of a committed transaction against its checksum, or against
+    /// what stands beside it where it has none.
+    fn verify_transaction(&mut self, entry: &TransactionEntry) -> Result<(), StorageError> {
+        if !self.is_committed {
+            return Ok(());
+        }
+        let Some(sum) = self.sealed_sum(entry.position, Part::Frame) else {
+            return self.verify_by_neighbours(entry);
+        };
         if self.frame_sum(entry)? == sum {
             return Ok(());
         }
@@ -323,6 +342,37 @@ impl<'a> Scan<'a> {
             checksums.damages().note(entry.position, None, Some(entry.tid()), what);
         }
         Err(self.damaged(entry.position, what))
+    }
+
+    /// Holds a header without a checksum against the first record, which names its transaction.
+    /// Where there is no record, the tid must lie between those of the transactions around.
+    fn verify_by_neighbours(&mut self, entry: &TransactionEntry) -> Result<(), StorageError> {
+        if entry.records_start() < entry.records_end() {
+            let bytes = self.chunk::<DATA_HEADER_BYTES>(entry.records_start())?;
+            let first = bytes.map(|bytes| DataHeader::parse(&bytes));
+            let agrees = first.is_some_and(|first| {
+                (first.tid, first.transaction) == (entry.tid(), entry.position)
+            });
+            let what = "a transaction whose first record names another one";
+            return if agrees { Ok(()) } else { Err(self.damaged(entry.position, what)) };
+        }
+        let before = match entry.position.checked_sub(POINTER_BYTES) {
+            Some(trailer) if trailer >= MAGIC_BYTES => {
+                let length = self.chunk(trailer)?.map_or(0, |copy: [u8; 8]| u64_at(&copy, 0));
+                self.tid_at(trailer.saturating_sub(length))?
+            }
+            _ => None,
+        };
+        let next = self.tid_at(entry.next_position())?;
+        let tid = entry.tid();
+        if before.is_none_or(|before| before < tid) && next.is_none_or(|next| tid < next) {
+            return Ok(());
+        }
+        Err(self.damaged(entry.position, "a transaction that is not later than the one before it"))
+    }
+
+    fn tid_at(&mut self, position: u64) -> Result<Option<Tid>, StorageError> {
+        Ok(self.chunk(position)?.map(|bytes: [u8; 8]| Tid(u64_at(&bytes, 0))))
     }
 
     /// Holds a record against its checksum.

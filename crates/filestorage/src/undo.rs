@@ -11,7 +11,7 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::append::NewBody;
 use crate::format::{DataHeader, MAGIC_BYTES};
-use crate::iterate::{self, Transaction, step_scan, transaction_at};
+use crate::iterate::{self, Transaction, step_scan, transaction_of};
 use crate::log::{Access, Link, LogFile};
 use crate::scan::Step;
 use crate::{FileStorage, StorageError};
@@ -238,9 +238,9 @@ fn find_again(log: &LogFile, record: UndoRecord) -> Result<UndoRecord, StorageEr
     let mut position = log.positions.position(oid).unwrap_or(0);
     while position != 0 {
         let Some(stored) = log.read_stored(position, oid, Access::Blocking)? else { break };
-        let DataHeader { tid: found, previous, transaction, .. } = stored.header;
+        let DataHeader { tid: found, previous, .. } = stored.header;
         if found == tid {
-            let transaction = transaction_at(&mut step_scan(log), log, transaction)?;
+            let transaction = transaction_of(&mut step_scan(log), log, position, &stored.header)?;
             if transaction.status == TransactionStatus::Packed {
                 return Err(packed);
             }

@@ -11,15 +11,17 @@ use super::{ChecksumFigures, ChecksumMode, Checksums, Comparison, SUFFIX, Writin
 use crate::FileStorage;
 use crate::check::{Damage, Walk};
 use crate::format::MAGIC_BYTES;
-use crate::iterate::plain_scan;
 use crate::log::LogFile;
 use crate::recovery::Recovered;
+use crate::scan::Scan;
 use crate::storage::{OpenOptions, with_suffix};
 
 /// Transactions at the end that are held against their checksums when a file is opened, as far as
 /// they lie within so many bytes.
 const TAIL_TRANSACTIONS: usize = 64;
 const TAIL_BYTES: u64 = 4 << 20;
+/// Bytes read at once to find where these begin.
+const TAIL_WINDOW_BYTES: usize = 16 << 10;
 
 /// How far a storage has been held against its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +140,7 @@ impl FileStorage {
         let log = self.log();
         let Some(checksums) = &log.checksums else { return };
         let end = log.end();
-        let mut scan = plain_scan(&log);
+        let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), end, TAIL_WINDOW_BYTES);
         let mut start = end;
         for _ in 0..TAIL_TRANSACTIONS {
             match scan.transaction_before(start) {

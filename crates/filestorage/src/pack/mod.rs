@@ -42,7 +42,7 @@ use crate::checksums::{SUFFIX, Writing};
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
 use crate::log::LogFile;
-use crate::scan::Step;
+use crate::scan::{Scan, Step};
 use crate::storage::with_suffix;
 use crate::{FileStorage, StorageError};
 
@@ -392,8 +392,10 @@ fn is_packed(log: &LogFile, pack_end: u64) -> Result<bool, StorageError> {
 }
 
 /// Whether a pack made this file: no other has the end of what was packed in the same place.
+///
+/// The place is a guess, so what is found there proves no damage.
 fn is_made_by(log: &LogFile, packed: &PackedBlobs) -> bool {
-    let mut scan = step_scan(log);
+    let mut scan = Scan::new(&log.path, Arc::clone(&log.file), log.end());
     let is_later = match scan.transaction(packed.boundary) {
         Ok(Step::Transaction(entry)) => entry.tid() > packed.last_tid,
         Ok(Step::End) => true,

@@ -22,7 +22,7 @@ use crate::blobs::is_blob_record;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, TransactionHeader};
 use crate::log::LogFile;
 use crate::positions::Positions;
-use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
+use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
 
 /// Data are copied in pieces of this size.
 const COPY_BYTES: u64 = 1 << 20;
@@ -74,7 +74,7 @@ pub(super) fn frees_anything(
     watch: &Watch<'_>,
 ) -> Result<bool, StorageError> {
     let end = reachable.pack_end();
-    let mut scan = Scan::new(&source.path, Arc::clone(&source.file), end);
+    let mut scan = source.scan_to(end, WINDOW_BYTES);
     let (mut position, mut report_at, mut frees) = (MAGIC_BYTES, PROGRESS_BYTES, false);
     while let Step::Transaction(entry) = scan.transaction(position)? {
         position = entry.next_position();
@@ -121,8 +121,7 @@ impl PackedLog {
     pub(super) fn copy_kept(&mut self, watch: &Watch<'_>) -> Result<(), StorageError> {
         let source = Arc::clone(&self.source);
         let end = self.reachable.pack_end();
-        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), end)
-            .verified(source.checksums.as_ref());
+        let mut scan = source.scan_to(end, WINDOW_BYTES);
         let mut report_at = PROGRESS_BYTES;
         while let Step::Transaction(entry) = scan.transaction(self.copied)? {
             self.copy_kept_of(&mut scan, &entry)?;
@@ -140,8 +139,7 @@ impl PackedLog {
     /// Copies all later transactions up to what is committed now.
     pub(super) fn copy_later(&mut self) -> Result<(), StorageError> {
         let source = Arc::clone(&self.source);
-        let mut scan = Scan::new(&source.path, Arc::clone(&source.file), source.end())
-            .verified(source.checksums.as_ref());
+        let mut scan = source.scan_to(source.end(), WINDOW_BYTES);
         while let Step::Transaction(entry) = scan.transaction(self.copied)? {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(StorageError::PackCancelled { path: source.path.clone() });

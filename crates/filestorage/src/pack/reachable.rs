@@ -18,7 +18,7 @@ use super::watch::{PackStep, Watch};
 use crate::StorageError;
 use crate::log::LogFile;
 use crate::positions::Positions;
-use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
+use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
 
 /// In a position: the object is to be kept.
 const MARK: u64 = 1 << 63;
@@ -276,7 +276,7 @@ fn each_later_record(
     end: u64,
     mut visit: impl FnMut(&mut Scan<'_>, &DataEntry) -> Result<(), StorageError>,
 ) -> Result<(), StorageError> {
-    let mut scan = Scan::new(&log.path, log.file.clone(), end);
+    let mut scan = log.scan_to(end, WINDOW_BYTES);
     let mut position = start;
     while let Step::Transaction(entry) = scan.transaction(position)? {
         position = entry.next_position();

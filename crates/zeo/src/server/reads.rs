@@ -228,15 +228,14 @@ impl Session {
             // The client may have been told of more while the log was read.
             let now = hub.told();
             let later = hub.storage.recently_changed(told, now);
-            let reply = match (changed, later) {
-                (Ok(Some(oids)), Some(later)) => {
-                    Ok(invalidations_value(now, oids.into_iter().chain(later).collect()))
+            let value = match (changed, later) {
+                (Some(oids), Some(later)) => {
+                    invalidations_value(now, oids.into_iter().chain(later).collect())
                 }
-                // Too many: the client drops its cache.
-                (Ok(_), _) => Ok(Value::None),
-                (Err(error), _) => Err(error.into()),
+                // Not known: the client drops its cache.
+                _ => Value::None,
             };
-            session.reply_result(&reply_to, reply);
+            session.reply_result(&reply_to, Ok(value));
         });
         Ok(Reply::Later)
     }
