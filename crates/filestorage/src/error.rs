@@ -51,6 +51,23 @@ pub enum StorageError {
         /// Bytes that did not fit.
         bytes: u64,
     },
+    /// There is no room to keep the broken end of the file before it is cut off.
+    #[error(
+        "{path}: the disk is full, so the last {bytes} bytes of the file, which are no whole \
+         transaction, cannot be kept in {kept} before they are cut off. The file is unchanged; \
+         free {bytes} bytes and open it again",
+        path = path.display(), kept = kept.display()
+    )]
+    NoRoomForEnd {
+        /// The data file.
+        path: PathBuf,
+        /// Where those bytes begin.
+        position: u64,
+        /// How many they are.
+        bytes: u64,
+        /// Where they were to be kept.
+        kept: PathBuf,
+    },
     /// The transaction would make the file larger than its quota; nothing was written.
     #[error(
         "{path}: {bytes} more bytes are over the quota of {quota_bytes}; pack, or raise the quota",

@@ -36,6 +36,7 @@ mod recover;
 mod recovery;
 mod reopening;
 mod scan;
+mod set_aside;
 mod spool;
 mod storage;
 mod tail;

@@ -4,7 +4,7 @@
 //! data; otherwise the whole file is scanned. What a crash left unfinished at the end is kept in
 //! a `.trN` file and cut. A file that is damaged is refused, never cut.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use tracing::warn;
@@ -16,15 +16,14 @@ use crate::checksums::{self, Opened, Part, Passage};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, Magic};
 use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
-use crate::storage::{OpenOptions, with_suffix};
+use crate::set_aside::BrokenEnd;
+use crate::storage::OpenOptions;
 use crate::tail::Tail;
 use crate::torn::Crashed;
 use crate::{ChecksumMode, StorageError, index_snapshot};
 
 /// Bytes scanned between two reports of progress.
 const PROGRESS_STEP_BYTES: u64 = 8 << 20;
-/// Bytes copied at once into a `.trN` file.
-const COPY_BYTES: usize = 1 << 20;
 
 /// What was found.
 pub(crate) struct Recovered {
@@ -82,9 +81,11 @@ pub(crate) fn recover(
     let damages = build.damages;
     let is_broken = found.end < length;
     if is_broken && !options.read_only {
-        let kept = put_tail_aside(disk, path, file.as_ref(), found.end, length)?;
+        let (file, start, end) = (file.as_ref(), found.end, length);
+        let broken = BrokenEnd { path, file, start, end };
+        let kept = broken.set_aside(disk)?;
         let durable_end = checksums.as_ref().map_or(0, Opened::durable_end);
-        warn_tail(path, &kept, found.end, length, durable_end > found.end);
+        broken.warn(&kept, durable_end > start);
     } else if let Some(opened) = &checksums {
         opened.warn_if_shortened(path, length);
     }
@@ -375,53 +376,4 @@ impl Build<'_> {
 fn is_of(file: &dyn DiskFile, position: u64, oid: Oid) -> bool {
     let mut header = [0; DATA_HEADER_BYTES];
     file.read_exact_at(&mut header, position).is_ok() && DataHeader::parse(&header).oid == oid
-}
-
-/// Keeps `[start, end)` in the first free `.trN`, whose path is given, and cuts it off.
-fn put_tail_aside(
-    disk: &dyn Disk,
-    path: &Path,
-    file: &dyn DiskFile,
-    start: u64,
-    end: u64,
-) -> Result<PathBuf, StorageError> {
-    let failed = |operation| move |error| StorageError::io(path, operation, error);
-    let mut number = 0;
-    let kept_path = loop {
-        let candidate = with_suffix(path, &format!(".tr{number}"));
-        if !disk.exists(&candidate).map_err(failed("look for a .tr file"))? {
-            break candidate;
-        }
-        number += 1;
-    };
-    let kept = disk
-        .open(&kept_path, OpenMode::CreateNew)
-        .map_err(|error| StorageError::io(&kept_path, "create", error))?;
-    let mut buffer = vec![0; COPY_BYTES];
-    let mut position = start;
-    while position < end {
-        let count = (end - position).min(COPY_BYTES as u64) as usize;
-        let chunk = &mut buffer[..count];
-        file.read_exact_at(chunk, position).map_err(failed("read"))?;
-        kept.write_all_at(chunk, position - start)
-            .map_err(|error| StorageError::io(&kept_path, "write", error))?;
-        position += count as u64;
-    }
-    kept.sync()
-        .and_then(|()| disk.sync_folder_of(&kept_path))
-        .map_err(|error| StorageError::io(&kept_path, "sync", error))?;
-    // Only now that the tail is safe elsewhere may it go.
-    file.set_length(start).and_then(|()| file.sync()).map_err(failed("cut"))?;
-    Ok(kept_path)
-}
-
-fn warn_tail(path: &Path, kept: &Path, position: u64, end: u64, was_durable: bool) {
-    let (file, kept, bytes) = (path.display(), kept.display(), end - position);
-    if was_durable {
-        warn!(%file, position, bytes, %kept, "put the damaged end of the file aside. It had been \
-            on stable storage, so no crash explains it: transactions that were acknowledged are \
-            lost unless there is a newer copy; find out what is wrong with the disk");
-    } else {
-        warn!(%file, position, bytes, %kept, "put an unfinished transaction aside");
-    }
 }

@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use support::{
-    History, Model, check_everything, commit, commit_all, data_file, data_of, disk_of,
+    History, Model, check_everything, commit, commit_all, companion, data_file, data_of, disk_of,
     for_each_seed, open, reserve, same_answers, stores, tid, try_open,
 };
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
-use zodium_filestorage::{Access, FileStorage, NewTransaction, StorageError};
+use zodium_filestorage::{Access, FileStorage, NewTransaction, OpenOptions, StorageError};
 
 #[test]
 fn full_disk_refuses_the_vote_and_nothing_else() {
@@ -67,6 +67,24 @@ fn disk_can_be_filled_to_the_last_byte() {
     }
     assert_eq!(disk.used_bytes(), 4 + 50 * bytes);
     assert!(matches!(commit(&storage, new(51)), Err(StorageError::Full { .. })));
+}
+
+#[test]
+fn file_can_grow_to_its_quota_and_not_a_byte_further() {
+    let new = |n| stores(tid(n), &[(1, &[1; 100])]);
+    let bytes = NewTransaction::bytes(&new(1).metadata, &new(1).records);
+    let quota = 4 + 3 * bytes;
+    for (quota_bytes, room) in [(quota - 1, 2), (quota, 3), (quota + 1, 3)] {
+        let options =
+            OpenOptions { quota_bytes: Some(quota_bytes), ..OpenOptions::new(data_file()) };
+        let storage = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
+        for n in 1..=room {
+            commit(&storage, new(n)).unwrap();
+        }
+        let refused = commit(&storage, new(room + 1));
+        assert!(matches!(refused, Err(StorageError::Quota { .. })), "{refused:?}");
+        assert_eq!(storage.size(), 4 + room * bytes);
+    }
 }
 
 #[test]
@@ -207,6 +225,71 @@ fn failing_operation_in_an_opening_loses_nothing() {
             disk.has_failed()
         });
         assert!(faults.count() >= 1, "{operation:?} does not occur");
+    }
+}
+
+/// However often it is tried, no part of a copy takes the room that there is.
+#[test]
+fn a_broken_end_that_cannot_be_kept_is_left_in_place() {
+    let (torn, model) = torn_file();
+    let tail = &torn[model.size() as usize..];
+    let disk = disk_of(&torn);
+    for room in 0..tail.len() as u64 {
+        disk.set_capacity(torn.len() as u64 + room);
+        let Err(error) = try_open(disk.clone(), 0) else { panic!("room for {room} bytes only") };
+        let text = error.to_string();
+        let StorageError::NoRoomForEnd { position, bytes, kept, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((position, bytes), (model.size(), tail.len() as u64));
+        assert_eq!(kept, companion(".tr0"));
+        assert!(text.contains("disk is full") && text.contains("Data.fs.tr0"), "{text}");
+        assert_eq!(data_of(&disk), torn);
+        assert_eq!(disk.paths(), [data_file()], "with room for {room} bytes");
+    }
+    disk.set_capacity((torn.len() + tail.len()) as u64);
+    assert!(same_answers(&open(disk.clone()), &model).unwrap());
+    assert_eq!(disk.bytes(&companion(".tr0")).unwrap(), tail);
+    assert!(disk.bytes(&companion(".tr1")).is_none());
+}
+
+#[test]
+fn a_crash_or_failure_in_an_opening_leaves_no_part_of_a_broken_end() {
+    let (torn, model) = torn_file();
+    let tail = &torn[model.size() as usize..];
+    let check = |files: &MemoryDisk, what: &dyn std::fmt::Debug| {
+        let paths = files.paths();
+        let is_kept = |path: &&std::path::PathBuf| {
+            path.extension().is_some_and(|suffix| {
+                suffix
+                    .to_string_lossy()
+                    .strip_prefix("tr")
+                    .is_some_and(|n| n.parse::<u32>().is_ok())
+            })
+        };
+        for kept in paths.iter().filter(is_kept) {
+            assert_eq!(files.bytes(kept).unwrap(), tail, "{} after {what:?}", kept.display());
+        }
+    };
+    for operation in [Operation::Open, Operation::Write, Operation::Sync, Operation::Folder] {
+        for nth in 1.. {
+            let disk = FaultyDisk::new(disk_of(&torn));
+            disk.keep_images();
+            disk.fail(operation, nth, ErrorKind::StorageFull);
+            let opened = try_open(disk.clone(), 0);
+            if !disk.has_failed() {
+                break;
+            }
+            check(disk.files(), &(operation, nth));
+            for image in disk.images() {
+                for crashed in [image.power_cut, image.names_lost, image.kill] {
+                    check(&crashed, &(operation, nth, image.after));
+                }
+            }
+            if opened.is_err() && data_of(disk.files()) == torn {
+                assert_eq!(disk.files().paths(), [data_file()], "{operation:?} {nth}");
+            }
+        }
     }
 }
 

@@ -1,0 +1,100 @@
+//! Keeping what stands behind the last whole transaction, and then cutting it off.
+//!
+//! Cutting is the one thing an opening does that cannot be undone, so a copy comes first. It is
+//! written under a temporary name and becomes a `.trN` file when it is whole and on stable
+//! storage. Where that fails, as on a full disk, the data file is unchanged and no part of a copy
+//! stays, however often the file is opened.
+
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+use zodium_disk::{Disk, DiskFile, OpenMode};
+
+use crate::storage::with_suffix;
+use crate::{StorageError, new_file};
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+/// The copy while it is written. A crash leaves it to the next opening, which begins anew.
+const TEMPORARY_SUFFIX: &str = ".tr_tmp";
+
+/// The end of a data file that is no whole transaction.
+pub(crate) struct BrokenEnd<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) file: &'a dyn DiskFile,
+    pub(crate) start: u64,
+    /// The end of the file.
+    pub(crate) end: u64,
+}
+
+impl BrokenEnd<'_> {
+    /// Keeps it in the first free `.trN`, whose path is given, and cuts it off.
+    pub(crate) fn set_aside(&self, disk: &dyn Disk) -> Result<PathBuf, StorageError> {
+        let temporary = with_suffix(self.path, TEMPORARY_SUFFIX);
+        let kept = self.free_name(disk)?;
+        let is_kept = self.copy_to(disk, &temporary, &kept).and_then(|()| {
+            let renamed = disk.rename(&temporary, &kept);
+            renamed.map_err(|error| StorageError::io(&kept, "rename to", error))
+        });
+        is_kept.inspect_err(|_| {
+            // The data file still has it all.
+            for copy in [&temporary, &kept] {
+                if let Err(error) = disk.remove(copy) {
+                    warn!(file = %copy.display(), %error, "cannot remove an unfinished copy");
+                }
+            }
+        })?;
+        let cut = self.file.set_length(self.start).and_then(|()| self.file.sync());
+        cut.map_err(|error| StorageError::io(self.path, "cut", error))?;
+        Ok(kept)
+    }
+
+    fn free_name(&self, disk: &dyn Disk) -> Result<PathBuf, StorageError> {
+        let mut number = 0;
+        loop {
+            let candidate = with_suffix(self.path, &format!(".tr{number}"));
+            let exists = disk.exists(&candidate);
+            if !exists.map_err(|error| StorageError::io(&candidate, "look for", error))? {
+                return Ok(candidate);
+            }
+            number += 1;
+        }
+    }
+
+    fn copy_to(&self, disk: &dyn Disk, copy: &Path, kept: &Path) -> Result<(), StorageError> {
+        let bytes = self.end - self.start;
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                let (path, kept) = (self.path.to_owned(), kept.to_owned());
+                StorageError::NoRoomForEnd { path, position: self.start, bytes, kept }
+            }
+            _ => StorageError::io(copy, "write", error),
+        };
+        let file = new_file::create(disk, copy, OpenMode::Truncate, self.path)?;
+        let mut buffer = vec![0; COPY_BYTES.min(bytes as usize)];
+        let mut position = self.start;
+        while position < self.end {
+            let count = (self.end - position).min(COPY_BYTES as u64) as usize;
+            let chunk = &mut buffer[..count];
+            let read = self.file.read_exact_at(chunk, position);
+            read.map_err(|error| StorageError::io(self.path, "read", error))?;
+            file.write_all_at(chunk, position - self.start).map_err(failed)?;
+            position += count as u64;
+        }
+        file.sync().map_err(failed)
+    }
+
+    /// Says what was set aside. That it had been acknowledged is known from the checksums.
+    pub(crate) fn warn(&self, kept: &Path, was_acknowledged: bool) {
+        let (file, kept, position) = (self.path.display(), kept.display(), self.start);
+        let bytes = self.end - self.start;
+        if was_acknowledged {
+            warn!(%file, position, bytes, %kept, "put the damaged end of the file aside. It had \
+                been on stable storage, so no crash explains it: transactions that were \
+                acknowledged are lost unless there is a newer copy; find out what is wrong with \
+                the disk");
+        } else {
+            warn!(%file, position, bytes, %kept, "put an unfinished transaction aside");
+        }
+    }
+}
