@@ -5,18 +5,19 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
 
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use support::{
-    History, Model, check_everything, companion, data_file, data_of, disk_of, for_each_seed,
-    loads_other_bytes, same_answers,
+    History, Model, check_everything, commit, companion, data_file, data_of, disk_of,
+    for_each_seed, loads_other_bytes, same_answers, stores, tid,
 };
-use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
-    CheckOptions, Checked, ChecksumMode, FileStorage, OpenOptions, PackOptions, RecoverOptions,
-    check, recover,
+    CheckOptions, Checked, ChecksumMode, FileStorage, LogItem, OpenOptions, PackOptions,
+    RecoverOptions, StorageError, check, recover,
 };
 
 fn open(disk: impl Disk + 'static) -> FileStorage {
@@ -123,6 +124,92 @@ fn file_without_checksums_gets_them_while_it_is_written_to() {
     let figures = storage.checksum_figures().unwrap();
     assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0));
     check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(9));
+}
+
+/// Whatever pieces of the side file a power cut leaves: its header counts no entry that is lost.
+#[test]
+fn a_power_cut_while_checksums_are_synced_leaves_none_that_count_and_are_missing() {
+    for_each_seed(2, "checksums", |seed, rng| {
+        let (disk, mut history) = written(rng, 1_000);
+        let disk = FaultyDisk::new(disk);
+        let storage = open(disk.clone());
+        for _ in 0..3 {
+            (0..8).for_each(|_| history.commit_batch(&storage));
+            let images = Arc::new(Mutex::new(Vec::new()));
+            let (kept, mut random) = (Arc::clone(&images), SmallRng::seed_from_u64(seed));
+            disk.after_each(move |_, files| {
+                let image = |cut| files.after(cut, &mut |below| random.random_range(0..below));
+                kept.lock().unwrap().extend(PowerCut::KINDS.iter().map(image));
+            });
+            storage.sync_checksums();
+            disk.after_each(|_, _| ());
+            let images = std::mem::take(&mut *images.lock().unwrap());
+            assert!(images.len() >= 3 * PowerCut::KINDS.len());
+            for image in images {
+                let storage = open(image.clone());
+                assert_eq!(storage.last_tid(), history.model.last_tid());
+                cover(&storage);
+                storage.close().unwrap();
+                let found = checked(&image);
+                assert_eq!((found.damages, found.uncovered), (0, 0));
+            }
+        }
+    });
+}
+
+/// As two callers may do it, though one is meant to.
+#[test]
+fn what_was_covered_meanwhile_gets_no_second_checksums() {
+    let (disk, _) = written(&SmallRng::seed_from_u64(4), 20_000);
+    disk.remove(&companion(".checksums")).unwrap();
+    let disk = FaultyDisk::new(disk);
+    let storage = Arc::new(open(disk.clone()));
+    let other = Arc::clone(&storage);
+    disk.before_next(Operation::Read, move || assert!(other.cover(1_000) > 0));
+    assert_eq!(storage.cover(1_000), 0, "the other caller has covered them");
+    cover(&storage);
+    storage.scrub(Default::default(), u64::MAX);
+    let figures = storage.checksum_figures().unwrap();
+    assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0));
+    storage.close().unwrap();
+    let found = checked(disk.files());
+    assert_eq!((found.damages, found.uncovered), (0, 0));
+}
+
+#[test]
+fn reading_stays_before_a_transaction_that_does_not_fit_its_checksum() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let described = |number, text: &[u8]| {
+        let mut new = stores(tid(number), &[(1, b"data")]);
+        new.metadata.description = text.to_vec();
+        new
+    };
+    for (number, text) in [(1, &b"first"[..]), (2, b"second"), (3, b"third")] {
+        commit(&storage, described(number, text)).unwrap();
+    }
+    storage.close().unwrap();
+    drop(storage);
+    let bytes = data_of(&disk);
+    let at = bytes.windows(6).position(|window| window == b"second").unwrap();
+    let file = disk.open(data_file(), OpenMode::Write).unwrap();
+    file.write_all_at(b"Second", at as u64).unwrap();
+    file.sync().unwrap();
+
+    let storage = open(disk.clone());
+    let mut transactions = storage.iterate(None, None).unwrap();
+    for attempt in 0..3 {
+        let mut seen = Vec::new();
+        let read = transactions.read(true, |item| {
+            if let LogItem::Transaction { tid, .. } = item {
+                seen.push(tid);
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(matches!(read, Err(StorageError::Corrupt { .. })), "attempt {attempt}: {read:?}");
+        let expected = if attempt == 0 { vec![tid(1)] } else { vec![] };
+        assert_eq!(seen, expected, "attempt {attempt}");
+    }
 }
 
 fn side_of(disk: &MemoryDisk) -> Vec<u8> {

@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;
 use support::{
-    Field, History, Model, data_file, data_of, disk_of, for_each_seed, loads_other_bytes, open,
-    open_read_only, same_answers,
+    Field, History, Model, commit, damaged_at, data_file, data_of, disk_of, for_each_seed,
+    loads_other_bytes, open, open_read_only, same_answers, stores, tid,
 };
 use zodium_disk::MemoryDisk;
 
@@ -48,6 +48,30 @@ fn wrong_bit_in_what_an_index_covers_is_seen_when_it_is_read() {
         report("with an index", &outcomes);
         check_seen(&outcomes, &["oid", "record tid", "transaction tid"]);
     });
+}
+
+/// Its oid is wrong, or what it names as the revision before: two objects would be mixed up.
+#[test]
+fn a_record_that_does_not_continue_its_history_is_refused() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for (number, oid) in [(1, 1), (2, 2), (3, 1)] {
+        commit(&storage, stores(tid(number), &[(oid, b"data")])).unwrap();
+    }
+    drop(storage);
+    let bytes = data_of(&disk);
+    let transaction = (bytes.len() - 4) / 3;
+    let record = |number: usize| 4 + number * transaction + 23;
+    let (of_another, of_none) = (record(1) as u64, 0);
+    for previous in [of_another, of_none] {
+        let mut damaged = bytes.clone();
+        damaged[record(2) + 16..][..8].copy_from_slice(&previous.to_be_bytes());
+        let opened = open_read_only(disk_of(&damaged));
+        assert_eq!(damaged_at(opened), record(2) as u64, "previous record at {previous}");
+    }
+    let mut damaged = bytes.clone();
+    damaged[record(2) + 7] = 2;
+    assert_eq!(damaged_at(open_read_only(disk_of(&damaged))), record(2) as u64, "another oid");
 }
 
 fn written(rng: &SmallRng) -> (Vec<u8>, Model) {

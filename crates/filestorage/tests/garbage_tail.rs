@@ -85,6 +85,17 @@ fn sector_of_zeros_over_a_header_in_the_last_transaction_is_dropped() {
     }
 }
 
+/// Behind the last transaction the blocks held that same one, at home there or not.
+#[test]
+fn the_last_transaction_left_over_behind_itself_is_dropped() {
+    let written = Written::new(&[150, 20, 90]);
+    let (last, end) = (written.positions.len() - 2, written.bytes.len());
+    let not_at_home = written.bytes[written.positions[last]..].to_vec();
+    for copy in [not_at_home, written.moved(last, end)] {
+        written.check(&[&written.bytes[..], &copy].concat(), None);
+    }
+}
+
 /// As other programs may have written it.
 #[test]
 fn transaction_that_is_not_later_is_kept_unless_it_is_left_over_at_the_end() {

@@ -131,6 +131,25 @@ fn a_crash_at_any_step_leaves_the_old_file_or_the_new_one() {
     assert!(old > 3 && new > 1, "{old} {new}");
 }
 
+/// It would be that of another file once the copy has taken the name, which it may have after a
+/// power cut that brings back what was removed without a sync.
+#[test]
+fn the_removal_of_the_index_is_durable_before_the_copy_takes_its_place() {
+    let (disk, storage, history) = storage_with_history(14, 60);
+    storage.save_index().unwrap();
+    let indexes = [Path::new("Data.fs.index"), Path::new("Data.fs.index.crc32c")];
+    assert!(indexes.iter().all(|index| disk.bytes(index).is_some()));
+    let cancelled = Arc::default();
+    let pack_tid = history.transactions[40].tid;
+    let pack = storage.begin_pack(pack_tid, &options(true, &cancelled)).unwrap();
+    assert!(pack.is_some());
+    let crashed = disk.after_power_cut_with_names_lost();
+    assert!(crashed.bytes(Path::new(PATH)).is_some());
+    for index in indexes {
+        assert_eq!(crashed.bytes(index), None);
+    }
+}
+
 #[test]
 fn packing_again_to_the_same_time_or_an_earlier_one_changes_nothing() {
     let (disk, storage, history) = storage_with_history(10, 60);

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use support::{commit, commit_all, companion, data_file, disk_of, stores, tid};
-use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation, PowerCut};
+use support::{commit, commit_all, companion, damaged_at, data_file, disk_of, stores, tid};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
     Access, CheckOptions, ChecksumMode, FileStorage, Load, NewBody, NewRecord, NewTransaction,
     OpenOptions, PackOptions, Undoing,
@@ -84,6 +84,28 @@ fn commits_are_kept_whatever_fails_around_their_checksums() {
         }
     }
     assert!(refused > 0, "nothing was refused");
+}
+
+/// What is not covered by checksums may not be taken for torn: that session is not named.
+#[test]
+fn a_commit_without_checksums_is_not_cut_when_it_is_damaged() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"covered")])).unwrap();
+    let start = storage.size() as usize;
+    // The data, then their checksums.
+    disk.fail(Operation::Write, 2, std::io::ErrorKind::StorageFull);
+    commit(&storage, stores(tid(2), &[(1, b"not covered")])).unwrap();
+    assert!(disk.has_failed());
+    let crashed = disk.files().after_power_cut();
+    drop(storage);
+    let mut damaged = crashed.bytes(data_file()).unwrap();
+    damaged[start + 15] ^= 1;
+    let file = crashed.open(data_file(), OpenMode::Write).unwrap();
+    file.write_all_at(&damaged, 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!(damaged_at(try_open(crashed.clone())), start as u64);
+    assert_eq!(crashed.bytes(data_file()).unwrap(), damaged);
 }
 
 fn for_each_seed(first: u64, run: impl Fn(&mut Script)) {

@@ -87,6 +87,15 @@ fn voted_and_not_finished_transaction_is_dropped_at_every_byte() {
 }
 
 #[test]
+fn the_cut_is_on_stable_storage_once_the_file_is_open() {
+    let written = Written::new();
+    let start = written.last_position();
+    let disk = disk_of(&written.bytes[..start + 40]);
+    let _storage = open(disk.clone());
+    assert_eq!(data_of(&disk.after_power_cut()), &written.bytes[..start]);
+}
+
+#[test]
 fn tails_are_kept_under_numbers_that_count_up() {
     let written = Written::new();
     let disk = MemoryDisk::new();

@@ -1,0 +1,116 @@
+//! Blobs of transactions of which it is not known at once whether they are in the log: the next
+//! opening asks the log, and removes no blob that the log may have.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+mod support;
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use support::{commit, data_file, data_of, stores, tid};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
+use zodium_filestorage::{ChecksumMode, FileStorage, NewBlob, OpenOptions, StagedBlobs};
+use zodium_types::Oid;
+
+const BLOBS: &str = "Blobs";
+const OID: Oid = Oid(3);
+/// `ZODB.blob.Blob` without a state.
+const RECORD: &[u8] = b"cZODB.blob\nBlob\nq\x01.N.";
+
+fn open(disk: impl Disk + 'static) -> FileStorage {
+    let options = OpenOptions {
+        checksums: ChecksumMode::Full,
+        blob_directory: Some(BLOBS.into()),
+        ..OpenOptions::new(data_file())
+    };
+    FileStorage::open(Arc::new(disk), &options).expect("it opens")
+}
+
+fn disk() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    disk.create_folder(Path::new(BLOBS)).unwrap();
+    disk
+}
+
+fn stage(storage: &FileStorage) -> StagedBlobs {
+    let blobs = storage.blobs().unwrap();
+    let mut sent = blobs.temporary().unwrap();
+    sent.append(b"large").unwrap();
+    blobs.stage(&[(OID, NewBlob::Sent(&sent))]).unwrap()
+}
+
+fn intents(disk: &MemoryDisk) -> usize {
+    let is_intent = |path: &&std::path::PathBuf| path.to_string_lossy().ends_with(".intent");
+    disk.paths().iter().filter(is_intent).count()
+}
+
+/// Commits a blob and leaves it to the next opening to find that out.
+fn committed_and_left(disk: &MemoryDisk) -> std::path::PathBuf {
+    let storage = open(disk.clone());
+    let mut staged = stage(&storage);
+    staged.commit(tid(1)).unwrap();
+    commit(&storage, stores(tid(1), &[(OID.0, RECORD)])).unwrap();
+    staged.leave();
+    let path = storage.blobs().unwrap().path_of(OID, tid(1));
+    assert_eq!(intents(disk), 1);
+    path
+}
+
+#[test]
+fn a_blob_that_the_log_has_stays() {
+    let disk = disk();
+    let path = committed_and_left(&disk);
+    drop(open(disk.clone()));
+    assert_eq!(disk.bytes(&path).as_deref(), Some(&b"large"[..]));
+    assert_eq!(intents(&disk), 0);
+}
+
+#[test]
+fn a_blob_whose_record_cannot_be_read_stays() {
+    let disk = disk();
+    let path = committed_and_left(&disk);
+    let bytes = data_of(&disk);
+    let at = bytes.windows(RECORD.len()).position(|window| window == RECORD).unwrap();
+    let file = disk.open(data_file(), OpenMode::Write).unwrap();
+    file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
+    file.sync().unwrap();
+    let storage = open(disk.clone());
+    storage.load_serial(OID, tid(1)).unwrap_err();
+    assert_eq!(disk.bytes(&path).as_deref(), Some(&b"large"[..]));
+}
+
+/// The failed sync proves nothing: the name may come back.
+#[test]
+fn a_blob_whose_folder_was_not_synced_is_looked_for_at_the_next_opening() {
+    let disk = FaultyDisk::new(disk());
+    let storage = open(disk.clone());
+    let mut staged = stage(&storage);
+    let path = storage.blobs().unwrap().path_of(OID, tid(1));
+    // The renaming, then the sync of the folder.
+    disk.fail(Operation::Folder, 2, ErrorKind::Other);
+    staged.commit(tid(1)).unwrap_err();
+    assert!(disk.has_failed());
+    drop(staged);
+    storage.blobs().unwrap().settle();
+    drop(storage);
+    assert_eq!(intents(disk.files()), 1, "the next opening must find it");
+    disk.files().put(&path, b"large".to_vec());
+    drop(open(disk.files().clone()));
+    assert_eq!(disk.files().bytes(&path), None);
+    assert_eq!(intents(disk.files()), 0);
+}
+
+#[test]
+fn a_blob_that_was_given_up_leaves_nothing() {
+    let disk = disk();
+    let storage = open(disk.clone());
+    let mut staged = stage(&storage);
+    staged.commit(tid(1)).unwrap();
+    let path = storage.blobs().unwrap().path_of(OID, tid(1));
+    assert!(disk.exists(&path).unwrap());
+    drop(staged);
+    storage.blobs().unwrap().settle();
+    assert_eq!((disk.bytes(&path), intents(&disk)), (None, 0));
+}
