@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use common::{Server, commit, record};
@@ -398,4 +398,77 @@ fn a_server_that_says_nothing_is_not_waited_for_longer_than_told() {
     let error = Client::connect(options).err().unwrap();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
+/// Looks at what its client knows in the moment in which it is told of a commit.
+#[derive(Default)]
+struct Witness {
+    client: OnceLock<Weak<Client>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Seen {
+    tid: Tid,
+    last_tid: Tid,
+    /// The serial of what the cache has of object 1 as current, and as of before the commit.
+    current: Option<Tid>,
+    before: Option<Tid>,
+}
+
+impl Watcher for Witness {
+    fn invalidated(&self, tid: Tid, _: &[Oid]) {
+        let Some(client) = self.client.get().and_then(Weak::upgrade) else { return };
+        let serial = |before| client.load_cached(Oid(1), before).map(|revision| revision.serial);
+        self.seen.lock().push(Seen {
+            tid,
+            last_tid: client.last_tid(),
+            current: serial(Tid::MAX),
+            before: serial(tid),
+        });
+    }
+}
+
+#[test]
+fn a_watcher_is_told_after_the_cache_knows_and_before_the_client_says_so() {
+    let server = Server::start(Encoding::Msgpack);
+    let writer = server.client();
+    let first = commit(&writer, &[(1, "one")]);
+    let witness = Arc::new(Witness::default());
+    let watcher = Arc::clone(&witness) as Arc<dyn Watcher>;
+    let options = Options { watcher: Some(watcher), ..server.options() };
+    let reader = Arc::new(Client::connect(options).unwrap());
+    witness.client.set(Arc::downgrade(&reader)).unwrap();
+    assert_eq!(reader.load_current(Oid(1)).unwrap().serial, first);
+    let second = commit(&writer, &[(1, "two")]);
+    reader.sync().unwrap();
+    let seen = Seen { tid: second, last_tid: first, current: None, before: Some(first) };
+    assert_eq!(*witness.seen.lock(), [seen]);
+    assert_eq!(reader.last_tid(), second);
+}
+
+#[test]
+fn a_revision_that_was_not_told_yet_is_not_answered_from_memory() {
+    let server = Server::start(Encoding::Pickle);
+    let client = Arc::new(server.client());
+    let first = commit(&client, &[(1, "one")]);
+    let cached = |client: &Client, before| {
+        client.load_cached(Oid(1), before).map(|revision| revision.serial)
+    };
+    assert_eq!(cached(&client, Tid::MAX), Some(first));
+    assert_eq!(cached(&client, first.next()), Some(first));
+    // Whether there is a later one only the server knows.
+    assert_eq!(cached(&client, first.next().next()), None);
+    let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+    transaction.store(Oid(1), first, record("two")).unwrap();
+    transaction.vote().unwrap();
+    let (told, asked) = (Arc::new(Mutex::new(None)), Arc::clone(&client));
+    let seen = Arc::clone(&told);
+    let second = transaction
+        .finish(move |_| {
+            *seen.lock() = Some(asked.load_cached(Oid(1), Tid::MAX).map(|found| found.serial));
+        })
+        .unwrap();
+    assert_eq!(*told.lock(), Some(None), "the commit is being told, and not current yet");
+    assert_eq!(cached(&client, Tid::MAX), Some(second));
 }

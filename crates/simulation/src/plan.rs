@@ -4,9 +4,16 @@
 use std::time::Duration;
 
 use zodium_engine::{Config, Reopening};
+use zodium_filestorage::OpenOptions;
+use zodium_net::Limits;
 use zodium_zeo::codec::Encoding;
+use zodium_zeo::server::Config as ZeoConfig;
 
 use crate::random::Chance;
+use crate::server::{Setting, open_options};
+
+/// Longest frame that a server takes.
+const FRAME_BYTES_MAX: u32 = 1 << 24;
 
 /// What is wrong with the server on purpose, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +122,30 @@ impl Plan {
         }
     }
 
-    pub(crate) fn storage_config(&self) -> Config {
+    /// What each of its servers is started with.
+    pub(crate) fn setting(&self) -> Setting {
+        Setting {
+            open: OpenOptions { cache_bytes: self.cache_bytes, ..open_options() },
+            storage: self.storage_config(),
+            zeo: ZeoConfig {
+                encoding: self.encoding,
+                frame_bytes_max: FRAME_BYTES_MAX,
+                read_only: false,
+                // There is no timer here.
+                notice_interval: Duration::ZERO,
+            },
+            limits: Limits {
+                output_bytes_high: self.output_bytes_high,
+                unasked_bytes_max: self.unasked_bytes_max,
+                // There is no timer here, and nobody is slow.
+                introduction_time_max: Duration::MAX,
+                ..Limits::default()
+            },
+            workers: self.workers,
+        }
+    }
+
+    fn storage_config(&self) -> Config {
         Config {
             invalidation_queue_size: self.invalidation_queue_size,
             invalidation_age: self.reads_log.then_some(Duration::from_secs(100_000)),

@@ -11,22 +11,29 @@ use std::time::{Duration, Instant};
 
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
-use zodium_engine::{LogWriter, Storage};
+use zodium_engine::{Config as StorageConfig, LogWriter, Storage};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, StorageError};
 use zodium_net::{Host, Limits};
 use zodium_zeo::server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
 
 use crate::history::path;
 use crate::pipe::ServerEnd;
-use crate::plan::Plan;
 
 /// What clients ask for.
 pub(crate) const STORAGE_NAME: &str = "1";
-const FRAME_BYTES_MAX: u32 = 1 << 24;
 /// Bytes of the file whose checksums are taken at once.
 const COVER_BYTES: u64 = 1 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// What a server is started with.
+pub(crate) struct Setting {
+    pub(crate) open: OpenOptions<'static>,
+    pub(crate) storage: StorageConfig,
+    pub(crate) zeo: Config,
+    pub(crate) limits: Limits,
+    pub(crate) workers: usize,
+}
 
 /// A running server.
 pub(crate) struct Server {
@@ -77,32 +84,18 @@ impl Server {
     pub(crate) fn start(
         disk: FaultyDisk,
         clock: Arc<dyn Clock>,
-        plan: &Plan,
+        setting: &Setting,
     ) -> Result<Server, StorageError> {
-        let options = OpenOptions { cache_bytes: plan.cache_bytes, ..open_options() };
-        let file = FileStorage::open(Arc::new(disk.clone()), &options)?;
+        let file = FileStorage::open(Arc::new(disk.clone()), &setting.open)?;
         cover(&file);
-        let (storage, writer) = Storage::with_writer(file, clock, &plan.storage_config())?;
-        let config = Config {
-            encoding: plan.encoding,
-            frame_bytes_max: FRAME_BYTES_MAX,
-            read_only: false,
-            // There is no timer here.
-            notice_interval: Duration::ZERO,
-        };
+        let (storage, writer) = Storage::with_writer(file, clock, &setting.storage)?;
         let offer = Offer { storage: Arc::clone(&storage), allow: None };
         let offers = BTreeMap::from([(STORAGE_NAME.to_owned(), offer)]);
-        let served = Arc::new(ZeoServer::new(config, offers));
+        let served = Arc::new(ZeoServer::new(setting.zeo, offers));
         let jobs = Jobs::default();
         let worker = |_| Worker::new(&served, &jobs);
-        let workers = (0..plan.workers).map(worker).collect();
-        let limits = Limits {
-            output_bytes_high: plan.output_bytes_high,
-            unasked_bytes_max: plan.unasked_bytes_max,
-            // There is no timer here, and nobody is slow.
-            introduction_time_max: Duration::MAX,
-            ..Limits::default()
-        };
+        let workers = (0..setting.workers).map(worker).collect();
+        let limits = setting.limits.clone();
         let (writer, opened) = (RefCell::new(writer), Instant::now());
         Ok(Server { disk, storage, writer, opened, workers, jobs, limits })
     }

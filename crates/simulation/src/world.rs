@@ -477,7 +477,7 @@ impl World {
         files.set_capacity(u64::MAX / 2);
         let disk = FaultyDisk::new(files);
         let clock: Arc<dyn Clock> = self.clock.clone();
-        let server = match Server::start(disk, clock, &self.plan) {
+        let server = match Server::start(disk, clock, &self.plan.setting()) {
             Ok(server) => server,
             Err(error) => return self.check(Err(format!("cannot open the file: {error}"))),
         };
