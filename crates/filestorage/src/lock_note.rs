@@ -3,7 +3,8 @@
 //! The lock file is `zc.lockfile`'s: a space, the process id and a newline, written by whoever
 //! takes the lock and left there. Our second line, `zodium` and the number of the session, is cut
 //! off by any other program that opens the file for writing. So a file whose lock and whose
-//! checksums name the same session was last written by that one.
+//! checksums name the same session was last written by that one. Where its checksums have gaps the
+//! line says `gaps` as well.
 
 use std::io;
 use std::path::Path;
@@ -16,26 +17,53 @@ use crate::storage::with_suffix;
 const LINES_BYTES_MAX: usize = 64;
 /// More is not looked at.
 const BYTES_MAX: usize = 256;
+/// What a line of ours begins with.
+const PREFIX: &str = "zodium ";
+/// What it ends with where the checksums have gaps.
+const GAPS: &str = " gaps";
 
-/// The session that the lock file of a data file names; `None` when it names none.
-pub(crate) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<u64>> {
-    let text = match text(disk, path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text?,
-    };
-    let nonce = text.split('\n').nth(1).and_then(|line| line.strip_prefix("zodium "));
-    Ok(nonce.and_then(|nonce| u64::from_str_radix(nonce, 16).ok()))
+/// The session that wrote last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// Its number.
+    pub(crate) nonce: u64,
+    /// Whether all that it has written, and all before, has checksums.
+    pub(crate) is_complete: bool,
+}
+
+impl Note {
+    fn parse(line: &str) -> Option<Note> {
+        let words = line.strip_prefix(PREFIX)?;
+        let with_gaps = words.strip_suffix(GAPS);
+        let nonce = u64::from_str_radix(with_gaps.unwrap_or(words), 16).ok()?;
+        Some(Note { nonce, is_complete: with_gaps.is_none() })
+    }
+
+    fn line(self) -> String {
+        let gaps = if self.is_complete { "" } else { GAPS };
+        format!("{PREFIX}{:016x}{gaps}\n", self.nonce)
+    }
+}
+
+/// What the lock file of a data file says of our sessions; `None` when it names none.
+pub(crate) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Note>> {
+    Ok(lines(disk, path)?.split('\n').nth(1).and_then(Note::parse))
+}
+
+/// Whether the lock file says this, and nothing else behind the process id.
+pub(crate) fn says(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Result<bool> {
+    let text = lines(disk, path)?;
+    let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+    Ok(rest == note.map(Note::line).unwrap_or_default())
 }
 
 /// Names a session in the lock file, or none. It is on stable storage when this returns.
-pub(crate) fn write(disk: &dyn Disk, path: &Path, nonce: Option<u64>) -> io::Result<()> {
+pub(crate) fn write(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Result<()> {
     let lock_path = with_suffix(path, ".lock");
     let before = text(disk, path).unwrap_or_default();
     let mut text = before.split('\n').next().unwrap_or_default().to_owned();
     text.push('\n');
-    if let Some(nonce) = nonce {
-        text.push_str(&format!("zodium {nonce:016x}\n"));
-    }
+    text.push_str(&note.map(Note::line).unwrap_or_default());
     let file = disk.open(&lock_path, OpenMode::Create)?;
     let length = text.len();
     // Written over as well as cut: a length that was lost would bring a name back.
@@ -45,6 +73,14 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, nonce: Option<u64>) -> io::Res
     file.set_length(length as u64)?;
     file.sync()?;
     disk.sync_folder_of(&lock_path)
+}
+
+/// As [`text`]; nothing when there is no lock file.
+fn lines(disk: &dyn Disk, path: &Path) -> io::Result<String> {
+    match text(disk, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        text => text,
+    }
 }
 
 fn text(disk: &dyn Disk, path: &Path) -> io::Result<String> {
@@ -67,16 +103,24 @@ mod tests {
         assert_eq!(read(&disk, path).unwrap(), None);
         disk.put(lock, b" 123\n".to_vec());
         assert_eq!(read(&disk, path).unwrap(), None);
-        write(&disk, path, Some(0xabc)).unwrap();
+        let complete = |nonce| Some(Note { nonce, is_complete: true });
+        write(&disk, path, complete(0xabc)).unwrap();
+        assert!(says(&disk, path, complete(0xabc)).unwrap());
+        assert!(!says(&disk, path, complete(0xabd)).unwrap() && !says(&disk, path, None).unwrap());
         assert_eq!(disk.after_power_cut().bytes(lock).unwrap(), b" 123\nzodium 0000000000000abc\n");
-        assert_eq!(read(&disk, path).unwrap(), Some(0xabc));
-        write(&disk, path, Some(u64::MAX)).unwrap();
-        assert_eq!(read(&disk, path).unwrap(), Some(u64::MAX));
+        assert_eq!(read(&disk, path).unwrap(), complete(0xabc));
+        let gaps = Some(Note { nonce: u64::MAX, is_complete: false });
+        write(&disk, path, gaps).unwrap();
+        assert_eq!(read(&disk, path).unwrap(), gaps);
+        assert_eq!(disk.bytes(lock).unwrap(), b" 123\nzodium ffffffffffffffff gaps\n");
         write(&disk, path, None).unwrap();
+        assert!(says(&disk, path, None).unwrap());
         assert_eq!(disk.bytes(lock).unwrap(), b" 123\n");
         for other in ["", " 1", " 1\n", " 1\nzodium\n", " 1\nzodium x\n", " 1\nother 12\n"] {
             disk.put(lock, other.as_bytes().to_vec());
             assert_eq!(read(&disk, path).unwrap(), None, "{other}");
+            let is_blank = !other.contains('\n') || other.ends_with("1\n");
+            assert_eq!(says(&disk, path, None).unwrap(), is_blank, "{other}");
         }
         disk.put(lock, vec![0xff; 1000]);
         assert_eq!(read(&disk, path).unwrap(), None);

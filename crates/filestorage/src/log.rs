@@ -12,7 +12,7 @@ use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
 use crate::StorageError;
-use crate::checksums::{Checksums, Verdict};
+use crate::checksums::{Checksums, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::landmarks::Landmarks;
 use crate::positions::Positions;
@@ -262,7 +262,8 @@ impl LogFile {
         access: Access,
     ) -> Result<bool, StorageError> {
         let Some(checksums) = &self.checksums else { return ended.map(|()| true) };
-        match checksums.verify_record(position, oid, record, access)? {
+        let log = Log { file: &self.file, end: self.end() };
+        match checksums.verify_record(log, position, oid, record, access)? {
             Verdict::Fits => Ok(true),
             Verdict::Cold => Ok(false),
             Verdict::Untold => ended.map(|()| true),

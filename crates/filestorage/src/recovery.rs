@@ -12,7 +12,7 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::check::{Damage, DamageKind};
-use crate::checksums::{self, Opened, Part, Passage};
+use crate::checksums::{self, Distrust, Opened, Part, Passage};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, Magic};
 use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
@@ -53,8 +53,46 @@ pub(crate) fn recover(
         return Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages });
     }
     let magic = read_magic(path, file.as_ref())?;
-    let damages = Vec::new();
-    let (positions, start, last_tid) = match index_snapshot::load(disk, path, &file, length) {
+    let mut checksums = open_checksums(disk, options, &file, length);
+    let mut read = read_log(disk, options, &file, length, checksums.as_ref())?;
+    if let Some(position) = read.other_at {
+        warn_distrust(path, Distrust::OtherContents { position });
+        checksums = None;
+        read = read_log(disk, options, &file, length, None)?;
+    }
+    let ReadLog { positions, built, damages, .. } = read;
+    let Built { end, last_tid, .. } = built;
+    if end < length && !options.read_only {
+        let was_durable = checksums.as_ref().is_some_and(|opened| end < opened.durable_end());
+        let broken = BrokenEnd { path, file: file.as_ref(), start: end, end: length };
+        let kept = broken.set_aside(disk)?;
+        broken.warn(&kept, was_durable);
+    } else if let Some(opened) = &checksums {
+        opened.warn_if_shortened(path, length);
+    }
+    Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages })
+}
+
+/// What a log says.
+struct ReadLog {
+    positions: Positions,
+    built: Built,
+    damages: Vec<Damage>,
+    /// Where it turned out to be another one than its checksums are of. Then it has to be read
+    /// again without them.
+    other_at: Option<u64>,
+}
+
+/// Loads the index, and reads into it what it does not cover.
+fn read_log(
+    disk: &dyn Disk,
+    options: &OpenOptions<'_>,
+    file: &Arc<dyn DiskFile>,
+    length: u64,
+    checksums: Option<&Opened>,
+) -> Result<ReadLog, StorageError> {
+    let path = options.path.as_path();
+    let (mut positions, start, last_tid) = match index_snapshot::load(disk, path, file, length) {
         Ok(Some(loaded)) => (loaded.positions, loaded.end, loaded.last_tid),
         Ok(None) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
         Err(reason) => {
@@ -62,35 +100,23 @@ pub(crate) fn recover(
             (Positions::new(), MAGIC_BYTES, Tid::ZERO)
         }
     };
-    let checksums = open_checksums(disk, options, &file, length);
-    let passage = checksums.as_ref().map(|opened| Passage::new(opened, file.as_ref(), length));
-    let mut positions = positions;
-    let crashed = Crashed::find(disk, path, checksums.as_ref());
-    let mut build = Build { path, file: &file, length, passage, crashed, damages };
-    let mut found = build.run(start, last_tid, &positions, options.progress)?;
-    if let Some(start) = found.not_later {
-        let tail = Tail { path, file: &file, start, end: length, last_tid: found.last_tid };
+    let passage = checksums.map(|opened| Passage::new(opened, path, file, length));
+    let crashed = Crashed::find(checksums);
+    let (damages, other_at) = (Vec::new(), None);
+    let mut build = Build { path, file, length, passage, crashed, damages, other_at };
+    let mut built = build.run(start, last_tid, &positions, options.progress)?;
+    if let Some(start) = built.not_later {
+        let tail = Tail { path, file, start, end: length, last_tid: built.last_tid };
         if !build.is_durable(start) && tail.is_left_over()? {
             positions = Positions::new();
             build = Build { length: start, damages: Vec::new(), ..build };
-            found = build.run(MAGIC_BYTES, Tid::ZERO, &positions, options.progress)?;
+            built = build.run(MAGIC_BYTES, Tid::ZERO, &positions, options.progress)?;
         } else {
             warn_not_later(path, start);
         }
     }
-    let damages = build.damages;
-    let is_broken = found.end < length;
-    if is_broken && !options.read_only {
-        let (file, start, end) = (file.as_ref(), found.end, length);
-        let broken = BrokenEnd { path, file, start, end };
-        let kept = broken.set_aside(disk)?;
-        let durable_end = checksums.as_ref().map_or(0, Opened::durable_end);
-        broken.warn(&kept, durable_end > start);
-    } else if let Some(opened) = &checksums {
-        opened.warn_if_shortened(path, length);
-    }
-    let Built { end, last_tid, .. } = found;
-    Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages })
+    let Build { damages, other_at, .. } = build;
+    Ok(ReadLog { positions, built, damages, other_at })
 }
 
 fn open_checksums(
@@ -103,7 +129,16 @@ fn open_checksums(
         return None;
     }
     let mode = if options.read_only { OpenMode::Read } else { OpenMode::Write };
-    checksums::open(disk, &options.path, mode, file, length)
+    let opened = checksums::open(disk, &options.path, mode, file, length);
+    opened.unwrap_or_else(|distrust| {
+        warn_distrust(&options.path, distrust);
+        None
+    })
+}
+
+fn warn_distrust(path: &Path, distrust: Distrust) {
+    warn!(file = %path.display(), reason = %distrust,
+        "the checksums beside the data file are not used; a server that writes it takes them anew");
 }
 
 fn open_file(
@@ -168,6 +203,8 @@ struct Build<'a> {
     passage: Option<Passage<'a>>,
     crashed: Option<Crashed<'a>>,
     damages: Vec<Damage>,
+    /// Where the log turned out to be another one than the checksums are of.
+    other_at: Option<u64>,
 }
 
 impl Build<'_> {
@@ -255,6 +292,10 @@ impl Build<'_> {
         {
             return found;
         }
+        if found.is_ok() && passage.is_of_another_log(position) {
+            self.leave_checksums(position);
+            return found;
+        }
         let what = "a transaction that does not fit its checksum";
         let header = passage.transaction_header(&frame);
         let repaired = header.map(|header| TransactionEntry { position, header });
@@ -269,6 +310,11 @@ impl Build<'_> {
         let (kind, tid) = (DamageKind::Checksum, Some(entry.tid()));
         self.damages.push(Damage { kind, position, what: what.to_owned(), oid: None, tid });
         Ok(Step::Transaction(entry))
+    }
+
+    fn leave_checksums(&mut self, position: u64) {
+        self.passage = None;
+        self.other_at.get_or_insert(position);
     }
 
     /// Whether the last transaction of the file, whose header is as it was, lacks its last bytes.
@@ -361,6 +407,10 @@ impl Build<'_> {
         if let Ok(record) = &found
             && scan.record_sum(record)? == sealed.sum
         {
+            return found;
+        }
+        if found.is_ok() && passage.is_of_another_log(position) {
+            self.leave_checksums(position);
             return found;
         }
         let repaired = passage.data_header(&sealed, transaction.records_end());

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::DiskFile;
-use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-use crate::checksums::{Checksums, Found, Page, Part};
+use crate::checksums::{Checksums, Found, Log, Page, Part};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
@@ -338,10 +338,23 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         let what = "a transaction that does not fit its checksum";
-        if let Some((checksums, _)) = &self.checksums {
-            checksums.damages().note(entry.position, None, Some(entry.tid()), what);
+        self.refuse(entry.position, None, entry.tid(), what)
+    }
+
+    /// That something does not fit its checksum, unless that is one of another log.
+    fn refuse(
+        &self,
+        position: u64,
+        oid: Option<Oid>,
+        tid: Tid,
+        what: &str,
+    ) -> Result<(), StorageError> {
+        let Some((checksums, _)) = &self.checksums else { return Ok(()) };
+        let log = Log { file: &self.file, end: self.end };
+        match checksums.is_damage(log, position, oid, Some(tid), what) {
+            true => Err(self.damaged(position, what)),
+            false => Ok(()),
         }
-        Err(self.damaged(entry.position, what))
     }
 
     /// Holds a header without a checksum against the first record, which names its transaction.
@@ -383,10 +396,7 @@ impl<'a> Scan<'a> {
         }
         let DataHeader { oid, tid, .. } = record.header;
         let what = format!("the record of object {oid} does not fit its checksum");
-        if let Some((checksums, _)) = &self.checksums {
-            checksums.damages().note(record.position, Some(oid), Some(tid), &what);
-        }
-        Err(self.damaged(record.position, what))
+        self.refuse(record.position, Some(oid), tid, &what)
     }
 
     /// What the checksums say about a position.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
+use tracing::warn;
 use zodium_disk::{Disk, FileLock, LockError};
 use zodium_types::{Distribution, Durations, Oid, Tid};
 
@@ -97,7 +98,9 @@ pub struct FileStorage {
     /// The newest oid handed out or stored.
     last_oid: AtomicU64,
     pub(crate) blobs: Option<BlobDirectory>,
-    /// Whether the lock file names this session, as far as is known.
+    /// Whether something did not fit its checksum when the file was opened.
+    pub(crate) was_damaged: bool,
+    /// Whether the lock file names this session as one without gaps, as far as is known.
     pub(crate) may_be_named: AtomicBool,
     _lock: Option<FileLock>,
 }
@@ -116,7 +119,7 @@ impl FileStorage {
         }
         let recovered = recovery::recover(disk.as_ref(), options)?;
         let checksums = recovered.start_checksums(disk.as_ref(), options);
-        let Recovered { file, magic, positions, end, last_tid, .. } = recovered;
+        let Recovered { file, magic, positions, end, last_tid, damages, .. } = recovered;
         let blobs = options.blob_directory.as_deref();
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, options.read_only))
@@ -140,6 +143,7 @@ impl FileStorage {
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
             blobs,
+            was_damaged: !damages.is_empty(),
             may_be_named: AtomicBool::new(false),
             _lock: lock,
         };
@@ -236,6 +240,16 @@ impl FileStorage {
             return Err(StorageError::ReadOnly { path: self.path.clone() });
         }
         self.sync_checksums();
+        self.save_sound_index()
+    }
+
+    /// What is damaged may be about another object than it says: an index with it is not saved.
+    fn save_sound_index(&self) -> Result<(), StorageError> {
+        if self.is_damage_suspected() {
+            warn!(file = %self.path.display(),
+                "the index is not saved, since the data file is damaged; the next start reads more");
+            return Ok(());
+        }
         index_snapshot::save(self.disk.as_ref(), &self.log())
     }
 
@@ -251,7 +265,7 @@ impl FileStorage {
         self.cut_refused();
         self.release_reservation()?;
         self.close_checksums();
-        index_snapshot::save(self.disk.as_ref(), &self.log())
+        self.save_sound_index()
     }
 
     pub(crate) fn log(&self) -> arc_swap::Guard<Arc<LogFile>> {

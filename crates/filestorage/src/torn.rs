@@ -10,19 +10,20 @@
 //!
 //! This holds only where our last session did not end in order, its checksums had no gaps, and
 //! nobody else has written since: for that the session is named in the lock file
-//! ([`crate::lock_note`]) as long as it is so.
+//! ([`crate::lock_note`]), as one without gaps as long as it is so.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tracing::warn;
-use zodium_disk::{Disk, DiskFile};
+use zodium_disk::DiskFile;
 
 use crate::checksums::{Batch, Checksums, Entry, Opened};
+use crate::lock_note::{self, Note};
 use crate::lost_sectors::LostSectors;
 use crate::scan::{Scan, TransactionEntry};
 use crate::storage::with_suffix;
-use crate::{FileStorage, StorageError, lock_note};
+use crate::{FileStorage, StorageError};
 
 /// Bytes looked through at once.
 const WINDOW_BYTES: u64 = 64 << 10;
@@ -34,15 +35,11 @@ pub(crate) struct Crashed<'a> {
 
 impl<'a> Crashed<'a> {
     /// `None` when it is not known to be so.
-    pub(crate) fn find(
-        disk: &dyn Disk,
-        path: &std::path::Path,
-        opened: Option<&'a Opened>,
-    ) -> Option<Crashed<'a>> {
-        let opened = opened.filter(|opened| opened.is_of_this_log())?;
+    pub(crate) fn find(opened: Option<&'a Opened>) -> Option<Crashed<'a>> {
+        let opened = opened?;
         let session = opened.session();
-        let is_named = lock_note::read(disk, path).ok().flatten() == Some(session.nonce);
-        (!session.is_closed && is_named).then_some(Crashed { opened })
+        let complete = Note { nonce: session.nonce, is_complete: true };
+        (!session.is_closed && opened.note() == complete).then_some(Crashed { opened })
     }
 
     /// Whether nothing says that what stands there was durable.
@@ -100,8 +97,9 @@ fn has_trace(
 }
 
 impl FileStorage {
-    /// Names the session in the lock file, if its checksums have no gaps; else none is named. That
-    /// a name cannot be taken away is logged, and tried again when it matters.
+    /// Names the session in the lock file, as one without gaps if its checksums have none; no
+    /// session, when there are no checksums. That the name of another cannot be taken away is
+    /// logged, and tried again when it matters.
     pub(crate) fn name_session(&self) {
         if !self.read_only {
             self.warn_of_name(self.try_name_session());
@@ -120,7 +118,8 @@ impl FileStorage {
         let Some(nonce) = synced.ok().and_then(|()| checksums.writing().nonce()) else {
             return self.unname_session();
         };
-        lock_note::write(self.disk.as_ref(), &self.path, Some(nonce)).or_else(|error| {
+        let note = Note { nonce, is_complete: true };
+        lock_note::write(self.disk.as_ref(), &self.path, Some(note)).or_else(|error| {
             warn!(file = %self.path.display(), %error,
                 "the session cannot be noted in the lock file");
             self.unname_session()
@@ -169,12 +168,15 @@ impl FileStorage {
         }
     }
 
-    /// That no session is named is on stable storage when this returns.
-    fn unname_session(&self) -> Result<(), StorageError> {
+    /// That no session without gaps is named is on stable storage when this returns.
+    pub(crate) fn unname_session(&self) -> Result<(), StorageError> {
         let disk = self.disk.as_ref();
+        let log = self.log();
+        let nonce = log.checksums.as_ref().and_then(|checksums| checksums.writing().nonce());
+        let note = nonce.map(|nonce| Note { nonce, is_complete: false });
         // One that was cut off without a sync might come back.
-        if self.may_be_named() || !matches!(lock_note::read(disk, &self.path), Ok(None)) {
-            lock_note::write(disk, &self.path, None).map_err(|error| {
+        if self.may_be_named() || !matches!(lock_note::says(disk, &self.path, note), Ok(true)) {
+            lock_note::write(disk, &self.path, note).map_err(|error| {
                 StorageError::io(&with_suffix(&self.path, ".lock"), "write", error)
             })?;
             self.may_be_named.store(false, Ordering::Relaxed);

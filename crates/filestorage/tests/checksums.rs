@@ -12,12 +12,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::{
     History, Model, check_everything, commit, companion, data_file, data_of, disk_of,
-    for_each_seed, loads_other_bytes, same_answers, stores, tid,
+    for_each_seed, loads_other_bytes, overwrite, same_answers, stores, tid,
 };
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
     CheckOptions, Checked, ChecksumMode, FileStorage, LogItem, OpenOptions, PackOptions,
-    RecoverOptions, StorageError, check, recover,
+    RecoverOptions, RecoveryKind, StorageError, check, recover,
 };
 
 fn open(disk: impl Disk + 'static) -> FileStorage {
@@ -54,17 +54,12 @@ fn start_of_last(bytes: &[u8], count: usize) -> usize {
 /// How many flips give an error when everything is read. All are found by the scrub.
 fn flip_every_bit(disk: &MemoryDisk, model: &Model) -> (u32, u32) {
     let bytes = data_of(disk);
-    let side = disk.bytes(&companion(".checksums")).unwrap();
-    let index = disk.bytes(&companion(".index"));
     let (mut by_reading, mut flips) = (0, 0);
     for bit in start_of_last(&bytes, 3) * 8..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        let disk = disk_of(&damaged);
-        disk.put(&companion(".checksums"), side.clone());
-        if let Some(index) = &index {
-            disk.put(&companion(".index"), index.clone());
-        }
+        let disk = disk.after_kill();
+        overwrite(&disk, data_file(), &damaged);
         let storage = open(disk.clone());
         assert!(!loads_other_bytes(&storage, model), "bit {bit}");
         match same_answers(&storage, model) {
@@ -218,9 +213,19 @@ fn side_of(disk: &MemoryDisk) -> Vec<u8> {
 
 /// Opens with this side file, and makes sure that it harms nobody: the answers are those of the
 /// model, nothing is damaged, and what is not covered can be.
-fn check_harmless(bytes: &[u8], side: Vec<u8>, model: &Model, what: &str) {
-    let disk = disk_of(bytes);
-    disk.put(&companion(".checksums"), side);
+///
+/// Once as a copy, and once where the file and its lock are those of `disk`.
+fn check_harmless(disk: &MemoryDisk, bytes: &[u8], side: &[u8], model: &Model, what: &str) {
+    let copy = disk_of(bytes);
+    copy.put(&companion(".checksums"), side.to_vec());
+    check_harmless_on(&copy, bytes, model, what);
+    let disk = disk.after_kill();
+    overwrite(&disk, data_file(), bytes);
+    overwrite(&disk, &companion(".checksums"), side);
+    check_harmless_on(&disk, bytes, model, what);
+}
+
+fn check_harmless_on(disk: &MemoryDisk, bytes: &[u8], model: &Model, what: &str) {
     let storage = open(disk.clone());
     assert!(same_answers(&storage, model).unwrap(), "{what}");
     storage.scrub(Default::default(), u64::MAX);
@@ -228,23 +233,24 @@ fn check_harmless(bytes: &[u8], side: Vec<u8>, model: &Model, what: &str) {
     storage.scrub(Default::default(), u64::MAX);
     let figures = storage.checksum_figures().unwrap();
     assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0), "{what}");
-    assert_eq!(data_of(&disk), bytes, "{what}");
+    assert_eq!(data_of(disk), bytes, "{what}");
 }
 
 #[test]
 fn side_file_cut_at_any_byte_or_with_any_flipped_bit_changes_no_answer() {
     let (disk, history) = written(&SmallRng::seed_from_u64(3), 500);
     let (bytes, side) = (data_of(&disk), side_of(&disk));
-    let used = |at: &usize| *at < 64 || *at >= 4096;
+    let used = |at: &usize| *at < 128 || *at >= 4096;
     for length in (0..side.len()).filter(used) {
         let what = format!("cut at {length}");
-        check_harmless(&bytes, side[..length].to_vec(), &history.model, &what);
+        check_harmless(&disk, &bytes, &side[..length], &history.model, &what);
     }
     for byte in (0..side.len()).filter(used) {
         for bit in 0..8 {
             let mut flipped = side.clone();
             flipped[byte] ^= 1 << bit;
-            check_harmless(&bytes, flipped, &history.model, &format!("bit {bit} of byte {byte}"));
+            let what = format!("bit {bit} of byte {byte}");
+            check_harmless(&disk, &bytes, &flipped, &history.model, &what);
         }
     }
 }
@@ -261,17 +267,18 @@ fn side_file_of_another_file_or_an_older_or_a_newer_one_changes_no_answer() {
         }
         storage.close().unwrap();
         let (newer, newer_side) = (data_of(&disk), side_of(&disk));
-        check_harmless(&newer, older_side, &history.model, "an older side file");
-        check_harmless(&older, newer_side.clone(), &older_model, "a newer side file");
+        check_harmless(&disk, &newer, &older_side, &history.model, "an older side file");
+        check_harmless(&disk, &older, &newer_side, &older_model, "a newer side file");
         let (other, _) = written(&SmallRng::seed_from_u64(seed + 1_000), 3_000);
-        check_harmless(&newer, side_of(&other), &history.model, "another's side file");
+        check_harmless(&disk, &newer, &side_of(&other), &history.model, "another's side file");
         // The older one was put back, and somebody without checksums went on with it.
-        let disk = disk_of(&older);
-        let storage = support::open(disk.clone());
+        let elsewhere = disk_of(&older);
+        let storage = support::open(elsewhere.clone());
         let mut other = History::after(&older_model, SmallRng::seed_from_u64(seed + 2_000));
         (0..4).for_each(|_| other.commit_batch(&storage));
         storage.close().unwrap();
-        check_harmless(&data_of(&disk), newer_side, &other.model, "another continuation");
+        let what = "another continuation";
+        check_harmless(&disk, &data_of(&elsewhere), &newer_side, &other.model, what);
     });
 }
 
@@ -332,8 +339,12 @@ fn pack_without_checksums_leaves_none_that_are_taken_for_those_of_the_new_file()
 }
 
 fn checked(disk: &MemoryDisk) -> Checked {
+    checked_at(disk, data_file())
+}
+
+fn checked_at(disk: &MemoryDisk, path: &std::path::Path) -> Checked {
     let options = CheckOptions {
-        path: data_file().to_owned(),
+        path: path.to_owned(),
         references: false,
         pickles: false,
         patience: std::time::Duration::ZERO,
@@ -412,22 +423,43 @@ fn recovery_leaves_out_what_does_not_fit_and_covers_the_new_file() {
     let data = oid.filter_map(|record| record.data.clone()).find(|data| data.len() > 30).unwrap();
     let at = bytes.windows(data.len()).rposition(|window| window == &data[..]).unwrap();
     bytes[at + 20] ^= 4;
-    disk.put(data_file(), bytes);
+    overwrite(&disk, data_file(), &bytes);
     assert!(checked(&disk).damages >= 1);
     let to = std::path::Path::new("New.fs").to_owned();
     let options = RecoverOptions {
         from: data_file().to_owned(),
         to: to.clone(),
         partial: true,
+        drop_mismatches: true,
         progress: &|_, _| (),
     };
     let mut notes = Vec::new();
     let summary = recover(&disk, &options, &mut |note| notes.push(note.clone())).unwrap();
     assert!(summary.left_out >= 1 && notes.iter().any(|note| note.what.contains("checksum")));
-    let new = MemoryDisk::new();
-    new.put(data_file(), disk.bytes(&to).unwrap());
-    let side = disk.bytes(std::path::Path::new("New.fs.checksums")).unwrap();
-    new.put(&companion(".checksums"), side);
-    let found = checked(&new);
+    let found = checked_at(&disk, &to);
     assert_eq!((found.damages, found.uncovered), (0, 0));
+    assert!(found.has_checksums);
+}
+
+#[test]
+fn recovery_takes_and_names_what_does_not_fit_unless_it_is_told_to_leave_it_out() {
+    let (disk, _) = written(&SmallRng::seed_from_u64(7), 5_000);
+    let bytes = data_of(&disk);
+    let mut damaged = bytes.clone();
+    let at = bytes.len() - 12;
+    damaged[at] ^= 4;
+    overwrite(&disk, data_file(), &damaged);
+    let to = std::path::Path::new("New.fs").to_owned();
+    let options = RecoverOptions {
+        from: data_file().to_owned(),
+        to: to.clone(),
+        partial: false,
+        drop_mismatches: false,
+        progress: &|_, _| (),
+    };
+    let mut notes = Vec::new();
+    let summary = recover(&disk, &options, &mut |note| notes.push(note.clone())).unwrap();
+    assert_eq!((summary.left_out, summary.mismatches), (0, 1));
+    assert_eq!(notes.iter().map(|note| note.kind).collect::<Vec<_>>(), [RecoveryKind::Mismatch]);
+    assert_eq!(disk.bytes(&to).unwrap(), damaged);
 }

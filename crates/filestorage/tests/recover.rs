@@ -15,7 +15,7 @@ use support::{
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{
     CheckOptions, Damage, DamageKind, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
-    RecoverOptions, RecoveryNote, RecoverySummary, StorageError, check, recover,
+    RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, StorageError, check, recover,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -36,6 +36,7 @@ fn try_recover(bytes: &[u8], partial: bool) -> Result<Outcome, StorageError> {
         from: data_file().to_owned(),
         to: recovered_file().to_owned(),
         partial,
+        drop_mismatches: false,
         progress: &|_, _| {},
     };
     let summary = recover(&disk, &options, &mut |note| notes.push(note.clone()))?;
@@ -129,7 +130,7 @@ fn what_is_left_out_is_told() {
 
     let outcome = try_recover(&damaged, false).unwrap();
     let [note] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
-    assert!(note.is_left_out);
+    assert_eq!(note.kind, RecoveryKind::LeftOut);
     assert_eq!((note.start, note.end), (third as u64, (third + length) as u64));
     // The last record ends where nothing says that its transaction ends.
     assert_eq!((&note.oids[..], &note.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
@@ -213,6 +214,7 @@ fn nothing_is_overwritten() {
         from: data_file().to_owned(),
         to: to.into(),
         partial: false,
+        drop_mismatches: false,
         progress: &|_, _| {},
     };
     assert!(recover(&disk, &options("Data.fs"), &mut |_| {}).is_err());

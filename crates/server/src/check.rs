@@ -131,6 +131,7 @@ fn summary_json(checked: &Checked) -> Value {
         "damages": checked.damages,
         "index": index_name(checked.index),
         "checksums": checked.has_checksums,
+        "checksums_not_used": checked.distrust.map(|reason| reason.to_string()),
         "covered": checked.covered,
         "uncovered": checked.uncovered,
     })
@@ -148,10 +149,11 @@ fn summary(options: &CheckOptions, checked: &Checked) -> String {
         IndexVerdict::Agrees => "the index file agrees",
         IndexVerdict::Differs => "the index file differs",
     };
-    let checksums = match (checked.has_checksums, checked.uncovered) {
-        (false, _) => "no checksums".to_owned(),
-        (true, 0) => "all have checksums".to_owned(),
-        (true, some) => format!("{} have checksums, {some} do not", checked.covered),
+    let checksums = match (checked.distrust, checked.has_checksums, checked.uncovered) {
+        (Some(reason), ..) => format!("checksums not used: {reason}"),
+        (None, false, _) => "no checksums".to_owned(),
+        (None, true, 0) => "all have checksums".to_owned(),
+        (None, true, some) => format!("{} have checksums, {some} do not", checked.covered),
     };
     format!(
         "{}: {found} ({}, {transactions} transactions, {records} records, {objects} objects; \

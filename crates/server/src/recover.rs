@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
 use zodium_disk::RealDisk;
-use zodium_filestorage::{RecoveryNote, RecoverySummary};
+use zodium_filestorage::{RecoveryKind, RecoveryNote, RecoverySummary};
 use zodium_types::{Oid, Tid};
 
 use crate::check::Lines;
@@ -31,6 +31,11 @@ pub(crate) struct RecoverOptions {
     #[arg(long)]
     partial: bool,
 
+    /// Leave out transactions and records that do not fit their checksums, though their structure
+    /// is whole. Without it they are copied as they are, and named
+    #[arg(long)]
+    drop_mismatches: bool,
+
     /// One JSON object a line for each thing left out or mended, and one for all at the end
     #[arg(long)]
     json: bool,
@@ -45,6 +50,7 @@ pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
             from: options.file.clone(),
             to: options.out.clone(),
             partial: options.partial,
+            drop_mismatches: options.drop_mismatches,
             progress: &|done, total| progress.report(done, total),
         },
         &mut |note| match options.json {
@@ -62,12 +68,13 @@ pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
         false => lines.write(in_words(options, &summary)),
     }
     lines.finish()?;
-    Ok(if summary.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_clean = summary.left_out == 0 && summary.mismatches == 0;
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn note_json(note: &RecoveryNote) -> Value {
     json!({
-        "kind": if note.is_left_out { "left-out" } else { "mended" },
+        "kind": kind(note),
         "start": note.start,
         "end": note.end,
         "what": note.what,
@@ -77,10 +84,21 @@ fn note_json(note: &RecoveryNote) -> Value {
     })
 }
 
+fn kind(note: &RecoveryNote) -> &'static str {
+    match note.kind {
+        RecoveryKind::LeftOut => "left-out",
+        RecoveryKind::Mended => "mended",
+        _ => "mismatch",
+    }
+}
+
 fn line(note: &RecoveryNote) -> String {
-    let mut line = match note.is_left_out {
-        true => format!("{}: left out up to {}: {}", note.start, note.end, note.what),
-        false => format!("{}: mended: {}", note.start, note.what),
+    let mut line = match note.kind {
+        RecoveryKind::LeftOut => {
+            format!("{}: left out up to {}: {}", note.start, note.end, note.what)
+        }
+        RecoveryKind::Mended => format!("{}: mended: {}", note.start, note.what),
+        _ => format!("{}: taken as it is: {}", note.start, note.what),
     };
     if note.records_kept > 0 {
         line += &format!(", but for {} records", note.records_kept);
@@ -111,6 +129,8 @@ fn summary_json(summary: &RecoverySummary) -> Value {
         "records": summary.records,
         "left_out": summary.left_out,
         "mended": summary.mended,
+        "mismatches": summary.mismatches,
+        "checksums_not_used": summary.distrust.map(|reason| reason.to_string()),
     })
 }
 
@@ -123,11 +143,22 @@ fn in_words(options: &RecoverOptions, summary: &RecoverySummary) -> String {
             format!("{} bytes left out in {places} {unit}", summary.bytes_left_out)
         }
     };
-    format!(
+    let mut words = format!(
         "{}: {left_out}, {} mended; {} with {transactions} transactions ({transactions_partial} of \
          them in part) and {records} records",
         options.out.display(),
         summary.mended,
         ByteSize(summary.bytes_after),
-    )
+    );
+    if summary.mismatches > 0 {
+        words += &format!(
+            "; {} of them do not fit their checksums and were taken as they are \
+             (--drop-mismatches leaves them out)",
+            summary.mismatches
+        );
+    }
+    if let Some(reason) = summary.distrust {
+        words += &format!("; checksums not used: {reason}");
+    }
+    words
 }

@@ -33,7 +33,7 @@ use window::LOOK_BYTES;
 pub(crate) use window::{WALK_BYTES, Window};
 
 use crate::StorageError;
-use crate::checksums::{self, Comparison, Opened};
+use crate::checksums::{self, Comparison, Distrust, Opened};
 use crate::format::{MAGIC_BYTES, Magic};
 use crate::positions::Positions;
 use index::IndexCheck;
@@ -73,8 +73,10 @@ pub struct Checked {
     pub damages: u64,
     /// The index file.
     pub index: IndexVerdict,
-    /// Whether there are checksums beside the file that are of it.
+    /// Whether there are checksums beside the file that it was held against.
     pub has_checksums: bool,
+    /// Why those that there are were not used; only the structure was looked at then.
+    pub distrust: Option<Distrust>,
     /// Transactions and records that have a checksum.
     pub covered: u64,
     /// Those that have none.
@@ -100,12 +102,14 @@ pub fn check(
     if source.magic.is_none() {
         report(source.magic_damage());
     }
-    let checksums = checksums::open(disk, &options.path, OpenMode::Read, &source.file, source.end);
-    if let Some(opened) = &checksums {
+    let opened = checksums::open(disk, &options.path, OpenMode::Read, &source.file, source.end);
+    let checksums = opened.as_ref().ok().and_then(Option::as_ref);
+    if let Some(opened) = checksums {
         opened.warn_if_shortened(&options.path, source.end);
     }
-    let mut checked = check_file(options, &source, index, checksums.as_ref(), &mut report);
+    let mut checked = check_file(options, &source, index, checksums, &mut report);
     checked.damages = damages;
+    checked.distrust = checked.distrust.or(opened.err());
     Ok(checked)
 }
 
@@ -148,7 +152,8 @@ fn check_file(
         objects.check(Walk::new(path, file, end), report);
     }
     let objects = current.len();
-    let has_checksums = comparison.is_some();
+    let distrust = comparison.as_ref().and_then(Comparison::distrust);
+    let has_checksums = comparison.is_some() && distrust.is_none();
     let all = transactions + records;
     let (covered, uncovered) = comparison.map_or((0, all), |c| (c.covered, c.uncovered));
     Checked {
@@ -159,6 +164,7 @@ fn check_file(
         damages: 0,
         index,
         has_checksums,
+        distrust,
         covered,
         uncovered,
     }

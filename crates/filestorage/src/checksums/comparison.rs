@@ -2,8 +2,10 @@
 
 use zodium_types::Oid;
 
+use super::distrust::Distrust;
 use super::entry::{Entry, Part};
 use super::entry_stream::EntryStream;
+use super::evidence::Evidence;
 use super::side_file::SideFile;
 use super::sums::each_chunk;
 use crate::check::{Damage, DamageKind, Piece, Window};
@@ -11,7 +13,10 @@ use crate::format::POINTER_BYTES;
 
 /// Goes through transactions in the order of the log.
 pub(crate) struct Comparison<'a> {
+    side: &'a SideFile,
     entries: EntryStream<'a>,
+    /// Where the log turned out to be another one: nothing is compared from there on.
+    other_at: Option<u64>,
     /// Records and frames that have an entry.
     pub(crate) covered: u64,
     /// Those that have none.
@@ -21,13 +26,41 @@ pub(crate) struct Comparison<'a> {
 impl Comparison<'_> {
     /// From the transaction at `start` on.
     pub(crate) fn new(side: &SideFile, start: u64) -> Comparison<'_> {
-        Comparison { entries: EntryStream::new(side, start), covered: 0, uncovered: 0 }
+        let entries = EntryStream::new(side, start);
+        Comparison { side, entries, other_at: None, covered: 0, uncovered: 0 }
+    }
+
+    /// Where the log turned out to be another one.
+    pub(super) fn other_at(&self) -> Option<u64> {
+        self.other_at
+    }
+
+    /// Why the checksums are not used, if they turned out to be of another log.
+    pub(crate) fn distrust(&self) -> Option<Distrust> {
+        self.other_at.map(|position| Distrust::OtherContents { position })
     }
 
     /// What of a piece does not fit its entries: each entry must find its transaction or record.
+    /// Nothing, when the log turns out to be another one.
     pub(crate) fn compare(&mut self, window: &mut Window, piece: &Piece) -> Vec<Damage> {
+        if self.other_at.is_some() {
+            self.uncovered += parts_of(piece);
+            return Vec::new();
+        }
+        let damages = self.misfits(window, piece);
+        let (path, data, length) = (window.path(), window.file(), window.end());
+        let evidence = Evidence { side: self.side, path, data, length };
+        let first = damages.first().map(|damage| damage.position).filter(|_| piece.is_whole());
+        self.other_at = first.filter(|position| evidence.is_of_another_log(*position));
+        if self.other_at.is_some() {
+            self.uncovered += std::mem::take(&mut self.covered);
+            return Vec::new();
+        }
+        damages
+    }
+
+    fn misfits(&mut self, window: &mut Window, piece: &Piece) -> Vec<Damage> {
         let mut damages = Vec::new();
-        let parts = piece.records.len() as u64 + u64::from(piece.transaction.is_some());
         let (mut records, mut covered) = (piece.records.iter().peekable(), 0);
         while let Some(entry) = self.entries.next_before(piece.end) {
             if entry.position < piece.start {
@@ -51,9 +84,14 @@ impl Comparison<'_> {
             }
         }
         self.covered += covered;
-        self.uncovered += parts.saturating_sub(covered);
+        self.uncovered += parts_of(piece).saturating_sub(covered);
         damages
     }
+}
+
+/// Transaction and records.
+fn parts_of(piece: &Piece) -> u64 {
+    piece.records.len() as u64 + u64::from(piece.transaction.is_some())
 }
 
 fn damage(entry: &Entry, oid: Option<Oid>, piece: &Piece) -> Damage {

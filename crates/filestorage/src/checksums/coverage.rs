@@ -10,6 +10,7 @@ use zodium_disk::{Disk, DiskFile};
 use super::sums::add_piece;
 use super::{Batch, ChecksumMode, Checksums, SUFFIX, Writing};
 use crate::check::Walk;
+use crate::lock_note::{self, Note};
 use crate::storage::with_suffix;
 
 /// Covered at once when nobody waits.
@@ -17,15 +18,19 @@ const COVER_BYTES: u64 = 8 << 20;
 /// So little is covered while commits wait, so that the end is reached at last.
 const LAST_BYTES: u64 = 256 << 10;
 
-/// Makes the side file of a data file of `length` bytes that is known to be whole. That it cannot
-/// be made is logged.
+/// Makes the side file of a data file of `length` bytes that is known to be whole, and names the
+/// session in its lock file, as one that was closed. That it cannot be done is logged.
 pub(crate) fn take_all(disk: &dyn Disk, path: &Path, data: &Arc<dyn DiskFile>, length: u64) {
     let side_path = with_suffix(path, SUFFIX);
-    let made = Writing::create(disk, &side_path, path, length).and_then(|writing| {
+    let writing = Writing::create(disk, (&side_path, path), data.as_ref(), length, 0);
+    let made = writing.and_then(|writing| {
         let checksums = Checksums::new(path, ChecksumMode::Commit, writing);
         while checksums.cover(data, COVER_BYTES) > 0 {}
-        checksums.writing().close()?;
-        disk.sync_folder_of(&side_path)
+        let writing = checksums.writing();
+        writing.close()?;
+        disk.sync_folder_of(&side_path)?;
+        let note = writing.nonce().map(|nonce| Note { nonce, is_complete: true });
+        lock_note::write(disk, path, note)
     });
     if let Err(error) = made {
         warn!(file = %side_path.display(), %error, "no checksums were made");
@@ -48,7 +53,7 @@ impl Checksums {
         let is_last = end.saturating_sub(start) <= LAST_BYTES.min(bytes);
         // While it is held nothing is appended.
         let mut held = is_last.then_some(state);
-        if end <= start {
+        if end <= start || self.writing.is_void() {
             return 0;
         }
         let mut walk = Walk::starting_at(&self.path, data, end, start);

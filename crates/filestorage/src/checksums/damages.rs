@@ -26,6 +26,15 @@ impl Damages {
         self.places.lock().len() as u64
     }
 
+    pub(crate) fn contain(&self, position: u64) -> bool {
+        self.places.lock().contains(&position)
+    }
+
+    /// They were none.
+    pub(super) fn forget(&self) {
+        self.places.lock().clear();
+    }
+
     /// Says it when it is new.
     pub(crate) fn note(&self, position: u64, oid: Option<Oid>, tid: Option<Tid>, what: &str) {
         let mut places = self.places.lock();

@@ -1,7 +1,8 @@
 //! The first page of the side file.
 //!
 //! ```text
-//! header := magic:16 version:4 salt:8 count:8 end:8 nonce:8 is_closed:1 sum:4   (big-endian)
+//! header := magic:16 version:4 salt:8 count:8 end:8 nonce:8 before:8 inode:8 length:8 is_closed:1
+//!           sum:4                                                              (big-endian)
 //! ```
 //!
 //! What follows up to the end of the page is zero. The header lies within one sector, which a
@@ -13,10 +14,15 @@ use crate::format::u64_at;
 
 /// Where the entries begin.
 pub(crate) const HEADER_BYTES: u64 = 4096;
+/// More of a header than is used.
+pub(crate) const READ_BYTES: usize = 128;
 /// Bytes of the header before its sum.
-const SUMMED_BYTES: usize = 53;
+const SUMMED_BYTES: usize = 77;
+/// Where it says whether the session was closed.
+const CLOSED_OFFSET: usize = SUMMED_BYTES - 1;
 const MAGIC: &[u8; 16] = b"Zodium checksums";
-const VERSION: u32 = 1;
+/// Version 1 did not say of which file it was.
+const VERSION: u32 = 2;
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +34,17 @@ pub(crate) struct Header {
     /// They cover the log up to here.
     pub(crate) end: u64,
     pub(crate) session: Session,
+    pub(crate) log: LogState,
+}
+
+/// The data file when the header was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogState {
+    /// The number of its inode. Not that of its device, which another start of the system may
+    /// change.
+    pub(crate) inode: u64,
+    /// Where it ended, all of it on stable storage.
+    pub(crate) length: u64,
 }
 
 /// Who has the log open for writing, or had it last.
@@ -35,6 +52,8 @@ pub(crate) struct Header {
 pub(crate) struct Session {
     /// Chosen at random at each opening.
     pub(crate) nonce: u64,
+    /// The session that the lock file named until it named this one; 0 for none.
+    pub(crate) before: u64,
     /// Whether it was closed in order: then nothing of it was lost.
     pub(crate) is_closed: bool,
 }
@@ -44,11 +63,13 @@ impl Header {
         let mut bytes = [0; SUMMED_BYTES + 4];
         bytes[..16].copy_from_slice(MAGIC);
         bytes[16..20].copy_from_slice(&VERSION.to_be_bytes());
-        let numbers = [self.salt, self.count, self.end, self.session.nonce];
-        for (place, number) in bytes[20..52].chunks_exact_mut(8).zip(numbers) {
+        let Header { salt, count, end, session, log } = self;
+        let Session { nonce, before, is_closed } = session;
+        let numbers = [salt, count, end, nonce, before, log.inode, log.length];
+        for (place, number) in bytes[20..CLOSED_OFFSET].chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_be_bytes());
         }
-        bytes[52] = u8::from(self.session.is_closed);
+        bytes[CLOSED_OFFSET] = u8::from(is_closed);
         let sum = crc32c::crc32c(&bytes[..SUMMED_BYTES]);
         bytes[SUMMED_BYTES..].copy_from_slice(&sum.to_be_bytes());
         bytes
@@ -57,9 +78,11 @@ impl Header {
     /// `None`: this is no header of a side file, or one that was damaged.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Header> {
         let bytes: &[u8; SUMMED_BYTES + 4] = bytes.first_chunk()?;
-        let session = Session { nonce: u64_at(bytes, 44), is_closed: bytes[52] != 0 };
+        let is_closed = bytes[CLOSED_OFFSET] != 0;
+        let session = Session { nonce: u64_at(bytes, 44), before: u64_at(bytes, 52), is_closed };
+        let log = LogState { inode: u64_at(bytes, 60), length: u64_at(bytes, 68) };
         let (salt, count, end) = (u64_at(bytes, 20), u64_at(bytes, 28), u64_at(bytes, 36));
-        let header = Header { salt, count, end, session };
+        let header = Header { salt, count, end, session, log };
         // Compared as a whole: magic, version, sum, and that nothing else is in it.
         (header.to_bytes() == *bytes).then_some(header)
     }
@@ -83,8 +106,9 @@ mod tests {
 
     #[test]
     fn headers_come_back_and_no_flipped_bit_makes_one() {
-        let session = Session { nonce: random(), is_closed: true };
-        let header = Header { salt: random(), count: 3, end: 700, session };
+        let session = Session { nonce: random(), before: random(), is_closed: true };
+        let log = LogState { inode: random(), length: 900 };
+        let header = Header { salt: random(), count: 3, end: 700, session, log };
         let bytes = header.to_bytes();
         assert_eq!(Header::parse(&bytes), Some(header));
         for bit in 0..bytes.len() * 8 {

@@ -11,15 +11,18 @@
 //!
 //! Invariants:
 //! - a failure here never fails a commit, an opening or a load;
+//! - they are trusted only for a file that nobody else has written or replaced since the session
+//!   that wrote them (`opening.rs`); else all are thrown away, and taken anew;
 //! - an entry never vouches for bytes that were read while an entry of them existed.
 
 mod batch;
-mod belonging;
 mod comparison;
 mod coverage;
 mod damages;
+mod distrust;
 mod entry;
 mod entry_stream;
+mod evidence;
 mod header;
 mod opening;
 mod passage;
@@ -30,14 +33,19 @@ mod sums;
 mod writing;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use zodium_types::Oid;
+use tracing::warn;
+use zodium_disk::DiskFile;
+use zodium_types::{Oid, Tid};
 
 pub(crate) use batch::{Batch, RecordSum};
 pub(crate) use comparison::Comparison;
 pub(crate) use coverage::take_all;
 pub(crate) use damages::Damages;
+pub use distrust::Distrust;
 pub(crate) use entry::{Entry, Part};
+pub(crate) use evidence::Evidence;
 pub(crate) use opening::{Opened, SUFFIX, open};
 pub(crate) use passage::Passage;
 pub(crate) use side_file::{Found, Page, SideFile};
@@ -119,6 +127,7 @@ impl Checksums {
     /// Holds a record that was read from the log against its entry.
     pub(crate) fn verify_record(
         &self,
+        log: Log<'_>,
         position: u64,
         oid: Oid,
         (header, body): (&[u8], &[u8]),
@@ -135,8 +144,53 @@ impl Checksums {
         if crc32c::crc32c_append(crc32c::crc32c(header), body) == entry.sum {
             return Ok(Verdict::Fits);
         }
+        if access == Access::Resident {
+            // Why it does not fit takes reading more.
+            return Ok(Verdict::Cold);
+        }
         let what = format!("the record of object {oid} does not fit its checksum");
-        self.damages.note(position, Some(oid), None, &what);
-        Err(StorageError::corrupt(&self.path, position, what))
+        match self.is_damage(log, position, Some(oid), None, &what) {
+            true => Err(StorageError::corrupt(&self.path, position, what)),
+            false => Ok(Verdict::Untold),
+        }
     }
+
+    /// Notes what does not fit at a position of the log, unless it shows that the log is another
+    /// one: then the checksums are not used any more.
+    pub(crate) fn is_damage(
+        &self,
+        log: Log<'_>,
+        position: u64,
+        oid: Option<Oid>,
+        tid: Option<Tid>,
+        what: &str,
+    ) -> bool {
+        let Log { file: data, end: length } = log;
+        let evidence = Evidence { side: self.side(), path: &self.path, data, length };
+        if !self.damages.contain(position) && evidence.is_of_another_log(position) {
+            self.throw_away(position);
+        }
+        if self.writing.is_void() {
+            return false;
+        }
+        self.damages.note(position, oid, tid, what);
+        true
+    }
+
+    /// Uses them no more: at `position` the log has other transactions, one after the other.
+    pub(crate) fn throw_away(&self, position: u64) {
+        if !self.writing.is_void() {
+            let reason = Distrust::OtherContents { position };
+            warn!(file = %self.path.display(), %reason, "the checksums are not used any more");
+            self.writing.void();
+            self.damages.forget();
+        }
+    }
+}
+
+/// A log, for a second look at what does not fit.
+#[derive(Clone, Copy)]
+pub(crate) struct Log<'a> {
+    pub(crate) file: &'a Arc<dyn DiskFile>,
+    pub(crate) end: u64,
 }

@@ -1,19 +1,32 @@
-//! Opening a side file that is there: what of it can be believed.
+//! Opening a side file that is there: whether it can be trusted.
+//!
+//! **Invariant.** Checksums are trusted only for a file that nobody has written or replaced since
+//! the session that wrote them. All of this must be so:
+//! - the lock file names that session: other programs that open the file for writing cut its name
+//!   off ([`crate::lock_note`]);
+//! - the data file has the inode that it had;
+//! - it is at least as long as they cover and as it was when they were synced; or it ends within
+//!   one of the transactions that they cover, which no older copy does;
+//! - its transactions are those that the checksums are of ([`Evidence`]).
+//!
+//! A wrong bit anywhere changes none of that, so it is found.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tracing::{info, warn};
+use tracing::warn;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
-use super::belonging::entries_that_belong;
+use super::distrust::Distrust;
 use super::entry::{ENTRY_BYTES, Entry, Part};
-use super::header::{HEADER_BYTES, Header, Session};
+use super::evidence::Evidence;
+use super::header::{HEADER_BYTES, Header, READ_BYTES as HEADER_READ_BYTES, Session};
 use super::repair;
 use super::side_file::SideFile;
 use super::sums::sum_at;
-use crate::format::{DataHeader, POINTER_BYTES, TransactionHeader};
+use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
+use crate::lock_note::{self, Note};
 use crate::storage::with_suffix;
 
 /// Bytes of entries read at once.
@@ -24,71 +37,60 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) struct Opened {
     pub(crate) side: Arc<SideFile>,
     pub(super) header: Header,
+    /// What the lock file says.
+    note: Note,
     /// Entries written before the bytes they are of, by the last batches of that session, and
     /// others between them.
     promises: Vec<Entry>,
-    /// The log was on stable storage up to here, and may be shorter now; 0 for another log.
+    /// Up to here the log was durable when the entries were written.
     durable_end: u64,
-    /// Nothing shows that the log is another one than they were written for.
-    is_of_this_log: bool,
 }
 
-/// Opens the side file of a data file that has `length` bytes; `None` when there is none that can
-/// be used.
+/// Opens the side file of a data file that has `length` bytes; `None` when there is none.
 pub(crate) fn open(
     disk: &dyn Disk,
     path: &Path,
     mode: OpenMode,
     data: &Arc<dyn DiskFile>,
     length: u64,
-) -> Option<Opened> {
+) -> Result<Option<Opened>, Distrust> {
+    // First: a session that begins meanwhile names the one before it in the side file.
+    let note = lock_note::read(disk, path);
     let side_path = with_suffix(path, SUFFIX);
-    let unusable = |reason: &dyn std::fmt::Display| {
-        warn!(file = %side_path.display(), %reason, "checksums not usable");
-    };
     let file = match disk.open(&side_path, mode) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            unusable(&error);
-            return None;
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(_) => return Err(Distrust::Unreadable),
     };
-    let Some(header) = read_header(file.as_ref()) else {
-        unusable(&"it does not begin as it must");
-        return None;
-    };
-    let mut opened = Opened {
-        side: Arc::new(SideFile::new(&side_path, file, &header)),
-        header,
-        promises: Vec::new(),
-        durable_end: 0,
-        is_of_this_log: true,
-    };
-    opened.count_entries(data.as_ref(), length);
-    // While it is served the log may have grown since it was measured.
-    let length = data.length().unwrap_or(length).max(length);
-    opened.durable_end = opened.side.end();
-    opened.forget_what_is_cut_off(length);
-    let side = &opened.side;
-    let count = entries_that_belong(side, path, data, length, side.count());
-    if let Some(cut) = side.entry(count).filter(|_| count < side.count()) {
-        info!(file = %side_path.display(), position = cut.position,
-            "the checksums from this position on are of another file, and are made anew");
-        side.set(count, cut.position);
-        opened.is_of_this_log = false;
-        opened.durable_end = 0;
+    let header = read_header(file.as_ref())?;
+    let is_named =
+        |note: &Note| [header.session.nonce, header.session.before].contains(&note.nonce);
+    let note = note.ok().flatten().filter(is_named).ok_or(Distrust::OtherWriter)?;
+    let status = data.status().map_err(|_| Distrust::Unreadable)?;
+    if status.identity.inode != header.log.inode {
+        return Err(Distrust::OtherFile);
     }
-    Some(opened)
+    let side = SideFile::new(&side_path, file, header.salt, (header.count, header.end));
+    let side = Arc::new(side);
+    let mut opened = Opened { side, header, note, promises: Vec::new(), durable_end: 0 };
+    opened.count_entries(data.as_ref(), length)?;
+    // While it is served the log may have grown since it was measured.
+    let length = data.length().unwrap_or(status.length).max(length);
+    opened.check_length(data.as_ref(), length)?;
+    let evidence = Evidence { side: &opened.side, path, data, length };
+    match evidence.contradiction() {
+        Some(position) => Err(Distrust::OtherContents { position }),
+        None => Ok(Some(opened)),
+    }
 }
 
 /// `Data.fs` + this is the side file.
 pub(crate) const SUFFIX: &str = ".checksums";
 
-fn read_header(file: &dyn DiskFile) -> Option<Header> {
-    let mut bytes = [0; 64];
-    file.read_exact_at(&mut bytes, 0).ok()?;
-    Header::parse(&bytes)
+fn read_header(file: &dyn DiskFile) -> Result<Header, Distrust> {
+    let mut bytes = [0; HEADER_READ_BYTES];
+    let read = file.read_up_to(&mut bytes, 0).map_err(|_| Distrust::Unreadable)?;
+    Header::parse(&bytes[..read]).ok_or(Distrust::Format)
 }
 
 impl Opened {
@@ -97,13 +99,13 @@ impl Opened {
         self.header.session
     }
 
-    /// Whether the log is, as far as can be seen, the one that they were written for.
-    pub(crate) fn is_of_this_log(&self) -> bool {
-        self.is_of_this_log
+    /// What the lock file says of it, or of the session before, if it had not come to be named.
+    pub(crate) fn note(&self) -> Note {
+        self.note
     }
 
-    /// Where the log ended when its checksums were written, all of it on stable storage; 0 when
-    /// they are of another log.
+    /// Where the log ended when its checksums were written, all of it on stable storage. It may be
+    /// shorter now.
     pub(crate) fn durable_end(&self) -> u64 {
         self.durable_end
     }
@@ -112,8 +114,8 @@ impl Opened {
     pub(crate) fn warn_if_shortened(&self, path: &Path, length: u64) {
         if self.durable_end > length {
             warn!(file = %path.display(), bytes = length, were_durable = self.durable_end,
-                "the data file is shorter than what was on stable storage. Unless an older one was \
-                 put back, transactions are lost: keep the file and look for a newer copy");
+                "the data file ends within a transaction that was on stable storage: transactions \
+                 that were acknowledged are lost; keep the file and look for a newer copy");
         }
     }
 
@@ -125,14 +127,12 @@ impl Opened {
 
 impl Opened {
     /// Finds out how many entries there are, beyond those that were synced.
-    fn count_entries(&mut self, data: &dyn DiskFile, length: u64) {
+    fn count_entries(&mut self, data: &dyn DiskFile, length: u64) -> Result<(), Distrust> {
         let there = self.side.file.length().unwrap_or(0).saturating_sub(HEADER_BYTES);
         let there = there / ENTRY_BYTES as u64;
-        let synced = self.header.count.min(there);
-        if synced < self.header.count {
-            // It was cut: what the last entries cover has to be found out.
-            self.header.count = synced;
-            self.header.end = 0;
+        let synced = self.header.count;
+        if there < synced || self.header.end < MAGIC_BYTES {
+            return Err(Distrust::Format);
         }
         let mut last_frame = None;
         let mut count = synced;
@@ -158,13 +158,13 @@ impl Opened {
                 break;
             }
         }
-        let end = match (last_frame, self.header.end) {
-            (None, 0) => self.end_by_entries(data, length, count),
-            (None, end) => Some((count, end)),
-            (Some(frame), _) => self.end_of(data, length, &frame, count),
+        let end = match last_frame {
+            None => self.header.end,
+            Some(frame) => self.end_behind(data, length, &frame, count),
         };
-        let (count, end) = end.unwrap_or((0, 0));
         self.side.set(count, end);
+        self.durable_end = end;
+        Ok(())
     }
 
     /// The entries from a number on, up to the first that is none.
@@ -177,61 +177,53 @@ impl Opened {
         Some(entries.collect())
     }
 
-    /// The end of what is covered when only the entries tell.
-    fn end_by_entries(&self, data: &dyn DiskFile, length: u64, count: u64) -> Option<(u64, u64)> {
-        let frame = (0..count)
-            .rev()
-            .find_map(|number| self.side.entry(number).filter(|entry| entry.part == Part::Frame))?;
-        self.end_of(data, length, &frame, count)
-    }
-
     /// The end of the last transaction that is covered. It may lie beyond that of the file.
-    fn end_of(
-        &self,
-        data: &dyn DiskFile,
-        length: u64,
-        frame: &Entry,
-        count: u64,
-    ) -> Option<(u64, u64)> {
+    fn end_behind(&self, data: &dyn DiskFile, length: u64, frame: &Entry, count: u64) -> u64 {
         if let Some(header) = repair::transaction_header(data, frame, length) {
-            return Some((count, frame.position + header.length + POINTER_BYTES));
+            return frame.position + header.length + POINTER_BYTES;
         }
         // Damaged or cut off. Unless the last of its records, or its own header as it is, tells
         // more, it reaches up to the end of the file.
-        let last = self.side.entry(count.checked_sub(1)?).filter(|last| last.part == Part::Record);
-        let record_end = last.and_then(|last| {
+        let last = count.checked_sub(1).and_then(|last| self.side.entry(last));
+        let least = last.map_or(0, |last| last.position + 1);
+        let record_end = last.filter(|last| last.part == Part::Record).and_then(|last| {
             let header = read_data_header(data, last.position)?;
             let fits = sum_at(data, last.position, length, Part::Record) == Some(last.sum);
             fits.then(|| last.position + header.record_bytes() + POINTER_BYTES)
         });
         let header_end = read_transaction_header(data, frame.position)
-            .and_then(|header| frame.position.checked_add(header.length)?.checked_add(8))
+            .and_then(|header| end_of(frame.position, &header))
             .filter(|end| *end > length);
-        // Where it began is behind it all the same, though the file may end before.
-        let end = record_end.or(header_end).unwrap_or(length);
-        Some((count, end.max(frame.position + 1)))
+        record_end.or(header_end).unwrap_or(length).max(least)
     }
 
-    /// Leaves out what the log has lost: somebody has put a shorter one there.
-    fn forget_what_is_cut_off(&mut self, length: u64) {
-        let side = &self.side;
-        if side.end() <= length {
-            return;
+    /// Makes sure that the log has the length it had, or ends within a transaction that is
+    /// covered, of which the entries are left out then.
+    fn check_length(&self, data: &dyn DiskFile, length: u64) -> Result<(), Distrust> {
+        let (side, was) = (&self.side, self.durable_end.max(self.header.log.length));
+        let other = Err(Distrust::OtherLength { was, is: length });
+        if length >= side.end() {
+            // What was written last may not have come to be in the header.
+            return if length < self.header.log.length { other } else { Ok(()) };
         }
-        self.is_of_this_log = false;
-        let mut count = side.number_at(length);
-        let next = side.entry(count).filter(|_| count < side.count());
-        let mut end = length;
-        if next.is_none_or(|next| next.position != length) {
-            // The file ends within a transaction.
-            let frame = (0..count).rev().find_map(|number| {
-                let entry = side.entry(number).filter(|entry| entry.part == Part::Frame)?;
-                Some((number, entry.position))
-            });
-            (count, end) = frame.unwrap_or((0, 0));
+        let behind = side.number_at(length);
+        let mut later = (behind..side.count()).filter_map(|number| side.entry(number));
+        let next = later.find(|entry| entry.part == Part::Frame);
+        let next = next.map_or(side.end(), |next| next.position);
+        let last = behind.checked_sub(1).and_then(|number| side.frame_up_to(number));
+        let Some((number, frame)) = last.filter(|_| next > length) else { return other };
+        let header = read_transaction_header(data, frame.position);
+        if header.is_some_and(|header| end_of(frame.position, &header) != Some(next)) {
+            return other;
         }
-        side.set(count, end);
+        side.set(number, frame.position);
+        Ok(())
     }
+}
+
+/// Where a transaction ends by its header.
+fn end_of(position: u64, header: &TransactionHeader) -> Option<u64> {
+    position.checked_add(header.length)?.checked_add(POINTER_BYTES)
 }
 
 fn read_transaction_header(data: &dyn DiskFile, position: u64) -> Option<TransactionHeader> {

@@ -1,8 +1,12 @@
 //! Finding the way through a log that is damaged, with the help of its checksums.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use zodium_disk::DiskFile;
 
 use super::entry::{Entry, Part};
+use super::evidence::Evidence;
 use super::opening::Opened;
 use super::repair;
 use super::side_file::{Found, Page, SideFile};
@@ -15,15 +19,28 @@ const REPAIRED_BYTES_MAX: u64 = 16 << 20;
 /// Goes along while an index is built.
 pub(crate) struct Passage<'a> {
     side: &'a SideFile,
-    data: &'a dyn DiskFile,
+    /// The data file.
+    path: &'a Path,
+    data: &'a Arc<dyn DiskFile>,
     /// The end of the file.
     end: u64,
     page: Box<Page>,
 }
 
 impl<'a> Passage<'a> {
-    pub(crate) fn new(opened: &'a Opened, data: &'a dyn DiskFile, end: u64) -> Passage<'a> {
-        Passage { side: &opened.side, data, end, page: Page::empty() }
+    pub(crate) fn new(
+        opened: &'a Opened,
+        path: &'a Path,
+        data: &'a Arc<dyn DiskFile>,
+        end: u64,
+    ) -> Passage<'a> {
+        Passage { side: &opened.side, path, data, end, page: Page::empty() }
+    }
+
+    /// Whether what does not fit at a position shows that the log is another one.
+    pub(crate) fn is_of_another_log(&self, position: u64) -> bool {
+        let (side, path, data, length) = (self.side, self.path, self.data, self.end);
+        Evidence { side, path, data, length }.is_of_another_log(position)
     }
 
     /// The entry of what begins at `position`.
@@ -36,7 +53,7 @@ impl<'a> Passage<'a> {
 
     /// What the header of a damaged transaction was.
     pub(crate) fn transaction_header(&self, frame: &Entry) -> Option<TransactionHeader> {
-        repair::transaction_header(self.data, frame, self.end)
+        repair::transaction_header(self.data.as_ref(), frame, self.end)
     }
 
     /// What the header of a damaged record was, which ended before `limit`; `None` when that
@@ -46,6 +63,6 @@ impl<'a> Passage<'a> {
         let next = self.side.entry(next).filter(|_| next < self.side.count());
         let end = next.map_or(limit, |next| next.position.min(limit));
         let is_short = end.saturating_sub(record.position) <= REPAIRED_BYTES_MAX;
-        is_short.then(|| repair::data_header(self.data, record, end)).flatten()
+        is_short.then(|| repair::data_header(self.data.as_ref(), record, end)).flatten()
     }
 }

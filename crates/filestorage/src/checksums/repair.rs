@@ -1,9 +1,10 @@
 //! Finding out what a damaged header said, from the sum that was taken of it.
 //!
 //! A CRC-32C tells every single flipped bit from every other, so a header with one wrong bit is
-//! known again. This serves to find the way through a damaged log while its index is built:
-//! which object a record is of, and where the next transaction begins. What is damaged is not
-//! served for that.
+//! known again. This serves to tell damage from another log, and to open a damaged log whose
+//! checksums are trusted: the object that a damaged record was of has an error instead of an older
+//! revision, and the transactions behind a damaged one are found. What is damaged is not served for
+//! that, and an index with it is not saved.
 
 use zodium_disk::DiskFile;
 

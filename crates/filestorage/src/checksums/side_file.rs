@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use zodium_disk::DiskFile;
 
-use super::entry::{ENTRY_BYTES, Entry, position_of};
+use super::entry::{ENTRY_BYTES, Entry, Part, position_of};
 use super::header::Header;
 use crate::Access;
 
@@ -62,13 +62,19 @@ pub(crate) struct Page {
 }
 
 impl SideFile {
-    pub(super) fn new(path: &Path, file: Arc<dyn DiskFile>, header: &Header) -> SideFile {
+    /// With so many entries, which end there.
+    pub(super) fn new(
+        path: &Path,
+        file: Arc<dyn DiskFile>,
+        salt: u64,
+        (count, end): (u64, u64),
+    ) -> SideFile {
         SideFile {
             path: path.to_owned(),
             file,
-            salt: header.salt,
-            count: AtomicU64::new(header.count),
-            end: AtomicU64::new(header.end),
+            salt,
+            count: AtomicU64::new(count),
+            end: AtomicU64::new(end),
             firsts: [const { OnceLock::new() }; GROUPS],
         }
     }
@@ -140,6 +146,33 @@ impl SideFile {
         let mut bytes = [0; ENTRY_BYTES];
         let read = self.file.read_exact_at(&mut bytes, Header::entry_offset(number));
         read.ok().and_then(|()| Entry::parse(&bytes, self.salt))
+    }
+
+    /// The last entry of a transaction's frame up to that number, and its number.
+    pub(super) fn frame_up_to(&self, number: u64) -> Option<(u64, Entry)> {
+        let mut end = number.saturating_add(1).min(self.count());
+        while end > 0 {
+            let start = end.saturating_sub(PAGE_ENTRIES);
+            let mut bytes = vec![0; (end - start) as usize * ENTRY_BYTES];
+            self.file.read_exact_at(&mut bytes, Header::entry_offset(start)).ok()?;
+            let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
+            let found = entries.iter().enumerate().rev().find_map(|(place, bytes)| {
+                let entry = Entry::parse(bytes, self.salt)?;
+                (entry.part == Part::Frame).then_some((start + place as u64, entry))
+            });
+            if found.is_some() {
+                return found;
+            }
+            end = start;
+        }
+        None
+    }
+
+    /// Forgets what is known of where entries stand, when all are to be written anew.
+    pub(super) fn forget_places(&self) {
+        let groups = self.firsts.iter().filter_map(OnceLock::get);
+        // Relaxed: as where they are noted.
+        groups.flat_map(|group| group.iter()).for_each(|first| first.store(0, Ordering::Relaxed));
     }
 
     /// The number of the first entry at `position` or behind it, up to the first one that is none.

@@ -49,9 +49,11 @@ impl Recovered {
         let writing = match (&self.checksums, options.checksums, options.read_only) {
             (_, ChecksumMode::Off, _) | (None, _, true) => return None,
             (Some(opened), _, true) => Ok(Writing::never(Arc::clone(&opened.side))),
-            (Some(opened), _, false) => Writing::resume(opened, self.end),
-            (None, _, false) => Writing::create(disk, &side_path, path, self.end)
-                .and_then(|writing| disk.sync_folder_of(&side_path).map(|()| writing)),
+            (Some(opened), _, false) => Writing::resume(opened, self.file.as_ref(), self.end),
+            (None, _, false) => {
+                Writing::create(disk, (&side_path, path), self.file.as_ref(), self.end, 0)
+                    .and_then(|writing| disk.sync_folder_of(&side_path).map(|()| writing))
+            }
         };
         let writing = writing
             .inspect_err(|error| {
@@ -94,9 +96,31 @@ impl FileStorage {
     /// 0 when none are missing, or they cannot be written. One caller at a time.
     pub fn cover(&self, bytes: u64) -> u64 {
         let log = self.log();
+        if let Some(checksums) = &log.checksums {
+            self.restart_void_checksums(checksums);
+        }
         let covered = log.checksums.as_ref().map(|checksums| checksums.cover(&log.file, bytes));
         self.name_session_if_covered();
         covered.unwrap_or(0)
+    }
+
+    /// Begins with checksums anew when those that there were are not used any more. The session is
+    /// unnamed first: what they do not cover would be taken for torn after a crash.
+    fn restart_void_checksums(&self, checksums: &Checksums) {
+        if !checksums.writing().is_void() || self.read_only || self.unname_session().is_err() {
+            return;
+        }
+        let restarted = checksums.writing().restart();
+        if let Err(error) = restarted {
+            warn!(file = %checksums.side().path().display(), %error,
+                "the checksums cannot be taken anew");
+        }
+    }
+
+    /// Whether something does not fit its checksum.
+    pub(crate) fn is_damage_suspected(&self) -> bool {
+        let log = self.log();
+        self.was_damaged || log.checksums.as_ref().is_some_and(|c| c.damages().count() > 0)
     }
 
     /// Reads about `bytes` of the file from `place` on, and holds them against their checksums.
@@ -163,6 +187,9 @@ fn scrub(log: &LogFile, checksums: &Checksums, start: u64, bytes: u64) -> u64 {
     {
         for damage in comparison.compare(&mut walk.window, &piece) {
             checksums.note(&damage);
+        }
+        if let Some(position) = comparison.other_at() {
+            checksums.throw_away(position);
         }
         position = piece.end;
     }

@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use tracing::warn;
-use zodium_disk::{Disk, OpenMode};
+use zodium_disk::{Disk, DiskFile, OpenMode};
 
 use super::batch::Batch;
 use super::entry::{ENTRY_BYTES, Entry};
-use super::header::{HEADER_BYTES, Header, Session, random};
+use super::header::{HEADER_BYTES, Header, LogState, Session, random};
 use super::opening::Opened;
 use super::side_file::SideFile;
 use crate::format::MAGIC_BYTES;
 use crate::new_file;
+
+/// Where the entries end when none counts. No log ends there.
+const VOID_END: u64 = 0;
 
 /// Who writes, and how far.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct Writing {
 #[derive(Debug)]
 pub(crate) struct State {
     session: Session,
+    /// Of the log.
+    inode: u64,
     /// Everything before is on stable storage, be it published or not.
     pub(super) log_end: u64,
     /// Entries on stable storage.
@@ -44,7 +49,7 @@ impl Writing {
 
     /// Begins a session of writing in a side file that was there: what does not count is cut, and
     /// that the session is open is on stable storage when this returns.
-    pub(crate) fn resume(opened: &Opened, log_end: u64) -> io::Result<Writing> {
+    pub(crate) fn resume(opened: &Opened, log: &dyn DiskFile, log_end: u64) -> io::Result<Writing> {
         let side = Arc::clone(&opened.side);
         if side.end() > log_end {
             side.set(side.number_at(log_end), log_end);
@@ -55,28 +60,35 @@ impl Writing {
             // Before anything is written there: what is cut must not come back behind it.
             side.file.sync()?;
         }
-        Writing::begin(side, log_end, random())
+        // Until the lock file names this session, it names the one before.
+        Writing::begin(side, log, log_end, opened.note().nonce)
     }
 
-    /// Makes a side file without entries, and begins a session in it. Its name lasts once its
-    /// folder is synced.
+    /// Makes a side file without entries for a log that lies beside it, and begins a session in
+    /// it: the one after `before`, 0 for none. Its name lasts once its folder is synced.
     pub(crate) fn create(
         disk: &dyn Disk,
-        path: &Path,
-        model: &Path,
+        (path, model): (&Path, &Path),
+        log: &dyn DiskFile,
         log_end: u64,
+        before: u64,
     ) -> io::Result<Writing> {
         let created = new_file::create(disk, path, OpenMode::Truncate, model);
         let file = created.map_err(io::Error::other)?;
         file.write_all_at(&[0; HEADER_BYTES as usize], 0)?;
-        let session = Session { nonce: 0, is_closed: false };
-        let header = Header { salt: random(), count: 0, end: MAGIC_BYTES, session };
-        Writing::begin(Arc::new(SideFile::new(path, file, &header)), log_end, random())
+        let side = SideFile::new(path, file, random(), (0, MAGIC_BYTES));
+        Writing::begin(Arc::new(side), log, log_end, before)
     }
 
-    fn begin(side: Arc<SideFile>, log_end: u64, nonce: u64) -> io::Result<Writing> {
-        let session = Session { nonce, is_closed: false };
-        let state = State { session, log_end, synced: side.count(), is_failing: false };
+    fn begin(
+        side: Arc<SideFile>,
+        log: &dyn DiskFile,
+        log_end: u64,
+        before: u64,
+    ) -> io::Result<Writing> {
+        let session = Session { nonce: random(), before, is_closed: false };
+        let inode = log.status()?.identity.inode;
+        let state = State { session, inode, log_end, synced: side.count(), is_failing: false };
         side.file.sync()?;
         write_header(&side, &state)?;
         side.file.sync()?;
@@ -100,6 +112,33 @@ impl Writing {
         if self.side.end() == start {
             self.add(&mut state, end, batch);
         }
+    }
+
+    /// From now on no entry counts: they are of another log. They can be taken anew after
+    /// [`Writing::restart`].
+    pub(super) fn void(&self) {
+        // Held, so that none is added meanwhile.
+        let _state = self.state();
+        self.side.set(0, VOID_END);
+    }
+
+    /// Whether no entry counts, and none is written.
+    pub(crate) fn is_void(&self) -> bool {
+        self.side.end() == VOID_END
+    }
+
+    /// Empties a side file of which no entry counts, so that all can be taken anew.
+    pub(crate) fn restart(&self) -> io::Result<()> {
+        let Some(mut state) = self.state() else { return Ok(()) };
+        self.side.forget_places();
+        self.side.file.set_length(HEADER_BYTES)?;
+        // Before anything is written there: what is cut must not come back behind it.
+        self.side.file.sync()?;
+        write_header_of(&self.side, &state, 0, MAGIC_BYTES)?;
+        self.side.file.sync()?;
+        state.synced = 0;
+        self.side.set(0, MAGIC_BYTES);
+        Ok(())
     }
 
     pub(super) fn state(&self) -> Option<MutexGuard<'_, State>> {
@@ -177,6 +216,7 @@ fn write_header(side: &SideFile, state: &State) -> io::Result<()> {
 }
 
 fn write_header_of(side: &SideFile, state: &State, count: u64, end: u64) -> io::Result<()> {
-    let header = Header { salt: side.salt, count, end, session: state.session };
+    let log = LogState { inode: state.inode, length: state.log_end };
+    let header = Header { salt: side.salt, count, end, session: state.session, log };
     side.file.write_all_at(&header.to_bytes(), 0)
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
-use zodium_disk::Disk;
+use zodium_disk::{Disk, DiskFile};
 use zodium_types::{Tid, TransactionStatus};
 
 use self::output::Output;
@@ -122,7 +122,8 @@ impl FileStorage {
         }
         let disk = self.disk.as_ref();
         let output = Output::create(disk, &place.path, &self.path, self.magic)?;
-        let output = (output, self.sums_of_copy(&source, &place));
+        let sums = self.sums_of_copy(&source, &place, output.file().as_ref());
+        let output = (output, sums);
         let mut log =
             PackedLog::new(source, reachable, output, self.blobs.is_some(), options.cancelled);
         log.copy_kept(&watch)?;
@@ -220,11 +221,13 @@ impl FileStorage {
 
     /// Where the checksums of the copy go, if there are some of the file. When that fails those of
     /// the new file are taken afterwards.
-    fn sums_of_copy(&self, source: &LogFile, place: &Place) -> Option<Sums> {
-        source.checksums.as_ref()?;
+    fn sums_of_copy(&self, source: &LogFile, place: &Place, copy: &dyn DiskFile) -> Option<Sums> {
+        // Until the lock file names the new session, it names the present one.
+        let before = source.checksums.as_ref()?.writing().nonce().unwrap_or(0);
         let path = with_suffix(&place.path, SUFFIX);
+        let (disk, paths) = (self.disk.as_ref(), (path.as_path(), self.path.as_path()));
         // Another session: should the names of the two files not last alike, nobody is misled.
-        let created = Writing::create(self.disk.as_ref(), &path, &self.path, MAGIC_BYTES);
+        let created = Writing::create(disk, paths, copy, MAGIC_BYTES, before);
         let created = created.inspect_err(|error| {
             warn!(file = %path.display(), %error, "the checksums of the packed file are not kept");
         });

@@ -17,7 +17,7 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::StorageError;
 use crate::check::{Damage, DamageKind, Look, Paced, Piece, SeenRecord, Source, Walk};
-use crate::checksums::{self, Comparison};
+use crate::checksums::{self, Comparison, Distrust};
 use crate::format::{
     DATA_HEADER_BYTES, MAGIC_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
@@ -34,15 +34,29 @@ pub struct RecoverOptions<'a> {
     pub to: PathBuf,
     /// Whether to take the whole records of transactions of which others are damaged.
     pub partial: bool,
+    /// Whether to leave out what does not fit its checksum, though its structure is whole.
+    pub drop_mismatches: bool,
     /// Told how many bytes of how many are done.
     pub progress: &'a dyn Fn(u64, u64),
+}
+
+/// What became of something that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecoveryKind {
+    /// It is not in the new file.
+    LeftOut,
+    /// It was put right.
+    Mended,
+    /// It is in the new file as it is, though it does not fit its checksum.
+    Mismatch,
 }
 
 /// Something that is not in the new file, or not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryNote {
-    /// Whether something was left out; else it was put right.
-    pub is_left_out: bool,
+    /// What became of it.
+    pub kind: RecoveryKind,
     /// Where it begins in the damaged file.
     pub start: u64,
     /// Where it ends.
@@ -76,6 +90,10 @@ pub struct RecoverySummary {
     pub left_out: u64,
     /// What was put right.
     pub mended: u64,
+    /// Transactions and records that were taken though they do not fit their checksums.
+    pub mismatches: u64,
+    /// Why the checksums beside the damaged file were not used, if there are some.
+    pub distrust: Option<Distrust>,
 }
 
 /// Copies what is whole, and tells what is not.
@@ -100,12 +118,14 @@ pub fn recover(
     let (path, end) = (&options.from, source.end);
     let walk = Walk::new(path, &source.file, end);
     let look = Look::new(path, &source.file, end);
-    let summary = RecoverySummary { bytes_before: end, ..RecoverySummary::default() };
-    let checksums = checksums::open(disk, path, OpenMode::Read, &source.file, end);
-    if let Some(opened) = &checksums {
+    let opened = checksums::open(disk, path, OpenMode::Read, &source.file, end);
+    let distrust = opened.as_ref().err().copied();
+    let summary = RecoverySummary { bytes_before: end, distrust, ..RecoverySummary::default() };
+    let checksums = opened.as_ref().ok().and_then(Option::as_ref);
+    if let Some(opened) = checksums {
         opened.warn_if_shortened(path, end);
     }
-    let comparison = checksums.as_ref().map(|opened| Comparison::new(&opened.side, MAGIC_BYTES));
+    let comparison = checksums.map(|opened| Comparison::new(&opened.side, MAGIC_BYTES));
     let (comparison, damaged) = (comparison, BTreeSet::new());
     let mut recovery =
         Recovery { options, walk, look, output, comparison, damaged, summary, report };
@@ -114,6 +134,8 @@ pub fn recover(
         checksums::take_all(disk, &options.to, recovery.output.file(), bytes);
     }
     let mut summary = recovery.summary;
+    let found = recovery.comparison.as_ref().and_then(Comparison::distrust);
+    summary.distrust = summary.distrust.or(found);
     match result {
         Ok(bytes) => summary.bytes_after = bytes,
         Err(error) => {
@@ -147,8 +169,7 @@ impl Recovery<'_> {
             paced.reach(piece.end);
             if let Some(comparison) = &mut self.comparison {
                 let damages = comparison.compare(&mut self.walk.window, &piece);
-                self.damaged.extend(damages.iter().map(|damage| damage.position));
-                piece.damage.extend(damages);
+                self.mismatches(damages, &mut piece);
             }
             match piece.transaction {
                 Some(entry) if piece.is_whole() => self.take(&entry, piece)?,
@@ -156,6 +177,27 @@ impl Recovery<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What does not fit its checksum is lost if that is asked for, and told else.
+    fn mismatches(&mut self, damages: Vec<Damage>, piece: &mut Piece) {
+        if self.options.drop_mismatches {
+            self.damaged.extend(damages.iter().map(|damage| damage.position));
+            piece.damage.extend(damages);
+            return;
+        }
+        for Damage { position, what, oid, tid, .. } in damages {
+            self.summary.mismatches += 1;
+            (self.report)(&RecoveryNote {
+                kind: RecoveryKind::Mismatch,
+                start: position,
+                end: position,
+                what,
+                tids: tid.into_iter().collect(),
+                oids: oid.into_iter().collect(),
+                records_kept: 0,
+            });
+        }
     }
 
     /// Copies a transaction of which nothing is lost.
@@ -195,7 +237,7 @@ impl Recovery<'_> {
         let lost = piece.damage.iter().filter(|damage| damage.kind == DamageKind::Checksum);
         let lost = lost.filter_map(|damage| damage.oid);
         let mut note = RecoveryNote {
-            is_left_out: true,
+            kind: RecoveryKind::LeftOut,
             start: piece.start,
             end: piece.end,
             what: reasons(piece),
@@ -310,7 +352,7 @@ impl Recovery<'_> {
         let SeenRecord { entry, back } = record;
         let bytes = entry.header.record_bytes();
         let note = RecoveryNote {
-            is_left_out: true,
+            kind: RecoveryKind::LeftOut,
             start: entry.position,
             end: entry.position + bytes,
             what: format!("a record whose data, at {}, are lost", back.unwrap_or(0)),
@@ -331,7 +373,7 @@ impl Recovery<'_> {
         self.summary.mended += 1;
         let position = damage.position;
         (self.report)(&RecoveryNote {
-            is_left_out: false,
+            kind: RecoveryKind::Mended,
             start: position,
             end: position,
             what: format!("{}: {how}", damage.what),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use zodium_disk::{Disk, MemoryDisk};
+use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
     Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions, Reservation, StorageError,
 };
@@ -72,6 +72,14 @@ pub(crate) fn disk_of(bytes: &[u8]) -> MemoryDisk {
 /// The present bytes of the data file.
 pub(crate) fn data_of(disk: &MemoryDisk) -> Vec<u8> {
     disk.bytes(data_file()).expect("the data file is there")
+}
+
+/// Puts these bytes in place of those of a file, which stays the same file.
+pub(crate) fn overwrite(disk: &MemoryDisk, path: &Path, bytes: &[u8]) {
+    let file = disk.open(path, OpenMode::Write).unwrap();
+    file.set_length(bytes.len() as u64).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file.sync().unwrap();
 }
 
 /// Reserves, appends and publishes a batch.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use zodium_disk::MemoryDisk;
+use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{Access, ChecksumMode, FileStorage, Load, OpenOptions, StorageError};
 use zodium_types::{Oid, Tid};
 
@@ -47,19 +47,29 @@ fn open(disk: &MemoryDisk) -> Result<FileStorage, StorageError> {
     FileStorage::open(Arc::new(disk.clone()), &options)
 }
 
-/// What we keep beside the data file, when all of it is covered.
-fn side_file() -> Vec<u8> {
+/// The good file with what we keep beside it when all of it is covered, and its bytes.
+fn covered() -> Option<(MemoryDisk, Vec<u8>)> {
     let disk = disk(history(), None);
-    if let Ok(storage) = open(&disk) {
-        while storage.cover(1 << 20) > 0 {}
-        let _ = storage.close();
-    }
-    disk.bytes(Path::new(SIDE_FILE)).unwrap_or_default()
+    let storage = open(&disk).ok()?;
+    while storage.cover(1 << 20) > 0 {}
+    storage.close().ok()?;
+    let data = disk.bytes(Path::new(DATA))?;
+    Some((disk, data))
+}
+
+/// What we keep beside the data file.
+fn side_file() -> Vec<u8> {
+    let covered = covered().and_then(|(disk, _)| disk.bytes(Path::new(SIDE_FILE)));
+    covered.unwrap_or_default()
 }
 
 /// Whatever the side file holds, a good file opens and gives what was stored.
 fn check_side_file(input: &[u8]) {
-    let disk = disk(history(), Some(input.to_vec()));
+    let Some((disk, _)) = covered() else { return };
+    let side_file = disk.open(Path::new(SIDE_FILE), OpenMode::Truncate);
+    if !side_file.is_ok_and(|file| file.write_all_at(input, 0).is_ok()) {
+        return;
+    }
     let storage = open(&disk);
     let error = storage.as_ref().err().map(ToString::to_string);
     assert!(error.is_none(), "a side file makes a good file unreadable: {error:?}");
@@ -74,13 +84,16 @@ fn check_side_file(input: &[u8]) {
 /// Bytes of the data file are changed: two bytes of an input say where, one how. What is loaded is
 /// what was stored, or an error.
 fn check_damaged_data(input: &[u8]) {
-    let mut data = history();
+    let Some((disk, mut data)) = covered() else { return };
     for change in input.chunks_exact(3).take(8) {
         let at = usize::from(change[0]) << 8 | usize::from(change[1]);
         let at = at % data.len();
         data[at] ^= change[2];
     }
-    let disk = disk(data, Some(side_file()));
+    let file = disk.open(Path::new(DATA), OpenMode::Write);
+    if !file.is_ok_and(|file| file.write_all_at(&data, 0).is_ok()) {
+        return;
+    }
     let Ok(storage) = open(&disk) else { return };
     let stored = ever_stored();
     for revision in revisions(&storage) {

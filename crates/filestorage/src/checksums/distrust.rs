@@ -1,0 +1,53 @@
+//! Why the checksums beside a data file are not used.
+
+use std::fmt;
+
+/// Why the checksums beside a data file are not used: they are only where nothing shows that
+/// another program has written or replaced the file since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Distrust {
+    /// The file that holds them cannot be read.
+    Unreadable,
+    /// Their file is damaged, or of another version.
+    Format,
+    /// The lock file does not name the session that wrote them.
+    OtherWriter,
+    /// The data file is another one than they are of.
+    OtherFile,
+    /// The data file is shorter.
+    OtherLength {
+        /// What it had.
+        was: u64,
+        /// What it has.
+        is: u64,
+    },
+    /// The data file holds another transaction.
+    OtherContents {
+        /// Where they say that one begins.
+        position: u64,
+    },
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Distrust::Unreadable => write!(f, "they cannot be read"),
+            Distrust::Format => {
+                write!(f, "they are damaged, or another version of Zodium has written them")
+            }
+            Distrust::OtherWriter => {
+                write!(f, "another program has opened the data file for writing since")
+            }
+            Distrust::OtherFile => {
+                write!(f, "the data file was replaced or copied since")
+            }
+            Distrust::OtherLength { was, is } => {
+                write!(f, "the data file had {was} bytes and has {is}: it was cut or replaced")
+            }
+            Distrust::OtherContents { position } => {
+                write!(f, "the data file has another transaction at position {position}")
+            }
+        }
+    }
+}
