@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
