@@ -127,6 +127,23 @@ def test_a_client_without_tls_and_who_says_nothing_hold_nobody_up(site, start_tl
     client.ping()
 
 
+@pytest.mark.parametrize("count", [100, 1000])
+def test_half_a_hello_keeps_no_client_out(site, start_tls, connect, count):
+    """A client that had to wait would get in when the server gives the half hellos up."""
+    server = start_tls()
+    crowd = [socket.create_connection(server.address) for _ in range(count)]
+    for connection in crowd:
+        connection.sendall(b"\x16\x03\x01\x02\0\x01")
+    context = site.context(site.authority.issue("alice"))
+    for _ in range(5):
+        connect(server, ssl=context, ssl_server_hostname="localhost").ping()
+    for connection in crowd:
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(1)
+        connection.close()
+
+
 def test_a_client_with_tls_at_a_server_without(tmp_path, site, start_server, connect):
     server = start_server(tmp_path / "Data.fs")
     refusal(server, site.context(site.authority.issue("alice")))

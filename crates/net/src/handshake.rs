@@ -1,7 +1,8 @@
 //! TLS handshakes: each on its connection's worker, bounded in time and number.
 //!
-//! Key decision: a connection takes one of the places for handshakes only once its peer has said
-//! something. One that says nothing holds a socket until its time is over, and nobody up.
+//! Key decision: the server never waits for a peer at the expense of other peers. A connection
+//! takes one of the places for handshakes when its peer has sent a whole ClientHello, and keeps it
+//! only as long as a peer needs that answers at once.
 
 use std::io;
 use std::sync::Arc;
@@ -9,31 +10,40 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::rustls::{Error as TlsError, InvalidMessage, ServerConfig};
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use zodium_tls::PeerIdentity;
 
-/// From accepting a connection to the end of its handshake.
+use crate::unfinished::{UNFINISHED_MAX, Unfinished};
+
+/// How long a peer may take from connecting to the end of its handshake. Time in the queue for a
+/// place does not count.
 pub(crate) const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Handshakes under way at once on a worker. Each costs it about a millisecond, and some tens of
-/// KiB while it lasts; after a restart all clients come at once, and take turns.
+/// Places for handshakes on a worker. After a restart all clients connect at once, and those that
+/// were first are through before the last ones begin.
 pub(crate) const HANDSHAKES_MAX: usize = 64;
+/// How long a handshake may keep its place. A handshake costs the worker about a millisecond, so
+/// this is enough for 64 of them side by side. With a slower peer the handshake goes on without
+/// its place.
+pub(crate) const PLACE_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// The handshakes of one worker.
 pub(crate) struct Handshakes {
-    places: Semaphore,
+    pub(crate) places: Semaphore,
+    unfinished: Unfinished,
 }
 
-/// An encrypted connection to somebody who is believed.
+/// An encrypted connection to a peer that has been authenticated.
 pub(crate) struct Secured<T> {
     pub(crate) stream: TlsStream<T>,
     pub(crate) identity: PeerIdentity,
 }
 
-/// Why there is none. The connection is closed.
+/// Why a handshake failed. The connection is closed.
 #[derive(Debug, Error)]
 pub(crate) enum HandshakeError {
     #[error(
@@ -43,6 +53,11 @@ pub(crate) enum HandshakeError {
     Silent,
     #[error("did not get through the handshake in {} s", HANDSHAKE_TIME_MAX.as_secs())]
     Slow,
+    #[error(
+        "was slower than {UNFINISHED_MAX} other peers that are in the midst of a handshake, which \
+         is as many as may be"
+    )]
+    Displaced,
     #[error("closed the connection before the handshake was done")]
     Closed,
     #[error("does not speak TLS")]
@@ -55,12 +70,12 @@ pub(crate) enum HandshakeError {
 
 impl Default for Handshakes {
     fn default() -> Handshakes {
-        Handshakes { places: Semaphore::new(HANDSHAKES_MAX) }
+        Handshakes { places: Semaphore::new(HANDSHAKES_MAX), unfinished: Unfinished::default() }
     }
 }
 
 impl Handshakes {
-    /// Shakes hands with a client; `spoken` waits until it has said something.
+    /// Performs the server's side of a handshake; `spoken` waits until the peer has sent something.
     pub(crate) async fn shake<T>(
         &self,
         stream: T,
@@ -70,22 +85,44 @@ impl Handshakes {
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut has_spoken = false;
-        let handshake = async {
-            spoken(&stream).await?;
-            has_spoken = true;
-            // The semaphore is never closed; without a place it would still be right to go on.
-            let _place = self.places.acquire().await;
-            TlsAcceptor::from(tls).accept(stream).await
-        };
-        let outcome = timeout(HANDSHAKE_TIME_MAX, handshake).await;
-        match outcome {
-            Ok(Ok(stream)) => secured(stream),
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) if has_spoken => Err(HandshakeError::Slow),
-            Err(_) => Err(HandshakeError::Silent),
-        }
+        let deadline = Instant::now() + HANDSHAKE_TIME_MAX;
+        // Until then nothing is held but the socket.
+        timeout_at(deadline, spoken(&stream)).await.map_err(|_| HandshakeError::Silent)??;
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream);
+        let start = self.with_peer(deadline, hello).await?;
+        let queued = Instant::now();
+        // The semaphore is never closed; without a place it would still be right to go on.
+        let place = self.places.acquire().await.ok();
+        let deadline = deadline + queued.elapsed();
+        secured(self.with_peer(deadline, finish(start, tls, place)).await?)
     }
+
+    /// Runs a part of a handshake that waits for the peer.
+    async fn with_peer<R>(
+        &self,
+        deadline: Instant,
+        part: impl Future<Output = io::Result<R>>,
+    ) -> Result<R, HandshakeError> {
+        let outcome = timeout_at(deadline, self.unfinished.run(part)).await;
+        let outcome = outcome.map_err(|_| HandshakeError::Slow)?;
+        Ok(outcome.ok_or(HandshakeError::Displaced)??)
+    }
+}
+
+async fn finish<T>(
+    start: StartHandshake<T>,
+    tls: Arc<ServerConfig>,
+    place: Option<SemaphorePermit<'_>>,
+) -> io::Result<TlsStream<T>>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut handshake = start.into_stream(tls);
+    if let Ok(done) = timeout(PLACE_TIME_MAX, &mut handshake).await {
+        return done;
+    }
+    drop(place);
+    handshake.await
 }
 
 fn secured<T>(stream: TlsStream<T>) -> Result<Secured<T>, HandshakeError> {

@@ -19,6 +19,7 @@ mod seldom;
 mod session;
 #[cfg(test)]
 mod tls_tests;
+mod unfinished;
 mod worker;
 
 pub use figures::LinkFigures;

@@ -8,16 +8,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use rcgen::{CertificateParams, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 use zodium_tls::{CertificateFiles, ServerFiles, ServerTls};
 
-use crate::handshake::{HANDSHAKE_TIME_MAX, HANDSHAKES_MAX, HandshakeError, Handshakes, Secured};
+use crate::handshake::{
+    HANDSHAKE_TIME_MAX, HANDSHAKES_MAX, HandshakeError, Handshakes, PLACE_TIME_MAX, Secured,
+};
 use crate::link::{self, Limits, Link};
 use crate::session::{Consumed, Session, Verdict};
+use crate::unfinished::UNFINISHED_MAX;
 
 /// Bytes that the pipe takes at once, less than one record has.
 const PIPE_BYTES: usize = 700;
@@ -230,38 +233,137 @@ fn what_is_no_handshake_ends_with_its_reason() {
     });
 }
 
+/// The beginning of a ClientHello, as a scanner or an attacker may send it.
+const HALF_A_HELLO: &[u8] = b"\x16\x03\x01\x02\0\x01";
+
+type Handshaken = JoinHandle<Result<Secured<DuplexStream>, HandshakeError>>;
+
+/// A server's handshakes, under way side by side.
+struct Reception {
+    party: Party,
+    handshakes: Rc<Handshakes>,
+}
+
+impl Reception {
+    fn new() -> Reception {
+        Reception { party: Party::new(), handshakes: Rc::default() }
+    }
+
+    /// A peer that has sent these bytes, and the server's handshake with it.
+    async fn meet(&self, sent: &[u8]) -> (DuplexStream, Handshaken) {
+        let (mut near, far) = tokio::io::duplex(PIPE_BYTES);
+        near.write_all(sent).await.unwrap();
+        let (handshakes, server) = (Rc::clone(&self.handshakes), Arc::clone(&self.party.server));
+        let handshake = tokio::task::spawn_local(async move {
+            handshakes.shake(far, server, async |_: &DuplexStream| Ok(())).await
+        });
+        (near, handshake)
+    }
+
+    async fn crowd(&self, count: usize, sent: &[u8]) -> Vec<(DuplexStream, Handshaken)> {
+        let mut crowd = Vec::new();
+        for _ in 0..count {
+            crowd.push(self.meet(sent).await);
+        }
+        settle().await;
+        crowd
+    }
+
+    /// Whether a client that does all it has to is let in.
+    async fn lets_in_a_client(&self) -> bool {
+        let (near, handshake) = self.meet(b"").await;
+        let (secured, _client) = tokio::join!(handshake, self.party.connect(near));
+        secured.unwrap().is_ok()
+    }
+
+    fn client_hello(&self) -> Vec<u8> {
+        let name = ServerName::try_from("server").unwrap();
+        let mut hello = Vec::new();
+        let mut client = ClientConnection::new(Arc::clone(&self.party.client), name).unwrap();
+        client.write_tls(&mut hello).unwrap();
+        hello
+    }
+}
+
 #[test]
 fn a_handshake_more_than_may_be_waits_until_one_is_over() {
     run_local(async {
-        let party = Party::new();
-        let handshakes = Rc::new(Handshakes::default());
-        let shake = |far: DuplexStream| {
-            let (handshakes, server) = (Rc::clone(&handshakes), Arc::clone(&party.server));
-            tokio::task::spawn_local(async move {
-                handshakes.shake(far, server, async |_: &DuplexStream| Ok(())).await
-            })
-        };
-        let mut under_way = Vec::new();
-        for _ in 0..HANDSHAKES_MAX {
-            let (near, far) = tokio::io::duplex(PIPE_BYTES);
-            under_way.push((near, shake(far)));
-        }
-        settle().await;
-        let (near, far) = tokio::io::duplex(PIPE_BYTES);
-        let mut late = shake(far);
-        let mut client = std::pin::pin!(party.connect(near));
+        let reception = Reception::new();
+        let mut crowd = reception.crowd(HANDSHAKES_MAX, &reception.client_hello()).await;
+        let mut late = std::pin::pin!(reception.lets_in_a_client());
         for _ in 0..200 {
             tokio::select! {
                 biased;
-                _ = &mut client => panic!("it did not wait"),
                 _ = &mut late => panic!("it did not wait"),
                 () = tokio::task::yield_now() => {}
             }
         }
-        let (gone, ended) = under_way.remove(0);
+        let (gone, ended) = crowd.remove(0);
         drop(gone);
         assert!(matches!(ended.await.unwrap(), Err(HandshakeError::Closed)));
-        let (secured, _) = tokio::join!(late, client);
-        assert!(secured.unwrap().is_ok());
+        assert!(late.await);
+    });
+}
+
+#[test]
+fn half_a_hello_keeps_no_client_out() {
+    for count in [100, 1000] {
+        run_local(async {
+            let reception = Reception::new();
+            let begun = tokio::time::Instant::now();
+            let crowd = reception.crowd(count, HALF_A_HELLO).await;
+            for _ in 0..20 {
+                assert!(reception.lets_in_a_client().await);
+            }
+            assert_eq!(begun.elapsed(), Duration::ZERO, "a client waited for the crowd");
+            for (_peer, handshake) in crowd {
+                assert!(matches!(handshake.await.unwrap(), Err(HandshakeError::Slow)));
+            }
+            assert_eq!(begun.elapsed().as_secs(), HANDSHAKE_TIME_MAX.as_secs());
+        });
+    }
+}
+
+#[test]
+fn a_peer_that_stops_after_its_hello_does_not_keep_its_place() {
+    run_local(async {
+        let reception = Reception::new();
+        let crowd = reception.crowd(5 * HANDSHAKES_MAX, &reception.client_hello()).await;
+        let begun = tokio::time::Instant::now();
+        assert!(reception.lets_in_a_client().await);
+        // The clock of the test moves on to the next timer: milliseconds are added.
+        assert_eq!(begun.elapsed().as_millis() / PLACE_TIME_MAX.as_millis(), 5);
+        for (_peer, handshake) in crowd {
+            assert!(matches!(handshake.await.unwrap(), Err(HandshakeError::Slow)));
+        }
+    });
+}
+
+#[test]
+fn time_in_the_queue_for_a_place_is_not_held_against_a_client() {
+    run_local(async {
+        let reception = Reception::new();
+        let places = u32::try_from(HANDSHAKES_MAX).unwrap();
+        let all = reception.handshakes.places.acquire_many(places).await.unwrap();
+        let mut client = std::pin::pin!(reception.lets_in_a_client());
+        assert!(tokio::time::timeout(HANDSHAKE_TIME_MAX * 3, &mut client).await.is_err());
+        drop(all);
+        assert!(client.await);
+    });
+}
+
+#[test]
+fn the_newest_of_too_many_unfinished_handshakes_displaces_the_oldest() {
+    run_local(async {
+        let reception = Reception::new();
+        let mut crowd = reception.crowd(UNFINISHED_MAX + 1, HALF_A_HELLO).await;
+        let (_peer, oldest) = crowd.remove(0);
+        assert!(matches!(oldest.await.unwrap(), Err(HandshakeError::Displaced)));
+        assert!(crowd.iter().all(|(_, handshake)| !handshake.is_finished()));
+        // Handshakes that are over make room.
+        crowd.truncate(10);
+        settle().await;
+        let more = reception.crowd(UNFINISHED_MAX - 10, HALF_A_HELLO).await;
+        assert!(crowd.iter().chain(&more).all(|(_, handshake)| !handshake.is_finished()));
     });
 }
