@@ -190,6 +190,71 @@ def test_names_follow_the_rules_of_prometheus(monitored, wire):
             }  # fmt: skip
 
 
+# What Prometheus sends; versions 2.5 and 3.0.
+SCRAPERS = [
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+]
+
+
+def test_metrics_are_the_same_in_both_formats(monitored, wire):
+    server, monitor = monitored()
+    wire(server).commit(1, [(oid_of(1), Z64, b"data")])
+
+    def content(accept):
+        assert monitor.fetch("/metrics", accept=accept)[1]["content-type"].startswith(accept)
+        families = monitor.families(accept)
+        # The parser of the older format has no units, and lists no family without samples.
+        described = {(f.name, f.documentation, f.type) for f in families if f.samples}
+        samples = [(s.name, tuple(sorted(s.labels.items()))) for f in families for s in f.samples]
+        assert len(samples) == len(set(samples))
+        return described, set(samples)
+
+    text = content("text/plain")
+    assert text == content("application/openmetrics-text")
+    assert text[1]
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "text/plain", "text/plain;version=0.0.4", "a/b"])
+def test_readers_get_the_text_format_unless_they_prefer_openmetrics(monitored, accept):
+    _, monitor = monitored()
+    _, headers, body = monitor.fetch("/metrics", accept=accept)
+    assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b"# EOF" not in body
+    for scraper in SCRAPERS:
+        _, headers, body = monitor.fetch("/metrics", accept=scraper)
+        assert headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        assert body.endswith(b"# EOF\n")
+    prefers_text = "application/openmetrics-text;q=0.3, text/plain;q=0.4"
+    _, headers, _ = monitor.fetch("/metrics", accept=prefers_text)
+    assert headers["content-type"].startswith("text/plain")
+
+
+def test_metrics_follow_the_rules_that_promtool_checks(monitored, wire):
+    """`promtool check metrics` reads the text format, and these are its rules."""
+    server, monitor = monitored()
+    wire(server).commit(1, [(oid_of(1), Z64, b"data")])
+    lines = monitor.fetch("/metrics", accept="text/plain")[2].decode().splitlines()
+    comments = [line.split(" ", 3) for line in lines if line.startswith("#")]
+    assert {comment[1] for comment in comments} == {"HELP", "TYPE"}
+    helps = {name: text for _, kind, name, text in comments if kind == "HELP"}
+    types = {name: text for _, kind, name, text in comments if kind == "TYPE"}
+    assert len(helps) + len(types) == len(comments), "a family is described twice"
+    assert all(helps.values()) and helps.keys() == types.keys()
+    suffixes = {"histogram": ("_bucket", "_sum", "_count")}
+    sampled = [re.match(r"[a-z_]+", line)[0] for line in lines if not line.startswith("#")]
+    described = {
+        name + suffix for name, kind in types.items() for suffix in suffixes.get(kind, ("",))
+    }
+    assert sampled and set(sampled) <= described
+    for name, kind in types.items():
+        assert name.endswith("_total") == (kind == "counter"), name
+        assert not name.endswith(("_bucket", "_sum", "_count"))
+        assert not set(name.split("_")) & {"counter", "gauge", "histogram", "summary", "untyped"}
+
+
 # ---------------------------------------------------------------------------- health
 
 

@@ -1,12 +1,18 @@
-"""A server's monitor as its readers see it: over HTTP, parsed by Prometheus' own parser."""
+"""A server's monitor as its readers see it: over HTTP, parsed by Prometheus' own parsers."""
 
 import http.client
 import json
 import time
 
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 
 from .process import HOST, free_port
+
+PARSERS = {
+    "application/openmetrics-text": openmetrics.text_string_to_metric_families,
+    "text/plain": text_string_to_metric_families,
+}
 
 # For so long the server may give the same answer again.
 SNAPSHOT_SECONDS = 0.1
@@ -27,11 +33,11 @@ class Monitor:
     def url(self):
         return f"http://{HOST}:{self.port}/"
 
-    def fetch(self, path, method="GET", seconds=10):
+    def fetch(self, path, method="GET", seconds=10, accept=None):
         """Status code, headers and body of an answer."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=seconds)
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers={"Accept": accept} if accept else {})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
         finally:
@@ -41,12 +47,13 @@ class Monitor:
         time.sleep(1.5 * SNAPSHOT_SECONDS)
         return json.loads(self.fetch("/status.json")[2])
 
-    def families(self):
-        """The families of metrics as the parser has them."""
+    def families(self, accept="application/openmetrics-text"):
+        """The families of metrics as the parser of the format has them that the server chose."""
         time.sleep(1.5 * SNAPSHOT_SECONDS)
-        code, _, body = self.fetch("/metrics")
+        code, headers, body = self.fetch("/metrics", accept=accept)
         assert code == 200
-        return list(text_string_to_metric_families(body.decode()))
+        media_type = headers["content-type"].split(";")[0]
+        return list(PARSERS[media_type](body.decode()))
 
     def samples(self):
         """Every sample: a value by name and labels."""

@@ -12,6 +12,7 @@ mod health;
 mod http;
 mod messages;
 mod metrics;
+mod negotiation;
 mod pages;
 mod process;
 mod snapshot;

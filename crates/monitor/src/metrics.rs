@@ -1,4 +1,4 @@
-//! Metrics as text in the OpenMetrics format, which Prometheus reads.
+//! Metrics as text, in the OpenMetrics format or in Prometheus' older one.
 //!
 //! Every family is announced even while it has no samples, so that what there is to watch can be
 //! read off any server.
@@ -15,6 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use zodium_types::Distribution;
 
 use crate::health::Health;
+use crate::negotiation::Format;
 use crate::process::Process;
 use crate::snapshot::{Snapshot, Storage};
 
@@ -28,17 +29,45 @@ pub(crate) struct Figures {
     pub(crate) messages: [(&'static str, u64); 2],
 }
 
-/// The type of what [`exposition`] makes.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// The text.
-pub(crate) fn exposition(figures: Figures) -> String {
+/// The text in this format.
+pub(crate) fn exposition(figures: Figures, format: Format) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(figures));
     let mut exposed = String::new();
     // Writing to a string does not fail.
     let _ = text::encode(&mut exposed, &registry);
-    exposed
+    match format {
+        Format::OpenMetrics => exposed,
+        Format::Text => text_format(&exposed),
+    }
+}
+
+/// Prometheus' text format, version 0.0.4, of what is in the OpenMetrics format. Samples are the
+/// same in both; a family of counters is named without `_total` in OpenMetrics only, and units and
+/// an end mark are not known to the older format.
+fn text_format(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut help = "";
+    for line in open_metrics.lines() {
+        let words = line.strip_prefix("# ").map(|comment| comment.split_once(' '));
+        match words {
+            // The type, which follows, decides about the name.
+            Some(Some(("HELP", rest))) => help = rest.split_once(' ').map_or("", |(_, help)| help),
+            Some(Some(("TYPE", rest))) => {
+                let (name, kind) = rest.split_once(' ').unwrap_or((rest, "untyped"));
+                let suffix = if kind == "counter" { "_total" } else { "" };
+                text.push_str(&format!(
+                    "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n"
+                ));
+            }
+            Some(_) => {}
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
 }
 
 impl Collector for Figures {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, VARY,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::Mutex;
@@ -13,6 +15,7 @@ use tokio::sync::Mutex;
 use crate::health::Health;
 use crate::messages::Message;
 use crate::metrics::{self, Figures};
+use crate::negotiation::Format;
 use crate::process::Process;
 use crate::snapshot::Snapshot;
 use crate::{Messages, Source};
@@ -86,7 +89,7 @@ impl Pages {
             "/" => with(StatusCode::OK, "text/html; charset=utf-8", PAGE),
             "/page.css" => with(StatusCode::OK, "text/css; charset=utf-8", STYLE),
             "/page.js" => with(StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT),
-            "/metrics" => with(StatusCode::OK, metrics::CONTENT_TYPE, self.metrics().await),
+            "/metrics" => self.metrics(request.headers()).await,
             "/status.json" => self.status().await,
             "/health" => self.health(),
             "/health/live" => json(StatusCode::OK, &serde_json::json!({"status": "ok"})),
@@ -97,13 +100,19 @@ impl Pages {
         }
     }
 
-    async fn metrics(&self) -> String {
-        metrics::exposition(Figures {
+    async fn metrics(&self, headers: &HeaderMap) -> Answer {
+        let accept = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+        let format = Format::preferred(accept);
+        let figures = Figures {
             snapshot: self.snapshot().await,
             health: self.source.health(),
             process: Process::now(),
             messages: self.messages.counts(),
-        })
+        };
+        let exposition = metrics::exposition(figures, format);
+        let mut answer = with(StatusCode::OK, format.content_type(), exposition);
+        answer.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+        answer
     }
 
     async fn status(&self) -> Answer {
@@ -196,16 +205,21 @@ mod tests {
     }
 
     fn answer(state: StorageState, method: &str, path: &str) -> (StatusCode, String) {
+        let request = Request::builder().method(method).uri(path).body(()).unwrap();
+        let (code, _, body) = exchange(state, request);
+        (code, body)
+    }
+
+    fn exchange(state: StorageState, request: Request<()>) -> (StatusCode, HeaderMap, String) {
         let source = Arc::new(Example { state, snapshots: AtomicU64::new(0) });
         let pages = Pages::new(source, Messages::default());
-        let request = Request::builder().method(method).uri(path).body(()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let answer = pages.answer(&request).await;
             assert!(answer.headers().contains_key("content-security-policy"));
-            let code = answer.status();
-            let body = answer.into_body().collect().await.unwrap().to_bytes();
-            (code, String::from_utf8(body.to_vec()).unwrap())
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            (head.status, head.headers, String::from_utf8(body.to_vec()).unwrap())
         })
     }
 
@@ -225,9 +239,24 @@ mod tests {
     }
 
     #[test]
-    fn metrics_end_as_openmetrics_has_it() {
-        let (code, body) = answer(StorageState::Writable, "GET", "/metrics");
-        assert_eq!((code.as_u16(), body.ends_with("# EOF\n")), (200, true));
+    fn metrics_have_the_format_that_the_client_prefers() {
+        let metrics = |accept: &str| {
+            let request = Request::builder().uri("/metrics").header("accept", accept);
+            let (_, headers, body) = exchange(StorageState::Writable, request.body(()).unwrap());
+            assert_eq!(headers["vary"], "accept");
+            (headers["content-type"].to_str().unwrap().to_owned(), body)
+        };
+        let (content_type, body) = metrics("application/openmetrics-text");
+        assert!(content_type.starts_with("application/openmetrics-text"), "{content_type}");
+        assert!(body.ends_with("# EOF\n"));
+        assert!(body.contains("# TYPE zodium_network_accepted counter\n"));
+        let (content_type, body) = metrics("text/plain");
+        assert_eq!(content_type, "text/plain; version=0.0.4; charset=utf-8");
+        assert!(body.contains(
+            "# HELP zodium_network_accepted_total Connections accepted\n\
+             # TYPE zodium_network_accepted_total counter\nzodium_network_accepted_total 0\n"
+        ));
+        assert!(!body.contains("# UNIT") && !body.contains("# EOF"));
     }
 
     #[test]
