@@ -49,10 +49,10 @@ def until_logged(server, text, seconds=10):
         time.sleep(0.02)
 
 
-def refusal(server, context):
+def refusal(server, context, source=HOST):
     """How the server's refusal looks to a client."""
     with pytest.raises((Closed, ssl.SSLError, ConnectionError)) as refused:
-        Wire(server.address, ssl=context)
+        Wire(server.address, ssl=context, source=source)
     return str(refused.value)
 
 
@@ -92,23 +92,41 @@ def test_who_is_not_believed_is_refused_and_the_log_says_why(site, start_tls, co
     (site.trusted / "ca.crl").write_bytes(authority.revoke(revoked))
     server = start_tls()
     client = connect(server, ssl=site.context(welcome), ssl_server_hostname="localhost")
-    for holder, told, logged in (
-        (revoked, "certificate revoked", 'subject="CN=mallory" reason="it is revoked'),
+    refusals = (
+        (revoked, "certificate revoked", 'subject="CN=mallory" reason=it is revoked'),
         (authority.issue("old", first_day=LONG_AGO), "certificate expired", "expired on"),
         (Authority("Other").issue("eve"), "unknown ca", "neither it nor who signed it is listed"),
         (None, "certificate required", "no certificates"),
-    ):
-        refused = refusal(server, site.context(holder, version)).lower()
+    )
+    for number, (holder, told, logged) in enumerate(refusals, 2):
+        # Of each address one refusal a minute is logged.
+        refused = refusal(server, site.context(holder, version), f"127.0.0.{number}").lower()
         assert told in refused, refused
         until_logged(server, logged)
     client.ping()
+
+
+def test_refused_handshakes_of_one_address_take_one_line_a_minute(site, start_tls):
+    """The rest are counted; the end of the server ends the minute too."""
+    server = start_tls()
+    stranger = site.context(Authority("Other").issue("eve"))
+    for _ in range(30):
+        refusal(server, stranger)
+    refusal(server, stranger, "127.0.0.2")
+    server.stop()
+    lines = [line for line in server.log().splitlines() if "handshake" in line]
+    assert len(lines) == 3, lines
+    first, other, rest = lines
+    assert 'peer="127.0.0.1:' in first and 'subject="CN=eve"' in first
+    assert 'peer="127.0.0.2:' in other
+    assert 'peer="127.0.0.1" times=29' in rest
 
 
 def test_a_client_without_tls_and_who_says_nothing_hold_nobody_up(site, start_tls, connect):
     server = start_tls()
     start = time.monotonic()
     silent = [socket.create_connection(server.address) for _ in range(SILENT_CLIENTS)]
-    speaking = Wire(server.address, handshake=False)
+    speaking = Wire(server.address, handshake=False, source="127.0.0.2")
     speaking.send_frame(b"Z5")
     with pytest.raises((Closed, ssl.SSLError)):
         # What comes is an alert of TLS, which is no frame.

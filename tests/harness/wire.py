@@ -66,10 +66,10 @@ class MsgpackCodec:
 CODECS = {codec.letter: codec for codec in (PickleCodec, MsgpackCodec)}
 
 
-def connect(address, seconds):
-    """A socket connected to (host, port), or to a Unix socket's path."""
+def connect(address, seconds, source=None):
+    """A socket connected to (host, port), from the address `source`, or to a Unix socket's path."""
     if isinstance(address, tuple):
-        opened = socket.create_connection(address, seconds)
+        opened = socket.create_connection(address, seconds, source and (source, 0))
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return opened
     opened = socket.socket(socket.AF_UNIX)
@@ -81,9 +81,9 @@ def connect(address, seconds):
 class Wire:
     """One connection, in the encoding the server announces; to a (host, port) or a path."""
 
-    def __init__(self, address, handshake=True, seconds=10, ssl=None):
+    def __init__(self, address, handshake=True, seconds=10, ssl=None, source=None):
         self.seconds = seconds
-        self.socket = connect(address, seconds)
+        self.socket = connect(address, seconds, source)
         if ssl:  # an ssl.SSLContext
             self.socket = ssl.wrap_socket(self.socket, server_hostname="localhost")
         self.buffer = bytearray()

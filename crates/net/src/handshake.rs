@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::rustls::{Error as TlsError, InvalidMessage, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
-use zodium_tls::PeerIdentity;
+use zodium_tls::{ClientRefusal, PeerIdentity, ServerTls, client_failure};
 
 use crate::unfinished::{UNFINISHED_MAX, Unfinished};
 
@@ -62,8 +62,12 @@ pub(crate) enum HandshakeError {
     Closed,
     #[error("does not speak TLS")]
     NotTls,
+    #[error("{}", .0.reason)]
+    Refused(ClientRefusal),
+    #[error("{}", client_failure(.0))]
+    Tls(TlsError),
     #[error("{0}")]
-    Failed(io::Error),
+    Io(io::Error),
     #[error("its certificate cannot be read")]
     Unreadable,
 }
@@ -79,7 +83,7 @@ impl Handshakes {
     pub(crate) async fn shake<T>(
         &self,
         stream: T,
-        tls: Arc<ServerConfig>,
+        tls: &ServerTls,
         spoken: impl AsyncFnOnce(&T) -> io::Result<()>,
     ) -> Result<Secured<T>, HandshakeError>
     where
@@ -94,7 +98,12 @@ impl Handshakes {
         // The semaphore is never closed; without a place it would still be right to go on.
         let place = self.places.acquire().await.ok();
         let deadline = deadline + queued.elapsed();
-        secured(self.with_peer(deadline, finish(start, tls, place)).await?)
+        let tls = tls.connection();
+        let finished = self.with_peer(deadline, finish(start, tls.config(), place)).await;
+        match tls.refusal() {
+            Some(refusal) if finished.is_err() => Err(HandshakeError::Refused(refusal.clone())),
+            _ => secured(finished?),
+        }
     }
 
     /// Runs a part of a handshake that waits for the peer.
@@ -134,6 +143,16 @@ fn secured<T>(stream: TlsStream<T>) -> Result<Secured<T>, HandshakeError> {
     }
 }
 
+impl HandshakeError {
+    /// The subject of the client's certificate, where that is the reason.
+    pub(crate) fn subject(&self) -> Option<&str> {
+        match self {
+            HandshakeError::Refused(refusal) => Some(&refusal.subject),
+            _ => None,
+        }
+    }
+}
+
 impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> HandshakeError {
         let reason = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
@@ -144,7 +163,8 @@ impl From<io::Error> for HandshakeError {
             (_, Some(TlsError::InvalidMessage(InvalidMessage::InvalidContentType))) => {
                 HandshakeError::NotTls
             }
-            _ => HandshakeError::Failed(error),
+            (_, Some(reason)) => HandshakeError::Tls(reason.clone()),
+            _ => HandshakeError::Io(error),
         }
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
-use tokio_rustls::rustls::ServerConfig;
 
 use zodium_tls::ServerTls;
 use zodium_types::Address;
@@ -71,7 +70,7 @@ struct SocketFile(PathBuf);
 pub struct Incoming {
     pub(crate) stream: IncomingStream,
     /// What it is to be encrypted with.
-    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
 #[derive(Debug)]
@@ -164,8 +163,7 @@ impl Listener {
         loop {
             match self.try_accept().await {
                 Ok((stream, peer)) => {
-                    let tls = self.tls.as_deref().map(ServerTls::config);
-                    return (Incoming { stream, tls }, peer);
+                    return (Incoming { stream, tls: self.tls.clone() }, peer);
                 }
                 // Over before it began; the next one may be fine.
                 Err(error) if is_of_the_peer(&error) => {}

@@ -1,12 +1,20 @@
-//! Saying seldom what happens often.
+//! Rate limits for log messages that peers cause.
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-/// What could be said a thousand times a second is said so often.
+/// Between two messages of one kind.
 const PERIOD: Duration = Duration::from_secs(10);
+/// Between two messages of one kind about one source.
+pub(crate) const SOURCE_PERIOD: Duration = Duration::from_secs(60);
+/// Sources that are told apart in one period; all others count as one.
+const SOURCES_MAX: usize = 1024;
+/// What those others are called.
+const OTHER_SOURCES: &str = "other addresses";
 
 /// Keeps one kind of message from filling the log.
 #[derive(Debug, Default)]
@@ -33,6 +41,61 @@ impl Seldom {
     }
 }
 
+/// Keeps one kind of message about each source of connections from filling the log.
+///
+/// The first message about a source is logged. Later ones are counted, and the caller logs the
+/// count at the end of each period, until one passes without any.
+#[derive(Debug, Default)]
+pub(crate) struct SeldomBySource(Mutex<FxHashMap<String, u64>>);
+
+impl SeldomBySource {
+    /// Notes a message about a peer. `Some`: log it, and call [`SeldomBySource::end_period`] with
+    /// this source after [`SOURCE_PERIOD`].
+    pub(crate) fn now(&self, peer: &str) -> Option<String> {
+        let mut sources = self.0.lock();
+        let mut source = source_of(peer);
+        if sources.len() >= SOURCES_MAX && !sources.contains_key(&source) {
+            OTHER_SOURCES.clone_into(&mut source);
+        }
+        if let Some(suppressed) = sources.get_mut(&source) {
+            *suppressed += 1;
+            return None;
+        }
+        sources.insert(source.clone(), 0);
+        Some(source)
+    }
+
+    /// How many messages about a source were suppressed in the period that ends; another one
+    /// follows, unless it is none.
+    pub(crate) fn end_period(&self, source: &str) -> u64 {
+        let mut sources = self.0.lock();
+        let suppressed = sources.get_mut(source).map_or(0, std::mem::take);
+        if suppressed == 0 {
+            sources.remove(source);
+        }
+        suppressed
+    }
+
+    /// Ends the periods of all sources: those with suppressed messages, and how many.
+    pub(crate) fn end_all(&self) -> Vec<(String, u64)> {
+        let all = std::mem::take(&mut *self.0.lock());
+        all.into_iter().filter(|(_, suppressed)| *suppressed > 0).collect()
+    }
+}
+
+/// What of a peer's address its owner cannot change at will: no port, and of an IPv6 address the
+/// network.
+fn source_of(peer: &str) -> String {
+    let Ok(address) = peer.parse::<SocketAddr>() else { return peer.to_owned() };
+    match address.ip().to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> 64 << 64;
+            format!("{}/64", Ipv6Addr::from_bits(network))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +109,40 @@ mod tests {
         }
         tokio::time::advance(PERIOD).await;
         assert_eq!(seldom.now(), Some(501));
+    }
+
+    #[test]
+    fn a_source_is_logged_at_once_and_then_by_the_count_of_each_period() {
+        let seldom = SeldomBySource::default();
+        assert_eq!(seldom.now("10.0.0.1:1").as_deref(), Some("10.0.0.1"));
+        assert_eq!(seldom.now("10.0.0.2:1").as_deref(), Some("10.0.0.2"));
+        for port in 2..735 {
+            assert_eq!(seldom.now(&format!("10.0.0.1:{port}")), None);
+        }
+        assert_eq!(seldom.end_period("10.0.0.1"), 733);
+        assert_eq!(seldom.now("10.0.0.1:9"), None, "the next period has begun");
+        assert_eq!(seldom.end_period("10.0.0.2"), 0);
+        assert!(seldom.now("10.0.0.2:1").is_some(), "a quiet period ends the silence");
+        assert_eq!(seldom.end_all(), [("10.0.0.1".to_owned(), 1)]);
+        assert!(seldom.now("10.0.0.1:9").is_some());
+    }
+
+    #[test]
+    fn neither_ports_nor_addresses_of_one_ipv6_network_are_told_apart() {
+        assert_eq!(source_of("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::/64");
+        assert_eq!(source_of("[::ffff:10.0.0.1]:80"), "10.0.0.1");
+        assert_eq!(source_of("/run/zeo.sock"), "/run/zeo.sock");
+    }
+
+    #[test]
+    fn countless_sources_take_little_memory_and_few_lines() {
+        let seldom = SeldomBySource::default();
+        let logged = (0..10 * SOURCES_MAX).filter(|number| {
+            let [.., high, low] = number.to_be_bytes();
+            seldom.now(&format!("10.0.{high}.{low}:1")).is_some()
+        });
+        assert_eq!(logged.count(), SOURCES_MAX + 1);
+        assert_eq!(seldom.0.lock().len(), SOURCES_MAX + 1);
+        assert_eq!(seldom.end_period(OTHER_SOURCES), 9 * SOURCES_MAX as u64 - 1);
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 use zodium_tls::{CertificateFiles, ServerFiles, ServerTls};
 
 use crate::handshake::{
@@ -29,7 +29,7 @@ const ANSWER_BYTES: usize = 1000;
 /// One certificate for both sides, which both believe.
 struct Party {
     client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
+    server: Arc<ServerTls>,
 }
 
 impl Party {
@@ -54,7 +54,7 @@ impl Party {
                 PrivateKeyDer::Pkcs8(key.serialize_der().into()),
             )
             .unwrap();
-        Party { client: Arc::new(client), server: server.config() }
+        Party { client: Arc::new(client), server: Arc::new(server) }
     }
 
     async fn connect(&self, pipe: DuplexStream) -> TlsStream<DuplexStream> {
@@ -115,7 +115,7 @@ async fn start(limits: Limits) -> Running {
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let handshakes = Handshakes::default();
     let (secured, peer) = tokio::join!(
-        handshakes.shake(far, Arc::clone(&party.server), async |_: &DuplexStream| Ok(())),
+        handshakes.shake(far, &party.server, async |_: &DuplexStream| Ok(())),
         party.connect(near)
     );
     let Ok(Secured { stream, identity }) = secured else { panic!("no handshake") };
@@ -219,7 +219,7 @@ fn what_is_no_handshake_ends_with_its_reason() {
                 true => Ok(()),
                 false => std::future::pending().await,
             };
-            let outcome = handshakes.shake(far, Arc::clone(&party.server), spoken).await;
+            let outcome = handshakes.shake(far, &party.server, spoken).await;
             drop(kept);
             outcome.err().map(|error| error.to_string())
         };
@@ -255,7 +255,7 @@ impl Reception {
         near.write_all(sent).await.unwrap();
         let (handshakes, server) = (Rc::clone(&self.handshakes), Arc::clone(&self.party.server));
         let handshake = tokio::task::spawn_local(async move {
-            handshakes.shake(far, server, async |_: &DuplexStream| Ok(())).await
+            handshakes.shake(far, &server, async |_: &DuplexStream| Ok(())).await
         });
         (near, handshake)
     }

@@ -21,7 +21,7 @@ use crate::handshake::{HandshakeError, Handshakes, Secured};
 use crate::input::Shared;
 use crate::link;
 use crate::listener::IncomingStream;
-use crate::seldom::Seldom;
+use crate::seldom::{SOURCE_PERIOD, Seldom, SeldomBySource};
 use crate::{Incoming, Limits, Link, LinkFigures, Service};
 
 /// Threads per worker for reads that have to wait for the disk, and the like.
@@ -82,6 +82,7 @@ impl Workers {
     {
         let WorkerOptions { count, limits, busy_poll } = options;
         let make = Arc::new(make);
+        let failed_handshakes = Arc::new(SeldomBySource::default());
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
             let failed = |source| WorkerError { number, source };
@@ -91,12 +92,14 @@ impl Workers {
             let (make, counter) = (Arc::clone(&make), Arc::clone(&links));
             let figures = Arc::new(LinkFigures::default());
             let own_figures = Arc::clone(&figures);
+            let failed_handshakes = Arc::clone(&failed_handshakes);
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .spawn(move || {
                     let local = LocalSet::new();
                     local.block_on(&runtime, async move {
-                        serve(make(number), busy_poll, received, counter, own_figures).await;
+                        let host = Host::new(make(number), own_figures, busy_poll);
+                        serve(Host { failed_handshakes, ..host }, received, counter).await;
                     });
                     // Reads that still wait for a disk have nobody left to answer.
                     runtime.shutdown_background();
@@ -203,19 +206,19 @@ pub struct Host<S> {
     links: RefCell<Slab<Link>>,
     shared: Rc<Shared>,
     handshakes: Handshakes,
+    /// What of them is logged; all workers share it.
+    failed_handshakes: Arc<SeldomBySource>,
     figures: Arc<LinkFigures>,
     /// No new links: those that there are come to their end.
     stopping: Cell<bool>,
 }
 
 async fn serve<S: Service>(
-    service: S,
-    busy_poll: Option<Duration>,
+    host: Host<S>,
     mut orders: mpsc::UnboundedReceiver<Order>,
     count: Arc<AtomicUsize>,
-    figures: Arc<LinkFigures>,
 ) {
-    let host = Rc::new(Host::new(service, figures, busy_poll));
+    let host = Rc::new(host);
     let awake = Rc::clone(&host);
     tokio::task::spawn_local(async move { awake.shared.stay_awake().await });
     let mut patience = Duration::ZERO;
@@ -254,6 +257,7 @@ impl<S: Service> Host<S> {
             links: RefCell::default(),
             shared: Rc::new(Shared::new(SCRATCH_BYTES, busy_poll.map(BusyPoll::new))),
             handshakes: Handshakes::default(),
+            failed_handshakes: Arc::default(),
             figures,
             stopping: Cell::new(false),
         }
@@ -271,7 +275,7 @@ impl<S: Service> Host<S> {
                 match incoming.tls {
                     None => self.run(stream, peer, None, limits).await,
                     Some(tls) => {
-                        let secured = self.handshakes.shake(stream, tls, TcpStream::readable);
+                        let secured = self.handshakes.shake(stream, &tls, TcpStream::readable);
                         self.run_secured(secured, peer, limits).await;
                     }
                 }
@@ -281,7 +285,7 @@ impl<S: Service> Host<S> {
                 match incoming.tls {
                     None => self.run(stream, peer, None, limits).await,
                     Some(tls) => {
-                        let secured = self.handshakes.shake(stream, tls, UnixStream::readable);
+                        let secured = self.handshakes.shake(stream, &tls, UnixStream::readable);
                         self.run_secured(secured, peer, limits).await;
                     }
                 }
@@ -305,7 +309,20 @@ impl<S: Service> Host<S> {
                 tracing::debug!(peer, subject = identity.subject, "TLS handshake done");
                 self.run(stream, peer, Some(identity), limits).await;
             }
-            Err(error) => tracing::info!(peer, reason = %error, "TLS handshake failed"),
+            Err(error) => self.log_failed_handshake(peer, &error),
+        }
+    }
+
+    /// One line for each source and minute; all of them on level DEBUG.
+    fn log_failed_handshake(&self, peer: &str, error: &HandshakeError) {
+        let (subject, reason) = (error.subject(), error);
+        match self.failed_handshakes.now(peer) {
+            None => tracing::debug!(peer, subject, %reason, "TLS handshake failed"),
+            Some(source) => {
+                tracing::info!(peer, subject, %reason, "TLS handshake failed");
+                let failed = Arc::clone(&self.failed_handshakes);
+                tokio::task::spawn_local(log_suppressed(failed, source));
+            }
         }
     }
 
@@ -336,6 +353,9 @@ impl<S: Service> Host<S> {
 
     async fn stop(&self, patience: Duration) {
         self.stopping.set(true);
+        for (source, times) in self.failed_handshakes.end_all() {
+            log_more_failed_handshakes(&source, times);
+        }
         for (_, link) in self.links.borrow().iter() {
             link.stop();
         }
@@ -349,6 +369,21 @@ impl<S: Service> Host<S> {
             tracing::warn!(links, "gave up waiting for connections to finish");
         }
     }
+}
+
+/// Logs how many failed handshakes of a source were not logged, at the end of each period.
+async fn log_suppressed(failed_handshakes: Arc<SeldomBySource>, source: String) {
+    loop {
+        tokio::time::sleep(SOURCE_PERIOD).await;
+        match failed_handshakes.end_period(&source) {
+            0 => return,
+            times => log_more_failed_handshakes(&source, times),
+        }
+    }
+}
+
+fn log_more_failed_handshakes(source: &str, times: u64) {
+    tracing::info!(peer = source, times, "more TLS handshakes failed; level DEBUG logs each");
 }
 
 #[cfg(test)]

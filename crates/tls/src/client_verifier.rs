@@ -1,26 +1,32 @@
 //! What rustls asks a server about its clients.
 
+use std::sync::{Arc, OnceLock};
+
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
+use crate::ClientRefusal;
 use crate::certificate::Certificate;
 use crate::judgement::{Judge, Side, in_words, seconds};
 
 /// Characters of the subject of a refused certificate that are logged.
 const SUBJECT_SHOWN_MAX: usize = 200;
 
-/// Believes the clients that its judge believes, and logs why it does not believe others.
+/// Believes a client that its judge believes, and notes why it does not believe another.
+///
+/// Of one connection: rustls tells the server only that the certificate was refused.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
-    judge: Judge,
+    judge: Arc<Judge>,
+    refusal: Arc<OnceLock<ClientRefusal>>,
 }
 
 impl ClientVerifier {
-    /// `judge` judges clients.
-    pub(crate) fn new(judge: Judge) -> ClientVerifier {
-        ClientVerifier { judge }
+    /// `judge` judges clients; `refusal` is where the reason is noted.
+    pub(crate) fn new(judge: Arc<Judge>, refusal: Arc<OnceLock<ClientRefusal>>) -> ClientVerifier {
+        ClientVerifier { judge, refusal }
     }
 }
 
@@ -40,11 +46,12 @@ impl ClientCertVerifier for ClientVerifier {
         match self.judge.check(end_entity, intermediates, now) {
             Ok(()) => Ok(ClientCertVerified::assertion()),
             Err(error) => {
-                // Its sender may be anybody, and write what he likes.
+                // The client chooses the text of the subject.
                 let subject = format!("{:.SUBJECT_SHOWN_MAX$}", read.identity.subject);
                 let when = read.validity.failure(seconds(now));
                 let reason = when.unwrap_or_else(|| in_words(&error, Side::Client));
-                tracing::info!(subject, reason, "refused a client's certificate");
+                // A client is asked for its certificate once.
+                let _ = self.refusal.set(ClientRefusal { subject, reason });
                 Err(error.into())
             }
         }

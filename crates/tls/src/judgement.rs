@@ -14,7 +14,7 @@ use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity, VerifiedPath};
 
 use crate::authorities::Authorities;
 use crate::certificate::Certificate;
-use crate::revocation;
+use crate::{revocation, words};
 
 /// Believes those whose certificates are listed, or signed by a listed authority.
 #[derive(Debug)]
@@ -186,12 +186,18 @@ pub(crate) fn in_words(error: &CertificateError, judged: Side) -> String {
             Side::Server => "its extended key usage says that it is not for servers",
         },
         CertificateError::Expired => "it has expired, or is not valid yet",
+        CertificateError::NotValidYet => "it is not valid yet",
+        CertificateError::BadEncoding => "it cannot be parsed",
+        CertificateError::BadSignature => {
+            "a signature in it, or made with its key, does not verify"
+        }
         CertificateError::Other(OtherError(inner))
             if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
         {
             "it says that it is an authority: such a certificate has to be listed itself"
         }
-        other => return other.to_string(),
+        CertificateError::Other(OtherError(inner)) => return words::of_text(&inner.to_string()),
+        other => return words::of_text(&other.to_string()),
     };
     words.to_owned()
 }

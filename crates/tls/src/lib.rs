@@ -28,11 +28,12 @@ mod server;
 mod server_verifier;
 #[cfg(test)]
 mod test_files;
+mod words;
 
 pub use allow_list::AllowList;
 pub use client::{ClientFiles, ClientTls, Trust};
 pub use error::TlsError;
 pub use identity::PeerIdentity;
 pub use own_certificate::{CertificateFiles, Password};
-pub use refusal::Refusal;
-pub use server::{ServerFiles, ServerTls};
+pub use refusal::{ClientRefusal, Refusal, client_failure};
+pub use server::{ServerFiles, ServerSide, ServerTls};

@@ -4,6 +4,7 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use thiserror::Error;
 
 use crate::judgement::{Side, in_words};
+use crate::words;
 
 /// Why there is no connection over TLS, or no longer.
 #[derive(Debug, Error)]
@@ -17,9 +18,8 @@ pub enum Refusal {
     CertificateWanted,
     /// The server does not take the certificate that we showed.
     #[error(
-        "the server does not believe the certificate that it was shown ({told}): that one, or \
-         who signed it, has to be listed where the server is told whom to authenticate; its log \
-         says more"
+        "the server rejected our certificate ({told}). Add this certificate, or the authority that \
+         signed it, to the server's `authenticate` setting; the server's log has the reason"
     )]
     CertificateRefused {
         /// The alert.
@@ -49,8 +49,22 @@ pub enum Refusal {
         told: String,
     },
     /// Anything else.
-    #[error("TLS failed: {0}")]
+    #[error("TLS failed: {}", words::of_error(.0, Side::Server))]
     Failed(Error),
+}
+
+/// Why a server does not believe a client's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRefusal {
+    /// The subject of the certificate, shortened.
+    pub subject: String,
+    /// In words.
+    pub reason: String,
+}
+
+/// Why a server's handshake with a client failed, in words.
+pub fn client_failure(error: &Error) -> String {
+    words::of_error(error, Side::Client)
 }
 
 impl From<Error> for Refusal {
@@ -65,7 +79,7 @@ impl From<Error> for Refusal {
 }
 
 fn told(alert: AlertDescription) -> Refusal {
-    let told = format!("{alert:?}");
+    let told = words::of_debug(&alert);
     match alert {
         AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
             Refusal::CertificateWanted

@@ -1,19 +1,19 @@
 //! A server's side of TLS, made of files, and made anew when they have changed.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::NoServerSessionStorage;
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::SingleCertAndKey;
+use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 
 use crate::authorities::Authorities;
 use crate::client_verifier::ClientVerifier;
 use crate::judgement::{Judge, Side};
 use crate::own_certificate::unusable;
-use crate::{CertificateFiles, TlsError};
+use crate::{CertificateFiles, ClientRefusal, TlsError};
 
 /// Where a server's side of TLS is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,46 +30,83 @@ pub struct ServerFiles {
 pub struct ServerTls {
     files: ServerFiles,
     /// Read for each connection, replaced as a whole.
-    config: ArcSwap<ServerConfig>,
+    loaded: ArcSwap<Loaded>,
+}
+
+/// A server's side of TLS for one connection.
+#[derive(Clone, Debug)]
+pub struct ServerSide {
+    config: Arc<ServerConfig>,
+    refusal: Arc<OnceLock<ClientRefusal>>,
+}
+
+/// What the files hold.
+#[derive(Debug)]
+struct Loaded {
+    builder: ConfigBuilder<ServerConfig, WantsVerifier>,
+    judge: Arc<Judge>,
+    own: Arc<SingleCertAndKey>,
 }
 
 impl ServerTls {
     /// Reads the files.
     pub fn load(files: ServerFiles) -> Result<ServerTls, TlsError> {
-        let config = ArcSwap::from_pointee(files.load()?);
-        Ok(ServerTls { files, config })
+        let loaded = ArcSwap::from_pointee(files.load()?);
+        Ok(ServerTls { files, loaded })
     }
 
     /// Reads the files again. New connections are judged by what is there now; after an error
     /// by what was there before. Connections that are open stay.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.config.store(Arc::new(self.files.load()?));
+        self.loaded.store(Arc::new(self.files.load()?));
         Ok(())
     }
 
     /// What the next connection is served with.
+    pub fn connection(&self) -> ServerSide {
+        self.loaded.load().connection()
+    }
+}
+
+impl ServerSide {
+    /// For rustls.
     pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.load_full()
+        Arc::clone(&self.config)
+    }
+
+    /// Why the client's certificate was refused, if it was.
+    pub fn refusal(&self) -> Option<&ClientRefusal> {
+        self.refusal.get()
     }
 }
 
 impl ServerFiles {
-    fn load(&self) -> Result<ServerConfig, TlsError> {
+    fn load(&self) -> Result<Loaded, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let own = self.own.load(&provider)?;
         let authorities = Authorities::read(&self.authenticate)?;
         let algorithms = provider.signature_verification_algorithms;
-        let verifier = ClientVerifier::new(Judge::new(authorities, algorithms, Side::Client));
+        let judge = Arc::new(Judge::new(authorities, algorithms, Side::Client));
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(&self.own.certificate, "TLS", &error))?;
-        let mut config = builder
+        Ok(Loaded { builder, judge, own: Arc::new(SingleCertAndKey::from(own.key)) })
+    }
+}
+
+impl Loaded {
+    fn connection(&self) -> ServerSide {
+        let refusal = Arc::default();
+        let verifier = ClientVerifier::new(Arc::clone(&self.judge), Arc::clone(&refusal));
+        let mut config = self
+            .builder
+            .clone()
             .with_client_cert_verifier(Arc::new(verifier))
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(own.key)));
-        // A session that is resumed is not checked again: whoever was revoked meanwhile would
-        // get in. Connections of ZEO are few and long, there is nothing to gain.
+            .with_cert_resolver(Arc::clone(&self.own) as Arc<dyn ResolvesServerCert>);
+        // A session that is resumed is not checked again: a client that was revoked meanwhile
+        // would get in. Connections of ZEO are few and long, there is nothing to gain.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(config)
+        ServerSide { config: Arc::new(config), refusal }
     }
 }

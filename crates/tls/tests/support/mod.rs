@@ -202,7 +202,7 @@ pub(crate) fn handshake(
     };
     let name = ServerName::try_from("server").unwrap();
     let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut server = ServerConnection::new(server.config()).unwrap();
+    let mut server = ServerConnection::new(server.connection().config()).unwrap();
     exchange(&mut client, &mut server)?;
     let chain = server.peer_certificates().unwrap();
     Ok(PeerIdentity::of_certificate(&chain[0]).unwrap())
