@@ -58,6 +58,8 @@ pub(crate) enum HandshakeError {
          is as many as may be"
     )]
     Displaced,
+    #[error("closed the connection without having sent anything")]
+    Unused,
     #[error("closed the connection before the handshake was done")]
     Closed,
     #[error("does not speak TLS")]
@@ -79,7 +81,8 @@ impl Default for Handshakes {
 }
 
 impl Handshakes {
-    /// Performs the server's side of a handshake; `spoken` waits until the peer has sent something.
+    /// Performs the server's side of a handshake; `spoken` waits until the peer has sent something,
+    /// and fails when the connection ends before that.
     pub(crate) async fn shake<T>(
         &self,
         stream: T,
@@ -91,7 +94,8 @@ impl Handshakes {
     {
         let deadline = Instant::now() + HANDSHAKE_TIME_MAX;
         // Until then nothing is held but the socket.
-        timeout_at(deadline, spoken(&stream)).await.map_err(|_| HandshakeError::Silent)??;
+        let spoken = timeout_at(deadline, spoken(&stream)).await;
+        spoken.map_err(|_| HandshakeError::Silent)?.map_err(|_| HandshakeError::Unused)?;
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream);
         let start = self.with_peer(deadline, hello).await?;
         let queued = Instant::now();

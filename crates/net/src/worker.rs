@@ -275,7 +275,7 @@ impl<S: Service> Host<S> {
                 match incoming.tls {
                     None => self.run(stream, peer, None, limits).await,
                     Some(tls) => {
-                        let secured = self.handshakes.shake(stream, &tls, TcpStream::readable);
+                        let secured = self.handshakes.shake(stream, &tls, has_spoken);
                         self.run_secured(secured, peer, limits).await;
                     }
                 }
@@ -316,6 +316,11 @@ impl<S: Service> Host<S> {
     /// One line for each source and minute; all of them on level DEBUG.
     fn log_failed_handshake(&self, peer: &str, error: &HandshakeError) {
         let (subject, reason) = (error.subject(), error);
+        if matches!(error, HandshakeError::Unused) {
+            // Load balancers look in this way whether a server is there.
+            tracing::debug!(peer, %reason, "no TLS handshake");
+            return;
+        }
         match self.failed_handshakes.now(peer) {
             None => tracing::debug!(peer, subject, %reason, "TLS handshake failed"),
             Some(source) => {
@@ -368,6 +373,14 @@ impl<S: Service> Host<S> {
             let links = self.links.borrow().len();
             tracing::warn!(links, "gave up waiting for connections to finish");
         }
+    }
+}
+
+/// Waits until a peer has sent something.
+async fn has_spoken(stream: &TcpStream) -> std::io::Result<()> {
+    match stream.peek(&mut [0]).await? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 
