@@ -57,10 +57,10 @@ def commit(client, number, data):
         raise
 
 
-def refusal(client, number):
+def refusal(client, number, data=b"refused"):
     """Why a commit is refused."""
     with pytest.raises(StorageError) as refused:
-        commit(client, number, b"refused")
+        commit(client, number, data)
     return str(refused.value)
 
 
@@ -243,8 +243,13 @@ def test_a_full_disk_refuses_votes_of_stock_clients_and_goes_on_when_there_is_ro
     assert connect(server).loadBefore(oid_of(1), MAXTID) == (*kept[1], None)
     code, told = health(monitor)
     assert code == 503 and "no space left" in told
+    for _ in range(5):
+        assert "no space left" in refusal(client, 101, data)
     (small / "ballast").unlink()
     kept[100] = data, commit(client, 100, data)
+    (said,) = complaints(server)
+    assert " WARN " in said and "no space left" in said and str(path) in said
+    assert server.log().count("there is space again, commits are accepted") == 1
     assert write_figures(monitor) == (0, 0), "a full disk is no failure"
     assert health(monitor) == (200, "")
     copy = tmp_path / "copy.fs"

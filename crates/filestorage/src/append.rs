@@ -208,8 +208,10 @@ impl FileStorage {
         let wanted = state.end + state.promised + bytes;
         if let Some(quota_bytes) = self.quota_bytes.filter(|quota| wanted > *quota) {
             state.full_since = Some(Instant::now());
-            return Err(StorageError::Quota { path: self.path.clone(), bytes, quota_bytes });
+            let path = self.path.clone();
+            return self.quota.noting(Err(StorageError::Quota { path, bytes, quota_bytes }));
         }
+        let mut is_ample = false;
         if wanted > state.reserved_end {
             if access == Access::Resident {
                 return Ok(None);
@@ -225,11 +227,17 @@ impl FileStorage {
             state.suspended = false;
             self.reserving_resumed.notify_all();
             state.full_since = reserved.is_err().then(Instant::now);
-            state.reserved_end =
-                reserved.map_err(|error| reserve_error(&self.path, error, bytes))?;
+            let reserved = reserved.map_err(|error| reserve_error(&self.path, error, bytes));
+            state.reserved_end = self.space.noting(reserved)?;
+            is_ample = state.reserved_end > wanted;
         }
         state.full_since = None;
         state.promised += bytes;
+        drop(state);
+        self.space.note_granted(&self.path, bytes, is_ample);
+        if let Some(quota_bytes) = self.quota_bytes {
+            self.quota.note_granted(&self.path, quota_bytes - (wanted - bytes), false);
+        }
         Ok(Some(Reservation { bytes }))
     }
 

@@ -37,6 +37,7 @@ mod recovery;
 mod reopening;
 mod scan;
 mod set_aside;
+mod space;
 mod spool;
 mod storage;
 mod tail;

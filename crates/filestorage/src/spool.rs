@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zodium_disk::DiskFile;
 
+use crate::space::SpaceWatch;
 use crate::{FileStorage, StorageError};
 
 /// Bytes written or read at once.
@@ -35,14 +36,16 @@ pub struct SpooledData {
 struct Place {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
+    space: Arc<SpaceWatch>,
 }
 
 impl FileStorage {
     /// An empty spool on the disk of the data file.
     pub fn new_spool(&self) -> Result<Spool, StorageError> {
         let path = self.path().to_owned();
-        let file = self.disk.temporary(&path).map_err(|error| spool_error(&path, 0, error))?;
-        Ok(Spool { place: Arc::new(Place { path, file }), end: 0, buffer: Vec::new() })
+        let file = self.disk.temporary(&path).map_err(|error| spool_error(&path, 0, error));
+        let (file, space) = (self.space.noting(file)?, Arc::clone(&self.space));
+        Ok(Spool { place: Arc::new(Place { path, file, space }), end: 0, buffer: Vec::new() })
     }
 }
 
@@ -70,9 +73,10 @@ impl Spool {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        let Place { path, file } = self.place.as_ref();
-        file.write_all_at(bytes, self.end)
-            .map_err(|error| spool_error(path, bytes.len() as u64, error))?;
+        let Place { path, file, space } = self.place.as_ref();
+        let written = file.write_all_at(bytes, self.end);
+        let refused = |error| spool_error(path, bytes.len() as u64, error);
+        space.noting(written.map_err(refused))?;
         self.end += bytes.len() as u64;
         Ok(())
     }
@@ -99,7 +103,7 @@ impl SpooledData {
         &self,
         mut take: impl FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
-        let Place { path, file } = self.place.as_ref();
+        let Place { path, file, .. } = self.place.as_ref();
         let mut buffer = vec![0; self.length.min(CHUNK_BYTES as u64) as usize];
         let mut done = 0;
         while done < self.length {

@@ -17,6 +17,7 @@ use crate::format::Magic;
 use crate::log::LogFile;
 use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
+use crate::space::SpaceWatch;
 use crate::{BlobDirectory, ChecksumMode, StorageError, checksums, index_snapshot};
 
 /// How to open a storage.
@@ -91,6 +92,10 @@ pub struct FileStorage {
     pub(crate) append: Mutex<AppendState>,
     /// Goes with `append`: space is promised again.
     pub(crate) reserving_resumed: Condvar,
+    /// Whether the data file's disk has space for commits.
+    pub(crate) space: Arc<SpaceWatch>,
+    /// Whether the quota leaves some.
+    pub(crate) quota: SpaceWatch,
     /// How long syncs took. Written by who appends.
     pub(crate) syncs: Durations,
     /// Whether a pack is under way.
@@ -139,6 +144,8 @@ impl FileStorage {
             log: ArcSwap::from_pointee(log),
             append: Mutex::new(AppendState::new(end, last_tid)),
             reserving_resumed: Condvar::new(),
+            space: Arc::default(),
+            quota: SpaceWatch::default(),
             syncs: Durations::default(),
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),

@@ -19,8 +19,9 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use support::{
     History, Model, check_everything, commit, commit_all, companion, data_file, data_of, disk_of,
-    for_each_seed, open, reserve, same_answers, stores, tid, try_open,
+    for_each_seed, logged, open, reserve, same_answers, stores, tid, try_open,
 };
+use tracing::Level;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 use zodium_filestorage::{Access, FileStorage, NewTransaction, OpenOptions, StorageError};
 
@@ -54,6 +55,60 @@ fn full_disk_refuses_the_vote_and_nothing_else() {
     history.commit_batch(&storage);
     drop(storage);
     assert!(same_answers(&open(disk), &history.model).unwrap());
+}
+
+#[test]
+fn a_shortage_of_space_is_logged_once_and_so_is_its_end() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"before")])).unwrap();
+    storage.close().unwrap();
+    disk.set_capacity(disk.used_bytes() + 500);
+    let large = |n| stores(tid(n), &[(1, &[1; 1000])]);
+    let is_full = |result| matches!(result, Err(StorageError::Full { .. }));
+    let ((), messages) = logged(Level::INFO, || {
+        assert!(is_full(commit(&storage, large(2))));
+        // What still fits is committed, and ends nothing.
+        commit(&storage, stores(tid(3), &[(1, b"small")])).unwrap();
+        assert!(is_full(commit(&storage, large(4))));
+        assert!(is_full(
+            storage
+                .new_spool()
+                .and_then(|mut spool| { spool.append(&vec![1; 2 << 20].into()).map(drop) })
+        ));
+    });
+    let [(Level::WARN, message)] = &messages[..] else { panic!("{messages:?}") };
+    assert!(message.contains("Data.fs: no space left for"), "{message}");
+    assert!(message.contains("commits that need more space are refused"), "{message}");
+    disk.set_capacity(u64::MAX);
+    let ((), messages) = logged(Level::INFO, || {
+        for n in 5..8 {
+            commit(&storage, large(n)).unwrap();
+        }
+    });
+    let [(Level::INFO, message)] = &messages[..] else { panic!("{messages:?}") };
+    assert!(
+        message.contains("refused=3 ") && message.contains("there is space again"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_used_up_quota_is_logged_once_and_so_is_its_end() {
+    let options = OpenOptions { quota_bytes: Some(2000), ..OpenOptions::new(data_file()) };
+    let storage = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
+    let new = stores(tid(1), &[(1, &[1; 1000])]);
+    let ((), messages) = logged(Level::INFO, || {
+        let first = reserve(&storage, &new).unwrap();
+        for _ in 0..5 {
+            assert!(matches!(reserve(&storage, &new), Err(StorageError::Quota { .. })));
+        }
+        storage.release(first);
+        storage.release(reserve(&storage, &new).unwrap());
+    });
+    let [(Level::WARN, full), (Level::INFO, again)] = &messages[..] else { panic!("{messages:?}") };
+    assert!(full.contains("over the quota of 2000; pack, or raise the quota"), "{full}");
+    assert!(again.contains("refused=5 "), "{again}");
 }
 
 #[test]

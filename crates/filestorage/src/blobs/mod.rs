@@ -35,6 +35,7 @@ pub use self::staged::{NewBlob, StagedBlobs};
 pub use self::temporary::TemporaryBlob;
 pub(crate) use self::undone::is_blob_record;
 use crate::StorageError;
+use crate::space::SpaceWatch;
 
 /// Names the layout; ZODB's.
 const LAYOUT_MARKER: &str = ".layout";
@@ -55,6 +56,8 @@ pub struct BlobDirectory {
     read_only: bool,
     folders: Folders,
     cleaner: Arc<Cleaner>,
+    /// Whether its disk, which may be another than the data file's, has space for blobs.
+    space: Arc<SpaceWatch>,
     /// Makes names unique: this process's start, and a count.
     started: u64,
     names: AtomicU64,
@@ -87,8 +90,18 @@ impl BlobDirectory {
         // Without a slash at the end, behind which `.old` would be something inside.
         let (path, names) = (path.components().collect(), AtomicU64::new(0));
         let (folders, cleaner) = (Folders::default(), Cleaner::new(Arc::clone(&disk)));
-        let directory =
-            BlobDirectory { disk, path, layout, read_only, folders, cleaner, started, names };
+        let space = Arc::default();
+        let directory = BlobDirectory {
+            disk,
+            path,
+            layout,
+            read_only,
+            folders,
+            cleaner,
+            space,
+            started,
+            names,
+        };
         if !read_only {
             directory.create()?;
         }
@@ -128,8 +141,9 @@ impl BlobDirectory {
         let file = self
             .disk
             .open(&path, OpenMode::CreateNew)
-            .map_err(|error| StorageError::io(&path, "create", error))?;
-        Ok(TemporaryBlob::new(&self.cleaner, path, file, 0))
+            .map_err(|error| StorageError::writing(&path, "create", 0, error));
+        let file = self.space.noting(file)?;
+        Ok(TemporaryBlob::new(self, path, file, 0))
     }
 
     /// A blob that a client which shares the directory has put beside the committed ones of its
@@ -154,7 +168,7 @@ impl BlobDirectory {
         }
         let file = self.disk.open(&path, OpenMode::Read).map_err(failed("open"))?;
         let length = file.length().map_err(failed("read"))?;
-        Ok(TemporaryBlob::new(&self.cleaner, path, file, length))
+        Ok(TemporaryBlob::new(self, path, file, length))
     }
 
     /// Opens a committed blob. Blocking.

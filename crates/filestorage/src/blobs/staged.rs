@@ -28,6 +28,16 @@ pub enum NewBlob<'a> {
     SameAs(Tid),
 }
 
+impl NewBlob<'_> {
+    /// Space that it needs.
+    fn bytes(&self) -> u64 {
+        match self {
+            NewBlob::Sent(blob) => blob.length(),
+            NewBlob::SameAs(_) => 0,
+        }
+    }
+}
+
 /// Blobs that can be committed. Dropped before, they are gone.
 #[derive(Debug)]
 pub struct StagedBlobs {
@@ -51,6 +61,13 @@ impl BlobDirectory {
     /// Puts blobs into the folders of their objects, as the last step of a vote but the space in
     /// the log. Blocking, for as long as it takes to sync them. Each object may come once.
     pub fn stage(&self, blobs: &[(Oid, NewBlob<'_>)]) -> Result<StagedBlobs, StorageError> {
+        let staged = self.space.noting(self.stage_all(blobs))?;
+        let bytes = blobs.iter().map(|(_, blob)| blob.bytes()).sum();
+        self.space.note_granted(&self.path, bytes, false);
+        Ok(staged)
+    }
+
+    fn stage_all(&self, blobs: &[(Oid, NewBlob<'_>)]) -> Result<StagedBlobs, StorageError> {
         self.check_writable()?;
         for (_, blob) in blobs {
             if let NewBlob::Sent(blob) = blob {

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use zodium_disk::DiskFile;
 
+use super::BlobDirectory;
 use super::cleaner::{Cleaner, Refuse};
 use crate::StorageError;
+use crate::space::SpaceWatch;
 
 /// The data of a blob on their way into a transaction. Its file is removed on drop.
 #[derive(Debug)]
 pub struct TemporaryBlob {
     cleaner: Arc<Cleaner>,
+    space: Arc<SpaceWatch>,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     length: u64,
@@ -22,13 +25,13 @@ pub struct TemporaryBlob {
 
 impl TemporaryBlob {
     pub(super) fn new(
-        cleaner: &Arc<Cleaner>,
+        directory: &BlobDirectory,
         path: PathBuf,
         file: Arc<dyn DiskFile>,
         length: u64,
     ) -> TemporaryBlob {
-        let (cleaner, is_taken) = (Arc::clone(cleaner), AtomicBool::new(false));
-        TemporaryBlob { cleaner, path, file, length, is_taken }
+        let (cleaner, space) = (Arc::clone(&directory.cleaner), Arc::clone(&directory.space));
+        TemporaryBlob { cleaner, space, path, file, length, is_taken: AtomicBool::new(false) }
     }
 
     /// Where it is for now.
@@ -43,9 +46,11 @@ impl TemporaryBlob {
 
     /// Adds the next bytes. Blocking. After an error the blob is of no use.
     pub fn append(&mut self, chunk: &[u8]) -> Result<(), StorageError> {
-        self.file.write_all_at(chunk, self.length).map_err(|error| {
-            StorageError::writing(&self.path, "write", chunk.len() as u64, error)
-        })?;
+        let written = self
+            .file
+            .write_all_at(chunk, self.length)
+            .map_err(|error| StorageError::writing(&self.path, "write", chunk.len() as u64, error));
+        self.space.noting(written)?;
         self.length += chunk.len() as u64;
         Ok(())
     }

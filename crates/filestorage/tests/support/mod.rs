@@ -23,7 +23,7 @@ use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 pub(crate) use fields::Field;
 pub(crate) use history::{History, check_everything, loads_other_bytes, same_answers};
 pub(crate) use model::{Model, ModelRecord, ModelTransaction, Revision};
-pub(crate) use warnings::count_warnings;
+pub(crate) use warnings::{count_warnings, logged};
 
 /// The data file of every test.
 pub(crate) fn data_file() -> &'static Path {

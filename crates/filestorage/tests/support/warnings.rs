@@ -1,4 +1,4 @@
-//! Counting the warnings that something logs.
+//! What something logs.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -9,13 +9,25 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The warnings and errors, as text, that are logged on this thread while `run` runs.
 pub(crate) fn count_warnings<T>(run: impl FnOnce() -> T) -> (T, Vec<String>) {
-    let warnings = Arc::new(Mutex::new(Vec::new()));
-    let result = tracing::subscriber::with_default(Warnings(Arc::clone(&warnings)), run);
-    let warnings = std::mem::take(&mut *warnings.lock().unwrap());
-    (result, warnings)
+    let (result, messages) = logged(Level::WARN, run);
+    (result, messages.into_iter().map(|(_, text)| text).collect())
 }
 
-struct Warnings(Arc<Mutex<Vec<String>>>);
+/// The messages of this level and more serious ones that are logged on this thread while `run`
+/// runs.
+pub(crate) fn logged<T>(level: Level, run: impl FnOnce() -> T) -> (T, Vec<(Level, String)>) {
+    let messages = Arc::new(Mutex::new(Vec::new()));
+    let messages_then = Arc::clone(&messages);
+    let result =
+        tracing::subscriber::with_default(Messages { level, messages: messages_then }, run);
+    let messages = std::mem::take(&mut *messages.lock().unwrap());
+    (result, messages)
+}
+
+struct Messages {
+    level: Level,
+    messages: Arc<Mutex<Vec<(Level, String)>>>,
+}
 
 struct Text(String);
 
@@ -25,9 +37,9 @@ impl Visit for Text {
     }
 }
 
-impl Subscriber for Warnings {
+impl Subscriber for Messages {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+        *metadata.level() <= self.level
     }
 
     fn new_span(&self, _span: &Attributes<'_>) -> Id {
@@ -41,7 +53,7 @@ impl Subscriber for Warnings {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(String::new());
         event.record(&mut text);
-        self.0.lock().unwrap().push(text.0);
+        self.messages.lock().unwrap().push((*event.metadata().level(), text.0));
     }
 
     fn enter(&self, _span: &Id) {}
