@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use zodium_filestorage::{Access, Load, StorageError};
 use zodium_types::{Oid, Tid};
 
-use crate::commit::{Conflict, ConflictKind};
+use crate::commit::Conflict;
 use crate::{Storage, Transaction};
 
 /// The data that resolve conflicts, by object.
@@ -38,10 +38,9 @@ enum Revisions {
 }
 
 impl Storage {
-    /// Whether some of these conflicts may be resolved here.
+    /// Whether some of these conflicts, all of stores, may be resolved here.
     pub(crate) fn may_resolve(&self, conflicts: &[Conflict]) -> bool {
-        let all_stores = conflicts.iter().all(|found| found.kind == ConflictKind::Store);
-        self.resolver.is_some() && all_stores && !conflicts.is_empty()
+        self.resolver.is_some() && !conflicts.is_empty()
     }
 
     /// Resolves what can be; gives what is left as well. `None`: ask with [`Access::Blocking`].

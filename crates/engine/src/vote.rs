@@ -181,11 +181,15 @@ impl Storage {
             check(&writes, &transaction.reads, |oid| current.get(&oid).copied().flatten());
         let mut resolved = Resolved::default();
         if let Err(mut conflicts) = conflicts {
+            let unresolvable = conflicts.split_off(leading_stores(&conflicts));
             if self.may_resolve(&conflicts) {
                 let Some(tried) = self.resolve(transaction, conflicts, access)? else {
                     return Ok(Check::Cold);
                 };
                 (resolved, conflicts) = tried;
+            }
+            if conflicts.is_empty() {
+                conflicts = unresolvable;
             }
             if !conflicts.is_empty() {
                 let found = found_conflicts(transaction, conflicts, access)?;
@@ -296,6 +300,16 @@ impl Storage {
         // An abort may have come first; then there is nothing left to free.
         self.post_granted(granted.unwrap_or_default());
     }
+}
+
+/// How many conflicts of stores stand before the first conflict that cannot be resolved.
+///
+/// They are resolved first, here or by the client: as with the stock server, a transaction with
+/// both kinds fails with the store, if that cannot be resolved. Otherwise the next vote finds the
+/// others again.
+fn leading_stores(conflicts: &[Conflict]) -> usize {
+    let is_store = |conflict: &&Conflict| conflict.kind == ConflictKind::Store;
+    conflicts.iter().take_while(is_store).count()
 }
 
 /// Conflicts with the data they concern; `None` when those are in a spool and access is resident
