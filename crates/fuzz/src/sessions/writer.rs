@@ -97,11 +97,16 @@ impl Writer {
                     let (oid, sent) = (*oid, write.serial);
                     conflicts.push(Conflict { oid, current, sent, data });
                 }
+                // What stands before it is resolved first.
+                (Kind::Delete, _) if !conflicts.is_empty() => break,
                 (Kind::Delete, None) => return Outcome::Error("ZODB.POSException.POSKeyError"),
                 (Kind::Delete, Some(_)) => {
                     return Outcome::Error("ZODB.POSException.ConflictError");
                 }
             }
+        }
+        if !conflicts.is_empty() {
+            return Outcome::Conflicts(conflicts);
         }
         for (oid, serial) in &self.checks {
             match model.current(*oid).map(|revision| revision.tid) {
@@ -112,10 +117,7 @@ impl Writer {
                 Some(_) => {}
             }
         }
-        if conflicts.is_empty() {
-            let records = self.writes.iter().map(|(oid, write)| (*oid, write.data.clone()));
-            return Outcome::Voted(records.collect());
-        }
-        Outcome::Conflicts(conflicts)
+        let records = self.writes.iter().map(|(oid, write)| (*oid, write.data.clone()));
+        Outcome::Voted(records.collect())
     }
 }
