@@ -1,7 +1,9 @@
 //! What a server says once it serves: lines in the log, and for people on standard output.
 
+use std::net::IpAddr;
+
 use bytesize::ByteSize;
-use tracing::info;
+use tracing::{info, warn};
 use zodium_configuration::LogFormat;
 use zodium_filestorage::Magic;
 use zodium_net::Listener;
@@ -26,8 +28,37 @@ pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[List
     for listener in listeners {
         info!(address = %listener.address(), tls = listener.has_tls(), "listening");
     }
+    warn_of_exposure(listeners);
     if format == LogFormat::Human {
         greet(storages, listeners);
+    }
+}
+
+/// ZEO has no passwords: a connection is all that it takes to read and change everything.
+fn warn_of_exposure(listeners: &[Listener]) {
+    let exposed = listeners.iter().filter(|listener| !listener.has_tls());
+    let exposed = exposed.map(Listener::address).filter(|address| is_reachable(address));
+    let addresses: Vec<_> = exposed.map(Address::to_string).collect();
+    if !addresses.is_empty() {
+        let addresses = addresses.join(", ");
+        warn!(
+            addresses,
+            "listening without TLS beyond this machine: every host that can connect \
+            can read and change all objects. Set up TLS (--ssl-certificate, --ssl-key, \
+            --ssl-authenticate), or listen on a loopback address (-a 127.0.0.1:PORT) or a Unix \
+            socket; on a trusted network, a firewall should let in only the clients"
+        );
+    }
+}
+
+/// Whether other machines may be able to connect; of a name, which is not an address, they may.
+fn is_reachable(address: &Address) -> bool {
+    match address {
+        Address::Tcp { host, .. } => {
+            let ip = host.parse::<IpAddr>().map(|ip| ip.to_canonical());
+            !ip.is_ok_and(|ip| ip.is_loopback())
+        }
+        Address::Unix(_) => false,
     }
 }
 
