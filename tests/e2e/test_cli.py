@@ -4,6 +4,7 @@ A refusal is one clear line on stderr and exit status 1; never a stack trace, an
 never a file touched.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -12,7 +13,8 @@ import subprocess
 import time
 
 import pytest
-from harness.process import free_port
+from harness.certificates import Site
+from harness.process import ServerProcess, free_port
 from harness.wire import Z64, Wire
 
 pytestmark = pytest.mark.zodium
@@ -152,7 +154,26 @@ def test_unreadable_file(tmp_path, start_server, refusal, nobody):
     committed(path, start_server)
     path.chmod(0)
     said = refusal(path, **nobody())
-    assert str(path) in said and "ermission" in said
+    assert f"{path}: " in said and "ermission" in said
+    assert "runs as user nobody (65534)" in said and "belongs to" in said and "mode 0000" in said
+    assert "--read-only" not in said, "that would not help"
+
+
+def test_a_folder_without_rights_is_named(tmp_path, refusal, nobody):
+    folder = tmp_path / "var"
+    folder.mkdir()
+    how = nobody()
+    folder.chmod(0o500)
+    said = refusal(folder / "Data.fs", **how)
+    assert f"the folder {folder} belongs to" in said and "mode 0500" in said
+
+
+def test_a_missing_configuration(tmp_path, zodium):
+    path = tmp_path / "zeo.conf"
+    for words in (["serve", "-C", path], ["config", "check", path], ["pack", "-C", path]):
+        said = one_line(zodium(*words))
+        assert f"{path}: there is no such configuration file" in said
+        assert "zodium serve Data.fs" in said
 
 
 def test_read_only_file(tmp_path, start_server, refusal, nobody):
@@ -188,7 +209,78 @@ def test_port_in_use(tmp_path, refusal):
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = refusal(tmp_path / "Data.fs", "-a", address)
-    assert address in said and "in use" in said
+    assert f"cannot listen on {address}: " in said and "in use" in said
+    assert "Another process listens there" in said and "another address" in said
+
+
+def test_the_port_of_the_monitor_in_use(tmp_path, refusal):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = refusal(tmp_path / "Data.fs", "--monitor", address)
+    assert f"monitor on {address}" in said and "Another process listens there" in said
+
+
+def test_an_address_of_another_machine(tmp_path, refusal):
+    said = refusal(tmp_path / "Data.fs", "-a", "192.0.2.1:8100")
+    assert "192.0.2.1:8100" in said and "no such address" in said
+
+
+def test_a_command_that_does_not_exist_suggests_none_that_does_something_else(zodium):
+    done = zodium("backup", "Data.fs")
+    assert done.returncode == 2
+    assert "'backup'" in done.stderr and "repozo" in done.stderr
+    assert "pack'" not in done.stderr
+    assert "'pack'" in zodium("pakc").stderr
+
+
+# --------------------------------------------------------------------- exposure
+
+
+def warnings_of_exposure(server):
+    return [line for line in server.log().splitlines() if "without TLS beyond" in line]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
+def test_an_address_beyond_this_machine_without_tls_is_warned_of(tmp_path, binary, host):
+    """One line for all such addresses."""
+    port, other = free_port(), free_port()
+    words = [binary, "serve", str(tmp_path / "Data.fs"), "-a", f"127.0.0.1:{port}"]
+    server = ServerProcess([*words, "-a", f"{host}:{other}"], port, tmp_path)
+    try:
+        (said,) = warnings_of_exposure(server)
+    finally:
+        server.stop()
+    assert " WARN " in said and f":{other}" in said and f":{port}" not in said
+    assert "--ssl-certificate" in said and "-a 127.0.0.1" in said
+
+
+def test_loopback_sockets_and_tls_are_not_warned_of(tmp_path, binary):
+    site, port = Site(tmp_path), free_port()
+    words = [binary, "serve", str(tmp_path / "Data.fs")]
+    local = ["-a", f"127.0.0.1:{port}", "-a", str(tmp_path / "socket")]
+    for more in (local, ["-a", f"0.0.0.0:{port}", *site.options()]):
+        server = ServerProcess([*words, *more], port, tmp_path)
+        server.stop()
+        assert "listening" in server.log() and warnings_of_exposure(server) == []
+
+
+# --------------------------------------------------------------------- strangers
+
+
+@pytest.mark.parametrize("request_line", [b"GET / HTTP/1.1", b"POST /metrics HTTP/1.0"])
+def test_http_is_recognised_and_answered(start_server, request_line):
+    server = start_server()
+    with socket.create_connection(server.address, SECONDS) as stranger:
+        stranger.sendall(request_line + b"\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while received := stranger.recv(1000):
+                answer += received
+    assert b"HTTP/1.1 400 " in answer and b"This port is for ZEO clients" in answer
+    (said,) = [line for line in server.log().splitlines() if "disconnecting" in line]
+    assert "speaks HTTP" in said and "--monitor" in said and "127.0.0.1" in said
 
 
 def test_not_a_filestorage(tmp_path, refusal):

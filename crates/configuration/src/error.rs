@@ -19,6 +19,16 @@ const WARNINGS_MAX: usize = 100;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigurationError {
+    /// There is no such file.
+    #[error(
+        "{path}: there is no such configuration file. Give the path of a zeo.conf or of our TOML; \
+         to serve a data file takes none (zodium serve Data.fs)",
+        path = path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system does not let us read a file.
     #[error("{path}: cannot be read: {source}", path = path.display())]
     Unreadable {

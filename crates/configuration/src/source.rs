@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,8 +34,10 @@ impl Source {
 
     /// Reads a file that has to be UTF-8 and no longer than [`FILE_BYTES_MAX`].
     pub(crate) fn read(path: &Path) -> Result<Arc<Source>, ConfigurationError> {
-        let bytes = read_bytes(path)
-            .map_err(|source| ConfigurationError::Unreadable { path: path.to_owned(), source })?;
+        let bytes = read_bytes(path).map_err(|source| match source.kind() {
+            ErrorKind::NotFound => ConfigurationError::Missing { path: path.to_owned() },
+            _ => ConfigurationError::Unreadable { path: path.to_owned(), source },
+        })?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(ConfigurationError::TooLong { path: path.to_owned() });
         }

@@ -9,6 +9,7 @@
 
 mod chunks;
 mod clock;
+mod denied;
 mod faulty;
 mod memory;
 mod memory_file;
@@ -25,6 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use denied::explain_denied;
 pub use faulty::{CrashImage, FaultyDisk, Operation};
 pub use memory::MemoryDisk;
 pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors, TORN_BYTES};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use crate::denied::explain_denied;
 use crate::transfer::{until_answered, write_all};
 use crate::{
     Disk, DiskFile, Entry, EntryKind, FileIdentity, FileLock, FileStatus, LockError, OpenMode,
@@ -32,7 +33,8 @@ impl Disk for RealDisk {
             OpenMode::CreateNew => options.write(true).create_new(true),
             OpenMode::Truncate => options.write(true).create(true).truncate(true),
         };
-        Ok(Arc::new(RealFile { file: options.open(path)? }))
+        let file = options.open(path).map_err(|error| explain_denied(error, path))?;
+        Ok(Arc::new(RealFile { file }))
     }
 
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -129,7 +131,7 @@ impl Disk for RealDisk {
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(LockError::Io)?;
+            .map_err(|error| LockError::Io(explain_denied(error, path)))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(LockError::Held { owner: owner_of(&mut file) }),

@@ -116,6 +116,11 @@ impl Bound {
         Ok(Bound { socket: Socket::Inherited(kind), address, file: None })
     }
 
+    /// The address with the port that was chosen.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// From now on connections are taken.
     pub fn listen(self) -> io::Result<Listener> {
         let kind = match self.socket {

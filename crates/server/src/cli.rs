@@ -1,6 +1,9 @@
 //! The command line: the commands, and help for all of them.
 
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
+use strsim::damerau_levenshtein;
 
 use crate::check::CheckOptions;
 use crate::config::ConfigOptions;
@@ -85,11 +88,62 @@ pub(crate) enum Command {
     Bench(Box<zodium_bench::BenchOptions>),
 }
 
+/// A name that differs by more letters than this is no misspelling of a command.
+const LETTERS_WRONG_MAX: usize = 2;
+
+/// What is done about things for which there is no command.
+const ELSEWHERE: [(&[&str], &str); 3] = [
+    (
+        &["backup", "restore", "repozo", "dump"],
+        "repozo, which comes with ZODB, backs a data file up and restores it, also while Zodium \
+         serves it; docs/operating.md says how",
+    ),
+    (&["start", "run", "runzeo", "server"], "`zodium serve` starts a server"),
+    (&["stop", "restart", "status"], "a server ends with SIGTERM; `zodium healthcheck` asks one"),
+];
+
+/// An error of the command line without suggestions that would do something else.
+pub(crate) fn improved(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let given = given.clone();
+    if let Some(ContextValue::Strings(similar)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let is_misspelt = |name: &String| damerau_levenshtein(name, &given) <= LETTERS_WRONG_MAX;
+        let similar: Vec<_> = similar.into_iter().filter(is_misspelt).collect();
+        if !similar.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(similar));
+        }
+    }
+    let elsewhere = ELSEWHERE.iter().find(|(names, _)| names.contains(&given.as_str()));
+    if let Some((_, tip)) = elsewhere {
+        let tips = vec![StyledStr::from(*tip)];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    fn refusal(word: &str) -> String {
+        improved(Cli::try_parse_from(["zodium", word]).unwrap_err()).to_string()
+    }
+
+    #[test]
+    fn only_misspelt_commands_are_corrected() {
+        for (misspelt, meant) in [("pak", "pack"), ("srve", "serve"), ("chekc", "check")] {
+            let text = refusal(misspelt);
+            assert!(text.contains(&format!("a similar subcommand exists: '{meant}'")), "{text}");
+        }
+        let text = refusal("backup");
+        assert!(text.contains("'backup'") && !text.contains("'pack'"), "{text}");
+        assert!(text.contains("tip: repozo, which comes with ZODB"), "{text}");
+        assert!(!refusal("something").contains("similar"));
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

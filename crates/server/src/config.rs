@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
-use zodium_configuration::{Configuration, Warning};
+use zodium_configuration::{Configuration, ConfigurationError, Warning};
+use zodium_disk::explain_denied;
 
 /// Options of `zodium config`.
 #[derive(Debug, Args)]
@@ -41,13 +42,24 @@ enum ConfigCommand {
 pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
     match &options.command {
         ConfigCommand::Check { file } => check(file),
-        ConfigCommand::Show { file } => print(zodium_configuration::read(file)?),
+        ConfigCommand::Show { file } => print(read(file)?),
         ConfigCommand::Convert { file } => print(zodium_configuration::read_zeo_conf(file)?),
     }
 }
 
+/// Reads a configuration in either format.
+pub(crate) fn read(file: &Path) -> Result<(Configuration, Vec<Warning>)> {
+    zodium_configuration::read(file).map_err(|error| match error {
+        ConfigurationError::Unreadable { path, source } => {
+            let reason = explain_denied(source, &path);
+            anyhow!("{}: cannot be read: {reason}", path.display())
+        }
+        error => error.into(),
+    })
+}
+
 fn check(file: &Path) -> Result<ExitCode> {
-    let (configuration, warnings) = zodium_configuration::read(file)?;
+    let (configuration, warnings) = read(file)?;
     warn(&warnings);
     let problems = configuration.check();
     for problem in &problems {

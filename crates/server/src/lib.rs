@@ -31,7 +31,8 @@ use clap::Parser;
 ///
 /// For a wrong command line, and when only help was asked for, the process ends here.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = cli::Cli::parse_from(arguments);
+    let cli = cli::Cli::try_parse_from(arguments);
+    let cli = cli.unwrap_or_else(|error| cli::improved(error).exit());
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
         cli::Command::Config(options) => config::run(&options),

@@ -21,6 +21,8 @@ use zodium_net::{Limits, LinkFigures, Workers};
 use zodium_types::{Counter, Tid};
 use zodium_zeo::server::{Inspection, Server, SessionFigures, SessionReport};
 
+use crate::serve::refused;
+
 /// How long workers may take to say what their sessions do.
 const WORKER_PATIENCE: Duration = Duration::from_millis(500);
 /// Connections that each worker describes; of those without a transaction some are left out.
@@ -82,7 +84,8 @@ pub(crate) fn start(
 ) -> Result<Option<Monitor>> {
     let Some(MonitorOptions { address }) = options else { return Ok(None) };
     let failed = || format!("cannot serve the monitor on {address}");
-    let listener = Listener::bind(address).with_context(failed)?;
+    let listener = Listener::bind(address).map_err(|error| refused(address, error));
+    let listener = listener.with_context(failed)?;
     info!(address = %listener.address(), "monitor: /, /metrics, /health");
     let source = Arc::<Watched>::clone(watched);
     Monitor::start(listener, source, messages).map(Some).with_context(failed)

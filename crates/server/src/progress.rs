@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::supervisor;
 
@@ -39,10 +39,27 @@ impl Unit {
 
     fn template(self) -> &'static str {
         match self {
-            Unit::Bytes => "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left",
+            // The prefix is the estimate: indicatif's own takes all that was done before the bar
+            // is shown for the work of its first moment.
+            Unit::Bytes => "{msg} {wide_bar} {bytes}/{total_bytes} {prefix}",
             // How many of all objects there are in use is what is being found out.
             Unit::Objects => "{msg} {wide_bar} {human_pos}/{human_len} objects at most",
         }
+    }
+}
+
+/// How fast it has gone from the start on, and how long it will take at that rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Estimate {
+    per_second: u64,
+    left: Duration,
+}
+
+impl Estimate {
+    fn of(done: u64, total: u64, elapsed: Duration) -> Estimate {
+        let rate = done as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        let seconds = total.saturating_sub(done) as f64 / rate.max(1.0);
+        Estimate { per_second: rate as u64, left: Duration::from_secs(seconds as u64) }
     }
 }
 
@@ -66,17 +83,19 @@ impl Progress {
         if elapsed < SILENCE {
             return;
         }
+        let Estimate { per_second, left } = Estimate::of(done, total, elapsed);
+        let per_second = self.unit.shown(per_second);
         if std::io::stderr().is_terminal() {
             let mut bar = self.bar.borrow_mut();
-            bar.get_or_insert_with(|| new_bar(&self.what, self.unit, total)).set_position(done);
+            let bar = bar.get_or_insert_with(|| new_bar(&self.what, self.unit, total));
+            bar.set_prefix(format!("{per_second}/s, {} left", HumanDuration(left)));
+            bar.set_position(done);
         } else if self.said.get().is_none_or(|said| said.elapsed() >= LINE_INTERVAL) {
             self.said.set(Some(Instant::now()));
-            let rate = done as f64 / elapsed.as_secs_f64();
-            let left = Duration::from_secs_f64((total.saturating_sub(done)) as f64 / rate.max(1.0));
             tracing::info!(
                 done = %self.unit.shown(done),
                 total = %self.unit.shown(total),
-                per_second = %self.unit.shown(rate as u64),
+                per_second,
                 seconds_left = left.as_secs(),
                 "{}", self.what
             );
@@ -98,4 +117,32 @@ fn new_bar(what: &str, unit: Unit, total: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(unit.template())
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style).with_message(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_estimate_counts_from_the_start_of_the_work() {
+        // As when a bar appears after a second.
+        let estimate = Estimate::of(300 << 20, 900 << 20, Duration::from_secs(1));
+        let expected = Estimate { per_second: 300 << 20, left: Duration::from_secs(2) };
+        assert_eq!(estimate, expected);
+    }
+
+    #[test]
+    fn an_estimate_is_made_of_any_figures() {
+        for (done, total, elapsed) in [(0, 0, 0), (0, u64::MAX, 1), (u64::MAX, 0, 0), (5, 5, 9)] {
+            Estimate::of(done, total, Duration::from_secs(elapsed));
+        }
+    }
+
+    #[test]
+    fn no_template_has_an_estimate_of_its_own() {
+        for unit in [Unit::Bytes, Unit::Objects] {
+            assert!(ProgressStyle::with_template(unit.template()).is_ok());
+            assert!(!unit.template().contains("per_sec") && !unit.template().contains("eta"));
+        }
+    }
 }

@@ -68,7 +68,7 @@ impl ReachOptions {
     pub(crate) fn destination(&self, address: Option<Address>) -> Result<Destination> {
         let (server, storages) = match &self.config {
             Some(file) => {
-                let (configuration, _) = zodium_configuration::read(file)?;
+                let (configuration, _) = crate::config::read(file)?;
                 (configuration.server, configuration.storages)
             }
             None => (ServerOptions::default(), Vec::new()),

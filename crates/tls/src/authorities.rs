@@ -9,6 +9,7 @@ use crate::TlsError;
 use crate::certificate::{Certificate, Validity, now_seconds};
 use crate::pem_file::PemFile;
 use crate::revocation::RevocationLists;
+use crate::words;
 
 /// What is believed.
 ///
@@ -86,7 +87,7 @@ impl Authorities {
         if certificate.may_sign {
             let shared = CertificateDer::from(der);
             let anchor = webpki::anchor_from_trusted_cert(&shared);
-            let anchor = anchor.map_err(|error| unusable(error.to_string()))?;
+            let anchor = anchor.map_err(|error| unusable(words::of_text(&error.to_string())))?;
             self.anchors.push(anchor.to_owned());
             self.anchor_limits.push(AnchorLimits {
                 validity: certificate.validity.clone(),

@@ -7,8 +7,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
-use crate::PeerIdentity;
 use crate::judgement::Side;
+use crate::{PeerIdentity, words};
 
 /// A certificate's facts.
 #[derive(Debug)]
@@ -49,13 +49,14 @@ pub(crate) struct Validity {
 impl Certificate {
     /// Reads DER; the error says what is wrong with it.
     pub(crate) fn read(der: &[u8]) -> Result<Certificate, String> {
-        let (rest, parsed) = parse_x509_certificate(der).map_err(|error| error.to_string())?;
+        let (rest, parsed) =
+            parse_x509_certificate(der).map_err(|error| words::of_parsing(&error))?;
         if !rest.is_empty() {
             return Err(format!("{} bytes follow it", rest.len()));
         }
-        let constraints = parsed.basic_constraints().map_err(|error| error.to_string())?;
+        let constraints = parsed.basic_constraints().map_err(|error| words::of_content(&error))?;
         let intermediates_max = constraints.and_then(|found| found.value.path_len_constraint);
-        let usage = parsed.extended_key_usage().map_err(|error| error.to_string())?;
+        let usage = parsed.extended_key_usage().map_err(|error| words::of_content(&error))?;
         Ok(Certificate {
             identity: PeerIdentity::of_name(parsed.subject()),
             validity: Validity {
@@ -84,7 +85,7 @@ impl Certificate {
 }
 
 fn may_sign(parsed: &X509Certificate<'_>) -> Result<bool, String> {
-    let usage = parsed.key_usage().map_err(|error| error.to_string())?;
+    let usage = parsed.key_usage().map_err(|error| words::of_content(&error))?;
     Ok(parsed.is_ca() && usage.is_none_or(|found| found.value.key_cert_sign()))
 }
 

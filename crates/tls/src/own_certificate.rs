@@ -9,8 +9,9 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::certificate::{Certificate, now_seconds};
+use crate::judgement::Side;
 use crate::pem_file::PemFile;
-use crate::{TlsError, private_key};
+use crate::{TlsError, private_key, words};
 
 /// Where a certificate and its key are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,8 @@ impl CertificateFiles {
         let key = provider
             .key_provider
             .load_private_key(self.key(&file)?)
-            .map_err(|error| unusable(key_path, "the key", &error))?;
+            .map_err(|error| words::of_error(&error, Side::Server))
+            .map_err(|reason| unusable(key_path, "the key", &reason))?;
         if key.public_key().is_some_and(|public| public.as_ref() != facts.public_key) {
             return Err(TlsError::OtherKey {
                 key: key_path.clone(),

@@ -9,8 +9,8 @@ use webpki::{
 };
 use x509_parser::parse_x509_crl;
 
-use crate::TlsError;
 use crate::certificate::{Number, now_seconds};
+use crate::{TlsError, words};
 
 /// All revocation lists that a server was given.
 #[derive(Debug, Default)]
@@ -29,14 +29,15 @@ impl RevocationLists {
             what: "a revocation list".to_owned(),
             reason,
         };
-        let (_, parsed) = parse_x509_crl(der).map_err(|error| unusable(error.to_string()))?;
+        let (_, parsed) =
+            parse_x509_crl(der).map_err(|error| unusable(words::of_parsing(&error)))?;
         let list = OwnedCertRevocationList::from_der(der).map_err(|error| match error {
             webpki::Error::UnsupportedCrlVersion => unusable(
                 "it is of version 1; make one of version 2 (a crlnumber or crl_extensions in \
                  the configuration of openssl ca)"
                     .to_owned(),
             ),
-            error => unusable(error.to_string()),
+            error => unusable(words::of_text(&error.to_string())),
         })?;
         if parsed.next_update().is_some_and(|next| next.timestamp() < now_seconds()) {
             let path = path.display();

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 
 use rustls::Error;
+use x509_parser::error::X509Error;
+use x509_parser::nom;
 
 use crate::judgement::{Side, in_words};
 
@@ -28,6 +30,22 @@ pub(crate) fn of_error(error: &Error, peer: Side) -> String {
         }
         Error::InconsistentKeys(_) => "the key does not belong to the certificate".to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// Why a certificate or a revocation list cannot be parsed.
+pub(crate) fn of_parsing(error: &nom::Err<X509Error>) -> String {
+    match error {
+        nom::Err::Incomplete(_) => "it ends too early".to_owned(),
+        nom::Err::Error(error) | nom::Err::Failure(error) => of_content(error),
+    }
+}
+
+/// What is wrong with a certificate that was parsed so far.
+pub(crate) fn of_content(error: &X509Error) -> String {
+    match error {
+        X509Error::Der(_) | X509Error::NomError(_) => "it is not encoded in DER".to_owned(),
+        error => error.to_string(),
     }
 }
 

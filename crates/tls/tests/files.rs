@@ -145,3 +145,21 @@ fn keys_beside_the_certificates_of_a_directory_do_no_harm() {
     files.authenticate = keys();
     ServerTls::load(files).unwrap();
 }
+
+#[test]
+fn broken_certificates_are_explained_without_names_of_types() {
+    let pem = |der: &[u8]| pem::encode(&pem::Pem::new("CERTIFICATE", der));
+    let whole = self_signed(&params("listed")).chain[0].to_vec();
+    let broken = [&whole[..whole.len() / 2], b"\x30\x03abc", b"\xff\xff", b""];
+    for der in broken {
+        let server = Server::new([("broken.pem", pem(der))]);
+        let text = error(server.files.clone());
+        assert!(text.contains("broken.pem: "), "{text}");
+        let reason = text.rsplit_once(": ").unwrap().1;
+        assert!(
+            !reason.contains(['(', '{', '"']) && reason == reason.to_lowercase()
+                || reason == "it is not encoded in DER",
+            "{text}"
+        );
+    }
+}

@@ -220,6 +220,10 @@ impl Parser<'_> {
         let path = self.included_path(&name, argument)?;
         let included = Source::read(&path).map_err(|error| match error {
             ConfigurationError::Mistakes(_) => error,
+            ConfigurationError::Missing { path } => {
+                let message = format!("{}: cannot be read: there is no such file", path.display());
+                argument.mistake(message).into()
+            }
             other => argument.mistake(other.to_string()).into(),
         })?;
         self.spend(included.text.len(), argument)?;

@@ -26,6 +26,7 @@ use zodium_net::Bound;
 use zodium_tls::ServerTls;
 
 use self::listening::Accepting;
+pub(crate) use self::listening::refused;
 pub(crate) use self::options::ServeOptions;
 use self::packing::Packing;
 use self::pid_file::PidFile;

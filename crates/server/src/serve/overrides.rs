@@ -20,7 +20,7 @@ use crate::cli::Cli;
 /// What to serve, and how; with what seems wrong in the file without being refused.
 pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Vec<Warning>)> {
     let (mut configuration, warnings) = match &options.config {
-        Some(file) => zodium_configuration::read(file)?,
+        Some(file) => crate::config::read(file)?,
         None => (unconfigured(), Vec::new()),
     };
     let files: Vec<_> = options.path.iter().chain(&options.filename).collect();

@@ -1,6 +1,8 @@
 //! The storages of a server: opened in order, closed together.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -140,7 +142,7 @@ fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> R
             path.display()
         );
     }
-    open_on(Arc::new(RealDisk), path, options, read_only).map_err(explain)
+    open_on(Arc::new(RealDisk), path, options, read_only).map_err(|error| explain(path, error))
 }
 
 fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStorage> {
@@ -189,16 +191,14 @@ fn begins_anew(options: &StorageOptions) -> bool {
 }
 
 /// Adds what to do next where an option would help.
-fn explain(error: StorageError) -> anyhow::Error {
-    let denied = match &error {
-        StorageError::Io { source, .. } => matches!(
-            source.kind(),
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
-        ),
-        _ => false,
-    };
+fn explain(path: &Path, error: StorageError) -> anyhow::Error {
+    let is_denied = matches!(&error, StorageError::Io { source, .. } if matches!(
+        source.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+    ));
+    let can_be_read = File::open(path).is_ok();
     let error = anyhow::Error::from(error);
-    match denied {
+    match is_denied && can_be_read {
         true => error.context("cannot open for writing (--read-only serves it as it is)"),
         false => error,
     }

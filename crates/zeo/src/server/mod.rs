@@ -21,6 +21,7 @@ mod service;
 mod session;
 mod statistics;
 mod status;
+mod stranger;
 mod stretch;
 mod transaction;
 mod undo_log;

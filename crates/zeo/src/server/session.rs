@@ -23,8 +23,9 @@ use super::hub::{EncodedInvalidation, Hub};
 use super::iterators::Iterators;
 use super::jobs::{ANSWERING_MAX, JOBS_MAX};
 use super::service::LocalServer;
+use super::stranger::Stranger;
 use super::transaction::{OpenTransaction, TransactionState};
-use crate::codec::frame::{HEADER_LENGTH, Peek, encode_frame, peek_frame};
+use crate::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
 use crate::codec::{Encoding, Greeting, Message, MessageId, decode_load_before, decode_message};
 
 /// A frame longer than this gets a buffer of its own, from which its data need not be copied.
@@ -35,9 +36,6 @@ const HELLO_BYTES_MAX: u32 = 16;
 
 /// To register takes the name of a storage; whoever has not yet gets no room for more.
 const REGISTRATION_BYTES_MAX: u32 = 64 << 10;
-
-/// What a client sends first that takes the server for one with TLS.
-const TLS_BEGIN: &[u8] = &[0x16, 0x03];
 
 /// Characters that are kept of what a client calls itself.
 const LABEL_SHOWN_MAX: usize = 200;
@@ -305,10 +303,7 @@ impl Session {
                     return Ok(Consumed::Large { consumed, frame: rest.len() + missing });
                 }
                 Ok(Peek::Missing(_)) => break,
-                Err(_) if self.encoding.is_none() && rest.starts_with(TLS_BEGIN) => {
-                    return Err(self.refuse("speaks TLS, which this server is not set up for"));
-                }
-                Err(error) => return Err(self.refuse(&error.to_string())),
+                Err(error) => return Err(self.refuse_frame(rest, &error)),
             }
         }
         Ok(Consumed::Bytes(consumed))
@@ -492,6 +487,14 @@ impl Session {
         self.label = String::from_utf8_lossy(&label).chars().take(LABEL_SHOWN_MAX).collect();
         tracing::debug!(peer = self.link.peer(), label = self.label, "labelled");
         Ok(Reply::Value(Value::None))
+    }
+
+    /// Refuses what is no frame, and before the client has said hello perhaps another protocol.
+    fn refuse_frame(&self, bytes: &[u8], error: &FrameError) -> Verdict {
+        let stranger = Stranger::recognise(bytes).filter(|_| self.encoding.is_none());
+        let Some(stranger) = stranger else { return self.refuse(&error.to_string()) };
+        self.link.output().buffer().extend_from_slice(stranger.answer());
+        self.refuse(stranger.reason())
     }
 
     fn refuse(&self, reason: &str) -> Verdict {

@@ -1,0 +1,71 @@
+//! Peers that speak another protocol than ZEO, recognised by their first bytes.
+
+/// A protocol that is often sent to a ZEO server by mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stranger {
+    Tls,
+    Http,
+}
+
+/// A handshake record of TLS.
+const TLS_BEGIN: &[u8] = &[0x16, 0x03];
+
+/// Requests of HTTP; the last one is HTTP/2.
+const HTTP_METHODS: [&str; 10] = [
+    "GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "CONNECT ", "OPTIONS ", "TRACE ", "PATCH ", "PRI ",
+];
+
+/// The server's greeting precedes it on the wire, so it is for the eyes of people only.
+const HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+    Connection: close\r\n\r\nThis port is for ZEO clients; it does not speak HTTP.\n";
+
+impl Stranger {
+    /// What a client's first bytes, four at least, are of.
+    pub(crate) fn recognise(bytes: &[u8]) -> Option<Stranger> {
+        let is_of = |method: &&str| {
+            let length = method.len().min(bytes.len());
+            bytes[..length] == method.as_bytes()[..length]
+        };
+        match bytes {
+            [] => None,
+            _ if bytes.starts_with(TLS_BEGIN) => Some(Stranger::Tls),
+            _ if HTTP_METHODS.iter().any(is_of) => Some(Stranger::Http),
+            _ => None,
+        }
+    }
+
+    /// For the log.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Stranger::Tls => "speaks TLS, which this server is not set up for",
+            Stranger::Http => {
+                "speaks HTTP, but this address is for ZEO clients; metrics, health and the status \
+                 page have an address of their own (--monitor)"
+            }
+        }
+    }
+
+    /// What it is answered.
+    pub(crate) fn answer(self) -> &'static [u8] {
+        match self {
+            Stranger::Tls => b"",
+            Stranger::Http => HTTP_ANSWER,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_recognised_by_four_bytes() {
+        assert_eq!(Stranger::recognise(b"\x16\x03\x01\x02\0"), Some(Stranger::Tls));
+        for request in ["GET / HTTP/1.1\r\n", "GET ", "OPTI", "POST /a", "PRI * HTTP/2.0"] {
+            assert_eq!(Stranger::recognise(request.as_bytes()), Some(Stranger::Http), "{request}");
+        }
+        for other in [&b"\0\0\0\x02"[..], b"SSH-2.0", b"GETX", b"get ", b""] {
+            assert_eq!(Stranger::recognise(other), None);
+        }
+    }
+}
