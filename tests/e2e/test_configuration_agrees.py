@@ -171,6 +171,8 @@ def by_us(path):
     assert converted.returncode == 0, converted.stderr
     read = tomllib.loads(converted.stdout)
     server = {**SERVER, **read["server"]}
+    # A definition that runzeo does not use.
+    server.pop("python-resolver", None)
     for key in ("invalidation-age", "transaction-timeout"):
         server[key] = number(server[key])
     storages = [{**STORAGE, **storage} for storage in read["storage"]]

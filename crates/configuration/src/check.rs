@@ -64,6 +64,9 @@ impl Problems {
 
     fn server(&mut self, server: &ServerOptions) {
         self.add_if(server.workers == Some(0), "`workers` is 0", "at least one has to serve");
+        let is_idle = server.client_conflict_resolution && server.python_resolver.is_some();
+        let advice = "`client-conflict-resolution` leaves all conflicts to the clients; drop one";
+        self.add_if(is_idle, "`python-resolver` would have nothing to do", advice);
         let is_zero = server.transaction_timeout.is_some_and(|timeout| timeout.is_zero());
         let advice = "every commit would time out; leave it out for no limit";
         self.add_if(is_zero, "`transaction-timeout` is 0", advice);
@@ -334,6 +337,14 @@ mod tests {
 
     fn schedule() -> Option<PackSchedule> {
         Some(PackSchedule { at: (3, 30), on: vec![Weekday::Sunday], keep_days: 1.0 })
+    }
+
+    #[test]
+    fn a_python_resolver_has_conflicts_to_resolve() {
+        assert_problem("`python-resolver`", |_, c| {
+            c.server.python_resolver = Some("python3".into());
+            c.server.client_conflict_resolution = true;
+        });
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub struct ServerOptions {
     /// Classes (`module.Class`) that clients can resolve conflicts of: an undo of what was
     /// changed later is given to the client for these. `*` stands for all classes.
     pub resolvable_classes: Vec<String>,
+    /// A Python interpreter that resolves conflicts with the classes of the application: a path,
+    /// or a name to be looked up in `PATH`.
+    pub python_resolver: Option<PathBuf>,
     /// Take commits again without a restart after a write failed, once the disk is well.
     pub reopen_after_failure: bool,
     /// Longest message a client may send, in bytes.
@@ -273,6 +276,7 @@ impl Default for ServerOptions {
             transaction_timeout: None,
             client_conflict_resolution: false,
             resolvable_classes: Vec::new(),
+            python_resolver: None,
             reopen_after_failure: true,
             message_bytes_max: 2049 << 20,
             connections_max: None,

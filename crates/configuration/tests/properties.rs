@@ -208,6 +208,7 @@ fn server() -> impl Strategy<Value = ServerOptions> {
                 transaction_timeout: timeout,
                 client_conflict_resolution: flags.2,
                 resolvable_classes: classes,
+                python_resolver: pid_file.clone().filter(|_| flags.0),
                 reopen_after_failure: flags.3,
                 message_bytes_max: message,
                 connections_max: (message % 3 == 0).then_some(message),

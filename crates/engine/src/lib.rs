@@ -38,4 +38,4 @@ pub use spill::{Spill, Spilled};
 pub use storage::{Config, Storage};
 pub use transaction::{Transaction, Voted};
 pub use vote::{Check, FoundConflict, VoteError, VoteStart};
-pub use zodium_filestorage::Resolver;
+pub use zodium_filestorage::{Merge, Resolver};

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use zodium_filestorage::{Access, Load, StorageError};
+use zodium_filestorage::{Access, Load, Merge, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::Conflict;
@@ -55,20 +55,23 @@ impl Storage {
         if access == Access::Resident && conflicts.len() > WORKER_CONFLICTS_MAX {
             return Ok(None);
         }
-        let Some(resolver) = self.resolver else {
+        let Some(resolver) = &self.resolver else {
             return Ok(Some((Resolved::default(), conflicts)));
         };
         let mut resolved = Resolved::default();
         let mut left = Vec::new();
         for conflict in conflicts {
             let merged = match self.revisions(transaction, &conflict, access)? {
-                Revisions::Found { old, committed, new } => resolver(&old, &committed, &new),
-                Revisions::Gone => None,
-                Revisions::Cold => return Ok(None),
+                Revisions::Found { old, committed, new } => {
+                    resolver.resolve(&old, &committed, &new, access)
+                }
+                Revisions::Gone => Merge::Unresolved,
+                Revisions::Cold => Merge::Cold,
             };
             match merged {
-                Some(data) => drop(resolved.data.insert(conflict.oid, data.into())),
-                None => left.push(conflict),
+                Merge::Resolved(data) => drop(resolved.data.insert(conflict.oid, data.into())),
+                Merge::Unresolved => left.push(conflict),
+                Merge::Cold => return Ok(None),
             }
         }
         Ok(Some((resolved, left)))

@@ -36,7 +36,7 @@ pub struct Config {
     /// Whether a pack gives up when an object in use refers to one that is not there.
     pub pack_abort_on_dangling: bool,
     /// What resolves conflicts here; what it does not is left to the client.
-    pub resolver: Option<Resolver>,
+    pub resolver: Option<Arc<dyn Resolver>>,
     /// Classes (`module.Class`) whose conflicts clients can resolve: an undo of what was changed
     /// later is given to the client for these. `*` stands for all.
     pub resolvable_classes: Vec<String>,
@@ -65,7 +65,7 @@ pub struct Storage {
     pub(crate) pack_status: Mutex<PackStatus>,
     pub(crate) figures: WriterFigures,
     pub(crate) pack_abort_on_dangling: bool,
-    pub(crate) resolver: Option<Resolver>,
+    pub(crate) resolver: Option<Arc<dyn Resolver>>,
     pub(crate) resolvable_classes: Vec<String>,
     pub(crate) reopening: Option<Reopening>,
     /// The failed write that commits are refused for.
@@ -177,7 +177,7 @@ impl Storage {
             pack_status: Mutex::default(),
             figures: WriterFigures::default(),
             pack_abort_on_dangling: config.pack_abort_on_dangling,
-            resolver: config.resolver,
+            resolver: config.resolver.clone(),
             resolvable_classes: config.resolvable_classes.clone(),
             reopening: config.reopening,
             failure: Mutex::default(),

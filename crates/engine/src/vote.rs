@@ -197,7 +197,7 @@ impl Storage {
             }
         }
         let mut records = self.new_records(transaction, &resolved)?;
-        let mut undoing = Undoing::new(self.resolver);
+        let mut undoing = Undoing::new(self.resolver.clone());
         let undone = match self.undo_records(transaction, &mut undoing)? {
             Undone::Records(undone) => undone,
             Undone::ForClient(found) => return Ok(Check::Conflicts(found)),

@@ -60,4 +60,4 @@ pub use record_cache::RecordCacheStatistics;
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};
 pub use spool::{Spool, SpooledData};
 pub use storage::{FileStorage, OpenOptions, WriteState};
-pub use undo::{Resolver, UndoConflict, UndoRecord, Undoing};
+pub use undo::{Merge, Resolver, UndoConflict, UndoRecord, Undoing};

@@ -5,6 +5,9 @@
 //! own record or in a later one that points back to it or was stored with the same bytes. Else
 //! going back is a change like any other, and is merged with the later ones if they can be.
 
+use std::fmt;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use zodium_pickle::class_of_record;
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -43,14 +46,28 @@ pub struct UndoConflict {
     pub class: String,
 }
 
-/// Merges what `new` made of `old` with what `committed` did: data records, each of one object.
-pub type Resolver = fn(old: &[u8], committed: &[u8], new: &[u8]) -> Option<Vec<u8>>;
+/// Merges conflicting changes of one object.
+pub trait Resolver: fmt::Debug + Send + Sync {
+    /// Merges what `new` made of `old` with what `committed` did, all data records.
+    fn resolve(&self, old: &[u8], committed: &[u8], new: &[u8], access: Access) -> Merge;
+}
+
+/// What a [`Resolver`] makes of a conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// The data record to write.
+    Resolved(Vec<u8>),
+    /// The changes are not merged here.
+    Unresolved,
+    /// To tell takes a while: ask again with [`Access::Blocking`], off the worker.
+    Cold,
+}
 
 /// What several undos within one transaction have made of each object so far.
 #[derive(Debug, Default)]
 pub struct Undoing {
     done: rustc_hash::FxHashMap<Oid, Current>,
-    resolver: Option<Resolver>,
+    resolver: Option<Arc<dyn Resolver>>,
     resolved: usize,
 }
 
@@ -64,7 +81,7 @@ enum Current {
 
 impl Undoing {
     /// Nothing yet; what was changed later is given to `resolver`.
-    pub fn new(resolver: Option<Resolver>) -> Undoing {
+    pub fn new(resolver: Option<Arc<dyn Resolver>>) -> Undoing {
         Undoing { resolver, ..Undoing::default() }
     }
 
@@ -120,7 +137,7 @@ impl FileStorage {
             None => Current::At(log.positions.position(oid).unwrap_or(0)),
         };
         if !same_data(&log, &current, record.position, oid)? {
-            let Some(merged) = merge(&log, &current, record, undoing.resolver)? else {
+            let Some(merged) = merge(&log, &current, record, undoing.resolver.as_deref())? else {
                 return Ok(None);
             };
             undoing.done.insert(oid, Current::Merged(merged.clone()));
@@ -276,7 +293,7 @@ fn merge(
     log: &LogFile,
     current: &Current,
     record: UndoRecord,
-    resolver: Option<Resolver>,
+    resolver: Option<&dyn Resolver>,
 ) -> Result<Option<Bytes>, StorageError> {
     let Some(resolver) = resolver else { return Ok(None) };
     let oid = record.oid;
@@ -289,7 +306,10 @@ fn merge(
     let (Some(committed), Some(undone), Some(before)) = (committed, undone, before) else {
         return Ok(None);
     };
-    Ok(resolver(&undone, &committed, &before).map(Bytes::from))
+    Ok(match resolver.resolve(&undone, &committed, &before, Access::Blocking) {
+        Merge::Resolved(merged) => Some(Bytes::from(merged)),
+        Merge::Unresolved | Merge::Cold => None,
+    })
 }
 
 fn holds(log: &LogFile, position: u64, oid: Oid, data: &Bytes) -> Result<bool, StorageError> {

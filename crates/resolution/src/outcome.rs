@@ -34,3 +34,13 @@ pub enum Reason {
     #[error("a comparison is left to Python: {0}")]
     Uncertain(&'static str),
 }
+
+impl Reason {
+    /// Whether Python, with the class itself, would not merge these either.
+    pub fn is_certain(&self) -> bool {
+        match self {
+            Reason::Malformed(_) | Reason::Contradiction(_) => true,
+            Reason::Pickle(_) | Reason::OtherClass | Reason::Uncertain(_) => false,
+        }
+    }
+}

@@ -5,7 +5,7 @@ use super::values;
 use crate::error::Findings;
 use crate::model::{Encoding, KeyPassword, ServerOptions, TlsOptions};
 
-pub(super) const SERVER: [&str; 17] = [
+pub(super) const SERVER: [&str; 18] = [
     "address",
     "encoding",
     "read-only",
@@ -16,6 +16,7 @@ pub(super) const SERVER: [&str; 17] = [
     "transaction-timeout",
     "client-conflict-resolution",
     "resolvable-classes",
+    "python-resolver",
     "reopen-after-failure",
     "message-size-max",
     "connections-max",
@@ -68,6 +69,7 @@ pub(super) fn server(table: &Table, findings: &mut Findings) -> ServerOptions {
         transaction_timeout: table.setting("transaction-timeout", findings, values::duration),
         client_conflict_resolution: conflicts.unwrap_or(defaults.client_conflict_resolution),
         resolvable_classes: classes.unwrap_or_default(),
+        python_resolver: table.setting("python-resolver", findings, |v| document.program(v)),
         reopen_after_failure: table
             .setting("reopen-after-failure", findings, values::boolean)
             .unwrap_or(defaults.reopen_after_failure),

@@ -156,6 +156,13 @@ impl Document {
         Ok(absolute(&self.directory, Path::new(&path)))
     }
 
+    /// A path, or the name of a program that is looked up in `PATH`.
+    pub(super) fn program(&self, value: &DeValue) -> Converted<PathBuf> {
+        let path = self.path(value)?;
+        let is_path = text(value)?.contains('/');
+        Ok(if is_path { path } else { path.file_name().map(PathBuf::from).unwrap_or(path) })
+    }
+
     pub(super) fn address(&self, value: &DeValue) -> Converted<Address> {
         let text = match value {
             DeValue::Integer(port) => port.to_string(),

@@ -101,6 +101,7 @@ impl Writer {
         if !server.resolvable_classes.is_empty() {
             self.put("resolvable-classes", server.resolvable_classes.clone());
         }
+        self.put_path("python-resolver", server.python_resolver.as_deref())?;
         self.put_changed(
             "reopen-after-failure",
             server.reopen_after_failure,

@@ -2,7 +2,7 @@
 //!
 //! Read in two steps: `syntax` makes a tree of sections, whatever they mean, and the other rooms
 //! take what they know from it. Settings of our own have no place here, so that the file goes on
-//! working with runzeo.
+//! working with runzeo; but for one that is written as a definition.
 
 mod eventlog;
 mod section;
@@ -24,6 +24,9 @@ use crate::surroundings::Surroundings;
 /// Sections that a file may have, besides those that say that they are not served.
 const SECTIONS: [&str; 6] =
     ["zeo", "filestorage", "blobstorage", "mappingstorage", "eventlog", "runner"];
+
+/// What `%define` may name that runzeo passes over, since nothing refers to it.
+const PYTHON_RESOLVER: &str = "zodium_python_resolver";
 
 /// All sections with their settings, for the test of the document.
 #[cfg(test)]
@@ -67,8 +70,13 @@ pub(crate) fn interpret(
     surroundings: &Surroundings,
 ) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let mut findings = Findings::default();
-    let whole = syntax::parse(source, surroundings, &mut findings)?;
-    let configuration = configuration(&whole, surroundings, &mut findings);
+    let (whole, defined) = syntax::parse(source, surroundings, &mut findings)?;
+    let program = |text: &str| values::program(text, surroundings);
+    let python = defined.setting(PYTHON_RESOLVER, &mut findings, program);
+    let mut configuration = configuration(&whole, surroundings, &mut findings);
+    if let Some(configuration) = &mut configuration {
+        configuration.server.python_resolver = python;
+    }
     findings.conclude(configuration)
 }
 

@@ -33,16 +33,18 @@ const DIRECTIVES: [&str; 3] = ["define", "import", "include"];
 /// What ZEO's own schema holds: to import it again changes nothing, not even there.
 const IMPORTED: [&str; 3] = ["ZODB", "ZConfig.components.logger", "zdaemon"];
 
-/// Reads a file and those that it includes.
+/// Reads a file and those that it includes; its sections, and its definitions as those of another.
 pub(super) fn parse(
     source: &Arc<Source>,
     surroundings: &Surroundings,
     findings: &mut Findings,
-) -> Result<Section, ConfigurationError> {
-    let mut parser =
-        Parser { surroundings, findings, definitions: Definitions::new(), bytes_left: BYTES_MAX };
+) -> Result<(Section, Section), ConfigurationError> {
+    let defined = Section::new(String::new(), None, source.place(0..0));
+    let definitions = Definitions::new();
+    let mut parser = Parser { surroundings, findings, definitions, defined, bytes_left: BYTES_MAX };
     let whole = Section::new(String::new(), None, source.place(0..0));
-    parser.file(source, whole, 0)
+    let whole = parser.file(source, whole, 0)?;
+    Ok((whole, parser.defined))
 }
 
 struct Parser<'a> {
@@ -50,6 +52,8 @@ struct Parser<'a> {
     findings: &'a mut Findings,
     /// Shared by all files: what an included one defines holds behind it too.
     definitions: Definitions,
+    /// The same, with their places.
+    defined: Section,
     bytes_left: usize,
 }
 
@@ -189,8 +193,14 @@ impl Parser<'_> {
             let help = "a name has letters, digits and underscores, and no digit first";
             return Err(argument.mistake(format!("`{name}` cannot be defined")).help(help));
         }
-        let text = self.replace(&text)?;
-        self.definitions.insert(key, text);
+        let replaced = self.replace(&text)?;
+        self.defined.values.push(Value {
+            key: key.clone(),
+            key_place: argument.place(),
+            text: replaced.clone(),
+            place: argument.place(),
+        });
+        self.definitions.insert(key, replaced);
         Ok(())
     }
 

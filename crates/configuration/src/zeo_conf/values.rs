@@ -99,6 +99,13 @@ pub(super) fn path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, S
     Ok(surroundings.absolute(&Path::new(&home).join(rest.trim_start_matches('/'))))
 }
 
+/// A path, or the name of a program that is looked up in `PATH`.
+pub(super) fn program(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
+    let path = path(text, surroundings)?;
+    let is_path = text.contains('/') || text.starts_with('~');
+    Ok(if is_path { path } else { path.file_name().map(PathBuf::from).unwrap_or(path) })
+}
+
 /// A path that begins at the working directory, with no sign for home.
 pub(super) fn plain_path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
     if text.is_empty() {
@@ -169,6 +176,15 @@ mod tests {
         assert_eq!(path("~/Data.fs").as_deref(), Ok("/users/zope/Data.fs"));
         assert_eq!(path("~").as_deref(), Ok("/users/zope"));
         assert!(path("~root/Data.fs").is_err() && path("").is_err() && path("a\0").is_err());
+    }
+
+    #[test]
+    fn a_program_is_a_path_or_a_name() {
+        let program = |text| program(text, &surroundings()).map(|path| path.display().to_string());
+        assert_eq!(program("python3").as_deref(), Ok("python3"));
+        assert_eq!(program("./python3").as_deref(), Ok("/srv/python3"));
+        assert_eq!(program("~/bin/python").as_deref(), Ok("/users/zope/bin/python"));
+        assert!(program("").is_err());
     }
 
     #[test]

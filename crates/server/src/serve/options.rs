@@ -148,6 +148,14 @@ pub(crate) struct ClientArguments {
     #[arg(long, value_name = "CLASS", env = "ZODIUM_RESOLVABLE_CLASSES", value_delimiter = ' ')]
     pub(crate) resolvable_class: Vec<String>,
 
+    /// A Python that resolves conflicts with the application's classes, as runzeo does itself
+    ///
+    /// The path of an interpreter, or its name if it is in PATH: one that has ZODB and the
+    /// application. The server starts it as a process of its own, with limits and few rights. It
+    /// executes what records name, as runzeo does; see docs/conflicts.md.
+    #[arg(long, value_name = "PYTHON", env = "ZODIUM_PYTHON_RESOLVER")]
+    pub(crate) python_resolver: Option<PathBuf>,
+
     /// Longest message a client may send; a longer one ends its connection, unread
     /// [default: 2049MiB]
     #[arg(long, value_name = "SIZE", value_parser = frame_size)]

@@ -1,6 +1,6 @@
 //! From the command line to the model: what is given there overrides what a file says.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -115,6 +115,13 @@ fn override_tls(tls: &mut Option<TlsOptions>, arguments: &TlsArguments) -> Resul
     Ok(())
 }
 
+/// A program that is given as a path, which begins at the working directory; a name stays one.
+fn found_from_anywhere(program: &Path) -> PathBuf {
+    let is_name = program.components().count() == 1 && !program.has_root();
+    let absolute = (!is_name).then(|| std::path::absolute(program).ok()).flatten();
+    absolute.unwrap_or_else(|| program.to_owned())
+}
+
 fn override_clients(server: &mut ServerOptions, clients: &ClientArguments) {
     if let Some(size) = clients.invalidation_queue_size {
         server.invalidation_queue_size = size;
@@ -127,6 +134,9 @@ fn override_clients(server: &mut ServerOptions, clients: &ClientArguments) {
     }
     server.client_conflict_resolution |= clients.client_conflict_resolution;
     server.resolvable_classes.extend_from_slice(&clients.resolvable_class);
+    if let Some(python) = &clients.python_resolver {
+        server.python_resolver = Some(found_from_anywhere(python));
+    }
     if let Some(size) = clients.message_size_max {
         server.message_bytes_max = size;
     }

@@ -15,7 +15,7 @@ use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, StorageError};
 use zodium_tls::AllowList;
 use zodium_zeo::server::Offer;
 
-use super::conflicts::resolve_conflict;
+use super::conflicts::ServerResolver;
 use crate::progress::Progress;
 
 /// Open storages, in the order of the configuration. Closed by [`Storages::close`].
@@ -120,7 +120,7 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
         // What is kept would be kept in memory, where nobody finds it.
         pack_keep_old: options.pack.keep_old && !in_memory,
         pack_abort_on_dangling: options.pack.abort_on_dangling,
-        resolver: (!server.client_conflict_resolution).then_some(resolve_conflict),
+        resolver: ServerResolver::for_storage(server),
         resolvable_classes: server.resolvable_classes.clone(),
         reopening: server.reopen_after_failure.then(Reopening::default),
     };
