@@ -9,11 +9,15 @@ import contextlib
 import importlib
 import os
 import re
+import sys
 import tempfile
 import unittest
 
 from harness.process import HOST, ServerProcess, command_words, free_port
 
+# The classes of the tests are resolved with this Python, as the stock server does, which passes
+# over the line.
+RESOLVER_LINE = f"%define zodium_python_resolver {sys.executable}\n"
 NOT_SUPPORTED = "conformance: not supported by this server command"
 
 
@@ -116,8 +120,6 @@ class Server(ServerProcess):
         env = {
             # The stock server takes its encoding from the environment.
             "ZEO_MSGPACK": "1" if self.msgpack else "",
-            # What the stock server sees for itself, as it can import the tests' classes.
-            "ZODIUM_RESOLVABLE_CLASSES": "ZODB.tests.ConflictResolution.PCounter",
         }
         super().__init__(words, port, folder, log_path, env)
 
@@ -142,6 +144,9 @@ class Server(ServerProcess):
             text = settings.zconfig(f"{HOST}:{port}", self.path)
         else:
             text = re.sub(r"(?m)^(\s*address)\s.*$", rf"\1 {HOST}:{port}", text)
+        # A server that leaves all conflicts to its clients refuses the line.
+        if not re.search(r"(?mi)^\s*client-conflict-resolution\s+true", text):
+            text = RESOLVER_LINE + text
         handle, name = tempfile.mkstemp(".conf", "server-", folder)
         with os.fdopen(handle, "w") as out:
             out.write(text)
