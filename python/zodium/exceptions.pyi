@@ -10,6 +10,7 @@ class ServerException(ClientStorageError): ...
 
 class OutcomeUnknown(ClientDisconnected):
     unfinished: Any
+    committed: bytes | None
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 __all__ = [
