@@ -71,9 +71,16 @@ fn read_only(disk: &MemoryDisk) {
 
 /// What is recovered can be opened and read without an error.
 fn recovered(disk: &MemoryDisk, damages: Option<u64>) {
-    for (name, partial) in [("whole.fs", false), ("partial.fs", true)] {
-        let options =
-            RecoverOptions { from: DATA.into(), to: name.into(), partial, progress: &|_, _| () };
+    for (name, partial, drop_mismatches) in
+        [("whole.fs", false, false), ("partial.fs", true, false), ("fitting.fs", true, true)]
+    {
+        let options = RecoverOptions {
+            from: DATA.into(),
+            to: name.into(),
+            partial,
+            drop_mismatches,
+            progress: &|_, _| (),
+        };
         let Ok(summary) = recover(disk, &options, &mut |_| ()) else {
             continue;
         };
