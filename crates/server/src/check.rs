@@ -13,7 +13,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{
-    Checked, ChecksumMode, Damage, FileStorage, IndexVerdict, OpenOptions, StorageError,
+    BlobDirectory, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage, IndexVerdict,
+    OpenOptions, StorageError,
 };
 
 use crate::progress::Progress;
@@ -39,6 +40,11 @@ pub(crate) struct CheckOptions {
     #[arg(long)]
     pickles: bool,
 
+    /// Also look whether each blob has its file in this blob directory, and each file there its
+    /// record. Files without a record are named, and are no damage
+    #[arg(long, value_name = "DIRECTORY")]
+    blob_dir: Option<PathBuf>,
+
     /// When nothing is wrong, take the checksums that are missing beside the file. It must not be
     /// served meanwhile; a server takes them itself
     #[arg(long)]
@@ -52,7 +58,13 @@ pub(crate) struct CheckOptions {
 pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
     let lines = Lines::new();
     let progress = Progress::new(format!("checking {}", options.file.display()));
-    let outcome = zodium_filestorage::check(
+    let directory = options.blob_dir.as_deref();
+    let directory = directory.map(|path| BlobDirectory::open(Arc::new(RealDisk), path, true));
+    let directory = match directory.transpose() {
+        Ok(directory) => directory,
+        Err(error) => return lines.unreadable(&error),
+    };
+    let outcome = zodium_filestorage::check_with_blobs(
         &RealDisk,
         &zodium_filestorage::CheckOptions {
             path: options.file.clone(),
@@ -61,6 +73,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
             patience: PATIENCE,
             progress: &|done, total| progress.report(done, total),
         },
+        directory.as_ref(),
         &mut |damage| match options.json {
             true => lines.write(damage_json(damage)),
             false => lines.write(damage),
@@ -134,7 +147,18 @@ fn summary_json(checked: &Checked) -> Value {
         "checksums_not_used": checked.distrust.map(|reason| reason.to_string()),
         "covered": checked.covered,
         "uncovered": checked.uncovered,
+        "blobs": checked.blobs.map(blobs_json),
     })
+}
+
+/// `null` when the two could not be compared.
+fn blobs_json(blobs: CheckedBlobs) -> Value {
+    match blobs {
+        CheckedBlobs { is_replaced: true, .. } => Value::Null,
+        CheckedBlobs { records, missing, orphaned, .. } => {
+            json!({ "records": records, "missing": missing, "orphaned": orphaned })
+        }
+    }
 }
 
 fn summary(options: &CheckOptions, checked: &Checked) -> String {
@@ -155,9 +179,18 @@ fn summary(options: &CheckOptions, checked: &Checked) -> String {
         (None, true, 0) => "all have checksums".to_owned(),
         (None, true, some) => format!("{} have checksums, {some} do not", checked.covered),
     };
+    let blobs = match checked.blobs {
+        None => String::new(),
+        Some(CheckedBlobs { is_replaced: true, .. }) => {
+            "; the file was packed meanwhile: check the blobs again".to_owned()
+        }
+        Some(CheckedBlobs { records, missing, orphaned, .. }) => {
+            format!("; {records} blobs, {missing} missing, {orphaned} files of no record")
+        }
+    };
     format!(
         "{}: {found} ({}, {transactions} transactions, {records} records, {objects} objects; \
-         {index}; {checksums})",
+         {index}; {checksums}{blobs})",
         options.file.display(),
         ByteSize(*bytes),
     )

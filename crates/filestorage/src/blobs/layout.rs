@@ -41,6 +41,17 @@ impl BlobLayout {
             BlobLayout::Lawn => PathBuf::from(short_hex(oid.0)),
         }
     }
+
+    /// The object whose blobs stand in a folder within the blob directory; `None` when none do.
+    pub(super) fn oid_of_folder(self, folder: &Path) -> Option<Oid> {
+        let mut digits = String::new();
+        for part in folder.components() {
+            digits += part.as_os_str().to_str()?.strip_prefix("0x")?;
+        }
+        let oid = Oid(u64::from_str_radix(&digits, 16).ok()?);
+        // Only as it would be made: upper case or other zeros make another folder.
+        (self.folder_of(oid) == folder).then_some(oid)
+    }
 }
 
 /// The layout that a directory has: what its marker says; without one, a directory with anything
@@ -163,8 +174,22 @@ mod tests {
             for (layout, path) in [(BlobLayout::Bushy, bushy), (BlobLayout::Lawn, lawn)] {
                 let found = layout.folder_of(Oid(oid)).join(blob_name(Tid(tid)));
                 assert_eq!(found, Path::new(path));
+                assert_eq!(layout.oid_of_folder(&layout.folder_of(Oid(oid))), Some(Oid(oid)));
             }
             assert_eq!(tid_of_name(&blob_name(Tid(tid))), Some(Tid(tid)));
+        }
+    }
+
+    #[test]
+    fn folders_that_are_of_no_object_are_known() {
+        let none = |layout: BlobLayout, folder| {
+            assert_eq!(layout.oid_of_folder(Path::new(folder)), None, "{folder}");
+        };
+        for folder in ["0x1", "0x0001", "0xAB", "01", "0x", "0x+1", "tmp", "0x01/0x02"] {
+            none(BlobLayout::Lawn, folder);
+        }
+        for folder in ["0x00", "0x00/0x00/0x00/0x00/0x00/0x00/0x00/0x1", "0x0000000000000001"] {
+            none(BlobLayout::Bushy, folder);
         }
     }
 

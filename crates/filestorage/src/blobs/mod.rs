@@ -12,6 +12,7 @@ mod intent;
 mod layout;
 mod packed;
 mod staged;
+mod survey;
 mod temporary;
 mod undone;
 
@@ -32,6 +33,7 @@ pub(crate) use self::intent::CommittedRecords;
 pub use self::layout::BlobLayout;
 pub(crate) use self::packed::PackedBlobs;
 pub use self::staged::{NewBlob, StagedBlobs};
+pub use self::survey::BlobSample;
 pub use self::temporary::TemporaryBlob;
 pub(crate) use self::undone::is_blob_record;
 use crate::StorageError;

@@ -44,6 +44,10 @@ pub enum DamageKind {
     Checksum,
     /// A reference to an object that is not there.
     Reference,
+    /// A record of a blob that has no file in the blob directory.
+    BlobMissing,
+    /// A file in the blob directory that no record is of. It takes space, and does no harm.
+    BlobOrphaned,
     /// Data that are not the two pickles of a record, or an extension that is none.
     Pickle,
 }
@@ -64,7 +68,14 @@ impl DamageKind {
             DamageKind::Checksum => "checksum",
             DamageKind::Reference => "reference",
             DamageKind::Pickle => "pickle",
+            DamageKind::BlobMissing => "blob-missing",
+            DamageKind::BlobOrphaned => "blob-orphaned",
         }
+    }
+
+    /// Whether something is lost or wrong.
+    pub fn is_damage(self) -> bool {
+        self != DamageKind::BlobOrphaned
     }
 
     /// Whether everything that was committed can be told in spite of it, since the format says
@@ -83,7 +94,11 @@ impl DamageKind {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.position, self.what)?;
+        match self.kind {
+            // It is nowhere in the data file.
+            DamageKind::BlobOrphaned => write!(f, "{}", self.what)?,
+            _ => write!(f, "{}: {}", self.position, self.what)?,
+        }
         if let Some(oid) = self.oid {
             write!(f, ", object {oid}")?;
         }

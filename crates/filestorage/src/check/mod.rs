@@ -8,6 +8,7 @@
 //! transaction (`walk.rs`). The file is read once, in its order; where each object's current
 //! record stands is kept in memory, 8 bytes an object, and as much again for the index file.
 
+mod blobs;
 mod damage;
 mod index;
 mod look;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
+pub use blobs::CheckedBlobs;
 pub use damage::{Damage, DamageKind};
 pub use index::IndexVerdict;
 pub(crate) use look::Look;
@@ -32,10 +34,11 @@ pub(crate) use walk::{Piece, SeenRecord, Walk};
 use window::LOOK_BYTES;
 pub(crate) use window::{WALK_BYTES, Window};
 
-use crate::StorageError;
 use crate::checksums::{self, Comparison, Distrust, Opened};
 use crate::format::{MAGIC_BYTES, Magic};
 use crate::positions::Positions;
+use crate::{BlobDirectory, StorageError};
+use blobs::BlobCheck;
 use index::IndexCheck;
 use objects::Objects;
 use pointers::{Deleted, Pointers};
@@ -81,6 +84,8 @@ pub struct Checked {
     pub covered: u64,
     /// Those that have none.
     pub uncovered: u64,
+    /// Its blobs, where a blob directory was looked at.
+    pub blobs: Option<CheckedBlobs>,
 }
 
 /// Checks a data file and reports all damage, in the order of the file as far as it is met there.
@@ -92,11 +97,27 @@ pub fn check(
     options: &CheckOptions<'_>,
     report: &mut dyn FnMut(&Damage),
 ) -> Result<Checked, StorageError> {
+    check_with_blobs(disk, options, None, report)
+}
+
+/// As [`check`], and compares the blob directory with the records of blobs. Files that no record is
+/// of are reported too, and are no damage.
+///
+/// # Errors
+/// As [`check`], and when the directory cannot be listed.
+pub fn check_with_blobs(
+    disk: &dyn Disk,
+    options: &CheckOptions<'_>,
+    directory: Option<&BlobDirectory>,
+    report: &mut dyn FnMut(&Damage),
+) -> Result<Checked, StorageError> {
     let mut damages = 0;
     let mut report = |damage: Damage| {
-        damages += 1;
+        damages += u64::from(damage.kind.is_damage());
         report(&damage);
     };
+    // Before the file is opened: the key decision of `blobs.rs`.
+    let mut blobs = directory.map(BlobCheck::list).transpose()?;
     let index = IndexCheck::read(disk, &options.path, &mut report);
     let source = Source::open(disk, &options.path)?;
     if source.magic.is_none() {
@@ -107,23 +128,34 @@ pub fn check(
     if let Some(opened) = checksums {
         opened.warn_if_shortened(&options.path, source.end);
     }
-    let mut checked = check_file(options, &source, index, checksums, &mut report);
+    let beside = Beside { index, checksums, blobs: blobs.as_mut() };
+    let mut checked = check_file(options, &source, beside, &mut report);
+    checked.blobs =
+        blobs.map(|blobs| blobs.conclude(disk, options, &source.file, checked.bytes, &mut report));
     checked.damages = damages;
     checked.distrust = checked.distrust.or(opened.err());
     Ok(checked)
 }
 
+/// What the records of a file are compared with.
+struct Beside<'a, 'b> {
+    index: IndexCheck,
+    checksums: Option<&'a Opened>,
+    blobs: Option<&'a mut BlobCheck<'b>>,
+}
+
 fn check_file(
     options: &CheckOptions<'_>,
     source: &Source,
-    mut index: IndexCheck,
-    checksums: Option<&Opened>,
+    beside: Beside<'_, '_>,
     report: &mut dyn FnMut(Damage),
 ) -> Checked {
+    let Beside { mut index, checksums, mut blobs } = beside;
     let (path, file) = (&options.path, &source.file);
     let (current, mut deleted) = (Positions::new(), Deleted::default());
     let mut end = source.end;
     let mut pointers = Pointers::new(Look::new(path, file, end));
+    let mut look = Look::new(path, file, end);
     let mut walk = Walk::new(path, file, end);
     let mut paced = Paced::new(options.progress, end);
     let (mut transactions, mut records) = (0, 0);
@@ -141,13 +173,15 @@ fn check_file(
         if let Some(comparison) = &mut comparison {
             comparison.compare(&mut walk.window, &piece).into_iter().for_each(&mut *report);
         }
+        if let Some(blobs) = &mut blobs {
+            blobs.add(&piece, &mut walk.window, &mut look);
+        }
         pointers.add(&piece, &current, report);
         deleted.add(&piece);
     }
     pointers.look_up(report);
     let index = index.conclude(end, &current, report);
     if options.references || options.pickles {
-        let look = Look::new(path, file, end);
         let mut objects = Objects { options, current: &current, deleted: &deleted, look };
         objects.check(Walk::new(path, file, end), report);
     }
@@ -167,6 +201,7 @@ fn check_file(
         distrust,
         covered,
         uncovered,
+        blobs: None,
     }
 }
 

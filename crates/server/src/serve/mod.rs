@@ -1,6 +1,7 @@
 //! `zodium serve`: opens the storages, starts the workers, accepts until told to stop.
 
 mod announce;
+mod blobs;
 mod conflicts;
 mod limits;
 mod listening;
@@ -126,6 +127,7 @@ async fn serve_storages(
     let (server, workers) = workers::start(&configuration.server, storages)?;
     watched.serves(&server, &workers);
     announce::announce(configuration.log.format, storages, &listeners);
+    blobs::look_for_missing(storages);
     let accepting = Accepting::start(listeners, &workers);
     let watchdog = Watchdog::start(&workers);
     let packing = Packing::start(configuration, storages);

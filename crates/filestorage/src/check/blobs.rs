@@ -1,0 +1,156 @@
+//! The blobs of a file: whether each record of a blob has its file in the blob directory, and each
+//! file there its record.
+//!
+//! Key decision: the directory is listed before the data file is opened. A blob's file gets its
+//! name before its record is written, so a file without a record is none of a commit under way,
+//! but for those of the last moment: their records are waited for.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use zodium_disk::{Disk, DiskFile};
+use zodium_types::{Oid, Tid, TransactionStatus};
+
+use super::damage::{Damage, DamageKind};
+use super::look::Look;
+use super::walk::{Piece, SeenRecord, Walk};
+use super::window::Window;
+use super::{CheckOptions, PATIENCE_STEP};
+use crate::blobs::is_blob_record;
+use crate::format::DATA_HEADER_BYTES;
+use crate::{BlobDirectory, StorageError};
+
+/// Bytes of a record that are enough to see whether its class is that of blobs.
+const CLASS_BYTES: u64 = 256;
+
+/// What was found of a file's blobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckedBlobs {
+    /// Records of blobs, of all revisions.
+    pub records: u64,
+    /// Those of them that have no file.
+    pub missing: u64,
+    /// Files that no record is of.
+    pub orphaned: u64,
+    /// The data file was packed or replaced during the check, so records and files could not be
+    /// compared.
+    pub is_replaced: bool,
+}
+
+/// Compares a directory with the records that are met.
+pub(crate) struct BlobCheck<'a> {
+    directory: &'a BlobDirectory,
+    /// Files whose records were not met yet.
+    files: FxHashSet<(Oid, Tid)>,
+    /// Positions of records without a file.
+    missing: Vec<(u64, Oid, Tid)>,
+    records: u64,
+    last_tid: Tid,
+}
+
+impl<'a> BlobCheck<'a> {
+    /// Lists the directory.
+    pub(crate) fn list(directory: &'a BlobDirectory) -> Result<BlobCheck<'a>, StorageError> {
+        let mut files = FxHashSet::default();
+        directory.each_committed(&mut |oid, tid| {
+            files.insert((oid, tid));
+        })?;
+        let (missing, records, last_tid) = (Vec::new(), 0, Tid::ZERO);
+        Ok(BlobCheck { directory, files, missing, records, last_tid })
+    }
+
+    /// Takes the records of a piece.
+    pub(crate) fn add(&mut self, piece: &Piece, window: &mut Window, look: &mut Look) {
+        self.last_tid = self.last_tid.max(piece.tid.unwrap_or(Tid::ZERO));
+        if piece.status() == Some(TransactionStatus::Undone) {
+            return;
+        }
+        for record in &piece.records {
+            if !is_blob(record, window, look) {
+                continue;
+            }
+            let header = record.entry.header;
+            self.records += 1;
+            let is_there = self.files.remove(&(header.oid, header.tid))
+                || self.directory.has(header.oid, header.tid).unwrap_or(false);
+            if !is_there {
+                self.missing.push((record.entry.position, header.oid, header.tid));
+            }
+        }
+    }
+
+    /// Reports what does not fit, once the file was read up to `end`.
+    pub(crate) fn conclude(
+        mut self,
+        disk: &dyn Disk,
+        options: &CheckOptions<'_>,
+        file: &Arc<dyn DiskFile>,
+        end: u64,
+        report: &mut dyn FnMut(Damage),
+    ) -> CheckedBlobs {
+        self.await_records(options, file, end);
+        let now = disk.status(&options.path).ok().flatten();
+        let opened = file.status().ok();
+        let is_replaced = now.map(|now| now.identity) != opened.map(|opened| opened.identity);
+        let mut found = CheckedBlobs { records: self.records, is_replaced, ..Default::default() };
+        if is_replaced {
+            return found;
+        }
+        for (position, oid, tid) in &self.missing {
+            found.missing += 1;
+            let what = format!("no blob file at {}", self.directory.path_of(*oid, *tid).display());
+            let (kind, position) = (DamageKind::BlobMissing, *position);
+            report(Damage { kind, position, what, oid: Some(*oid), tid: Some(*tid) });
+        }
+        let mut orphans: Vec<_> = self.files.into_iter().collect();
+        orphans.sort_unstable();
+        // A pack before this check may still be removing what it has dropped.
+        orphans.retain(|(oid, tid)| self.directory.has(*oid, *tid).unwrap_or(true));
+        for (oid, tid) in orphans {
+            found.orphaned += 1;
+            let path = self.directory.path_of(oid, tid);
+            let what = format!("{}: no record is of this blob", path.display());
+            let kind = DamageKind::BlobOrphaned;
+            report(Damage { kind, position: 0, what, oid: Some(oid), tid: Some(tid) });
+        }
+        found
+    }
+
+    /// Takes the records of transactions that were committed during the check, as long as files
+    /// are left that are younger than the last of them.
+    fn await_records(&mut self, options: &CheckOptions<'_>, file: &Arc<dyn DiskFile>, end: u64) {
+        let (mut position, mut left) = (end, options.patience);
+        while self.files.iter().any(|(_, tid)| *tid > self.last_tid) {
+            let length = file.length().unwrap_or(position);
+            let mut look = Look::new(&options.path, file, length);
+            let mut walk = Walk::starting_at(&options.path, file, length, position);
+            while let Some(piece) = walk.step().filter(Piece::is_whole) {
+                position = piece.end;
+                self.add(&piece, &mut walk.window, &mut look);
+            }
+            if left.is_zero() {
+                return;
+            }
+            let step = left.min(PATIENCE_STEP);
+            std::thread::sleep(step);
+            left -= step;
+        }
+    }
+}
+
+fn is_blob(record: &SeenRecord, window: &mut Window, look: &mut Look) -> bool {
+    let entry = record.entry;
+    match record.back {
+        None => {
+            let length = entry.header.data_length.min(CLASS_BYTES) as usize;
+            let start = entry.position + DATA_HEADER_BYTES as u64;
+            window.bytes(start, length).is_some_and(is_blob_record)
+        }
+        Some(0) => false,
+        Some(back) => {
+            let source = look.source(back, entry.header.oid).flatten();
+            let data = source.and_then(|source| look.data(&source));
+            data.is_some_and(|data| is_blob_record(&data))
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Warns at the start when the blobs of a storage are not where the server looks for them.
+//!
+//! Key decision: some current records are looked at, spread over the whole file, beside the first
+//! clients. All of them would take as long as reading the file; `zodium check --blob-dir` does it.
+
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+use zodium_engine::Storage;
+
+use super::storages::{OpenStorage, Storages};
+
+/// Objects of each storage that are looked at: of files with fewer objects, each.
+const OBJECTS_MAX: usize = 4096;
+
+/// Looks at each storage, on a thread of its own.
+pub(crate) fn look_for_missing(storages: &Storages) {
+    for OpenStorage { name, storage, .. } in storages.iter() {
+        let (name, storage) = (name.clone(), Arc::clone(storage));
+        let look = move || look(&name, &storage);
+        if let Err(error) = std::thread::Builder::new().name("blob look".to_owned()).spawn(look) {
+            warn!(%error, "no thread to look for missing blobs");
+        }
+    }
+}
+
+fn look(name: &str, storage: &Storage) {
+    let sample = storage.file().sample_blobs(OBJECTS_MAX);
+    if sample.missing == 0 {
+        debug!(storage = name, blobs = sample.blobs, "no blob is missing of those looked at");
+        return;
+    }
+    let (file, blobs, missing) = (storage.file().path().display(), sample.blobs, sample.missing);
+    match (storage.file().blobs(), &sample.first_missing) {
+        (Some(directory), Some(first)) => warn!(
+            storage = name, %file, directory = %directory.path().display(), blobs, missing,
+            first = %first.display(),
+            "objects of this file are blobs that are not in the blob directory, and loads of them \
+             fail: name the right directory with --blob-dir, or restore it; \
+             `zodium check --blob-dir` names each blob that is missing"
+        ),
+        _ => warn!(
+            storage = name, %file, blobs,
+            "objects of this file are blobs, and the server was given no blob directory: loads and \
+             commits of blobs fail. Name the directory with --blob-dir (blob-dir in zeo.conf)"
+        ),
+    }
+}
