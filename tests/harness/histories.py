@@ -13,6 +13,7 @@ A seed decides everything but the moments of kills and the tids.
 """
 
 import argparse
+import base64
 import contextlib
 import json
 import multiprocessing
@@ -33,6 +34,7 @@ from ZODB.scripts import repozo
 from . import judge, servers, sides
 from .graph import Graph
 from .monitor import Monitor
+from .process import ServerFailed
 
 # (largest number of objects, share of histories): small files hide faults, and are quick.
 SIZES = [(500, 0.2), (5_000, 0.25), (20_000, 0.48), (50_000, 0.07)]
@@ -45,6 +47,7 @@ BACKUPS_MAX = 3
 FLIPS = 4
 RECOVERED_SHARE = 0.4  # of the files that are sound
 FLIP_SHARE = 0.6  # of the sessions of Zodium
+FLIPPED_SERVED_SHARE = 1  # of these
 COVERED_SECONDS = 60
 COMMAND_SECONDS = 300
 
@@ -52,6 +55,8 @@ COMMAND_SECONDS = 300
 SIDES = re.compile(r"Data\.fs\.(?!lock|tmp|old|pack|tr\d|part)[\w.]+$")
 # That an index or checksums are not usable is no complaint: others write the file, too.
 BAD_LINE = re.compile(r"damage|does not fit|corrupt", re.IGNORECASE)
+# The end of the file was no transaction any more.
+CUT_LINE = re.compile(r"put aside|transactions are lost", re.IGNORECASE)
 LOST_LINE = re.compile(r"transactions are lost", re.IGNORECASE)
 
 
@@ -75,6 +80,7 @@ class World:
         self.bytes_max = self.random.choice(OBJECT_BYTES)
         self.has_gc = self.random.random() < 0.6
         self.truth = None
+        self.planted = set()  # the first transactions
         self.backups = 0  # copies made so far; the last of them are there
         self.is_index_foreign = False  # a file was put back, and the index beside is another's
         self.may_be_lost = False  # transactions, since Zodium served last
@@ -135,7 +141,9 @@ class World:
 
     def commit_each(self, side, graph, parts):
         for part in parts:
-            graph.committed(part, side.commit(part, graph.serial))
+            tid = side.commit(part, graph.serial)
+            graph.committed(part, tid)
+            self.planted.add(tid)
 
     def stock(self):
         """The stock FileStorage, opened in this process."""
@@ -182,7 +190,7 @@ class World:
             if self.roll(0.5):
                 self.commit_some(side, graph, name)
         if self.roll(0.3):
-            self.note(f"{name}-undid {side.undo(self.random.choice)}")
+            self.note(f"{name}-undid {side.undo(self.chosen)}")
 
     def current(self):
         """The objects as they are now: an unfinished tail is cut when a side opens the file."""
@@ -201,6 +209,11 @@ class World:
     def some_changes(self, graph):
         count = self.random.choice([1, 1, 3, 8, 60, len(graph.live) // 50, len(graph.live) // 8])
         return graph.changed(max(1, count))
+
+    def chosen(self, log):
+        """A transaction to undo; none of those without which little is left."""
+        log = [one for one in log if base64.decodebytes(one["id"])[:8] not in self.planted]
+        return self.random.choice(log) if log else None
 
     def pack_moment(self):
         """Now, or the time of one of the later transactions."""
@@ -276,7 +289,7 @@ class World:
             if self.roll(0.5):
                 self.commit_some(served, graph, "zodium")
         if self.roll(0.15):
-            self.note(f"zodium-undid {served.undo(self.random.choice)}")
+            self.note(f"zodium-undid {served.undo(self.chosen)}")
         return was_packed
 
     def killed(self, options, size):
@@ -521,8 +534,67 @@ class World:
                 f"flip: bit {bit} at {at} of {self.truth.size} is not found: {done.stdout[-300:]}",
             )
             self.counts["flips"] += 1
+        if self.roll(FLIPPED_SERVED_SHARE):
+            self.serve_flipped(at, bit)
         done = self.run_binary("check", "--json", str(self.path))
         self.expect(done.returncode == 0, f"flip: still damaged: {done.stdout[:300]}")
+
+    def serve_flipped(self, at, bit):
+        """Zodium serves a file with a flipped bit: no client gets other bytes, and the damage is
+        still found afterwards, unless it was in the end, which was put aside with a warning."""
+        self.note(f"served with bit {bit} at {at} flipped")
+        kept = self.folder / "kept"
+        kept.mkdir()
+        names = ["Data.fs", *(one.name for one in self.side_files())]
+        for name in names:
+            shutil.copy2(self.path.parent / name, kept / name)
+        self.flip_one(at, bit)
+        self.look_at_flipped(at, bit)
+        for one in self.side_files():
+            one.unlink()
+        for name in names:
+            # The data file stays the same inode, as a disk that reads right again has it.
+            shutil.copyfile(kept / name, self.path.parent / name)
+            shutil.copystat(kept / name, self.path.parent / name)
+        shutil.rmtree(kept)
+        self.written_from = None
+
+    def look_at_flipped(self, at, bit):
+        try:
+            server = self.start([])
+        except ServerFailed as refused:
+            self.expect("damage" in str(refused), f"flip: bit {bit} at {at}: {refused}")
+            self.note("the start was refused")
+            return
+        try:
+            served = sides.Served(server)
+            found = served.load_all(self.truth.current)
+            served.close()
+            server.stop()
+        finally:
+            server.kill()
+        is_cut = bool(CUT_LINE.search(server.log()))
+        for oid, one in self.truth.current.items():
+            answer = found[oid]
+            is_error = answer is not None and isinstance(answer[0], str)
+            self.expect(
+                is_error or is_cut or answer == one,
+                f"flip: bit {bit} at {at}: object {oid.hex()} is answered {short(answer)}",
+            )
+        done = self.run_binary("check", "--json", str(self.path))
+        self.expect(
+            done.returncode == 1 or is_cut,
+            f"flip: bit {bit} at {at} of {self.truth.size} is not found once it was served: "
+            f"{done.stdout[-300:]}{server.log_tail()}",
+        )
+        beside = judge.index_beside(self.path)
+        self.expect(
+            is_cut
+            or beside is None
+            or beside[0] < self.truth.size
+            or beside[1] == self.truth.index,
+            f"flip: bit {bit} at {at} of {self.truth.size}: a wrong index was saved",
+        )
 
     def flip_one(self, at, bit):
         """As decay does it: no time of the file changes."""

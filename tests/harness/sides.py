@@ -86,12 +86,12 @@ class Served:
 
     def undo(self, choose):
         """Undo one of the last transactions; whether that was possible."""
-        log = self.wire.call("undoLog", 0, 10)
-        if not log:
+        chosen = choose(self.wire.call("undoLog", 0, 10))
+        if not chosen:
             return False
         self.transactions += 1
         self.wire.notify("tpc_begin", self.transactions, b"", b"", {}, None, " ")
-        self.wire.notify("undoa", choose(log)["id"], self.transactions)
+        self.wire.notify("undoa", chosen["id"], self.transactions)
         try:
             self.wire.call("vote", self.transactions)
         except ErrorReply:
@@ -145,13 +145,13 @@ class Opened:
         return self.storage.tpc_finish(transaction)
 
     def undo(self, choose):
-        log = self.storage.undoLog(0, 10)
-        if not log:
+        chosen = choose(self.storage.undoLog(0, 10))
+        if not chosen:
             return False
         transaction = TransactionMetaData()
         self.storage.tpc_begin(transaction)
         try:
-            self.storage.undo(choose(log)["id"], transaction)
+            self.storage.undo(chosen["id"], transaction)
             self.storage.tpc_vote(transaction)
         except UndoError:
             self.storage.tpc_abort(transaction)
