@@ -16,6 +16,7 @@ import argparse
 import base64
 import contextlib
 import json
+import logging
 import multiprocessing
 import os
 import random
@@ -437,6 +438,7 @@ class World:
         self.read()
         self.counts["sound" if self.truth.is_sound else "not sound"] += 1
         if not self.truth.is_sound:
+            self.expect(self.truth.is_torn, f"unsound: {self.truth.problem}")
             self.note(f"judged: {self.truth.problem}")
             return
         done = self.run_binary("check", "--json", str(self.path))
@@ -657,6 +659,7 @@ def run_one(seed, sizes=SIZES, keep=None, parent=None):
 
 
 def main():
+    logging.getLogger().addHandler(logging.NullHandler())
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--count", type=int, default=1000, help="histories to run")
     parser.add_argument("--seed", type=int, help="the first seed [default: the time]")

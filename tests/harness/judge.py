@@ -5,6 +5,7 @@ builds its index from the log and leaves no file beside the data.
 """
 
 import contextlib
+import logging
 import os
 
 from ZODB.FileStorage.FileStorage import FileStorage
@@ -12,8 +13,31 @@ from ZODB.fsIndex import fsIndex
 from ZODB.POSException import POSKeyError
 
 
+class Complaints(logging.Handler):
+    """What the stock FileStorage logs of a file that it opens all the same."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def complaints():
+    handler, logger = Complaints(), logging.getLogger("ZODB.FileStorage")
+    logger.addHandler(handler)
+    try:
+        yield handler.messages
+    finally:
+        logger.removeHandler(handler)
+
+
 class Truth:
     """What a full read found.  `problem` says why the file is not sound; "" when it is."""
+
+    is_torn = False  # All that is wrong is an unfinished tail, as a crash leaves it.
 
     def __init__(self, path):
         self.size = os.path.getsize(path)
@@ -35,10 +59,13 @@ def read(path, folder):
         link.unlink()
     link.symlink_to(path)
     try:
-        storage = FileStorage(str(link), read_only=True)
+        with complaints() as found:
+            storage = FileStorage(str(link), read_only=True)
     except Exception as error:
         truth.problem = f"the stock FileStorage does not open it: {error!r}"
         return truth
+    if found:
+        truth.problem = f"the stock FileStorage finds {len(found)} faults in it: {found[0]}"
     try:
         _read(storage, truth)
     except Exception as error:
@@ -64,6 +91,7 @@ def _read(storage, truth):
             truth.problem = f"object {oid.hex()} is loaded as another revision than the last"
             return
     if storage.getSize() != truth.size:
+        truth.is_torn = True
         truth.problem = f"an unfinished tail from {storage.getSize()} to {truth.size}"
 
 
