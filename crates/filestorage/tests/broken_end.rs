@@ -309,6 +309,10 @@ fn commit_last(storage: &FileStorage, kind: Kind, model: &Model) {
     let record = |(oid, body)| NewRecord { oid: Oid(oid), body };
     let mut new = stores(tid, &[]);
     new.records = bodies.into_iter().map(record).collect();
+    if matches!(kind, Kind::Mixed) {
+        new.metadata.user = b"user".to_vec();
+        new.metadata.description = b"what it is for".to_vec();
+    }
     if !matches!(kind, Kind::Blob) {
         return commit(storage, new).unwrap();
     }
