@@ -70,6 +70,33 @@ fn a_zeroed_end_with_zeros_behind_it_opens_with_the_state_before() {
     });
 }
 
+/// What follows shows that it had been written to its end.
+#[test]
+fn a_second_length_of_garbage_before_another_transaction_is_no_end() {
+    let case = Case::new(Kind::Plain, Sums::Closed, false);
+    let mut bytes = case.bytes.clone();
+    let [.., last, _] = case.positions[..] else { panic!("a last transaction") };
+    bytes[last - 8..last].fill(0xa5);
+    let storage = case.open_with(&bytes);
+    assert_eq!(storage.checksum_figures().unwrap().damaged, 1);
+    case.check_loads(&storage);
+}
+
+/// No crash leaves that, and all other records are served.
+#[test]
+fn a_wrong_bit_in_the_second_length_and_one_in_a_record_are_no_broken_end() {
+    let case = Case::new(Kind::Plain, Sums::Closed, false);
+    let mut bytes = case.bytes.clone();
+    let end = bytes.len();
+    bytes[end - 1] ^= 4;
+    // In the data of the last record, of object 2.
+    bytes[end - 9] ^= 1;
+    let storage = case.open_with(&bytes);
+    assert_eq!(storage.checksum_figures().unwrap().damaged, 2);
+    storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
+    storage.load_before(Oid(2), Tid::MAX, Access::Blocking).unwrap_err();
+}
+
 /// What the last transaction consists of.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -205,7 +232,16 @@ impl Case {
         before.max(last - INTO_THE_ONE_BEFORE)
     }
 
-    /// Opens the file with these bytes.
+    /// Opens the file with these bytes, which stay.
+    fn open_with(&self, bytes: &[u8]) -> FileStorage {
+        let disk = self.disk.after_kill();
+        write_over(&disk, bytes);
+        let storage = open(&disk, self.sums.mode());
+        assert_eq!(data_of(&disk), bytes);
+        storage
+    }
+
+    /// Opens the file with these bytes, and expects the transactions before the first wrong one.
     fn check(&self, bytes: &[u8]) {
         let first = (0..self.bytes.len()).find(|at| self.bytes.get(*at) != bytes.get(*at));
         let Some(first) = first.or((bytes.len() > self.bytes.len()).then_some(self.bytes.len()))

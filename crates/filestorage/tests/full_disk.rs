@@ -13,6 +13,7 @@
 mod support;
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use rand::SeedableRng;
@@ -23,7 +24,7 @@ use support::{
 };
 use tracing::Level;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
-use zodium_filestorage::{Access, FileStorage, NewTransaction, OpenOptions, StorageError};
+use zodium_filestorage::{Access, FileStorage, LogItem, NewTransaction, OpenOptions, StorageError};
 
 #[test]
 fn full_disk_refuses_the_vote_and_nothing_else() {
@@ -344,6 +345,46 @@ fn a_crash_or_failure_in_an_opening_leaves_no_part_of_a_broken_end() {
             if opened.is_err() && data_of(disk.files()) == torn {
                 assert_eq!(disk.files().paths(), [data_file()], "{operation:?} {nth}");
             }
+        }
+    }
+}
+
+/// Whichever read fails, within headers, metadata or records: the next attempt begins there.
+#[test]
+fn an_iteration_goes_on_where_a_read_failed() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    for (number, bytes) in [(1, 100), (2, 200 << 10), (3, 300 << 10), (4, 100)] {
+        let mut new = stores(tid(number), &[(number, &vec![7; bytes])]);
+        new.metadata.description = vec![b'd'; 60_000];
+        commit(&storage, new).unwrap();
+    }
+    for nth in 1.. {
+        let mut transactions = storage.iterate(None, None).unwrap();
+        let (mut seen, mut failures) = (Vec::new(), 0);
+        disk.fail(Operation::Read, nth, ErrorKind::Other);
+        loop {
+            let read = transactions.read(true, |item| {
+                match item {
+                    LogItem::Transaction { tid, .. } => seen.push((tid, 0)),
+                    LogItem::Record { data, .. } => {
+                        seen.last_mut().unwrap().1 += data.map_or(0, <[u8]>::len);
+                    }
+                    LogItem::Skipped => panic!("records are asked for"),
+                }
+                ControlFlow::Continue(())
+            });
+            match read {
+                Ok(true) => break,
+                Ok(false) => panic!("it was not stopped"),
+                Err(_) => failures += 1,
+            }
+        }
+        let all = [(tid(1), 100), (tid(2), 200 << 10), (tid(3), 300 << 10), (tid(4), 100)];
+        assert_eq!(seen, all, "read {nth} failed");
+        if failures == 0 {
+            assert!(nth > 3, "there were {nth} reads");
+            break;
         }
     }
 }
