@@ -92,6 +92,34 @@ def test_damaged_record_is_an_error_that_names_it_and_all_others_load(
     assert "does not fit its checksum" in served.log()
 
 
+@pytest.mark.parametrize("checksums", ["full", "commit", "off"])
+def test_damaged_header_that_a_client_meets_degrades_health_and_is_counted_once(
+    covered, start_server, connect, checksums
+):
+    path, oids = covered
+    record = path.read_bytes().rindex(text(7).encode())
+    header = path.read_bytes().rindex(oids[7], 0, record)
+    monitor = Monitor()
+    served = start_server(path, "--checksums", checksums, *monitor.options)
+    storage = connect(served)
+    assert json.loads(monitor.fetch("/health")[2])["status"] == "ok"
+    with open(path, "r+b") as file:
+        file.seek(header)
+        file.write(bytes([oids[7][0] ^ 1]))
+    for _ in range(3):
+        with pytest.raises(ServerException) as raised:
+            storage.load(oids[7])
+        assert f"position {header}" in str(raised.value)
+    assert text(8).encode() in storage.load(oids[8])[0]
+    assert damaged(monitor) == 1
+    assert monitor.samples()["zodium_checksum_damaged"] == 1
+    code, _, body = monitor.fetch("/health")
+    health = json.loads(body)
+    assert (code, health["status"]) == (200, "degraded")
+    assert health["storages"][0]["damaged"] == 1
+    assert f"position={header}" in served.log()
+
+
 def test_scrub_finds_what_nobody_loads(covered, start_server):
     path, _ = covered
     damage(path, 3)

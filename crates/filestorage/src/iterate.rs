@@ -145,7 +145,7 @@ impl RecordIterator {
         let window = DATA_HEADER_BYTES + POINTER_BYTES as usize;
         let header = log.scan_to(log.end(), window).record(position, &self.entry)?.header;
         let oid = header.oid;
-        let gone = || StorageError::corrupt(&log.path, position, "a record that cannot be read");
+        let gone = || log.damaged(position, "a record that cannot be read");
         let stored = log.read_stored(position, oid, Access::Blocking)?.ok_or_else(gone)?;
         let (data, data_tid) = match stored.body {
             Body::Data(data) => (Some(data), None),
@@ -180,13 +180,13 @@ pub(crate) fn transaction_of(
         return transaction(scan, entry);
     }
     let what = "a record that does not stand in the transaction it names";
-    Err(StorageError::corrupt(&log.path, position, what))
+    Err(log.damaged(position, what))
 }
 
 /// The tid of the record of `oid` at `position`, which its transaction confirms.
 pub(crate) fn tid_of(log: &LogFile, position: u64, oid: Oid) -> Result<Tid, StorageError> {
     let stored = log.read_stored(position, oid, Access::Blocking)?;
-    let gone = || StorageError::corrupt(&log.path, position, "a record that cannot be read");
+    let gone = || log.damaged(position, "a record that cannot be read");
     let header = stored.ok_or_else(gone)?.header;
     Ok(transaction_of(&mut step_scan(log), log, position, &header)?.tid)
 }

@@ -179,7 +179,7 @@ impl Walk<'_> {
             return Ok(place_of(&entry));
         }
         let what = "a record that does not stand in the transaction it names";
-        Err(StorageError::corrupt(&self.log.path, position, what))
+        Err(self.log.damaged(position, what))
     }
 
     /// The first current record of each part of the stretch, ascending.

@@ -178,7 +178,7 @@ impl LogFile {
         if link.previous < link.position {
             Ok(link.previous)
         } else {
-            Err(StorageError::corrupt(&self.path, link.position, "a history that runs in a circle"))
+            Err(self.damaged(link.position, "a history that runs in a circle"))
         }
     }
 

@@ -3,6 +3,7 @@
 //! Committed bytes never change and positions stay valid as long as the generation does, so a
 //! record once read can be kept and shared. A pack makes a new generation.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
 use crate::StorageError;
-use crate::checksums::{Checksums, Log, Verdict};
+use crate::checksums::{Checksums, Damages, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::landmarks::Landmarks;
 use crate::positions::Positions;
@@ -47,6 +48,7 @@ pub(crate) struct LogFile {
     pub(crate) cache: RecordCache<Record>,
     pub(crate) landmarks: Landmarks,
     pub(crate) checksums: Option<Arc<Checksums>>,
+    pub(crate) damages: Arc<Damages>,
     /// Grows by one with each pack; tells positions of one file from those of another.
     pub(crate) generation: u64,
     /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
@@ -73,6 +75,7 @@ impl LogFile {
             cache: RecordCache::new(cache_bytes),
             landmarks: Landmarks::default(),
             checksums: None,
+            damages: Arc::new(Damages::new(path)),
             generation,
             end: AtomicU64::new(end),
             indexed_end: AtomicU64::new(end),
@@ -81,6 +84,9 @@ impl LogFile {
 
     /// The same log, held against checksums.
     pub(crate) fn with_checksums(mut self, checksums: Option<Arc<Checksums>>) -> LogFile {
+        if let Some(checksums) = &checksums {
+            self.damages = Arc::clone(checksums.damages());
+        }
         self.checksums = checksums;
         self
     }
@@ -110,7 +116,7 @@ impl LogFile {
     /// A walk through committed transactions up to `end`, whose headers must fit their checksums.
     pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
         Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
-            .committed(self.checksums.as_ref())
+            .committed(self.checksums.as_ref(), &self.damages)
     }
 
     /// The record of `oid` at `position`; `None` when it is cold and access is resident only.
@@ -189,7 +195,7 @@ impl LogFile {
                 Body::Back(back) => position = back,
             }
         }
-        Err(StorageError::corrupt(&self.path, position, "back pointers without end"))
+        Err(self.damaged(position, "back pointers without end"))
     }
 
     /// The data of the record of `oid` at `position`, back pointers followed; `None` for a
@@ -218,7 +224,7 @@ impl LogFile {
         let following_bytes = (self.end() - end).min(FOLLOWING_BYTES as u64) as usize;
         if let Some(bytes) = rest.get(..body_bytes + following_bytes) {
             let (body, following) = bytes.split_at(body_bytes);
-            let ended = self.check_end(&header, position, following);
+            let ended = is_ended(&header, position, following);
             if !self.verify(position, oid, (start, body), ended, access)? {
                 return Ok(None);
             }
@@ -230,9 +236,9 @@ impl LogFile {
         if !self.read(following, end, access)? {
             return Ok(None);
         }
-        let mut ended = self.check_end(&header, position, following);
-        if body_bytes > DOUBTFUL_BYTES_MAX {
-            ended = Ok(ended?);
+        let ended = is_ended(&header, position, following);
+        if !ended && body_bytes > DOUBTFUL_BYTES_MAX {
+            return Err(self.not_ended(position));
         }
         let mut body = vec![0; body_bytes];
         let (read, unread) = body.split_at_mut(rest.len().min(body_bytes));
@@ -251,22 +257,24 @@ impl LogFile {
     }
 
     /// Holds header and body of a record against its checksum; `false` when that is cold.
-    /// Only where no checksum tells it counts how a record `ended`: what fits its own is whole,
-    /// whatever has become of what stands behind it.
+    /// Only where no checksum tells it counts whether a record `ended`: what fits its own is
+    /// whole, whatever has become of what stands behind it.
     fn verify(
         &self,
         position: u64,
         oid: Oid,
         record: (&[u8], &[u8]),
-        ended: Result<(), StorageError>,
+        ended: bool,
         access: Access,
     ) -> Result<bool, StorageError> {
-        let Some(checksums) = &self.checksums else { return ended.map(|()| true) };
         let log = Log { file: &self.file, end: self.end() };
-        match checksums.verify_record(log, position, oid, record, access)? {
+        let checksums = self.checksums.as_ref();
+        let verdict = checksums.map(|sums| sums.verify_record(log, position, oid, record, access));
+        match verdict.unwrap_or(Ok(Verdict::Untold))? {
             Verdict::Fits => Ok(true),
             Verdict::Cold => Ok(false),
-            Verdict::Untold => ended.map(|()| true),
+            Verdict::Untold if ended => Ok(true),
+            Verdict::Untold => Err(self.not_ended(position)),
         }
     }
 
@@ -286,25 +294,8 @@ impl LogFile {
         Ok(Stored { header, body: Body::Back(back) })
     }
 
-    /// A record is followed by the next one of its transaction, or by the length of the
-    /// transaction: else its own length, its tid or its position in the transaction is wrong.
-    fn check_end(
-        &self,
-        header: &DataHeader,
-        position: u64,
-        following: &[u8],
-    ) -> Result<(), StorageError> {
-        let end = position + header.record_bytes();
-        let is_last = following.len() >= POINTER_BYTES as usize
-            && u64_at(following, 0) == end - header.transaction;
-        if is_last
-            || following.len() == FOLLOWING_BYTES
-                && u64_at(following, DataHeader::TID_OFFSET) == header.tid.0
-                && u64_at(following, DataHeader::TRANSACTION_OFFSET) == header.transaction
-        {
-            return Ok(());
-        }
-        Err(self.damaged(position, "a record that does not end where another or none begins"))
+    fn not_ended(&self, position: u64) -> StorageError {
+        self.damaged(position, "a record that does not end where another or none begins")
     }
 
     /// Fills the buffer; `false` when that would wait and access is resident only.
@@ -312,6 +303,9 @@ impl LogFile {
         match access {
             Access::Blocking => match self.file.read_exact_at(buffer, position) {
                 Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    Err(self.damaged(position, "the file ends inside a record"))
+                }
                 Err(error) => Err(StorageError::io(&self.path, "read", error)),
             },
             Access::Resident => {
@@ -363,9 +357,25 @@ impl LogFile {
         Err(self.damaged(position, what))
     }
 
-    fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
+    /// The error for what is damaged in the log, which is counted. All errors about damage that
+    /// the reading of committed bytes meets are made here or by [`LogFile::scan_to`]'s walks.
+    pub(crate) fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
+        let what = what.into();
+        self.damages.note(position, None, None, &what);
         StorageError::corrupt(&self.path, position, what)
     }
+}
+
+/// Whether a record is followed by the next one of its transaction, or by the length of the
+/// transaction: else its own length, its tid or its position in the transaction is wrong.
+fn is_ended(header: &DataHeader, position: u64, following: &[u8]) -> bool {
+    let end = position + header.record_bytes();
+    let is_last = following.len() >= POINTER_BYTES as usize
+        && u64_at(following, 0) == end - header.transaction;
+    is_last
+        || following.len() == FOLLOWING_BYTES
+            && u64_at(following, DataHeader::TID_OFFSET) == header.tid.0
+            && u64_at(following, DataHeader::TRANSACTION_OFFSET) == header.transaction
 }
 
 /// Where a record stands in the history of its object.

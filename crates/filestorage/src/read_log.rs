@@ -118,7 +118,7 @@ fn show_record(
     if back == 0 {
         return Ok(visit(LogItem::Record { oid, data: None, data_tid: None }));
     }
-    let gone = || StorageError::corrupt(&log.path, record.position, "a record that cannot be read");
+    let gone = || log.damaged(record.position, "a record that cannot be read");
     let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
     let data_tid = Some(tid_of(log, back, oid)?);
     Ok(visit(LogItem::Record { oid, data: data.as_deref(), data_tid }))

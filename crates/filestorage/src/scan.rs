@@ -1,12 +1,13 @@
 //! Walking the log from one transaction to the next.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-use crate::checksums::{Checksums, Found, Log, Page, Part};
+use crate::checksums::{Checksums, Damages, Found, Log, Page, Part};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
@@ -71,8 +72,9 @@ pub(crate) struct Scan<'a> {
     window: Vec<u8>,
     window_start: u64,
     window_bytes: usize,
-    /// Whether everything up to `end` is committed, so that what is not whole is damage.
-    is_committed: bool,
+    /// Where everything up to `end` is committed, so that what is not whole is damage: what counts
+    /// it.
+    damages: Option<Arc<Damages>>,
     /// What records and frames are held against.
     checksums: Option<(Arc<Checksums>, Box<Page>)>,
 }
@@ -91,17 +93,22 @@ impl<'a> Scan<'a> {
         window_bytes: usize,
     ) -> Scan<'a> {
         let (window, window_start) = (Vec::new(), 0);
-        let (is_committed, checksums) = (false, None);
-        Scan { path, file, end, window, window_start, window_bytes, is_committed, checksums }
+        let (damages, checksums) = (None, None);
+        Scan { path, file, end, window, window_start, window_bytes, damages, checksums }
     }
 
     /// The same walk through committed transactions only. Each transaction must fit its checksum;
     /// where it has none, its first record or the transactions around it must agree with its
-    /// header. What does not is an error, never the end of the walk.
-    pub(crate) fn committed(mut self, checksums: Option<&Arc<Checksums>>) -> Scan<'a> {
+    /// header. What does not is damage, and counted as such; it
+    /// never ends the walk without an error.
+    pub(crate) fn committed(
+        mut self,
+        checksums: Option<&Arc<Checksums>>,
+        damages: &Arc<Damages>,
+    ) -> Scan<'a> {
         let checksums = checksums.filter(|checksums| checksums.verifies_loads());
         self.checksums = checksums.map(|checksums| (Arc::clone(checksums), Page::empty()));
-        self.is_committed = true;
+        self.damages = Some(Arc::clone(damages));
         self
     }
 
@@ -118,7 +125,7 @@ impl<'a> Scan<'a> {
     pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, StorageError> {
         let entry = match self.header(position)? {
             Step::Transaction(entry) => entry,
-            Step::Unfinished if self.is_committed => {
+            Step::Unfinished if self.damages.is_some() => {
                 let what = "a committed transaction that is marked as unfinished, or reaches past \
                     the end of the log";
                 return Err(self.damaged(position, what));
@@ -144,7 +151,7 @@ impl<'a> Scan<'a> {
         }
         let mut copy = [0; POINTER_BYTES as usize];
         let read = self.file.read_exact_at(&mut copy, entry.records_end());
-        read.map_err(|error| StorageError::io(self.path, "read", error))?;
+        read.map_err(|error| self.unread(entry.position, error))?;
         Ok(u64::from_be_bytes(copy))
     }
 
@@ -328,7 +335,7 @@ impl<'a> Scan<'a> {
     /// Holds the header and metadata of a committed transaction against its checksum, or against
     /// what stands beside it where it has none.
     fn verify_transaction(&mut self, entry: &TransactionEntry) -> Result<(), StorageError> {
-        if !self.is_committed {
+        if self.damages.is_none() {
             return Ok(());
         }
         let Some(sum) = self.sealed_sum(entry.position, Part::Frame) else {
@@ -338,7 +345,8 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         let what = "a transaction that does not fit its checksum";
-        self.refuse(entry.position, None, entry.tid(), what)
+        self.refuse(entry.position, None, entry.tid(), what)?;
+        self.verify_by_neighbours(entry)
     }
 
     /// That something does not fit its checksum, unless that is one of another log.
@@ -455,10 +463,24 @@ impl<'a> Scan<'a> {
         if read.is_err() {
             self.window.clear();
         }
-        read.map_err(|error| StorageError::io(self.path, "read", error))
+        read.map_err(|error| self.unread(start, error))
+    }
+
+    /// What was committed and is not there any more is damage.
+    fn unread(&self, position: u64, error: io::Error) -> StorageError {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof if self.damages.is_some() => {
+                self.damaged(position, "the file ends before what was committed")
+            }
+            _ => StorageError::io(self.path, "read", error),
+        }
     }
 
     fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
+        let what = what.into();
+        if let Some(damages) = &self.damages {
+            damages.note(position, None, None, &what);
+        }
         StorageError::corrupt(self.path, position, what)
     }
 }

@@ -341,7 +341,7 @@ fn encode_checksums(families: &mut Families<'_, '_>) -> fmt::Result {
     families.count("zodium_checksum_scrubbed_bytes", "Data read to be held against them", |s| {
         s.checksums.scrubbed_bytes
     })?;
-    families.each("zodium_checksum_damaged", "Places that do not fit them", None, |s| {
+    families.each("zodium_checksum_damaged", "Damaged places of the data file", None, |s| {
         s.checksums.damaged
     })
 }

@@ -124,14 +124,14 @@ pub struct Storage {
     pub pack: Pack,
 }
 
-/// Checksums beside a data file; all 0 where there are none.
+/// Checksums beside a data file, and the damage that was found in it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Checksums {
     /// Bytes of the data file that have some.
     pub covered_bytes: u64,
     /// Bytes that were read only to be held against them.
     pub scrubbed_bytes: u64,
-    /// Places that do not fit them.
+    /// Damaged places of the data file, with or without checksums.
     pub damaged: u64,
 }
 

@@ -169,7 +169,7 @@ fn health_of(name: &str, storage: &Storage) -> StorageHealth {
     };
     let failure = storage.write_failure().filter(|_| state == StorageState::Failed);
     let failure = failure.map(|failure| failure_of(storage, &failure));
-    let damaged = storage.file().checksum_figures().map_or(0, |figures| figures.damaged);
+    let damaged = storage.file().damaged_places();
     StorageHealth { name: name.to_owned(), state, damaged, failure }
 }
 
@@ -241,7 +241,7 @@ fn checksums_of(storage: &Storage) -> Checksums {
     Checksums {
         covered_bytes: figures.covered_bytes,
         scrubbed_bytes: figures.scrubbed_bytes,
-        damaged: figures.damaged,
+        damaged: storage.file().damaged_places(),
     }
 }
 

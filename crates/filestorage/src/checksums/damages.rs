@@ -1,4 +1,5 @@
-//! What was found not to fit its checksum, each place once.
+//! What was found damaged in the committed part of a file, each place once: what does not fit its
+//! checksum, or the format.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use zodium_types::{Oid, Tid};
 /// Places remembered; a file with more is not helped by a longer list.
 const PLACES_MAX: usize = 100_000;
 
-/// Places that do not fit.
+/// Damaged places.
 #[derive(Debug)]
 pub(crate) struct Damages {
     path: PathBuf,
@@ -18,7 +19,7 @@ pub(crate) struct Damages {
 }
 
 impl Damages {
-    pub(super) fn new(path: &Path) -> Damages {
+    pub(crate) fn new(path: &Path) -> Damages {
         Damages { path: path.to_owned(), places: Mutex::default() }
     }
 

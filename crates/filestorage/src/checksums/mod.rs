@@ -75,7 +75,8 @@ pub struct ChecksumFigures {
     pub bytes: u64,
     /// Bytes that were read only to be held against them, since the file was opened.
     pub scrubbed_bytes: u64,
-    /// Places that do not fit them, each counted once.
+    /// Damaged places of the file, be it that they do not fit their checksums or the format; each
+    /// counted once.
     pub damaged: u64,
 }
 
@@ -97,12 +98,12 @@ pub(crate) struct Checksums {
     path: PathBuf,
     verifies_loads: bool,
     writing: Writing,
-    damages: Damages,
+    damages: Arc<Damages>,
 }
 
 impl Checksums {
     pub(crate) fn new(path: &Path, mode: ChecksumMode, writing: Writing) -> Checksums {
-        let damages = Damages::new(path);
+        let damages = Arc::new(Damages::new(path));
         let verifies_loads = mode == ChecksumMode::Full;
         Checksums { path: path.to_owned(), verifies_loads, writing, damages }
     }
@@ -115,7 +116,7 @@ impl Checksums {
         &self.writing
     }
 
-    pub(crate) fn damages(&self) -> &Damages {
+    pub(crate) fn damages(&self) -> &Arc<Damages> {
         &self.damages
     }
 

@@ -83,8 +83,14 @@ impl FileStorage {
             covered_bytes: checksums.side().end().min(bytes),
             bytes,
             scrubbed_bytes: self.scrubbed_bytes.load(Ordering::Relaxed),
-            damaged: checksums.damages().count(),
+            damaged: log.damages.count(),
         })
+    }
+
+    /// Places of the file that were found damaged since it was opened or packed, each counted once.
+    /// With or without checksums.
+    pub fn damaged_places(&self) -> u64 {
+        self.log().damages.count()
     }
 
     /// Bytes of the file that have no checksums yet, and can get them.
