@@ -1,6 +1,8 @@
 //! Whatever a helper does, a conflict is not resolved, in time, and the next one has another
 //! helper. Each helper here is a shell script in place of Python.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
