@@ -254,7 +254,8 @@ impl FileStorage {
     fn save_sound_index(&self) -> Result<(), StorageError> {
         if self.is_damage_suspected() {
             warn!(file = %self.path.display(),
-                "the index is not saved, since the data file is damaged; the next start reads more");
+                "the index is not saved, since the data file is damaged; the next start reads \
+                 more");
             return Ok(());
         }
         index_snapshot::save(self.disk.as_ref(), &self.log())
