@@ -251,6 +251,24 @@ fn metadata_are_written_and_must_fit() {
     });
 }
 
+/// In the file a record without data points back to another, or is a deletion.
+#[test]
+fn data_without_a_byte_are_refused() {
+    with_session(|session| {
+        session.store(&[(1, "one")]);
+        let mut stored = transaction();
+        stored.store(Oid(2), Tid::ZERO, Bytes::new());
+        let mut restored = transaction();
+        restored.restore(Oid(2), Tid::ZERO, Some(Bytes::new()), None);
+        for mut empty in [stored, restored] {
+            let refused = session.try_vote(&mut empty).err();
+            assert!(matches!(refused, Some(VoteError::EmptyData { oid: Oid(2) })), "{refused:?}");
+            assert_idle(&session.storage);
+        }
+        assert_eq!(texts(session), ["one", "gone"]);
+    });
+}
+
 /// Afterwards nothing is locked, and the file as a power cut leaves it gives the same data.
 fn with_session(test: impl FnOnce(&mut Session)) {
     let disk = MemoryDisk::new();

@@ -7,7 +7,8 @@
 //! - `world`: the run, and what goes wrong in it; `plan`: what each seed leaves out;
 //! - `server`, `pipe`: the real server on simulated links; `client`, `workload`: who uses it;
 //! - `stage`: the same server by hand, for tests of what happens between two messages;
-//! - `history`, `log_reader`: what is true; `tampering`: a wrong server, to test the checks.
+//! - `history`, `log_reader`: what is true; `witness`: what holds while commits are announced;
+//! - `tampering`: a wrong server, to test the checks.
 //!
 //! Must not be used by the server.
 
@@ -26,6 +27,7 @@ mod server;
 pub mod stage;
 mod tampering;
 mod trace;
+mod witness;
 mod workload;
 mod world;
 

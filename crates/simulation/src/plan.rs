@@ -66,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) faults: u64,
     pub(crate) clock_jumps: u64,
     pub(crate) packs: bool,
+    /// Of a thousand steps that may, in how many a client falls asleep.
+    pub(crate) sleeps: u64,
     /// Most filling bytes of a record.
     pub(crate) filling_bytes: u64,
     pub(crate) objects: Objects,
@@ -110,7 +112,8 @@ impl Plan {
             faults: sometimes(chance.number(1..=10)),
             clock_jumps: sometimes(chance.number(1..=20)),
             packs: chance.permille(400),
-            filling_bytes: or(100_000, or(6000, 50)),
+            sleeps: sometimes(chance.number(1..=100)),
+            filling_bytes: or(100_000, or(6000, or(1500, 50))),
             objects: Objects {
                 accounts: chance.number(2..=20),
                 ring: chance.number(4..=10),

@@ -18,6 +18,7 @@ use zodium_zeo::server::{Blocking, Config, Offer, Server as ZeoServer, ZeoServic
 
 use crate::history::path;
 use crate::pipe::ServerEnd;
+use crate::witness::Witness;
 
 /// What clients ask for.
 pub(crate) const STORAGE_NAME: &str = "1";
@@ -39,6 +40,7 @@ pub(crate) struct Setting {
 pub(crate) struct Server {
     pub(crate) disk: FaultyDisk,
     pub(crate) storage: Arc<Storage>,
+    witness: Arc<Witness>,
     writer: RefCell<LogWriter>,
     /// The time of all rounds of the writer, which has never been away.
     opened: Instant,
@@ -96,13 +98,24 @@ impl Server {
         let worker = |_| Worker::new(&served, &jobs);
         let workers = (0..setting.workers).map(worker).collect();
         let limits = setting.limits.clone();
+        let witness = Witness::subscribe(&storage);
         let (writer, opened) = (RefCell::new(writer), Instant::now());
-        Ok(Server { disk, storage, writer, opened, workers, jobs, limits })
+        Ok(Server { disk, storage, witness, writer, opened, workers, jobs, limits })
     }
 
     /// What the thread that keeps checksums up does when it looks.
     pub(crate) fn keep_checksums_up(&self) {
         cover(self.storage.file());
+    }
+
+    /// What it does now and then.
+    pub(crate) fn sync_checksums(&self) {
+        self.storage.file().sync_checksums();
+    }
+
+    /// What was wrong in a moment in which commits were announced.
+    pub(crate) fn check_announcements(&self) -> Result<(), String> {
+        self.witness.check()
     }
 
     pub(crate) fn accept(&self, worker: usize, end: ServerEnd, peer: String) {

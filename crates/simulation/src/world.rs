@@ -32,6 +32,10 @@ const INTERRUPTIBLE: [Operation; 6] = [
     Operation::Folder,
     Operation::Open,
 ];
+/// Most steps for which a client sleeps, or a worker does not look at its connections.
+const ABSENCE_STEPS_MAX: u64 = 4000;
+/// Most reads that a pack overtakes between the disk and the worker that asked for them.
+const OVERTAKEN_MAX: u64 = 20;
 /// Most clients' steps within one call to the disk.
 const INTERRUPTION_STEPS_MAX: u64 = 30;
 
@@ -64,11 +68,20 @@ pub(crate) struct World {
     depth: Cell<u32>,
     /// Whether a pack is under way.
     is_packing: Cell<bool>,
+    /// Whether the checksums are being synced.
+    is_syncing: Cell<bool>,
+    /// Steps so far, those in the midst of others too.
+    steps: Cell<u64>,
+    /// Until which step clients sleep: what they are sent arrives late, and they ask nothing.
+    asleep: RefCell<Vec<u64>>,
+    /// A worker that looks at its notices only, and until which step.
+    stalled: Cell<(usize, u64)>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, plan: Plan, chance: Chance, prints: bool) -> Rc<World> {
         let clients = (0..plan.clients).map(Client::new).collect();
+        let asleep = vec![0; plan.clients];
         let mut trace = Trace::new(prints);
         trace.event("seed", &[seed]);
         let world = Rc::new(World {
@@ -88,6 +101,10 @@ impl World {
             violation: RefCell::default(),
             depth: Cell::new(0),
             is_packing: Cell::new(false),
+            is_syncing: Cell::new(false),
+            steps: Cell::new(0),
+            asleep: RefCell::new(asleep),
+            stalled: Cell::new((0, 0)),
         });
         CURRENT.with(|current| *current.borrow_mut() = Some(Rc::clone(&world)));
         world
@@ -137,9 +154,13 @@ impl World {
     /// A step of clients, links and workers: what may happen while the server waits for a disk.
     fn run_light(&self) {
         let Some(server) = self.server() else { return };
+        self.steps.set(self.steps.get() + 1);
         match self.chance.number(0..=9) {
             0 | 1 => {
-                server.run_connections(self.chance.place(server.workers()));
+                let worker = self.chance.place(server.workers());
+                if !self.is_stalled(worker) {
+                    server.run_connections(worker);
+                }
             }
             2 => {
                 server.run_notices(self.chance.place(server.workers()));
@@ -149,7 +170,15 @@ impl World {
         }
     }
 
+    fn is_stalled(&self, worker: usize) -> bool {
+        let (stalled, until) = self.stalled.get();
+        stalled == worker && self.steps.get() < until && !self.is_calm.get()
+    }
+
     fn run_client(&self, number: usize, server: &Server) {
+        if self.steps.get() < self.asleep.borrow()[number] && !self.is_calm.get() {
+            return;
+        }
         let mut clients = self.clients.borrow_mut();
         let client = &mut clients[number];
         let mut surroundings = self.surroundings();
@@ -232,6 +261,7 @@ impl World {
             let size = server.storage.file().size();
             let absorbed = self.history.borrow_mut().absorb(server.disk.files(), size);
             self.check(absorbed.map(|_| ()));
+            self.check(server.check_announcements());
         }
     }
 
@@ -248,8 +278,30 @@ impl World {
         self.depth.set(self.depth.get() - 1);
     }
 
+    /// A worker looks at its notices only for a while. What was read from the disk for its clients
+    /// is there, and comes to them when others have committed, or the file is another.
+    fn stall(&self, server: &Server) {
+        let worker = self.chance.place(server.workers());
+        let until = self.steps.get() + self.chance.size(ABSENCE_STEPS_MAX);
+        self.stalled.set((worker, until));
+        self.event("stall", &[worker as u64, until]);
+        for _ in 0..self.chance.number(0..=OVERTAKEN_MAX) {
+            self.run_job();
+        }
+    }
+
+    fn sleep(&self) {
+        let number = self.chance.place(self.plan.clients);
+        let until = self.steps.get() + self.chance.size(ABSENCE_STEPS_MAX);
+        self.asleep.borrow_mut()[number] = until;
+        self.event("sleep", &[number as u64, until]);
+    }
+
     fn pack(&self) {
         let Some(server) = self.server() else { return };
+        if self.chance.permille(500) {
+            self.stall(&server);
+        }
         let back = Duration::from_millis(self.chance.number(0..=5000)).as_nanos() as u64;
         let until = Tid::from_unix_nanos(self.clock.unix_nanos().saturating_sub(back));
         self.event("pack", &[until.0]);
@@ -277,10 +329,20 @@ impl World {
         if server.storage.is_appending() {
             return;
         }
+        let syncs = self.chance.permille(200);
         self.arm(&server.disk);
         self.depth.set(self.depth.get() + 1);
         server.keep_checksums_up();
         self.depth.set(self.depth.get() - 1);
+        if syncs {
+            // What others do would wait for it, on this very thread. But it may crash.
+            self.arm(&server.disk);
+            self.is_syncing.set(true);
+            self.depth.set(self.depth.get() + 1);
+            server.sync_checksums();
+            self.depth.set(self.depth.get() - 1);
+            self.is_syncing.set(false);
+        }
     }
 
     fn let_time_pass(&self) {
@@ -300,7 +362,9 @@ impl World {
             self.break_disk();
         } else if self.chance.permille(self.plan.crashes) {
             self.crash();
-        } else if self.plan.packs && self.chance.permille(20) {
+        } else if self.chance.permille(self.plan.sleeps) {
+            self.sleep();
+        } else if self.plan.packs && self.chance.permille(self.pack_permille()) {
             self.pack();
         } else if self.chance.permille(2) {
             self.restart_in_order();
@@ -310,6 +374,13 @@ impl World {
         {
             self.crash();
         }
+    }
+
+    /// More often while the file waits to be reopened, so that the two meet.
+    fn pack_permille(&self) -> u64 {
+        let server = self.server();
+        let is_failed = server.is_some_and(|server| server.storage.write_failure().is_some());
+        if is_failed { 200 } else { 20 }
     }
 
     fn lose_connection(&self) {
@@ -384,6 +455,9 @@ impl World {
         self.event("interruption", &[u64::from(self.depth.get())]);
         if !self.is_calm.get() && self.chance.permille(10 * self.plan.crashes) {
             self.take_image();
+        }
+        if self.is_syncing.get() {
+            return self.arm(&server.disk);
         }
         let depth = self.depth.replace(0);
         for _ in 0..self.chance.size(INTERRUPTION_STEPS_MAX) {

@@ -27,7 +27,8 @@ fn acknowledged_commits_survive_and_views_are_whole_whatever_happens() {
         total.add(&run_seed(seed).unwrap_or_else(|violation| panic!("{violation}")));
     }
     println!("{total}");
-    for what in ["crash", "disconnect", "fault", "clock", "pack", "restart", "interruption"] {
+    let kinds = ["crash", "disconnect", "fault", "clock", "pack", "restart", "interruption"];
+    for what in kinds.into_iter().chain(["sleep", "stall"]) {
         assert!(total.happened.contains_key(what), "there was no {what}: {total}");
     }
     let counts = total.counts;

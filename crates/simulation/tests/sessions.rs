@@ -223,7 +223,10 @@ fn a_connection_has_so_many_iterators_and_no_more_however_they_are_begun() {
     stage.settle();
     value(&mut client, &both[0]);
     assert!(exception(&mut client, &both[1]).contains("ValueError"));
+    // When there is none, the file is not even looked at.
     let one_more = start(&mut client);
+    stage.run(0);
+    assert_eq!(stage.jobs(), 0);
     let records = client.ask("iterator_record_start", [first.clone(), tid.into()]).unwrap();
     stage.settle();
     assert!(exception(&mut client, &one_more).contains("ValueError"));
@@ -233,6 +236,29 @@ fn a_connection_has_so_many_iterators_and_no_more_however_they_are_begun() {
     let records = client.ask("iterator_record_start", [first, tid.into()]).unwrap();
     stage.settle();
     value(&mut client, &records);
+}
+
+#[test]
+fn records_are_given_of_the_last_transaction_only() {
+    let stage = stage();
+    let mut client = speaker(&stage, 0);
+    let first = commit(&stage, &mut client, 1, &[(Oid(1), Tid::ZERO, b"one")]);
+    let second = commit(&stage, &mut client, 2, &[(Oid(1), first, b"two")]);
+    let started = client.ask("iterator_start", [Value::None, Value::None]).unwrap();
+    stage.settle();
+    let number = value(&mut client, &started);
+    for (tid, other) in [(first, second), (second, first)] {
+        client.ask("iterator_next", [number.clone()]).unwrap();
+        let wrong = client.ask("iterator_record_start", [number.clone(), other.into()]).unwrap();
+        let right = client.ask("iterator_record_start", [number.clone(), tid.into()]).unwrap();
+        stage.settle();
+        assert_eq!(exception(&mut client, &wrong), "builtins.Exception");
+        let records = value(&mut client, &right);
+        let record = client.ask("iterator_record_next", [records]).unwrap();
+        stage.settle();
+        let record = value(&mut client, &record);
+        assert_eq!(record.as_sequence().unwrap()[1].as_tid(), Some(tid));
+    }
 }
 
 #[test]
@@ -458,7 +484,7 @@ fn so_many_requests_may_be_under_way_and_no_more() {
 fn a_load_that_waited_for_the_disk_does_not_overtake_a_commit() {
     let disk = FaultyDisk::new(MemoryDisk::new());
     let stage = Stage::start(&disk, StageOptions::default()).unwrap();
-    let (mut reader, mut writer) = (speaker(&stage, 0), speaker(&stage, 1));
+    let mut writer = speaker(&stage, 1);
     let first = commit(&stage, &mut writer, 1, &[(Oid(1), Tid::ZERO, b"one")]);
     stage.storage().close().unwrap();
     drop(stage);
@@ -466,8 +492,7 @@ fn a_load_that_waited_for_the_disk_does_not_overtake_a_commit() {
     let disk = FaultyDisk::new(disk.files().after_kill());
     let stage = Stage::start(&disk, StageOptions::default()).unwrap();
     disk.forget_every(1);
-    reader = speaker(&stage, 0);
-    writer = speaker(&stage, 1);
+    let (mut reader, mut writer) = (speaker(&stage, 0), speaker(&stage, 1));
     reader.load(&[(Oid(1), Tid::MAX)]);
     stage.run(0);
     assert_eq!(stage.jobs(), 1, "the load waits for the disk");
@@ -524,4 +549,47 @@ fn a_client_that_has_not_introduced_itself_may_send_little_and_call_nothing() {
     client.ask("history", [Value::from(name.as_str()), 1.into()]).unwrap();
     stage.run(0);
     assert!(client.is_over(), "the message of a method without data is long");
+}
+
+/// Where the position of a record means another one after a pack: the second of two revisions
+/// comes to stand where the first was, and the next one where the second was.
+#[test]
+fn a_load_from_the_disk_that_spans_a_pack_and_a_commit_does_not_say_that_old_data_are_current() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let stage = Stage::start(&disk, StageOptions::default()).unwrap();
+    let mut writer = speaker(&stage, 1);
+    let first = commit(&stage, &mut writer, 1, &[(Oid(1), Tid::ZERO, b"one")]);
+    let second = commit(&stage, &mut writer, 2, &[(Oid(1), first, b"two")]);
+    stage.storage().close().unwrap();
+    drop(stage);
+    let disk = FaultyDisk::new(disk.files().after_kill());
+    let stage = Stage::start(&disk, StageOptions::default()).unwrap();
+    let (mut reader, mut writer) = (speaker(&stage, 0), speaker(&stage, 1));
+    disk.forget_every(1);
+    reader.load(&[(Oid(1), Tid::MAX)]);
+    stage.run(0);
+    assert_eq!(stage.jobs(), 1, "the load waits for the disk");
+    stage.run_job();
+    disk.forget_every(0);
+    assert!(stage.storage().pack(second).unwrap().is_some());
+    // The worker of the reader hears of the commit before it looks at what was read.
+    writer.store(3, &[(Oid(1), second, b"new")]).unwrap();
+    let vote = writer.ask("vote", [3.into()]).unwrap();
+    stage.run(1);
+    while stage.jobs() > 0 {
+        stage.run_job();
+        stage.run(1);
+    }
+    assert_passed(&value(&mut writer, &vote));
+    writer.ask("tpc_finish", [3.into()]).unwrap();
+    stage.run(1);
+    assert_eq!(stage.write(), 1);
+    stage.run_notices(0);
+    stage.settle();
+    reader.listen().unwrap();
+    let answer = reader.said.iter().find_map(|said| match said {
+        Said::Answer(_, Ok(revision)) => revision.as_sequence(),
+        _ => None,
+    });
+    assert_eq!(answer.unwrap()[0].as_bytes(), Some(b"new".as_slice()));
 }

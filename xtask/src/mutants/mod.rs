@@ -11,11 +11,12 @@ mod tree;
 mod trial;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::MetadataCommand;
 use clap::Args;
 
@@ -86,6 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let stale: Vec<String> = chosen.iter().filter_map(|mutation| mutation.stale(root)).collect();
     ensure!(stale.is_empty(), "mend the table of mutations:\n{}", stale.join("\n"));
     let folder = target.join("mutants").join(format!("{}-of-{}", shard.part, shard.parts));
+    let _lock = lock(&folder)?;
     let tree = Tree::copy(root, folder.join("tree"))?;
     let timeout = Duration::from_secs(options.timeout_seconds);
     let trial = Trial::new(&tree, target, folder.join("output.txt"), timeout);
@@ -101,6 +103,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     println!("\n{report}");
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Keeps two runs out of one copy, for as long as the file is open.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let in_folder = || format!("in {}", folder.display());
+    fs::create_dir_all(folder).with_context(in_folder)?;
+    let file = File::create(folder.join("lock")).with_context(in_folder)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let folder = folder.display();
+            bail!(
+                "another run uses {folder}: wait for its end, or run parts of the table (--shard)"
+            )
+        }
+        Err(TryLockError::Error(error)) => Err(error).with_context(in_folder),
+    }
 }
 
 fn chosen(mut table: Vec<Mutation>, only: &[String]) -> anyhow::Result<Vec<Mutation>> {
@@ -140,6 +159,15 @@ mod tests {
         for wrong in ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3"] {
             assert!(Shard::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn two_runs_do_not_share_a_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = lock(folder.path()).unwrap();
+        assert!(lock(folder.path()).unwrap_err().to_string().contains("another run"));
+        drop(first);
+        lock(folder.path()).unwrap();
     }
 
     #[test]

@@ -1,0 +1,55 @@
+//! A mailbox that looks at the storage in the moment in which commits are posted to it, when
+//! nothing else of this thread runs.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use zodium_engine::{Commit, Mailbox, Notice, Storage};
+
+/// What holds while commits are announced. It reads nothing from the disk: what goes on during a
+/// call to the disk may need what the announcement holds.
+pub(crate) struct Witness {
+    storage: Weak<Storage>,
+    violation: Mutex<Option<String>>,
+}
+
+impl Witness {
+    /// Looks at all that is announced from now on.
+    pub(crate) fn subscribe(storage: &Arc<Storage>) -> Arc<Witness> {
+        let storage_of = Arc::downgrade(storage);
+        let witness = Arc::new(Witness { storage: storage_of, violation: Mutex::default() });
+        let mailbox: Arc<dyn Mailbox> = Arc::clone(&witness) as _;
+        storage.subscribe(mailbox);
+        witness
+    }
+
+    /// What was wrong first.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.violation.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Mailbox for Witness {
+    fn post(&self, notice: Notice) {
+        let (Notice::Committed(commits), Some(storage)) = (notice, self.storage.upgrade()) else {
+            return;
+        };
+        if let Err(what) = look(&storage, &commits) {
+            self.violation.lock().get_or_insert(what);
+        }
+    }
+}
+
+fn look(storage: &Storage, commits: &[Arc<Commit>]) -> Result<(), String> {
+    let Some(last) = commits.last().map(|commit| commit.tid) else { return Ok(()) };
+    let announced = storage.announced_tid();
+    if announced != last {
+        return Err(format!("{last} is posted while {announced} is known as announced"));
+    }
+    let locked = storage.commit_status().writing;
+    if locked < commits.len() {
+        let count = commits.len();
+        return Err(format!("{count} commits are posted, of which {locked} hold their locks"));
+    }
+    Ok(())
+}
