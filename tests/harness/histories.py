@@ -333,6 +333,9 @@ class World:
                 is_there or (oid in pending and pending[oid] == found),
                 f"lost: object {oid.hex()} of acknowledged transaction {tid.hex()}",
             )
+        if acknowledged and self.truth.is_sound and self.has_sums and self.roll(FLIP_SHARE):
+            self.is_covered, self.written_from = False, size
+            self.flip()
 
     def pack_offline(self):
         self.note("packed-offline")
@@ -525,6 +528,7 @@ class World:
         if self.truth.size <= self.written_from:
             return
         if not self.is_covered and self.uncovered():
+            self.counts["uncovered"] += 1
             return
         self.note(f"flipped from {self.written_from} on")
         for _ in range(FLIPS):
