@@ -124,8 +124,8 @@ mod tests {
         for error in errors {
             let text = of_error(&error, Side::Client);
             let is_compound = |word: &str| {
-                let inner = word.chars().zip(word.chars().skip(1));
-                inner.into_iter().any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase())
+                let mut neighbours = word.chars().zip(word.chars().skip(1));
+                neighbours.any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase())
             };
             assert!(!text.split(' ').any(is_compound), "{text}");
             assert!(!text.contains(['(', '{', '[']), "{text}");

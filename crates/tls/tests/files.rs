@@ -155,11 +155,6 @@ fn broken_certificates_are_explained_without_names_of_types() {
         let server = Server::new([("broken.pem", pem(der))]);
         let text = error(server.files.clone());
         assert!(text.contains("broken.pem: "), "{text}");
-        let reason = text.rsplit_once(": ").unwrap().1;
-        assert!(
-            !reason.contains(['(', '{', '"']) && reason == reason.to_lowercase()
-                || reason == "it is not encoded in DER",
-            "{text}"
-        );
+        assert!(!text.contains(['(', '{', '"']) && !text.contains("Error"), "{text}");
     }
 }
