@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Distrust {
     /// The file that holds them cannot be read.
     Unreadable,
-    /// Their file is damaged, or of another version.
+    /// Their file is incomplete, or of another version.
     Format,
     /// The lock file does not name the session that wrote them.
     OtherWriter,
@@ -34,7 +34,7 @@ impl fmt::Display for Distrust {
         match self {
             Distrust::Unreadable => write!(f, "they cannot be read"),
             Distrust::Format => {
-                write!(f, "they are damaged, or another version of Zodium has written them")
+                write!(f, "their file is incomplete, or of another version of Zodium")
             }
             Distrust::OtherWriter => {
                 write!(f, "another program has opened the data file for writing since")
