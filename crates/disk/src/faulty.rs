@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -263,6 +263,10 @@ impl Disk for FaultyDisk {
         self.disk.list(folder)
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.disk.resolve(path)
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<bool> {
         self.change(Operation::Folder, || self.disk.create_folder(path))
     }
@@ -339,6 +343,10 @@ impl DiskFile for FaultyFile {
     fn status(&self) -> io::Result<FileStatus> {
         self.disk.enter(Operation::Read)?;
         self.file.status()
+    }
+
+    fn lock(&self) -> Result<FileLock, LockError> {
+        self.file.lock()
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

@@ -22,7 +22,7 @@ mod transfer;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -138,9 +138,16 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes the creation of a file in its folder durable.
     fn sync_folder_of(&self, path: &Path) -> io::Result<()>;
 
+    /// The path of the file that a path names: where a symbolic link leads to, in the end. A path
+    /// that is no link, or leads to nothing yet, comes back as it is.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
+
     /// Takes the exclusive lock that keeps a second opener away, the way `zc.lockfile` does:
     /// an advisory `flock` on `path`, which then holds a space, our process id and a newline. Any
     /// line that was behind the first one is kept; others who lock cut it off.
+    ///
+    /// The locked file is the one that `path` names: one that is removed or replaced between the
+    /// opening and the lock is not relied on.
     fn lock(&self, path: &Path) -> Result<FileLock, LockError>;
 }
 
@@ -153,6 +160,10 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 
     /// Which file it is, and its length, with one system call.
     fn status(&self) -> io::Result<FileStatus>;
+
+    /// Takes an exclusive advisory lock (`flock`) on the file itself, whatever its name. It is
+    /// free again when the lock is dropped, though the file stays open.
+    fn lock(&self) -> Result<FileLock, LockError>;
 
     /// Reads up to `buffer.len()` bytes at `position`; 0 only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
@@ -223,7 +234,7 @@ pub struct FileLock {
 pub enum LockError {
     /// Another process (or another opener in this one) holds it.
     Held {
-        /// Its process id, when the lock file tells.
+        /// Its process id, when the lock file, or the system, tells.
         owner: Option<u32>,
     },
     /// The lock file itself could not be used.

@@ -167,6 +167,11 @@ impl Disk for MemoryDisk {
         Ok(inside.filter_map(entry).collect())
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        // There are no symbolic links here.
+        Ok(path.to_owned())
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<bool> {
         self.names.lock().create_folder(path)
     }
@@ -214,7 +219,7 @@ impl Disk for MemoryDisk {
     }
 
     fn lock(&self, _path: &Path) -> Result<FileLock, LockError> {
-        // One process, and a test that opens twice means to.
+        // One process has this disk: what keeps a second opener away is the lock on the file.
         Ok(FileLock { _held: Box::new(()) })
     }
 }
@@ -256,6 +261,23 @@ mod tests {
             assert_eq!(identity(disk, Path::new("missing")), None);
         }
         assert_eq!(disk.open(new, OpenMode::Read).unwrap().status().unwrap().length, 3);
+    }
+
+    #[test]
+    fn a_lock_is_on_the_file_and_not_on_its_name_and_ends_with_a_crash() {
+        let disk = MemoryDisk::new();
+        let [old, new] = ["old", "new"].map(Path::new);
+        disk.put(old, Vec::new());
+        disk.link(old, new).unwrap();
+        let is_free =
+            |disk: &MemoryDisk, path| disk.open(path, OpenMode::Read).unwrap().lock().is_ok();
+        let lock = disk.open(old, OpenMode::Write).unwrap().lock().unwrap();
+        assert!(!is_free(&disk, new));
+        assert!(is_free(&disk.after_kill(), new));
+        disk.put(old, Vec::new());
+        assert!(is_free(&disk, old));
+        drop(lock);
+        assert!(is_free(&disk, new));
     }
 
     #[test]

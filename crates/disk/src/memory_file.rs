@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::chunks::Chunks;
 use crate::power_cut::{Choose, PowerCut, TORN_BYTES};
-use crate::{DiskFile, FileIdentity, FileStatus};
+use crate::{DiskFile, FileIdentity, FileLock, FileStatus, LockError};
 
 /// Room for all files of a disk. Taken after the contents of a file where both are.
 #[derive(Debug, Default)]
@@ -32,6 +33,19 @@ pub(crate) struct MemoryFile {
     contents: RwLock<Contents>,
     space: Arc<Mutex<Space>>,
     inode: u64,
+    /// Whether somebody holds the lock on it. Shared with that lock.
+    locked: Arc<AtomicBool>,
+}
+
+/// The lock on a file.
+#[derive(Debug)]
+struct MemoryLock(Arc<AtomicBool>);
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire of who takes it next.
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Debug)]
@@ -54,7 +68,8 @@ impl MemoryFile {
         let live = Chunks::default();
         let contents = Contents { live, synced, clean: 0, shortest: 0, allocated: 0 };
         let inode = space.lock().next_inode();
-        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space), inode }
+        let (contents, locked) = (RwLock::new(contents), Arc::default());
+        MemoryFile { contents, space: Arc::clone(space), inode, locked }
     }
 
     /// A file that remembers, with these bytes, as if they had been written and synced.
@@ -74,7 +89,8 @@ impl MemoryFile {
             shortest: length,
             allocated,
         };
-        MemoryFile { contents: RwLock::new(contents), space: Arc::clone(space), inode }
+        let (contents, locked) = (RwLock::new(contents), Arc::default());
+        MemoryFile { contents, space: Arc::clone(space), inode, locked }
     }
 
     /// Its number on its disk.
@@ -168,6 +184,13 @@ impl DiskFile for MemoryFile {
         // A machine has one disk in memory: there is no other device.
         let identity = FileIdentity { device: 0, inode: self.inode };
         Ok(FileStatus { identity, length: self.contents.read().live.len() as u64 })
+    }
+
+    fn lock(&self) -> Result<FileLock, LockError> {
+        if self.locked.swap(true, Ordering::Acquire) {
+            return Err(LockError::Held { owner: None });
+        }
+        Ok(FileLock { _held: Box::new(MemoryLock(Arc::clone(&self.locked))) })
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock, major, minor};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::denied::explain_denied;
@@ -17,6 +17,10 @@ use crate::{
 
 /// More of a lock file is not looked at.
 const LOCK_BYTES_MAX: u64 = 256;
+/// A lock file that is replaced while it is locked is locked anew so often.
+const LOCK_ATTEMPTS_MAX: usize = 10;
+/// A longer chain of symbolic links is refused, as Linux does.
+const LINKS_MAX: usize = 40;
 
 /// Files of the operating system.
 #[derive(Debug, Default)]
@@ -34,11 +38,11 @@ impl Disk for RealDisk {
             OpenMode::Truncate => options.write(true).create(true).truncate(true),
         };
         let file = options.open(path).map_err(|error| explain_denied(error, path))?;
-        Ok(Arc::new(RealFile { file }))
+        Ok(Arc::new(RealFile { file: Arc::new(file) }))
     }
 
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile { file: tempfile::tempfile_in(folder_of(near))? }))
+        Ok(Arc::new(RealFile { file: Arc::new(tempfile::tempfile_in(folder_of(near))?) }))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -67,6 +71,26 @@ impl Disk for RealDisk {
             Ok(Entry { name: entry.file_name(), kind: kind_of(entry.file_type()?) })
         };
         std::fs::read_dir(folder)?.map(entry).collect()
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MAX {
+            match std::fs::read_link(&path) {
+                Ok(target) => path = folder_of(&path).join(target),
+                // It is no link, or there is nothing.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::InvalidInput | io::ErrorKind::NotFound
+                    ) =>
+                {
+                    return Ok(path);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::LOOP.into())
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<bool> {
@@ -125,31 +149,46 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> Result<FileLock, LockError> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|error| LockError::Io(explain_denied(error, path)))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(LockError::Held { owner: owner_of(&mut file) }),
-            Err(error) => return Err(LockError::Io(error.into())),
+        for _ in 0..LOCK_ATTEMPTS_MAX {
+            let mut file = open_lock_file(path).map_err(LockError::Io)?;
+            if !try_flock(&file).map_err(LockError::Io)? {
+                return Err(LockError::Held { owner: owner_of(&mut file) });
+            }
+            if is_named(&file, path).map_err(LockError::Io)? {
+                take_over(&mut file).map_err(LockError::Io)?;
+                return Ok(FileLock { _held: Box::new(file) });
+            }
         }
-        take_over(&mut file).map_err(LockError::Io)?;
-        Ok(FileLock { _held: Box::new(file) })
+        Err(LockError::Io(io::Error::other("the lock file was replaced each time it was locked")))
     }
 }
 
 #[derive(Debug)]
 struct RealFile {
-    file: File,
+    file: Arc<File>,
+}
+
+/// The lock on an open file. That file may stay open for longer, so the lock is given back.
+#[derive(Debug)]
+struct RealLock(Arc<File>);
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // Where that fails, closing the file gives it back.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl DiskFile for RealFile {
     fn status(&self) -> io::Result<FileStatus> {
         Ok(status_of(&self.file.metadata()?))
+    }
+
+    fn lock(&self) -> Result<FileLock, LockError> {
+        if try_flock(&self.file).map_err(LockError::Io)? {
+            return Ok(FileLock { _held: Box::new(RealLock(Arc::clone(&self.file))) });
+        }
+        Err(LockError::Held { owner: holder_of(&self.file) })
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -212,6 +251,46 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
+fn open_lock_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(path).map_err(|error| explain_denied(error, path))
+}
+
+/// Takes an exclusive lock on an open file; false when it is taken.
+fn try_flock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a path still leads to an open file.
+fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let named = RealDisk.status(path)?;
+    Ok(named.map(|named| named.identity) == Some(status_of(&file.metadata()?).identity))
+}
+
+/// The process that holds a lock on an open file, as far as the system tells.
+fn holder_of(file: &File) -> Option<u32> {
+    let metadata = file.metadata().ok()?;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| holder_in(line, &file))
+}
+
+/// The process of a line of `/proc/locks`, if that is of a `flock` on this file:
+/// `1: FLOCK  ADVISORY  WRITE 4711 08:01:1835010 0 EOF`.
+fn holder_in(line: &str, file: &str) -> Option<u32> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    match words[..] {
+        [_, "FLOCK", _, _, process, of, ..] if of == file => process.parse().ok(),
+        _ => None,
+    }
+}
+
 /// The process id written in a lock file; `None` when there is none to read. It is the first word,
 /// whatever else the owner has to say.
 fn owner_of(file: &mut File) -> Option<u32> {
@@ -255,6 +334,65 @@ mod tests {
         }
         drop(first);
         RealDisk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_is_replaced_while_it_is_locked_is_not_relied_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("Data.fs.lock");
+        let _lock = RealDisk.lock(&path).unwrap();
+        let replaced = open_lock_file(&path).unwrap();
+        assert!(is_named(&replaced, &path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_named(&replaced, &path).unwrap());
+        let _new = RealDisk.lock(&path).unwrap();
+        assert!(!is_named(&replaced, &path).unwrap());
+        assert!(matches!(RealDisk.lock(&path), Err(LockError::Held { .. })));
+    }
+
+    #[test]
+    fn a_file_itself_is_locked_under_all_its_names_until_the_lock_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let file = RealDisk.open(&path("f"), OpenMode::CreateNew).unwrap();
+        RealDisk.link(&path("f"), &path("hard")).unwrap();
+        std::os::unix::fs::symlink("f", path("soft")).unwrap();
+        let lock = file.lock().unwrap();
+        for name in ["f", "hard", "soft"] {
+            let other = RealDisk.open(&path(name), OpenMode::Write).unwrap();
+            let Err(LockError::Held { owner }) = other.lock() else { panic!("{name} is locked") };
+            assert_eq!(owner, Some(std::process::id()), "{name}");
+        }
+        drop(lock);
+        RealDisk.open(&path("hard"), OpenMode::Write).unwrap().lock().unwrap();
+        file.write_all_at(b"still open", 0).unwrap();
+    }
+
+    #[test]
+    fn lines_of_other_locks_and_files_name_no_holder() {
+        let line = "1: FLOCK  ADVISORY  WRITE 4711 08:01:1835010 0 EOF";
+        assert_eq!(holder_in(line, "08:01:1835010"), Some(4711));
+        assert_eq!(holder_in(line, "08:01:183501"), None);
+        assert_eq!(holder_in(&line.replace("FLOCK", "POSIX"), "08:01:1835010"), None);
+        assert_eq!(holder_in(&line.replace("4711", "-1"), "08:01:1835010"), None);
+        assert_eq!(holder_in("", "08:01:1835010"), None);
+    }
+
+    #[test]
+    fn a_symbolic_link_is_followed_to_the_file_that_it_leads_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("second", path("first")).unwrap();
+        std::os::unix::fs::symlink(path("file"), path("second")).unwrap();
+        let resolved = || RealDisk.resolve(&path("first")).unwrap();
+        assert_eq!(resolved(), path("file"), "nothing is there yet");
+        std::fs::write(path("file"), b"").unwrap();
+        assert_eq!(resolved(), path("file"));
+        assert_eq!(RealDisk.resolve(&path("file")).unwrap(), path("file"));
+        std::os::unix::fs::symlink("first", path("other")).unwrap();
+        std::fs::remove_file(path("second")).unwrap();
+        std::os::unix::fs::symlink("other", path("second")).unwrap();
+        RealDisk.resolve(&path("first")).unwrap_err();
     }
 
     #[test]

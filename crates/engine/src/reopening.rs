@@ -75,6 +75,8 @@ impl Storage {
         drop(failure);
         self.queue.wake();
         match self.reopening {
+            // Once; what to do about it is in the error.
+            _ if is_change(error) => error!(%error, "commits are refused from now on, reads go on"),
             Some(_) => error!(%error, "commits are refused from now on, reads go on; the file \
                 will be reopened in {} s", pause.as_secs_f64()),
             None => error!(%error, "commits are refused from now on, reads go on. Find out what \
@@ -119,6 +121,7 @@ impl Storage {
         let mut failure = self.failure.lock();
         let Some(failure) = &mut *failure else { return };
         failure.attempts += 1;
+        let is_told = is_change(error) && failure.reason == error.to_string();
         failure.reason = error.to_string();
         // What is not there any more does not come back by waiting.
         let is_lost = matches!(error, StorageError::Corrupt { .. } | StorageError::Failed { .. });
@@ -132,7 +135,7 @@ impl Storage {
         if is_lost {
             error!(%file, %error, "not reopened: commits stay refused. Run `zodium check`, and \
                 restore what is missing from a backup, before the server is restarted");
-        } else {
+        } else if !is_told {
             warn!(%file, %error, again_in_seconds = failure.pause.as_secs_f64(),
                 "not reopened, commits stay refused");
         }
@@ -140,8 +143,13 @@ impl Storage {
 
     /// Whether the file refuses appends though the machine does not know: a pack failed late.
     pub(crate) fn note_pack_failure(&self, error: &StorageError) {
-        if self.file.write_state() == WriteState::Failed {
+        if matches!(self.file.write_state(), WriteState::Failed | WriteState::Changed) {
             self.note_write_failure(error);
         }
     }
+}
+
+/// Whether another program changed the file. Only that program, or the operator, can mend it.
+fn is_change(error: &StorageError) -> bool {
+    matches!(error, StorageError::Changed { .. })
 }

@@ -275,6 +275,7 @@ fn a_reading_that_brings_few_bytes_at_once_is_not_seen_by_anybody() {
         let script = Script::run(&mut client, &moment, || panic!("nothing fails"));
         script.check(&client, &moment);
         client.close();
+        drop(client);
         script.check(&self::client(disk, &CONFIG), &moment);
     }
 }

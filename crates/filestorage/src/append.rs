@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use zodium_disk::DiskFile;
+use zodium_disk::{DiskFile, FileIdentity};
 use zodium_types::{Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::checksums::{Batch, RecordSum};
@@ -113,6 +113,8 @@ pub(crate) enum WriteFailure {
     Log,
     /// To make the name of a packed file durable: the name may come to stand for the file before.
     Name,
+    /// Another program has changed the file: it is left alone until it is the same again.
+    Changed,
     /// It is not known which file the name stands for.
     Unknown,
 }
@@ -120,9 +122,13 @@ pub(crate) enum WriteFailure {
 /// What the log writer knows about the end of the file.
 #[derive(Debug)]
 pub(crate) struct AppendState {
+    /// The file that is appended to.
+    pub(crate) identity: FileIdentity,
     last_tid: Tid,
     /// End of the last transaction written; ahead of the readers' end until published.
     end: u64,
+    /// Up to here a failed write may have left bytes; the end where none has.
+    refused_end: u64,
     /// Bytes promised to voted transactions and not yet written.
     promised: u64,
     /// Up to here the file system has set space aside.
@@ -150,10 +156,12 @@ pub(crate) struct Suspension<'a> {
 }
 
 impl AppendState {
-    pub(crate) fn new(end: u64, last_tid: Tid) -> AppendState {
+    pub(crate) fn new(identity: FileIdentity, end: u64, last_tid: Tid) -> AppendState {
         AppendState {
+            identity,
             last_tid,
             end,
+            refused_end: end,
             promised: 0,
             reserved_end: end,
             failure: None,
@@ -177,6 +185,16 @@ impl AppendState {
         self.end
     }
 
+    /// Up to here the file may be longer, by what a failed write has left.
+    pub(crate) fn refused_end(&self) -> u64 {
+        self.refused_end
+    }
+
+    /// A write up to `end` begins, or has failed, of which nothing counts.
+    pub(crate) fn refuse_up_to(&mut self, end: u64) {
+        self.refused_end = self.refused_end.max(end);
+    }
+
     /// Bytes promised to voted transactions.
     pub(crate) fn promised(&self) -> u64 {
         self.promised
@@ -185,6 +203,7 @@ impl AppendState {
     /// Takes appends again, with space set aside up to `reserved_end`.
     pub(crate) fn reopened(&mut self, reserved_end: u64) {
         self.failure = None;
+        self.refused_end = self.end;
         self.reserved_end = reserved_end;
     }
 
@@ -261,7 +280,8 @@ impl FileStorage {
     ) -> Result<Vec<Appended>, StorageError> {
         let mut state = self.append.lock();
         self.check_writable(&state)?;
-        let (start, buffer) = (state.end, std::mem::take(&mut state.buffer));
+        let (start, identity) = (state.end, state.identity);
+        let buffer = std::mem::take(&mut state.buffer);
         // Taken in any case: a transaction that is not written gives its space back.
         let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
         // The lock guards the numbers, not the device: votes go on while this one waits for it.
@@ -288,8 +308,14 @@ impl FileStorage {
             is_rehearsal: false,
             syncs,
         };
-        let rehearsed = writer.rehearse(transactions);
+        let checked = self.check_file(identity, start..=start);
+        let is_begun = checked.is_ok();
+        let rehearsed = checked.and_then(|()| writer.rehearse(transactions));
         let written = rehearsed.and_then(|()| writer.write_all(transactions));
+        // Again: what is not in the file of that name, or no longer, is not acknowledged.
+        let written = written.and_then(|appended| {
+            self.check_file(identity, writer.position..=writer.position).map(|()| appended)
+        });
         let (end, crc32c) = (writer.position, writer.crc32c);
         if let (Ok(_), Some(checksums), Some(sums)) = (&written, &log.checksums, &writer.sums) {
             // Only now: an entry says that its bytes are durable.
@@ -307,12 +333,17 @@ impl FileStorage {
             Ok(appended) => {
                 assert!(end >= start, "the log only grows");
                 state.recent.note(start..end, crc32c);
-                state.end = end;
+                (state.end, state.refused_end) = (end, end);
                 state.last_tid = transactions.iter().fold(state.last_tid, |t, n| t.max(n.tid));
                 Ok(appended)
             }
             Err(error) => {
-                state.failure = Some(WriteFailure::Log);
+                if is_begun {
+                    state.refuse_up_to(start + total_bytes(transactions));
+                }
+                let is_change = !is_begun || matches!(error, StorageError::Changed { .. });
+                let failure = if is_change { WriteFailure::Changed } else { WriteFailure::Log };
+                state.failure = Some(failure);
                 Err(error)
             }
         }
@@ -383,10 +414,11 @@ impl Suspension<'_> {
     }
 
     /// Appends to `log` from now on.
-    pub(crate) fn replace_log(&self, log: LogFile, reserved_end: u64) {
+    pub(crate) fn replace_log(&self, log: LogFile, identity: FileIdentity, reserved_end: u64) {
         let mut state = self.storage.append.lock();
         assert_eq!(state.end, self.end, "nothing is appended while reserving is suspended");
-        state.end = log.end();
+        state.identity = identity;
+        (state.end, state.refused_end) = (log.end(), log.end());
         state.recent = RecentAppends::default();
         state.reserved_end = reserved_end;
         self.storage.replace_log(log);
@@ -438,10 +470,14 @@ struct Writer<'a> {
 
 /// Whether all of it waits in the buffer until the last byte is known.
 fn is_written_at_once(transactions: &[NewTransaction]) -> bool {
-    let bytes = |new: &NewTransaction| NewTransaction::bytes(&new.metadata, &new.records);
     let mut records = transactions.iter().flat_map(|new| &new.records);
     records.all(|record| record.data_length() < GATHER_BYTES_MAX as u64)
-        && transactions.iter().map(bytes).sum::<u64>() < WRITE_BYTES as u64
+        && total_bytes(transactions) < WRITE_BYTES as u64
+}
+
+/// Bytes that transactions take in the file.
+fn total_bytes(transactions: &[NewTransaction]) -> u64 {
+    transactions.iter().map(|new| NewTransaction::bytes(&new.metadata, &new.records)).sum()
 }
 
 impl Writer<'_> {

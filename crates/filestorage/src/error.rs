@@ -1,11 +1,67 @@
 //! What can go wrong with a storage on disk.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use zodium_pickle::PickleError;
 use zodium_types::{MetadataTooLong, Oid, Tid};
+
+/// How a data file is not what the storage that has it open has made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileChange {
+    /// Nothing has the name any more.
+    Removed,
+    /// The name leads to another file.
+    Replaced,
+    /// It is shorter or longer than what was written.
+    Length {
+        /// Bytes that the storage has written.
+        written: u64,
+        /// Bytes that the file has.
+        found: u64,
+    },
+}
+
+impl fmt::Display for FileChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileChange::Removed => f.write_str("the file was removed or renamed while it is open"),
+            FileChange::Replaced => f.write_str("another file was put in its place"),
+            FileChange::Length { written, found } if found < written => {
+                write!(f, "another program cut the file to {found} bytes, it had {written}")
+            }
+            FileChange::Length { written, found } => {
+                write!(f, "another program wrote to the file: {found} bytes, it had {written}")
+            }
+        }
+    }
+}
+
+fn holder(owner: Option<u32>) -> String {
+    match owner {
+        Some(pid) if pid == std::process::id() => "this process".to_owned(),
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    }
+}
+
+/// Why the lock file of the path did not tell, where the data file itself is locked.
+fn how_locked(path: &Path, lock: &Path) -> String {
+    match lock == path {
+        true => " under another name, or with its lock file removed".to_owned(),
+        false => format!(" (lock file {})", lock.display()),
+    }
+}
+
+fn lock_remedy(owner: Option<u32>) -> &'static str {
+    match owner == Some(std::process::id()) {
+        true => "name each file once",
+        false => "stop that process, or serve another file",
+    }
+}
 
 /// Why an operation on a FileStorage failed.
 #[derive(Debug, Error)]
@@ -91,15 +147,29 @@ pub enum StorageError {
         /// The file concerned.
         path: PathBuf,
     },
-    /// Another process has the file open for writing.
-    #[error("{path}: locked by {owner}; stop that process or serve another file",
-        path = path.display(),
-        owner = owner.map_or("another process".to_owned(), |pid| format!("process {pid}")))]
+    /// Another process, or another storage of this one, has the file open for writing.
+    #[error("{path}: locked by {owner}{how}; {remedy}", path = path.display(),
+        owner = holder(*owner), how = how_locked(path, lock), remedy = lock_remedy(*owner))]
     Locked {
-        /// The data file (not its lock file).
+        /// The data file.
         path: PathBuf,
-        /// The process that holds the lock, if its lock file tells.
+        /// What is locked: a lock file, or the data file itself.
+        lock: PathBuf,
+        /// The process that holds the lock, as far as the lock file or the system tells.
         owner: Option<u32>,
+    },
+    /// The file is not what this storage has made of it: another program has changed it.
+    #[error(
+        "{path}: {change}. Nothing is committed until it is again as this process wrote it. Stop \
+         the program that changed it. The file with all acknowledged commits is still open here: \
+         before you stop this process, save it (docs/operating.md, \"The file changed\")",
+        path = path.display()
+    )]
+    Changed {
+        /// The data file.
+        path: PathBuf,
+        /// What is different.
+        change: FileChange,
     },
     /// The storage was opened for reading only.
     #[error("{path}: opened read-only", path = path.display())]

@@ -16,6 +16,7 @@ mod cached;
 mod check;
 mod checksums;
 mod error;
+mod foreign_change;
 mod format;
 mod index_file;
 mod index_snapshot;
@@ -23,6 +24,7 @@ mod iterate;
 mod landmarks;
 mod load;
 mod lock_note;
+mod locking;
 mod log;
 mod lost_sectors;
 mod new_file;
@@ -53,7 +55,7 @@ pub use check::{
     CheckOptions, Checked, CheckedBlobs, Damage, DamageKind, IndexVerdict, check, check_with_blobs,
 };
 pub use checksums::{ChecksumFigures, ChecksumMode, Distrust, ScrubPlace};
-pub use error::StorageError;
+pub use error::{FileChange, StorageError};
 pub use format::Magic;
 pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
 pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};

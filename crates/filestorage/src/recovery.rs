@@ -41,9 +41,9 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(
     disk: &dyn Disk,
     options: &OpenOptions<'_>,
+    file: Arc<dyn DiskFile>,
 ) -> Result<Recovered, StorageError> {
     let path = options.path.as_path();
-    let file = open_file(disk, options)?;
     let length = file.length().map_err(|error| StorageError::io(path, "read", error))?;
     if !options.read_only && is_unbegun(path, file.as_ref(), length)? {
         start_file(disk, path, file.as_ref())?;
@@ -139,18 +139,6 @@ fn open_checksums(
 fn warn_distrust(path: &Path, distrust: Distrust) {
     warn!(file = %path.display(), reason = %distrust,
         "the checksums beside the data file are not used; a server that writes it takes them anew");
-}
-
-fn open_file(
-    disk: &dyn Disk,
-    options: &OpenOptions<'_>,
-) -> Result<Arc<dyn DiskFile>, StorageError> {
-    let mode = match options {
-        OpenOptions { read_only: true, .. } => OpenMode::Read,
-        OpenOptions { create: true, .. } => OpenMode::Create,
-        _ => OpenMode::Write,
-    };
-    disk.open(&options.path, mode).map_err(|error| StorageError::io(&options.path, "open", error))
 }
 
 /// Whether the file is empty, or a crash came before its magic was complete.

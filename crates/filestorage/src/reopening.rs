@@ -35,7 +35,8 @@ impl FileStorage {
     ///
     /// # Errors
     /// Appends stay refused, and this can be called again. [`StorageError::Corrupt`] names the
-    /// place when the device does not hold what was acknowledged; others say what failed.
+    /// place when the device does not hold what was acknowledged, [`StorageError::Changed`] says
+    /// that another program changed the file and has to change it back; others say what failed.
     pub fn reopen(&self) -> Result<(), StorageError> {
         let (failure, end, promised, recent) = {
             let state = self.append.lock();
@@ -46,13 +47,17 @@ impl FileStorage {
             Some(WriteFailure::Unknown) => {
                 return Err(StorageError::Failed { path: self.path.clone() });
             }
-            Some(WriteFailure::Name) => self.make_name_durable()?,
-            Some(WriteFailure::Log) => {}
+            Some(WriteFailure::Name | WriteFailure::Log | WriteFailure::Changed) => {}
+        }
+        // Before anything is changed: a file that is not what it was is left as it is.
+        self.check_unchanged()?;
+        if failure == Some(WriteFailure::Name) {
+            self.make_name_durable()?;
         }
         let log = self.log();
         let file = log.file.as_ref();
-        // Before anything is changed: a file that is not what it was is left as it is.
         verify(&log, end, &recent)?;
+        self.append.lock().refuse_up_to(end + PROBE.len() as u64);
         cut(&self.path, file, end)?;
         probe(&self.path, file, end)?;
         cut(&self.path, file, end)?;
@@ -71,7 +76,10 @@ impl FileStorage {
     /// Before a failed storage is closed: the next opening would take for committed what stands
     /// whole behind the end.
     pub(crate) fn cut_refused(&self) {
-        if let Err(error) = self.reopen() {
+        // That another program changed it is what closing says itself.
+        if let Err(error) = self.reopen()
+            && !matches!(error, StorageError::Changed { .. })
+        {
             warn!(file = %self.path.display(), %error,
                 "what failed to be committed was not cut, and may be in the file as a whole");
         }

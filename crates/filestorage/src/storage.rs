@@ -8,17 +8,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use tracing::warn;
-use zodium_disk::{Disk, FileLock, LockError};
+use zodium_disk::{Disk, FileLock};
 use zodium_types::{Distribution, Durations, Oid, Tid};
 
-use crate::append::AppendState;
+use crate::append::{AppendState, WriteFailure};
 use crate::blobs::CommittedRecords;
 use crate::format::Magic;
+use crate::locking::{self, NameLocks};
 use crate::log::LogFile;
 use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
 use crate::space::SpaceWatch;
-use crate::{BlobDirectory, ChecksumMode, StorageError, checksums, index_snapshot};
+use crate::{BlobDirectory, ChecksumMode, StorageError, index_snapshot};
 
 /// How to open a storage.
 pub struct OpenOptions<'a> {
@@ -71,6 +72,8 @@ pub enum WriteState {
     Full,
     /// A write failed; nothing is committed until the file was reopened.
     Failed,
+    /// Another program has changed the file; nothing is committed until it is the same again.
+    Changed,
 }
 
 /// For how long a refusal counts when nobody has asked since.
@@ -79,7 +82,10 @@ const FULL_REMEMBERED: Duration = Duration::from_secs(60);
 /// A FileStorage: one data file with its index, readable by many threads at once, appended to by
 /// one.
 pub struct FileStorage {
+    /// The data file. All files that belong to it are beside it.
     pub(crate) path: PathBuf,
+    /// The path that was given: a symbolic link, if that is not the path of the file.
+    pub(crate) named: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) read_only: bool,
     pub(crate) magic: Magic,
@@ -107,7 +113,9 @@ pub struct FileStorage {
     pub(crate) was_damaged: bool,
     /// Whether the lock file names this session as one without gaps, as far as is known.
     pub(crate) may_be_named: AtomicBool,
-    _lock: Option<FileLock>,
+    /// The lock on the data file itself: the one that has its name, so a pack takes a new one.
+    pub(crate) data_lock: Mutex<Option<FileLock>>,
+    _name_locks: Option<NameLocks>,
 }
 
 impl FileStorage {
@@ -117,12 +125,18 @@ impl FileStorage {
         disk: Arc<dyn Disk>,
         options: &OpenOptions<'_>,
     ) -> Result<FileStorage, StorageError> {
+        let named = options.path.clone();
+        let path = locking::resolve(disk.as_ref(), &named)?;
+        let blob_directory = options.blob_directory.clone();
+        let options = &OpenOptions { path, blob_directory, ..*options };
         let path = options.path.as_path();
-        let lock = if options.read_only { None } else { Some(lock(disk.as_ref(), path)?) };
-        if options.truncate {
-            remove_files(disk.as_ref(), options)?;
-        }
-        let recovered = recovery::recover(disk.as_ref(), options)?;
+        let name_locks = match options.read_only {
+            true => None,
+            false => Some(NameLocks::take(disk.as_ref(), &named, path)?),
+        };
+        let (file, data_lock) = locking::open_data_file(disk.as_ref(), options)?;
+        let status = file.status().map_err(|error| StorageError::io(path, "look at", error))?;
+        let recovered = recovery::recover(disk.as_ref(), options, file)?;
         let checksums = recovered.start_checksums(disk.as_ref(), options);
         let Recovered { file, magic, positions, end, last_tid, damages, .. } = recovered;
         let blobs = options.blob_directory.as_deref();
@@ -134,6 +148,7 @@ impl FileStorage {
             .with_checksums(checksums);
         let storage = FileStorage {
             path: path.to_owned(),
+            named,
             disk,
             read_only: options.read_only,
             magic,
@@ -142,7 +157,7 @@ impl FileStorage {
             scrubbed_bytes: AtomicU64::new(0),
             quota_bytes: options.quota_bytes,
             log: ArcSwap::from_pointee(log),
-            append: Mutex::new(AppendState::new(end, last_tid)),
+            append: Mutex::new(AppendState::new(status.identity, end, last_tid)),
             reserving_resumed: Condvar::new(),
             space: Arc::default(),
             quota: SpaceWatch::default(),
@@ -152,7 +167,8 @@ impl FileStorage {
             blobs,
             was_damaged: !damages.is_empty(),
             may_be_named: AtomicBool::new(false),
-            _lock: lock,
+            data_lock: Mutex::new(data_lock),
+            _name_locks: name_locks,
         };
         storage.name_session();
         storage.verify_tail();
@@ -216,6 +232,8 @@ impl FileStorage {
         let state = self.append.lock();
         if self.read_only {
             WriteState::ReadOnly
+        } else if state.failure == Some(WriteFailure::Changed) {
+            WriteState::Changed
         } else if state.is_failed() {
             WriteState::Failed
         } else if state.was_full_within(FULL_REMEMBERED) {
@@ -246,6 +264,8 @@ impl FileStorage {
         if self.read_only {
             return Err(StorageError::ReadOnly { path: self.path.clone() });
         }
+        // Beside another file it would be believed to be of that one.
+        self.check_identity()?;
         self.sync_checksums();
         self.save_sound_index()
     }
@@ -263,6 +283,10 @@ impl FileStorage {
 
     /// Gives back what was reserved and saves the index. The storage can still be read. After a
     /// failed write, what was refused is cut, where the disk allows that again.
+    ///
+    /// # Errors
+    /// [`StorageError::Changed`] when another program changed the file: it is left as it is then,
+    /// and no index is saved beside it.
     pub fn close(&self) -> Result<(), StorageError> {
         if self.read_only {
             return Ok(());
@@ -271,6 +295,11 @@ impl FileStorage {
             blobs.settle();
         }
         self.cut_refused();
+        if let Err(changed) = self.check_unchanged() {
+            self.disown_session();
+            self.sync_checksums();
+            return Err(changed);
+        }
         self.release_reservation()?;
         self.close_checksums();
         self.save_sound_index()
@@ -289,27 +318,6 @@ impl CommittedRecords for FileStorage {
     fn has_written(&self, oid: Oid, tid: Tid) -> Result<bool, StorageError> {
         self.load_serial(oid, tid).map(|data| data.is_some())
     }
-}
-
-fn lock(disk: &dyn Disk, path: &Path) -> Result<FileLock, StorageError> {
-    let lock_path = with_suffix(path, ".lock");
-    disk.lock(&lock_path).map_err(|error| match error {
-        LockError::Held { owner } => StorageError::Locked { path: path.to_owned(), owner },
-        LockError::Io(error) => StorageError::io(&lock_path, "lock", error),
-    })
-}
-
-/// Makes room for a new file. The index goes first: it shall not be there without its file.
-fn remove_files(disk: &dyn Disk, options: &OpenOptions<'_>) -> Result<(), StorageError> {
-    let path = options.path.as_path();
-    if options.read_only {
-        return Err(StorageError::ReadOnly { path: path.to_owned() });
-    }
-    let removed = disk
-        .remove(&with_suffix(path, ".index"))
-        .and_then(|()| disk.remove(&with_suffix(path, checksums::SUFFIX)))
-        .and_then(|()| disk.remove(path));
-    removed.map_err(|error| StorageError::io(path, "remove", error))
 }
 
 /// `Data.fs` + `.index` = `Data.fs.index`.

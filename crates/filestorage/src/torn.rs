@@ -126,6 +126,13 @@ impl FileStorage {
         })
     }
 
+    /// Another program has changed the file: it is not what this session wrote.
+    pub(crate) fn disown_session(&self) {
+        let written = lock_note::write(self.disk.as_ref(), &self.path, None);
+        let failed = |error| StorageError::io(&with_suffix(&self.path, ".lock"), "write", error);
+        self.warn_of_name(written.map_err(failed));
+    }
+
     /// Once the checksums have no gaps any more.
     pub(crate) fn name_session_if_covered(&self) {
         if !self.may_be_named() && self.uncovered_bytes() == 0 {

@@ -304,6 +304,7 @@ fn pack_writes_the_checksums_of_the_new_file() {
         let found = checked(&disk);
         assert!(found.has_checksums);
         assert_eq!((found.damages, found.uncovered), (0, 0));
+        drop(storage);
         let storage = open(disk);
         assert_eq!(storage.uncovered_bytes(), 0);
     }

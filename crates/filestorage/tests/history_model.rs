@@ -124,6 +124,7 @@ fn new_oids_are_above_all_that_were_stored() {
     assert_eq!(storage.new_oids(3), Some(1..=3));
     support::commit(&storage, support::stores(support::tid(1), &[(10, b"a")])).unwrap();
     assert_eq!(storage.new_oids(1), Some(11..=11));
+    drop(storage);
     let reopened = open(disk);
     assert_eq!(reopened.new_oids(100), Some(11..=110));
     reopened.note_oid(Oid(i64::MAX as u64 - 1));

@@ -82,7 +82,7 @@ fn a_failure_at_any_step_leaves_the_old_file_or_the_new_one() {
 fn assert_whole(disk: &FaultyDisk, storage: &FileStorage, history: &History, is_packed: bool) {
     let pack_tid = history.transactions[40].tid;
     let packed = history.packed(pack_tid, history.last_tid(), true);
-    let in_file = read(&open(disk.files()));
+    let in_file = read(&open(&disk.files().after_kill()));
     let next = Tid(history.last_tid().0 + 1);
     if is_packed {
         assert_same(&read(storage), &packed);

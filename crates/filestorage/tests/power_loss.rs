@@ -194,6 +194,8 @@ impl Script {
         if self.random.random_ratio(1, 2) {
             self.storage.close().unwrap();
         }
+        // The session before has the lock: it ends first.
+        self.storage = open(MemoryDisk::new());
         self.storage = open(self.disk.clone());
     }
 

@@ -49,6 +49,8 @@ pub enum StorageState {
     Full,
     /// A write has failed; it takes none until the file was reopened.
     Failed,
+    /// Another program has changed its file; it takes none until the file is the same again.
+    Changed,
     /// It is being closed.
     Closing,
 }
@@ -60,6 +62,7 @@ impl StorageState {
             StorageState::Writable | StorageState::ReadOnly => None,
             StorageState::Full => Some("refuses commits: there is no space left for them"),
             StorageState::Failed => Some("refuses commits since a write failed"),
+            StorageState::Changed => Some("refuses commits since another program changed its file"),
             StorageState::Closing => Some("is being closed"),
         }
     }

@@ -161,13 +161,16 @@ impl Watched {
 fn health_of(name: &str, storage: &Storage) -> StorageHealth {
     let state = match storage.file().write_state() {
         _ if storage.is_closing() => StorageState::Closing,
+        WriteState::Changed => StorageState::Changed,
         _ if storage.commit_status().failed => StorageState::Failed,
         WriteState::Failed => StorageState::Failed,
         WriteState::Full => StorageState::Full,
         WriteState::ReadOnly => StorageState::ReadOnly,
         WriteState::Writable => StorageState::Writable,
     };
-    let failure = storage.write_failure().filter(|_| state == StorageState::Failed);
+    let failure = storage
+        .write_failure()
+        .filter(|_| matches!(state, StorageState::Failed | StorageState::Changed));
     let failure = failure.map(|failure| failure_of(storage, &failure));
     let damaged = storage.file().damaged_places();
     StorageHealth { name: name.to_owned(), state, damaged, failure }
@@ -179,6 +182,9 @@ fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
     let next = next.map(|at| (at - unix_seconds(SystemTime::now())).max(0.0).ceil());
     let next = match next {
         Some(seconds) => format!("the file will be reopened in {seconds} s"),
+        None if storage.file().write_state() == WriteState::Changed => {
+            "put the file back, then send SIGUSR1, or restart the server".to_owned()
+        }
         None => "mend the disk, then send SIGUSR1, or restart the server".to_owned(),
     };
     format!("{}; reopening failed {} times, {next}", failure.reason, failure.attempts)

@@ -317,7 +317,7 @@ fn of_transaction(entry: &TransactionEntry, kind: DamageKind, what: &str) -> Dam
 mod tests {
     use std::io;
 
-    use zodium_disk::{Disk, FileStatus, MemoryDisk, OpenMode};
+    use zodium_disk::{Disk, FileLock, FileStatus, LockError, MemoryDisk, OpenMode};
 
     use super::*;
 
@@ -331,6 +331,10 @@ mod tests {
     impl DiskFile for FailingFile {
         fn status(&self) -> io::Result<FileStatus> {
             self.file.status()
+        }
+
+        fn lock(&self) -> Result<FileLock, LockError> {
+            self.file.lock()
         }
 
         fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

@@ -41,6 +41,7 @@ use crate::blobs::PackedBlobs;
 use crate::checksums::{SUFFIX, Writing};
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
+use crate::locking::lock_data;
 use crate::log::LogFile;
 use crate::scan::{Scan, Step};
 use crate::storage::with_suffix;
@@ -102,6 +103,7 @@ impl FileStorage {
             return Err(StorageError::ReadOnly { path: self.path.clone() });
         }
         let place = self.take_place()?;
+        self.check_identity()?;
         let watch = Watch { path: self.path.clone(), options: *options };
         let source = Arc::clone(&self.log());
         let (size_before, objects_before) = (source.end(), source.positions.len());
@@ -187,12 +189,23 @@ impl FileStorage {
         let output = pack.log.output();
         let size_after = output.position();
         let reserved_end = suspension.reserve(output.file().as_ref(), output.path(), size_after)?;
+        let failed = |error| StorageError::io(output.path(), "look at", error);
+        let identity = output.file().status().map_err(failed)?.identity;
+        // Before it is the data file: from then on whoever opens it finds it locked.
+        let lock = lock_data(output.file().as_ref(), output.path())?;
+        // The renaming would remove what another program has put there.
+        self.check_unchanged().inspect_err(|error| {
+            if matches!(error, StorageError::Changed { .. }) {
+                suspension.fail(WriteFailure::Changed);
+            }
+        })?;
         let renamed = self.replace_file(pack, &suspension)?;
+        *self.data_lock.lock() = Some(lock);
         pack.is_finished = true;
 
         let log = pack.log.take_log(self.cache_bytes);
         let objects_after = log.positions.len();
-        suspension.replace_log(log, reserved_end);
+        suspension.replace_log(log, identity, reserved_end);
         if let Err(error) = renamed {
             // Whichever file the name comes to stand for holds all that is committed so far.
             suspension.fail(WriteFailure::Name);
