@@ -9,9 +9,9 @@ use std::time::Duration;
 use tracing::{info, warn};
 use zodium_types::Tid;
 
-/// Ids ahead of the clock by more than this are told of. Clocks of machines that were set by hand
-/// differ by minutes.
-const AHEAD_MAX: Duration = Duration::from_mins(10);
+/// Ids ahead of the clock by more than this are told of, and not taken from clients. Clocks of
+/// machines that were set by hand differ by minutes.
+pub(crate) const AHEAD_MAX: Duration = Duration::from_mins(10);
 
 /// What the log writer has seen of the clock.
 #[derive(Debug, Default)]

@@ -15,6 +15,7 @@ mod clock_watch;
 pub mod commit;
 mod expiry;
 mod figures;
+mod id_bounds;
 mod log_writer;
 mod notice;
 mod pack;

@@ -173,8 +173,12 @@ impl Transaction {
 
     /// Whether records may point back: positions must then not move until it is written.
     pub(crate) fn writes_back_pointers(&self) -> bool {
-        self.has_undos()
-            || self.writes.iter().any(|write| matches!(write.body, WriteBody::Restore { .. }))
+        self.has_undos() || self.is_copy()
+    }
+
+    /// Whether it is a copy of another database's transaction, as far as it shows: it restores.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.writes.iter().any(|write| matches!(write.body, WriteBody::Restore { .. }))
     }
 
     pub(crate) fn object_writes(&self) -> Vec<ObjectWrite> {

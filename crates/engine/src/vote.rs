@@ -1,6 +1,7 @@
 //! The steps of a vote: locks, conflict check, space.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -71,6 +72,30 @@ pub enum VoteError {
         /// The objects.
         oids: Vec<Oid>,
     },
+    /// A transaction brought an id of the far future: all later ones would have to be later still.
+    #[error(
+        "transaction id {tid} is {} s ahead of the server's clock, {} s are accepted; check both \
+         clocks", ahead.as_secs(), ahead_max.as_secs()
+    )]
+    TidAhead {
+        /// The id.
+        tid: Tid,
+        /// By so much it is ahead.
+        ahead: Duration,
+        /// So much is accepted, more of a copied transaction.
+        ahead_max: Duration,
+    },
+    /// An object has an oid that would leave too few larger ones for new objects.
+    #[error(
+        "object {oid}: the oid of a new object may be {limit} at most; take one that the server \
+         gives (new_oids)"
+    )]
+    OidTooLarge {
+        /// The object.
+        oid: Oid,
+        /// The largest oid that is accepted.
+        limit: Oid,
+    },
     /// A record without a byte cannot be told from a back pointer in the file.
     #[error("the data stored for object {oid} are empty")]
     EmptyData {
@@ -98,6 +123,7 @@ impl Storage {
         transaction: &Transaction,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Result<(TransactionNumber, VoteStart), VoteError> {
+        self.check_ids(transaction)?;
         let number = self.next_number();
         let (locks, now) = (transaction.locks(), self.clock.monotonic());
         self.owners.lock().insert(number, Arc::clone(mailbox));

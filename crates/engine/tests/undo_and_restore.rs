@@ -149,12 +149,65 @@ fn own_tid_must_be_newer_than_all_others() {
             }
         }
         let refused = session.try_vote(&mut copy_of(1, Tid::MAX)).err();
-        assert!(matches!(refused, Some(VoteError::Commit(CommitError::TidTooLarge { .. }))));
+        assert!(matches!(refused, Some(VoteError::TidAhead { tid: Tid::MAX, .. })));
 
         // One of the far future: those that follow are later still.
         let future = Tid(last.0 + (1 << 52));
         assert_eq!(session.commit(copy_of(1, future)), future);
         assert_eq!(session.store(&[(1, "next")]), future.next());
+    });
+}
+
+/// So many tids are a minute.
+const MINUTE: u64 = 1 << 32;
+
+#[test]
+fn a_tid_ahead_of_the_clock_by_more_than_minutes_is_taken_of_copies_only_and_never_by_millennia() {
+    with_session(|session| {
+        let last = session.store(&[(1, "one")]);
+        let with_store = |tid| {
+            let mut transaction = transaction_with(Some(tid));
+            transaction.store(Oid(2), Tid::ZERO, Bytes::from_static(b"stored"));
+            transaction
+        };
+        let far = Tid(last.0 + 12 * MINUTE);
+        for mut transaction in [with_store(far), transaction_with(Some(far)), copy_of(2, Tid::MAX)]
+        {
+            let refused = session.try_vote(&mut transaction).err();
+            assert!(matches!(refused, Some(VoteError::TidAhead { .. })), "{refused:?}");
+        }
+        // Others are not held up.
+        assert!(session.store(&[(3, "three")]) < far);
+        let near = Tid(last.0 + 8 * MINUTE);
+        assert_eq!(session.commit(with_store(near)), near);
+        let decades = Tid(last.0 + 90 * 365 * 24 * 60 * MINUTE);
+        assert_eq!(session.commit(copy_of(2, decades)), decades);
+    });
+}
+
+#[test]
+fn no_object_has_an_oid_that_leaves_none_for_others() {
+    with_session(|session| {
+        session.store(&[(1, "one")]);
+        let last = i64::MAX as u64;
+        for oid in [last, (1 << 62) + 1, last - (1 << 61), u64::MAX] {
+            let mut store = transaction();
+            store.store(Oid(oid), Tid::ZERO, Bytes::from_static(b"stored"));
+            let refused = session.try_vote(&mut store).err();
+            assert!(matches!(refused, Some(VoteError::OidTooLarge { .. })), "{oid}: {refused:?}");
+        }
+        let tid = |session: &Session| session.storage.last_tid().next();
+        let mut copy = copy_of(last, tid(session));
+        let refused = session.try_vote(&mut copy).err();
+        assert!(matches!(refused, Some(VoteError::OidTooLarge { .. })), "{refused:?}");
+        assert_eq!(session.storage.file().new_oids(1), Some(2..=2));
+        // As DemoStorage draws them, and as a copy of such a database may have them.
+        session.store(&[(1 << 62, "chosen")]);
+        session.store(&[((1 << 62) + (1 << 32), "near one that is there")]);
+        let copied = last - (1 << 61);
+        session.commit(copy_of(copied, tid(session)));
+        session.store(&[(copied + 100, "near the copy")]);
+        assert_eq!(session.storage.file().new_oids(1), Some(copied + 101..=copied + 101));
     });
 }
 

@@ -254,6 +254,11 @@ impl FileStorage {
         Some(last + 1..=last + count)
     }
 
+    /// The largest oid that is in use or was handed out.
+    pub fn last_oid(&self) -> Oid {
+        Oid(self.last_oid.load(Ordering::Relaxed))
+    }
+
     /// Notes that an oid is in use, so that it is not handed out.
     pub fn note_oid(&self, oid: Oid) {
         self.last_oid.fetch_max(oid.0, Ordering::Relaxed);

@@ -1,0 +1,60 @@
+//! Which transaction ids and oids a client may bring.
+//!
+//! Ids only grow, so the largest that is stored takes all smaller ones from everybody: after a
+//! transaction of the year 9000 no clock ever gives an id again, and after a store to the last oid
+//! there is no new object. So what a client brings may be ahead of what the server would give, but
+//! not by so much that others run out.
+
+use std::time::Duration;
+
+use zodium_types::{Oid, Tid};
+
+use crate::Storage;
+use crate::clock_watch::AHEAD_MAX;
+use crate::transaction::{Transaction, WriteBody};
+use crate::vote::VoteError;
+
+/// Copied transactions keep their ids, also those that a server with a wrong clock has given: up
+/// to a century ahead. Of the ids that the format holds, those of seven millennia are left.
+const COPIED_AHEAD_MAX: Duration = Duration::from_hours(100 * 366 * 24);
+
+/// Oids up to here are taken in any order: ZODB's DemoStorage draws its own from these. As many
+/// are left to be given.
+const CHOSEN_OID_MAX: u64 = 1 << 62;
+/// Copies may have larger ones, of a database that began near those. A quarter is left.
+const COPIED_OID_MAX: u64 = (1 << 63) - (1 << 61);
+/// Larger ones still are taken so far above the largest one: with these as with those given.
+const OIDS_AHEAD_MAX: u64 = 1 << 32;
+
+const _: () = assert!(CHOSEN_OID_MAX < COPIED_OID_MAX);
+
+impl Storage {
+    /// Refuses a transaction whose ids would leave too few for others.
+    pub(crate) fn check_ids(&self, transaction: &Transaction) -> Result<(), VoteError> {
+        self.check_tid(transaction)?;
+        let largest = self.file.last_oid().0.saturating_add(OIDS_AHEAD_MAX);
+        for write in &transaction.writes {
+            let limit = match write.body {
+                WriteBody::Restore { .. } => COPIED_OID_MAX,
+                WriteBody::Store(_) | WriteBody::Delete => CHOSEN_OID_MAX,
+            };
+            let limit = Oid(limit.max(largest));
+            if write.oid > limit {
+                return Err(VoteError::OidTooLarge { oid: write.oid, limit });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tid(&self, transaction: &Transaction) -> Result<(), VoteError> {
+        let Some(tid) = transaction.explicit_tid else { return Ok(()) };
+        let ahead_max = if transaction.is_copy() { COPIED_AHEAD_MAX } else { AHEAD_MAX };
+        let now = self.clock.unix_nanos();
+        let nanos_max = u64::try_from(ahead_max.as_nanos()).unwrap_or(u64::MAX);
+        if tid <= Tid::from_unix_nanos(now.saturating_add(nanos_max)) {
+            return Ok(());
+        }
+        let ahead = Duration::from_nanos(tid.to_unix_nanos().saturating_sub(now));
+        Err(VoteError::TidAhead { tid, ahead, ahead_max })
+    }
+}
