@@ -39,12 +39,16 @@ pub struct OpenOptions<'a> {
     pub blob_directory: Option<PathBuf>,
     /// Whether to keep checksums beside the file.
     pub checksums: ChecksumMode,
+    /// New oids begin so far above the largest of the file. A server that was restarted does not
+    /// know which it gave before: clients that have reconnected may still hold them.
+    pub new_oids_gap: u64,
     /// Called now and then with bytes done and bytes in all while an index is built.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
 impl OpenOptions<'_> {
-    /// For writing; the file is made when it does not exist. No cache, no blobs, no checksums.
+    /// For writing; the file is made when it does not exist. No cache, no blobs, no checksums, no
+    /// gap before new oids.
     pub fn new(path: impl Into<PathBuf>) -> OpenOptions<'static> {
         OpenOptions {
             path: path.into(),
@@ -55,6 +59,7 @@ impl OpenOptions<'_> {
             cache_bytes: 0,
             blob_directory: None,
             checksums: ChecksumMode::Off,
+            new_oids_gap: 0,
             progress: &|_, _| (),
         }
     }
@@ -75,6 +80,9 @@ pub enum WriteState {
     /// Another program has changed the file; nothing is committed until it is the same again.
     Changed,
 }
+
+/// The largest oid that is handed out: ZODB's tools take oids for signed numbers.
+const NEW_OID_MAX: u64 = i64::MAX as u64;
 
 /// For how long a refusal counts when nobody has asked since.
 const FULL_REMEMBERED: Duration = Duration::from_secs(60);
@@ -143,7 +151,8 @@ impl FileStorage {
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, options.read_only))
             .transpose()?;
-        let last_oid = positions.largest_oid().unwrap_or(Oid::ROOT);
+        let largest = positions.largest_oid();
+        let last_oid = largest.map_or(Oid::ROOT, |oid| behind_gap(oid, options.new_oids_gap));
         let log = LogFile::new(path, file, positions, options.cache_bytes, end, 0)
             .with_checksums(checksums);
         let storage = FileStorage {
@@ -248,13 +257,13 @@ impl FileStorage {
         let last = self
             .last_oid
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-                last.checked_add(count).filter(|last| *last <= i64::MAX as u64)
+                last.checked_add(count).filter(|last| *last <= NEW_OID_MAX)
             })
             .ok()?;
         Some(last + 1..=last + count)
     }
 
-    /// The largest oid that is in use or was handed out.
+    /// The largest oid that is in use, was handed out, or is left out of what will be.
     pub fn last_oid(&self) -> Oid {
         Oid(self.last_oid.load(Ordering::Relaxed))
     }
@@ -323,6 +332,13 @@ impl CommittedRecords for FileStorage {
     fn has_written(&self, oid: Oid, tid: Tid) -> Result<bool, StorageError> {
         self.load_serial(oid, tid).map(|data| data.is_some())
     }
+}
+
+/// The last oid that is not given, so far above the largest in use; that one itself where no more
+/// are left.
+fn behind_gap(largest: Oid, gap: u64) -> Oid {
+    let last = largest.0.checked_add(gap).filter(|last| *last < NEW_OID_MAX);
+    last.map_or(largest, Oid)
 }
 
 /// `Data.fs` + `.index` = `Data.fs.index`.

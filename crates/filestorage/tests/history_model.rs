@@ -10,11 +10,13 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::{History, ModelRecord, check_everything, companion, for_each_seed, open, try_open};
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::{Access, Load};
+use zodium_filestorage::{Access, FileStorage, Load, OpenOptions};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 #[test]
@@ -125,12 +127,35 @@ fn new_oids_are_above_all_that_were_stored() {
     support::commit(&storage, support::stores(support::tid(1), &[(10, b"a")])).unwrap();
     assert_eq!(storage.new_oids(1), Some(11..=11));
     drop(storage);
-    let reopened = open(disk);
+    let reopened = open(disk.clone());
     assert_eq!(reopened.new_oids(100), Some(11..=110));
     reopened.note_oid(Oid(i64::MAX as u64 - 1));
     assert_eq!(reopened.new_oids(2), None);
     assert_eq!(reopened.new_oids(1), Some(i64::MAX as u64..=i64::MAX as u64));
     assert_eq!(reopened.new_oids(1), None);
+}
+
+#[test]
+fn new_oids_begin_behind_a_gap_when_a_file_with_objects_is_opened_again() {
+    let disk = MemoryDisk::new();
+    let open = |new_oids_gap| {
+        let options = OpenOptions { new_oids_gap, ..OpenOptions::new(support::data_file()) };
+        FileStorage::open(Arc::new(disk.clone()), &options).unwrap()
+    };
+    let storage = open(1000);
+    // Nothing was ever stored: there is nobody to hold an oid.
+    assert_eq!(storage.new_oids(100), Some(1..=100));
+    support::commit(&storage, support::stores(support::tid(1), &[(7, b"a")])).unwrap();
+    // These are held by a client that outlives the server.
+    assert_eq!(storage.new_oids(100), Some(101..=200));
+    drop(storage);
+    let storage = open(1000);
+    assert_eq!(storage.new_oids(1), Some(1008..=1008));
+    // What was held is stored: it is no longer the largest.
+    support::commit(&storage, support::stores(support::tid(2), &[(150, b"b")])).unwrap();
+    assert_eq!(storage.new_oids(1), Some(1009..=1009));
+    drop(storage);
+    assert_eq!(open(u64::MAX).new_oids(1), Some(151..=151), "none are left behind the gap");
 }
 
 #[test]
