@@ -8,6 +8,8 @@ use thiserror::Error;
 use zodium_pickle::PickleError;
 use zodium_types::{MetadataTooLong, Oid, Tid};
 
+use crate::OLD_LOGS_MAX;
+
 /// How a data file is not what the storage that has it open has made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -187,6 +189,16 @@ pub enum StorageError {
         tid: Tid,
         /// Why.
         reason: &'static str,
+    },
+    /// The file was packed too often since an iterator was started.
+    #[error(
+        "{path}: the file was packed more than {OLD_LOGS_MAX} times since this iterator was \
+         started, and its file is kept no longer; start anew from the last transaction it gave",
+        path = path.display()
+    )]
+    IteratorTooOld {
+        /// The data file.
+        path: PathBuf,
     },
     /// Another pack of the file is under way.
     #[error("{path}: already packing", path = path.display())]

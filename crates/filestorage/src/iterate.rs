@@ -6,7 +6,8 @@ use bytes::Bytes;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
-use crate::log::{Access, Body, LogFile};
+use crate::log::{Access, Body, LogBytes};
+use crate::old_logs::PinnedLog;
 use crate::scan::{Scan, Step, TransactionEntry};
 use crate::{FileStorage, StorageError};
 
@@ -40,9 +41,10 @@ pub struct TransactionRecord {
     pub data_tid: Option<Tid>,
 }
 
-/// A place in the log as it was; neither commits nor packs disturb it.
+/// A place in the log as it was; commits do not disturb it, nor do packs, up to
+/// [`OLD_LOGS_MAX`](crate::OLD_LOGS_MAX) of them.
 pub struct TransactionIterator {
-    pub(crate) log: Arc<LogFile>,
+    pub(crate) log: Arc<PinnedLog>,
     pub(crate) next: u64,
     /// Where the log ended when the iterator was made: it does not see later commits.
     pub(crate) end: u64,
@@ -53,7 +55,7 @@ pub struct TransactionIterator {
 
 /// A place among the records of one transaction.
 pub struct RecordIterator {
-    log: Arc<LogFile>,
+    log: Arc<PinnedLog>,
     entry: TransactionEntry,
     next: u64,
 }
@@ -65,13 +67,14 @@ impl FileStorage {
         start: Option<Tid>,
         stop: Option<Tid>,
     ) -> Result<TransactionIterator, StorageError> {
-        let log = Arc::clone(&self.log());
+        let log = self.log();
         let next = match start {
             Some(start) => log.first_at_or_after(start)?,
             None => MAGIC_BYTES,
         };
         let end = log.end();
         let stop = stop.unwrap_or(Tid::MAX);
+        let log = Arc::clone(log.pinned());
         Ok(TransactionIterator { log, next, end, stop, reading: None })
     }
 
@@ -102,8 +105,8 @@ impl FileStorage {
 impl TransactionIterator {
     /// The next transaction; `None` at the end.
     pub fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
+        let log = self.log.bytes()?;
         self.reading = None;
-        let log = Arc::clone(&self.log);
         let mut scan = log.scan_to(self.end, STEP_WINDOW_BYTES);
         match self.next_entry(&mut scan)? {
             Some(entry) => transaction(&mut scan, entry).map(Some),
@@ -141,7 +144,7 @@ impl RecordIterator {
         if self.next >= self.entry.records_end() {
             return Ok(None);
         }
-        let (log, position) = (&self.log, self.next);
+        let (log, position) = (self.log.bytes()?, self.next);
         let window = DATA_HEADER_BYTES + POINTER_BYTES as usize;
         let header = log.scan_to(log.end(), window).record(position, &self.entry)?.header;
         let oid = header.oid;
@@ -152,7 +155,7 @@ impl RecordIterator {
             Body::Back(0) => (None, None),
             Body::Back(back) => {
                 let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
-                (data, Some(tid_of(log, back, oid)?))
+                (data, Some(tid_of(&log, back, oid)?))
             }
         };
         // Only now: what cannot be read is never passed over.
@@ -162,14 +165,14 @@ impl RecordIterator {
 }
 
 /// A scan for single steps up to where the log ends now.
-pub(crate) fn step_scan(log: &LogFile) -> Scan<'_> {
+pub(crate) fn step_scan(log: &LogBytes) -> Scan<'_> {
     log.scan_to(log.end(), STEP_WINDOW_BYTES)
 }
 
 /// The transaction that the record at `position` says it stands in.
 pub(crate) fn transaction_of(
     scan: &mut Scan<'_>,
-    log: &LogFile,
+    log: &LogBytes,
     position: u64,
     record: &DataHeader,
 ) -> Result<Transaction, StorageError> {
@@ -184,7 +187,7 @@ pub(crate) fn transaction_of(
 }
 
 /// The tid of the record of `oid` at `position`, which its transaction confirms.
-pub(crate) fn tid_of(log: &LogFile, position: u64, oid: Oid) -> Result<Tid, StorageError> {
+pub(crate) fn tid_of(log: &LogBytes, position: u64, oid: Oid) -> Result<Tid, StorageError> {
     let stored = log.read_stored(position, oid, Access::Blocking)?;
     let gone = || log.damaged(position, "a record that cannot be read");
     let header = stored.ok_or_else(gone)?.header;

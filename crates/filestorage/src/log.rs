@@ -1,9 +1,11 @@
 //! One generation of the data file: its bytes, the index into them, and the cached records.
 //!
 //! Committed bytes never change and positions stay valid as long as the generation does, so a
-//! record once read can be kept and shared. A pack makes a new generation.
+//! record once read can be kept and shared. A pack makes a new generation. Iterators of the old
+//! one go on with its bytes alone: its index and cache are let go.
 
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +18,7 @@ use crate::StorageError;
 use crate::checksums::{Checksums, Damages, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::landmarks::Landmarks;
+use crate::old_logs::PinnedLog;
 use crate::positions::Positions;
 use crate::record::{Record, RecordContent, RecordHead, new_record};
 use crate::record_cache::RecordCache;
@@ -41,22 +44,37 @@ pub enum Access {
     Blocking,
 }
 
-pub(crate) struct LogFile {
+/// The bytes of a generation, and what they are held against.
+pub(crate) struct LogBytes {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn DiskFile>,
-    pub(crate) positions: Positions,
-    pub(crate) cache: RecordCache<Record>,
-    pub(crate) landmarks: Landmarks,
     pub(crate) checksums: Option<Arc<Checksums>>,
     pub(crate) damages: Arc<Damages>,
-    /// Grows by one with each pack; tells positions of one file from those of another.
-    pub(crate) generation: u64,
     /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
     /// readers: nobody looks past what was committed.
     end: AtomicU64,
+}
+
+pub(crate) struct LogFile {
+    bytes: Arc<LogBytes>,
+    pub(crate) positions: Positions,
+    pub(crate) cache: RecordCache<Record>,
+    pub(crate) landmarks: Landmarks,
+    /// Grows by one with each pack; tells positions of one file from those of another.
+    pub(crate) generation: u64,
+    /// What iterators hold.
+    pinned: Arc<PinnedLog>,
     /// Up to here every record that counts is in `positions`. Release by the log writer after
     /// them, Acquire by those who take the index for that of the whole file.
     indexed_end: AtomicU64,
+}
+
+impl Deref for LogFile {
+    type Target = LogBytes;
+
+    fn deref(&self) -> &LogBytes {
+        &self.bytes
+    }
 }
 
 impl LogFile {
@@ -68,31 +86,35 @@ impl LogFile {
         end: u64,
         generation: u64,
     ) -> LogFile {
+        let damages = Arc::new(Damages::new(path));
+        let (path, end_of_bytes) = (path.to_owned(), AtomicU64::new(end));
+        let bytes = LogBytes { path, file, checksums: None, damages, end: end_of_bytes };
+        let bytes = Arc::new(bytes);
         LogFile {
-            path: path.to_owned(),
-            file,
+            pinned: Arc::new(PinnedLog::new(&bytes)),
+            bytes,
             positions,
             cache: RecordCache::new(cache_bytes),
             landmarks: Landmarks::default(),
-            checksums: None,
-            damages: Arc::new(Damages::new(path)),
             generation,
-            end: AtomicU64::new(end),
             indexed_end: AtomicU64::new(end),
         }
     }
 
     /// The same log, held against checksums.
     pub(crate) fn with_checksums(mut self, checksums: Option<Arc<Checksums>>) -> LogFile {
-        if let Some(checksums) = &checksums {
-            self.damages = Arc::clone(checksums.damages());
-        }
-        self.checksums = checksums;
+        let LogBytes { path, file, damages, .. } = &*self.bytes;
+        let (path, file) = (path.clone(), Arc::clone(file));
+        let damages = Arc::clone(checksums.as_ref().map_or(damages, |sums| sums.damages()));
+        let end = AtomicU64::new(self.end());
+        self.bytes = Arc::new(LogBytes { path, file, checksums, damages, end });
+        self.pinned = Arc::new(PinnedLog::new(&self.bytes));
         self
     }
 
-    pub(crate) fn end(&self) -> u64 {
-        self.end.load(Ordering::Acquire)
+    /// What an iterator holds, which reads on when a pack has made a new generation.
+    pub(crate) fn pinned(&self) -> &Arc<PinnedLog> {
+        &self.pinned
     }
 
     pub(crate) fn extend_to(&self, end: u64) {
@@ -111,12 +133,6 @@ impl LogFile {
         while self.indexed_end.load(Ordering::Acquire) < end {
             std::thread::yield_now();
         }
-    }
-
-    /// A walk through committed transactions up to `end`, whose headers must fit their checksums.
-    pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
-        Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
-            .committed(self.checksums.as_ref(), &self.damages)
     }
 
     /// The record of `oid` at `position`; `None` when it is cold and access is resident only.
@@ -173,6 +189,18 @@ impl LogFile {
         }
         let header = self.check_header(DataHeader::parse(&bytes), position, oid)?;
         Ok(Some(Link { position, tid: header.tid, previous: header.previous }))
+    }
+}
+
+impl LogBytes {
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// A walk through committed transactions up to `end`, whose headers must fit their checksums.
+    pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
+        Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
+            .committed(self.checksums.as_ref(), &self.damages)
     }
 
     /// Follows back pointers from the record at `position` to the one that holds the data.

@@ -4,13 +4,12 @@
 //! that who passes them on copies them once, and the file is read in large pieces.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::StorageError;
 use crate::iterate::{TransactionIterator, tid_of};
-use crate::log::{Access, LogFile};
+use crate::log::{Access, LogBytes};
 use crate::scan::{DataEntry, Scan, TransactionEntry};
 
 /// Bytes read at once.
@@ -54,7 +53,7 @@ impl TransactionIterator {
         with_records: bool,
         mut visit: impl FnMut(LogItem<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StorageError> {
-        let log = Arc::clone(&self.log);
+        let log = self.log.bytes()?;
         let mut scan = log.scan_to(self.end, WINDOW_BYTES);
         loop {
             if let Some((entry, position)) = self.reading {
@@ -102,7 +101,7 @@ fn show_transaction(
 }
 
 fn show_record(
-    log: &LogFile,
+    log: &LogBytes,
     scan: &mut Scan<'_>,
     record: &DataEntry,
     visit: &mut impl FnMut(LogItem<'_>) -> ControlFlow<()>,

@@ -16,6 +16,7 @@ use crate::blobs::CommittedRecords;
 use crate::format::Magic;
 use crate::locking::{self, NameLocks};
 use crate::log::LogFile;
+use crate::old_logs::OldLogs;
 use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
 use crate::space::SpaceWatch;
@@ -103,6 +104,7 @@ pub struct FileStorage {
     pub(crate) scrubbed_bytes: AtomicU64,
     pub(crate) quota_bytes: Option<u64>,
     log: ArcSwap<LogFile>,
+    old_logs: Mutex<OldLogs>,
     pub(crate) append: Mutex<AppendState>,
     /// Goes with `append`: space is promised again.
     pub(crate) reserving_resumed: Condvar,
@@ -166,6 +168,7 @@ impl FileStorage {
             scrubbed_bytes: AtomicU64::new(0),
             quota_bytes: options.quota_bytes,
             log: ArcSwap::from_pointee(log),
+            old_logs: Mutex::default(),
             append: Mutex::new(AppendState::new(status.identity, end, last_tid)),
             reserving_resumed: Condvar::new(),
             space: Arc::default(),
@@ -324,7 +327,8 @@ impl FileStorage {
     }
 
     pub(crate) fn replace_log(&self, log: LogFile) {
-        self.log.store(Arc::new(log));
+        let old = self.log.swap(Arc::new(log));
+        self.old_logs.lock().add(old.pinned());
     }
 }
 

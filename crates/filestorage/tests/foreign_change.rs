@@ -13,12 +13,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use support::{commit, count_warnings, stores, tid};
 use tempfile::TempDir;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk};
 use zodium_filestorage::{
-    ChecksumMode, FileChange, FileStorage, OpenOptions, PackOptions, StorageError, WriteState,
+    CheckOptions, ChecksumMode, FileChange, FileStorage, OpenOptions, PackOptions, StorageError,
+    WriteState, check,
 };
 use zodium_types::Oid;
 
@@ -140,6 +142,20 @@ fn through_a_symbolic_link_the_file_itself_is_packed_and_has_the_companions() {
     drop(storage);
     let storage = folder.open("Data.fs").unwrap();
     assert_eq!(storage.load_serial(Oid(1), tid(3)).unwrap().unwrap(), "three");
+    storage.close().unwrap();
+    // The checksums are beside the file, so a check through the link sees the changed byte too.
+    let mut bytes = folder.bytes("Data.fs");
+    let last_of_data = bytes.len() - 9;
+    bytes[last_of_data] ^= 1;
+    fs::write(folder.path("Data.fs"), bytes).unwrap();
+    let options = CheckOptions {
+        path: folder.path("links/Data.fs"),
+        references: false,
+        pickles: false,
+        patience: Duration::ZERO,
+        progress: &|_, _| (),
+    };
+    assert_eq!(check(&RealDisk, &options, &mut |_| ()).unwrap().damages, 1);
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub(crate) use window::{WALK_BYTES, Window};
 
 use crate::checksums::{self, Comparison, Distrust, Opened};
 use crate::format::{MAGIC_BYTES, Magic};
+use crate::locking::resolve;
 use crate::positions::Positions;
 use crate::{BlobDirectory, StorageError};
 use blobs::BlobCheck;
@@ -111,6 +112,7 @@ pub fn check_with_blobs(
     directory: Option<&BlobDirectory>,
     report: &mut dyn FnMut(&Damage),
 ) -> Result<Checked, StorageError> {
+    let options = &CheckOptions { path: resolve(disk, &options.path)?, ..*options };
     let mut damages = 0;
     let mut report = |damage: Damage| {
         damages += u64::from(damage.kind.is_damage());

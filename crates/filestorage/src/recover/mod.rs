@@ -21,6 +21,7 @@ use crate::checksums::{self, Comparison, Distrust};
 use crate::format::{
     DATA_HEADER_BYTES, MAGIC_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
+use crate::locking::resolve;
 use crate::scan::TransactionEntry;
 use crate::storage::with_suffix;
 use output::{Body, Output, Planned, PlannedRecord};
@@ -106,6 +107,8 @@ pub fn recover(
     options: &RecoverOptions<'_>,
     report: &mut dyn FnMut(&RecoveryNote),
 ) -> Result<RecoverySummary, StorageError> {
+    let (from, to) = (resolve(disk, &options.from)?, options.to.clone());
+    let options = &RecoverOptions { from, to, ..*options };
     let source = Source::open(disk, &options.from)?;
     let index = with_suffix(&options.to, ".index");
     if disk.exists(&index).map_err(|error| StorageError::io(&index, "look for", error))? {
