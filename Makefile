@@ -131,7 +131,7 @@ soak: build $(VENV)/ready ## Simulate, then kill, exchange and freeze servers fo
 
 histories: build $(VENV)/ready ## Run HISTORIES (1000) random histories of one file, Zodium and the stock server in turns, from SEED
 	$(SAY) 'histories'
-	PYTHONPATH=tests $(VENV)/bin/python -m harness.histories --count $(or $(HISTORIES),1000) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(VENV)/bin/python -m harness.run_histories --count $(or $(HISTORIES),1000) $(if $(SEED),--seed $(SEED))
 
 fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_ORDERS=, FUZZ_CALLS=
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)

@@ -9,7 +9,8 @@ ZODIUM_TEST_HISTORIES    how many
 import os
 
 import pytest
-from harness import histories
+from harness.histories import SMALL
+from harness.run_histories import run_one
 
 COUNT = int(os.environ.get("ZODIUM_TEST_HISTORIES") or 8)
 
@@ -18,5 +19,5 @@ COUNT = int(os.environ.get("ZODIUM_TEST_HISTORIES") or 8)
 def test_what_stock_calls_sound_is_sound_and_flipped_bits_are_found(tmp_path, seeded):
     for _ in range(COUNT):
         seed = seeded.randrange(1 << 32)
-        *_, fault = histories.run_one(seed, histories.SMALL, parent=tmp_path)
+        *_, fault = run_one(seed, SMALL, parent=tmp_path)
         assert not fault, f"history {seed}: {fault}"

@@ -52,8 +52,8 @@ impl fmt::Display for Denied<'_> {
         write!(
             f,
             "{}. This process runs as {process}, group {group}; the {kind} {} belongs to {owner}, \
-             group {}, and has mode {:04o}. Run the process as that user, or change the owner or the \
-             mode (chown, chmod)",
+             group {}, and has mode {:04o}. Run the process as that user, or change the owner or \
+             the mode (chown, chmod)",
             self.error,
             self.path.display(),
             self.metadata.gid(),
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn users_are_called_by_their_names() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\nzope:x:1001:1001::/home/zope:/bin/sh\n";
+        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\nzope:x:1001:1001::/srv/zope:/bin/sh\n";
         assert_eq!(name_of(1001, users), Some("zope"));
         assert_eq!(name_of(0, users), Some("root"));
         assert_eq!(name_of(5, users), None);

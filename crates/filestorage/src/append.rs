@@ -195,6 +195,13 @@ impl AppendState {
         self.refused_end = self.refused_end.max(end);
     }
 
+    /// Notes an append that failed. `refused_end`: where it would have ended, if it had begun.
+    fn fail(&mut self, error: &StorageError, refused_end: Option<u64>) {
+        let is_change = refused_end.is_none() || matches!(error, StorageError::Changed { .. });
+        self.failure = Some(if is_change { WriteFailure::Changed } else { WriteFailure::Log });
+        self.refuse_up_to(refused_end.unwrap_or(0));
+    }
+
     /// Bytes promised to voted transactions.
     pub(crate) fn promised(&self) -> u64 {
         self.promised
@@ -289,7 +296,6 @@ impl FileStorage {
 
         let log = self.log();
         let syncs = &self.syncs;
-        let (position, written, crc32c) = (start, start, 0);
         let sums = log.checksums.is_some().then(Batch::default);
         let lost = log.checksums.is_some().then(LostSectors::default);
         let announce = |batch: &Batch| {
@@ -297,9 +303,9 @@ impl FileStorage {
         };
         let mut writer = Writer {
             log: &log,
-            position,
-            written,
-            crc32c,
+            position: start,
+            written: start,
+            crc32c: 0,
             buffer,
             sums,
             lost,
@@ -338,12 +344,8 @@ impl FileStorage {
                 Ok(appended)
             }
             Err(error) => {
-                if is_begun {
-                    state.refuse_up_to(start + total_bytes(transactions));
-                }
-                let is_change = !is_begun || matches!(error, StorageError::Changed { .. });
-                let failure = if is_change { WriteFailure::Changed } else { WriteFailure::Log };
-                state.failure = Some(failure);
+                let refused_end = is_begun.then(|| start + total_bytes(transactions));
+                state.fail(&error, refused_end);
                 Err(error)
             }
         }
