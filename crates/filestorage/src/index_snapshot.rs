@@ -135,14 +135,14 @@ fn check_last_transactions(
     let mut latest = rustc_hash::FxHashMap::default();
     let mut before = end;
     for _ in 0..count {
-        let found = scan.transaction_before(before).map_err(|error| error.to_string())?;
+        let found = scan.transaction_before(before).map_err(misfit)?;
         let Some(transaction) = found else { break };
         last_tid.get_or_insert(transaction.tid());
         let mut written = rustc_hash::FxHashMap::default();
         scan.each_record(&transaction, |record| {
             written.insert(record.header.oid, record.position);
         })
-        .map_err(|error| error.to_string())?;
+        .map_err(misfit)?;
         if transaction.status() != Some(TransactionStatus::Undone) {
             for (oid, position) in written {
                 latest.entry(oid).or_insert(position);
@@ -158,6 +158,19 @@ fn check_last_transactions(
         return Err("it names objects that are not in the file".to_owned());
     }
     Ok(last_tid.unwrap_or(Tid::ZERO))
+}
+
+/// Why an index is not used when the data file reads otherwise where it ends: most often it is that
+/// of another file, so nothing is said of damage here.
+fn misfit(error: StorageError) -> String {
+    match error {
+        StorageError::Corrupt { position, .. } => {
+            format!(
+                "the data file has no transactions at position {position} that end where it does"
+            )
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Evenly spaced entries of an index, taken as it is read: to go through all of it again would
