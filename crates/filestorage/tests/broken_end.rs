@@ -204,6 +204,7 @@ impl Case {
         let start = storage.size() as usize;
         if sums == Sums::Older {
             storage.close().unwrap();
+            drop(storage);
             storage = open(&disk, ChecksumMode::Off);
             disk.put(&companion(".lock"), b" 1\n".to_vec());
         }

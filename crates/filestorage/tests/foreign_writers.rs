@@ -420,6 +420,7 @@ fn after_a_kill_at_any_step_the_checksums_are_trusted_and_flips_found() {
     let storage = open(disk.clone(), ChecksumMode::Full);
     commit(&storage, stores(tid(1), &[(1, b"first"), (2, b"second")])).unwrap();
     storage.close().unwrap();
+    drop(storage);
     let bytes = data_of(&disk);
     let disk = FaultyDisk::new(disk);
     disk.keep_images();
