@@ -320,6 +320,10 @@ class World:
         self.look_at_log(server)
         self.written_from = None
         self.read()
+        if point == "pack":
+            # It may have ended, and garbage is gone then.
+            live = set(graph.live)
+            acknowledged = {oid: one for oid, one in acknowledged.items() if oid in live}
         for oid, (data, tid) in acknowledged.items():
             found, found_tid = self.truth.current.get(oid, (None, None))
             is_there = (found, found_tid) == (data, tid) or (data is None and found is None)
