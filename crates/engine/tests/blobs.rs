@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::mpsc;
-use std::thread;
 
 use bytes::Bytes;
 use client::{BLOB_RECORD, Client, blob_paths, open, path_of};
@@ -209,14 +208,17 @@ fn the_folders_of_a_batch_are_synced_together_and_one_that_fails_ends_its_transa
         let disk = FaultyDisk::new(MemoryDisk::new());
         let mut client = Client::new(&disk);
         let (all_wait, go_on) = mpsc::channel();
-        disk.before_next(Operation::Sync, move || go_on.recv().unwrap());
+        let (begun, writes) = mpsc::channel();
+        disk.before_next(Operation::Sync, move || {
+            begun.send(()).unwrap();
+            go_on.recv().unwrap();
+        });
         let mut first = transaction();
         first.store(Oid(9), Tid::ZERO, record());
         let (first, first_voted) = client.session.vote(first);
         client.storage().finish(first, first_voted).unwrap();
-        while client.storage().commit_status().writing == 0 {
-            thread::yield_now();
-        }
+        // Votes on blobs sync too: the log writer has to be there before them.
+        writes.recv().unwrap();
         let mut asked = BTreeMap::new();
         for oid in 1..=3 {
             let (number, voted) = client.session.vote(client.storing(&[(oid, b"blob")]));
