@@ -194,7 +194,10 @@ def nobody(tmp_path, binary):
             return {}
         # The program itself may lie where only root can go.
         program = shutil.copy(binary, tmp_path / "zodium")
-        for parent in list(tmp_path.parents)[:2]:
+        # Up to the system's folder for temporary files, which everybody may enter.
+        for parent in tmp_path.parents:
+            if parent.stat().st_mode & 0o005 == 0o005:
+                break
             parent.chmod(0o755)
         for name in [tmp_path, *tmp_path.iterdir()]:
             os.chown(name, user, user)

@@ -12,12 +12,15 @@ from harness import files, longfile
 from harness.servers import stock_server
 from harness.wire import MAXTID, Z64, ErrorReply, Wire
 from ZODB.Connection import TransactionMetaData
-from ZODB.utils import p64
+from ZODB.utils import p64, u64
 
 MEGABYTES_64 = 64 << 20
 RECORDS = 66  # of 64 MiB: 4.1 GiB
 IS_LONG = os.environ.get("ZODIUM_TEST_LARGE") == "1"
 LAST = (1 << 63) - 1
+OWN_OID_MAX = 1 << 62  # of a new object
+# As tids count them: 12 months of 31 days.
+ENCODED_MINUTES_OF_99_YEARS = 99 * 12 * 31 * 24 * 60
 
 
 def write_holes(path):
@@ -133,14 +136,21 @@ def test_the_last_oids_and_tids_are_served_as_the_stock_server_does(
     files.check(tmp_path / "Data.fs")
 
 
-def test_the_last_oids_are_stored_until_the_tids_end(tmp_path, start_server, wire, encoding):
+@pytest.mark.zodium
+def test_the_largest_oids_and_tids_that_are_taken_leave_some_for_others(
+    tmp_path, start_server, wire, encoding
+):
     """By ordinary commits, and by one that brings a late tid; ordinary ones follow it."""
     path = tmp_path / "Data.fs"
     server = start_server(path, encoding=encoding)
     client = wire(server)
-    oids = [p64(LAST), p64(LAST + 1), b"\xff" * 8]
+    for number, oid in enumerate([p64(LAST), p64(LAST + 1), b"\xff" * 8], 10):
+        with pytest.raises(ErrorReply, match="may be 4000000000000000 at most"):
+            client.commit(number, [(oid, Z64, b"takes all oids")])
+        client.call("tpc_abort", number)
+    oids = [p64(OWN_OID_MAX - 1), p64(OWN_OID_MAX)]
     tid = client.commit(1, [(oid, Z64, oid) for oid in oids])
-    late = p64(LAST - (1 << 32))
+    late = p64(u64(tid) + (ENCODED_MINUTES_OF_99_YEARS << 32))
     client.notify("tpc_begin", 2, b"", b"", {}, late, " ")
     client.notify("restorea", oids[0], late, b"late", None, 2)
     client.call("vote", 2)
@@ -151,7 +161,7 @@ def test_the_last_oids_are_stored_until_the_tids_end(tmp_path, start_server, wir
     client = wire(start_server(path, encoding=encoding))
     assert client.register_tid == after
     found = [client.call("loadBefore", oid, MAXTID) for oid in oids]
-    assert found == [(b"late", late, None), (b"after", after, None), (oids[2], tid, None)]
+    assert found == [(b"late", late, None), (b"after", after, None)]
 
 
 # The stock server writes a file that it cannot read.

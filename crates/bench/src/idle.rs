@@ -38,7 +38,7 @@ pub(crate) fn run(options: &IdleOptions) -> Result<()> {
     machine.warn();
     let dataset = Arc::new(DatasetOptions::sized(options.objects, OBJECT_BYTES).dataset());
     let path = dataset.file(None, contest.folder()).context("cannot write the dataset")?;
-    contest.start(&options.servers, Data::Shared(&path))?;
+    contest.start(&options.servers, Data::Copied(&path))?;
     machine.versions.clone_from(&contest.versions);
     let idleness = Idleness { options, contest, dataset };
     let cases = cases(options);

@@ -62,12 +62,12 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
 /// Starts the servers, and those that can poll once more, polling.
 fn start(contest: &mut Contest, options: &LoadOptions, path: &Path) -> Result<()> {
     let floor = floor(&options.servers, &options.dataset)?;
-    contest.start(&options.servers, Data::Shared(path))?;
+    contest.start(&options.servers, Data::Copied(path))?;
     contest.start_all(floor.as_slice(), Data::New)?;
     if let Some(microseconds) = options.busy_poll {
         let polling = |command: &ServerCommand| command.polling(microseconds);
         let servers: Vec<_> = commands(&options.servers)?.iter().filter_map(polling).collect();
-        contest.start_all(&servers, Data::Shared(path))?;
+        contest.start_all(&servers, Data::Copied(path))?;
         let floor: Vec<_> = floor.iter().filter_map(polling).collect();
         contest.start_all(&floor, Data::New)?;
     }

@@ -51,9 +51,7 @@ pub(crate) struct ServerCommand {
 /// The file that a server begins with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Data<'a> {
-    /// The same file for all: nobody will write. Where it cannot be linked it is copied.
-    Shared(&'a Path),
-    /// A copy for each.
+    /// A copy for each: a server locks its data file, also against other names of it.
     Copied(&'a Path),
     /// None: each makes its own.
     New,
@@ -302,13 +300,10 @@ impl Server {
 impl Data<'_> {
     /// Puts the file and its index at `path`.
     fn provide(self, path: &Path) -> std::io::Result<()> {
-        let (Data::Shared(original) | Data::Copied(original)) = self else { return Ok(()) };
+        let Data::Copied(original) = self else { return Ok(()) };
         for suffix in ["", ".index"] {
             let [from, to] = [original, path].map(|path| format!("{}{suffix}", path.display()));
-            let linked = matches!(self, Data::Shared(_)) && std::fs::hard_link(&from, &to).is_ok();
-            if !linked {
-                std::fs::copy(from, to)?;
-            }
+            std::fs::copy(from, to)?;
         }
         Ok(())
     }

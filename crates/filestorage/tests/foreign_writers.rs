@@ -315,7 +315,8 @@ fn another_writer_a_copy_and_a_file_put_back_are_told_apart_and_said_once() {
     world.zodium(World::commit_some, true);
     let bytes = data_of(&world.disk);
     let length = bytes.len() as u64;
-    let cases: [(&dyn Fn(&MemoryDisk), Option<Distrust>); 6] = [
+    type Change<'a> = &'a dyn Fn(&MemoryDisk);
+    let cases: [(Change<'_>, Option<Distrust>); 6] = [
         (&|_| (), None),
         (&|disk| disk.remove(&companion(".lock")).unwrap(), Some(Distrust::OtherWriter)),
         (&|disk| disk.put(&companion(".lock"), b" 1\n".to_vec()), Some(Distrust::OtherWriter)),

@@ -275,8 +275,8 @@ impl<S: Service> Host<S> {
                 match incoming.tls {
                     None => self.run(stream, peer, None, limits).await,
                     Some(tls) => {
-                        let secured = self.handshakes.shake(stream, &tls, has_spoken);
-                        self.run_secured(secured, peer, limits).await;
+                        let secured = Box::pin(self.handshakes.shake(stream, &tls, has_spoken));
+                        Box::pin(self.run_secured(secured, peer, limits)).await;
                     }
                 }
             }
@@ -285,8 +285,9 @@ impl<S: Service> Host<S> {
                 match incoming.tls {
                     None => self.run(stream, peer, None, limits).await,
                     Some(tls) => {
-                        let secured = self.handshakes.shake(stream, &tls, UnixStream::readable);
-                        self.run_secured(secured, peer, limits).await;
+                        let spoken = UnixStream::readable;
+                        let secured = Box::pin(self.handshakes.shake(stream, &tls, spoken));
+                        Box::pin(self.run_secured(secured, peer, limits)).await;
                     }
                 }
             }
@@ -295,6 +296,9 @@ impl<S: Service> Host<S> {
     }
 
     /// A session begins when the handshake is done: before that nothing is told to anybody.
+    ///
+    /// Callers box it, and the handshake apart: both are larger than a connection without TLS, and
+    /// the handshake's memory is freed when it is done.
     async fn run_secured<T>(
         &self,
         secured: impl Future<Output = Result<Secured<T>, HandshakeError>>,

@@ -95,11 +95,11 @@ fn start(contest: &mut Contest, options: &ColdOptions, path: &Path, bytes: u64) 
     if !own.zodium_option.iter().any(|option| option.starts_with("--cache-size")) {
         own.zodium_option.push(format!("--cache-size={}", bytes / CACHE_SHARE));
     }
-    contest.start(&own, Data::Shared(path))?;
+    contest.start(&own, Data::Copied(path))?;
     if let Some(microseconds) = options.busy_poll {
         let polling = |command: &ServerCommand| command.polling(microseconds);
         let servers: Vec<_> = commands(&own)?.iter().filter_map(polling).collect();
-        contest.start_all(&servers, Data::Shared(path))?;
+        contest.start_all(&servers, Data::Copied(path))?;
     }
     Ok(())
 }
@@ -193,7 +193,8 @@ impl Cold<'_> {
         case: Case,
         round: usize,
     ) -> Result<Sample> {
-        forget(&self.path)?;
+        // A server that was not started here may have the very file.
+        forget(server.data().unwrap_or(&self.path))?;
         let before_walk = self.walk.taken();
         let resident = Objects::AtRandom(RESIDENT_OBJECTS.min(self.dataset.len()));
         let cold = Objects::InTurns(Arc::clone(&self.walk));

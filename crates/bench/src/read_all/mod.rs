@@ -31,7 +31,7 @@ pub(crate) fn run(options: &ReadAllOptions) -> Result<()> {
     let dataset = Arc::new(options.dataset.dataset());
     let path = dataset.file(options.dataset.datasets.as_deref(), contest.folder());
     let path = path.context("cannot write the dataset")?;
-    contest.start(&options.servers, Data::Shared(&path))?;
+    contest.start(&options.servers, Data::Copied(&path))?;
     let floor = floor(&options.servers, &options.dataset)?;
     contest.start_all(floor.as_slice(), Data::New)?;
     machine.versions.clone_from(&contest.versions);
