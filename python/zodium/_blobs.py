@@ -108,7 +108,7 @@ class BlobFiles:
         with lock_of(target):
             # In the same folder: it is there as a whole, or not at all.
             zodb_blob.set_not_writable(file_name)
-            os.rename(file_name, target)
+            os.replace(file_name, target)
         self._loaded_bytes += size
 
     def load(self, oid, serial, fetch):
