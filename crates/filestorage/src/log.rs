@@ -386,7 +386,7 @@ impl LogBytes {
     }
 
     /// The error for what is damaged in the log, which is counted. All errors about damage that
-    /// the reading of committed bytes meets are made here or by [`LogFile::scan_to`]'s walks.
+    /// the reading of committed bytes meets are made here or by `scan_to`'s walks.
     pub(crate) fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
         let what = what.into();
         self.damages.note(position, None, None, &what);
