@@ -17,7 +17,8 @@ use crate::format::MAGIC_BYTES;
 
 /// So many transactions in a row of which nothing fits are of another log.
 const OTHERS_MIN: u64 = 8;
-/// So many are enough where the checksums end behind them.
+/// So many are enough where the checksums end behind them. Damage in several places of one
+/// transaction must not pass for another log: nothing would be checked any more.
 const LAST_OTHERS_MIN: u64 = 2;
 
 /// A log and the checksums beside it.
@@ -37,8 +38,23 @@ impl Evidence<'_> {
         let last = self.side.count().checked_sub(1)?;
         let samples = [last, 0, last / 2, last / 4, last / 4 * 3];
         let frames = samples.into_iter().filter_map(|number| self.side.frame_up_to(number));
-        let mut frames = frames.filter(|(number, _)| self.contradicts(*number));
-        frames.next().map(|(_, frame)| frame.position)
+        // A few transactions earlier, so that those up to the end can be told from damage.
+        let before =
+            |(number, frame)| self.frames_before(number, LAST_OTHERS_MIN - 1).unwrap_or(frame);
+        let mut frames = frames.map(before);
+        let other = frames.find(|frame| self.is_of_another_log(frame.position));
+        other.map(|frame| frame.position)
+    }
+
+    /// The frame of the transaction that stands so many transactions before one; else none.
+    fn frames_before(&self, number: u64, transactions: u64) -> Option<Entry> {
+        let mut found = None;
+        let mut number = number;
+        for _ in 0..transactions {
+            let (earlier, frame) = self.side.frame_up_to(number.checked_sub(1)?)?;
+            (number, found) = (earlier, Some(frame));
+        }
+        found
     }
 
     /// Whether what does not fit at a position is part of so many whole transactions of which
