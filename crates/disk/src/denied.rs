@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Names of users, where the system keeps them in a file.
 const USERS_FILE: &str = "/etc/passwd";
 
-/// Adds to an error about denied permission who asked for what. Other errors stay as they are.
+/// Adds the user, the owner and the mode to an error about denied permission. Other errors stay.
 ///
 /// It looks at the file system, so it is for the moment of the error.
 pub fn explain_denied(error: io::Error, path: &Path) -> io::Error {

@@ -33,7 +33,7 @@ pub(crate) struct MemoryFile {
     contents: RwLock<Contents>,
     space: Arc<Mutex<Space>>,
     inode: u64,
-    /// Whether somebody holds the lock on it. Shared with that lock.
+    /// Whether the lock on it is held. Shared with that lock.
     locked: Arc<AtomicBool>,
 }
 
@@ -43,7 +43,7 @@ struct MemoryLock(Arc<AtomicBool>);
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        // Release pairs with the Acquire of who takes it next.
+        // Release pairs with the Acquire of the next holder.
         self.0.store(false, Ordering::Release);
     }
 }

@@ -61,7 +61,7 @@ pub struct Stage {
 pub enum Said {
     /// The answer to a request: a value, or the name of an exception.
     Answer(MessageId, Result<Value<'static>, String>),
-    /// Somebody's commit.
+    /// A commit of another client.
     Invalidation(Tid, Vec<Oid>),
     /// Something else unasked for.
     Notice(String),

@@ -191,7 +191,7 @@ impl FileStorage {
         let reserved_end = suspension.reserve(output.file().as_ref(), output.path(), size_after)?;
         let failed = |error| StorageError::io(output.path(), "look at", error);
         let identity = output.file().status().map_err(failed)?.identity;
-        // Before it is the data file: from then on whoever opens it finds it locked.
+        // Before it is the data file: each process that opens it from then on finds it locked.
         let lock = lock_data(output.file().as_ref(), output.path())?;
         // The renaming would remove what another program has put there.
         self.check_unchanged().inspect_err(|error| {
