@@ -11,6 +11,9 @@
 //! is an entry that names an older record of the same object, if all newer ones are further back
 //! than those transactions. Stock ZODB, who looks at five of them, takes that risk at every start;
 //! here it is over with the first index that we save.
+//!
+//! An index that was not used is replaced as soon as the file has been read. If it stayed until the
+//! next orderly stop, a kill would leave it beside a file that grows to the length that it is of.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -46,23 +49,31 @@ pub(crate) struct Loaded {
     pub(crate) last_tid: Tid,
 }
 
-/// Loads the index of a data file of `length` bytes; `None` when there is none, or the file is
-/// better read, and the reason when it cannot be used.
+/// What there is beside a data file.
+pub(crate) enum Found {
+    /// No index.
+    Nothing,
+    /// One of a small file that nothing vouches for: the file is read instead.
+    Unvouched,
+    Usable(Loaded),
+}
+
+/// Loads the index of a data file of `length` bytes; an error says why it cannot be used.
 pub(crate) fn load(
     disk: &dyn Disk,
     path: &Path,
     data: &Arc<dyn DiskFile>,
     length: u64,
-) -> Result<Option<Loaded>, String> {
+) -> Result<Found, String> {
     let index_path = with_suffix(path, ".index");
     let file = match disk.open(&index_path, OpenMode::Read) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(format!("{}: {error}", index_path.display())),
     };
     let voucher = read_voucher(disk, path);
     if voucher.is_none() && length <= REBUILT_BYTES_MAX {
-        return Ok(None);
+        return Ok(Found::Unvouched);
     }
     let mut input = Summed::new(FileStream::new(file.as_ref()));
     let positions = Positions::new();
@@ -88,7 +99,7 @@ pub(crate) fn load(
         return Err("it is that of another file".to_owned());
     }
     samples.check(data.as_ref(), end, entries)?;
-    Ok(Some(Loaded { positions, end, last_tid }))
+    Ok(Found::Usable(Loaded { positions, end, last_tid }))
 }
 
 /// Writes the index, under a temporary name first, and what vouches for it. Commits may go on: the

@@ -14,13 +14,14 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 use crate::check::{Damage, DamageKind};
 use crate::checksums::{self, Distrust, Opened, Part, Passage};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, Magic};
+use crate::index_snapshot::{self, Found};
 use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::set_aside::BrokenEnd;
 use crate::storage::OpenOptions;
 use crate::tail::Tail;
 use crate::torn::Crashed;
-use crate::{ChecksumMode, StorageError, index_snapshot};
+use crate::{ChecksumMode, StorageError};
 
 /// Bytes scanned between two reports of progress.
 const PROGRESS_STEP_BYTES: u64 = 8 << 20;
@@ -36,6 +37,8 @@ pub(crate) struct Recovered {
     pub(crate) checksums: Option<Opened>,
     /// What did not fit them.
     pub(crate) damages: Vec<Damage>,
+    /// Whether an index is beside the file that was not used.
+    pub(crate) is_index_unused: bool,
 }
 
 pub(crate) fn recover(
@@ -47,10 +50,16 @@ pub(crate) fn recover(
     let length = file.length().map_err(|error| StorageError::io(path, "read", error))?;
     if !options.read_only && is_unbegun(path, file.as_ref(), length)? {
         start_file(disk, path, file.as_ref())?;
-        let positions = Positions::new();
-        let end = MAGIC_BYTES;
-        let (magic, last_tid, checksums, damages) = (Magic::Fs30, Tid::ZERO, None, Vec::new());
-        return Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages });
+        return Ok(Recovered {
+            file,
+            magic: Magic::Fs30,
+            positions: Positions::new(),
+            end: MAGIC_BYTES,
+            last_tid: Tid::ZERO,
+            checksums: None,
+            damages: Vec::new(),
+            is_index_unused: false,
+        });
     }
     let magic = read_magic(path, file.as_ref())?;
     let mut checksums = open_checksums(disk, options, &file, length);
@@ -60,7 +69,7 @@ pub(crate) fn recover(
         checksums = None;
         read = read_log(disk, options, &file, length, None)?;
     }
-    let ReadLog { positions, built, damages, .. } = read;
+    let ReadLog { positions, built, damages, is_index_unused, .. } = read;
     let Built { end, last_tid, .. } = built;
     if end < length && !options.read_only {
         let was_durable = checksums.as_ref().is_some_and(|opened| end < opened.durable_end());
@@ -70,7 +79,7 @@ pub(crate) fn recover(
     } else if let Some(opened) = &checksums {
         opened.warn_if_shortened(path, length);
     }
-    Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages })
+    Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages, is_index_unused })
 }
 
 /// What a log says.
@@ -78,6 +87,7 @@ struct ReadLog {
     positions: Positions,
     built: Built,
     damages: Vec<Damage>,
+    is_index_unused: bool,
     /// Where it turned out to be another one than its checksums are of. Then it has to be read
     /// again without them.
     other_at: Option<u64>,
@@ -92,9 +102,11 @@ fn read_log(
     checksums: Option<&Opened>,
 ) -> Result<ReadLog, StorageError> {
     let path = options.path.as_path();
-    let (mut positions, start, last_tid) = match index_snapshot::load(disk, path, file, length) {
-        Ok(Some(loaded)) => (loaded.positions, loaded.end, loaded.last_tid),
-        Ok(None) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
+    let found = index_snapshot::load(disk, path, file, length);
+    let is_index_unused = matches!(found, Ok(Found::Unvouched) | Err(_));
+    let (mut positions, start, last_tid) = match found {
+        Ok(Found::Usable(loaded)) => (loaded.positions, loaded.end, loaded.last_tid),
+        Ok(Found::Nothing | Found::Unvouched) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
         Err(reason) => {
             warn!(file = %path.display(), %reason, "index not usable, building it anew");
             (Positions::new(), MAGIC_BYTES, Tid::ZERO)
@@ -116,7 +128,7 @@ fn read_log(
         }
     }
     let Build { damages, other_at, .. } = build;
-    Ok(ReadLog { positions, built, damages, other_at })
+    Ok(ReadLog { positions, built, damages, is_index_unused, other_at })
 }
 
 fn open_checksums(

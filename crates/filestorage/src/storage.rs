@@ -148,7 +148,8 @@ impl FileStorage {
         let status = file.status().map_err(|error| StorageError::io(path, "look at", error))?;
         let recovered = recovery::recover(disk.as_ref(), options, file)?;
         let checksums = recovered.start_checksums(disk.as_ref(), options);
-        let Recovered { file, magic, positions, end, last_tid, damages, .. } = recovered;
+        let Recovered { file, magic, positions, end, last_tid, damages, is_index_unused, .. } =
+            recovered;
         let blobs = options.blob_directory.as_deref();
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, options.read_only))
@@ -185,6 +186,9 @@ impl FileStorage {
         storage.name_session();
         storage.verify_tail();
         if !options.read_only {
+            if is_index_unused {
+                storage.replace_index();
+            }
             if let Some(blobs) = &storage.blobs {
                 blobs.clean_up(&storage)?;
             }
@@ -285,6 +289,17 @@ impl FileStorage {
         self.check_identity()?;
         self.sync_checksums();
         self.save_sound_index()
+    }
+
+    /// Instead of one that was not used. It is no longer of any use, so a failure is no reason not
+    /// to open.
+    fn replace_index(&self) {
+        if self.is_damage_suspected() {
+            return;
+        }
+        if let Err(error) = index_snapshot::save(self.disk.as_ref(), &self.log()) {
+            warn!(file = %self.path.display(), %error, "the index could not be saved");
+        }
     }
 
     /// What is damaged may be about another object than it says: an index with it is not saved.

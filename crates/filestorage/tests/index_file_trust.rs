@@ -208,6 +208,31 @@ fn index_of_a_large_file_that_nothing_vouches_for_never_gives_other_bytes() {
     }
 }
 
+/// A server that is killed saves no index; the file must not grow to where a wrong one ends.
+#[test]
+fn index_that_was_not_used_is_replaced_when_the_file_is_opened_for_writing() {
+    let written = Written::new(6);
+    let longer = Written::new(7);
+    let older = written.indexes_with_an_older_record();
+    let unused = [
+        (written.index.as_slice(), None),
+        (older[0].as_slice(), Some(written.voucher.as_slice())),
+        (longer.index.as_slice(), Some(longer.voucher.as_slice())),
+        (b"no index", None),
+    ];
+    for (number, (index, voucher)) in unused.into_iter().enumerate() {
+        let disk = written.disk(Some(index), voucher);
+        drop(open_read_only(disk.clone()).unwrap());
+        assert_eq!(disk.bytes(&companion(".index")).unwrap(), index, "case {number}");
+        drop(open(disk.clone()));
+        assert_eq!(disk.bytes(&companion(".index")).unwrap(), written.index, "case {number}");
+        assert_eq!(scanned_bytes(&disk), 0, "case {number}");
+    }
+    let disk = written.disk(None, None);
+    drop(open(disk.clone()));
+    assert_eq!(disk.bytes(&companion(".index")), None);
+}
+
 /// A file with the index that belongs to it.
 struct Written {
     bytes: Vec<u8>,
