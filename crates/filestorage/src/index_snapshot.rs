@@ -55,7 +55,7 @@ pub(crate) enum Found {
     Nothing,
     /// One of a small file that nothing vouches for: the file is read instead.
     Unvouched,
-    Usable(Loaded),
+    Usable(Box<Loaded>),
 }
 
 /// Loads the index of a data file of `length` bytes; an error says why it cannot be used.
@@ -99,7 +99,7 @@ pub(crate) fn load(
         return Err("it is that of another file".to_owned());
     }
     samples.check(data.as_ref(), end, entries)?;
-    Ok(Found::Usable(Loaded { positions, end, last_tid }))
+    Ok(Found::Usable(Box::new(Loaded { positions, end, last_tid })))
 }
 
 /// Writes the index, under a temporary name first, and what vouches for it. Commits may go on: the
