@@ -21,7 +21,7 @@ use zodium_net::{Limits, LinkFigures, Workers};
 use zodium_types::{Counter, Tid};
 use zodium_zeo::server::{Inspection, Server, SessionFigures, SessionReport};
 
-use crate::serve::refused;
+use crate::listen_error::cannot_listen;
 
 /// How long workers may take to say what their sessions do.
 const WORKER_PATIENCE: Duration = Duration::from_millis(500);
@@ -84,7 +84,7 @@ pub(crate) fn start(
 ) -> Result<Option<Monitor>> {
     let Some(MonitorOptions { address }) = options else { return Ok(None) };
     let failed = || format!("cannot serve the monitor on {address}");
-    let listener = Listener::bind(address).map_err(|error| refused(address, error));
+    let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error));
     let listener = listener.with_context(failed)?;
     info!(address = %listener.address(), "monitor: /, /metrics, /health");
     let source = Arc::<Watched>::clone(watched);

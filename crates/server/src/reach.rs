@@ -11,7 +11,7 @@ use zodium_tls::{AllowList, CertificateFiles, ClientFiles, ClientTls, Password, 
 use zodium_types::Address;
 use zodium_zeo::client::{Stream, connect, secure};
 
-use crate::serve::own_files;
+use crate::own_certificate::own_files;
 
 /// Options of commands that ask a server.
 #[derive(Debug, Args)]

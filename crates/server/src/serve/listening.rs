@@ -1,14 +1,15 @@
 //! The addresses of a server: taken before storages are opened, listened on when they are.
 
-use std::io;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use listenfd::ListenFd;
 use tokio::task::JoinHandle;
 use zodium_net::{Bound, Listener, Workers};
 use zodium_tls::ServerTls;
 use zodium_types::Address;
+
+use crate::listen_error::cannot_listen;
 
 /// Takes all addresses; within a tokio runtime.
 ///
@@ -19,7 +20,7 @@ pub(crate) async fn bind(addresses: &[Address]) -> Result<Vec<Bound>> {
     if bound.is_empty() {
         for address in addresses {
             let taken = Bound::bind(address).await;
-            bound.push(taken.map_err(|error| refused(address, error))?);
+            bound.push(taken.map_err(|error| cannot_listen(address, error))?);
         }
     }
     Ok(bound)
@@ -52,43 +53,13 @@ fn inherited(sockets: &mut ListenFd) -> Result<Vec<Bound>> {
 pub(crate) fn listen(bound: Vec<Bound>, tls: Option<&Arc<ServerTls>>) -> Result<Vec<Listener>> {
     let listen = |bound: Bound| {
         let address = bound.address().clone();
-        let listener = bound.listen().map_err(|error| refused(&address, error))?;
+        let listener = bound.listen().map_err(|error| cannot_listen(&address, error))?;
         Ok(match tls {
             Some(tls) => listener.with_tls(Arc::clone(tls)),
             None => listener,
         })
     };
     bound.into_iter().map(listen).collect()
-}
-
-/// Why an address cannot be listened on, and what to do about it.
-pub(crate) fn refused(address: &Address, error: io::Error) -> anyhow::Error {
-    let advice = advice(address, error.kind());
-    anyhow!("cannot listen on {address}: {error}{advice}")
-}
-
-fn advice(address: &Address, kind: io::ErrorKind) -> &'static str {
-    let is_tcp = matches!(address, Address::Tcp { .. });
-    match kind {
-        io::ErrorKind::AddrInUse => {
-            ". Another process listens there, perhaps another server of the same database: stop \
-             that one, or pass another address (`ss -ltnp` and `ss -lxp` show processes by \
-             address)"
-        }
-        io::ErrorKind::PermissionDenied if is_tcp => {
-            ". Ports below 1024 are for privileged processes: pass a higher port, or give the \
-             server the capability CAP_NET_BIND_SERVICE (AmbientCapabilities= of systemd), or \
-             let systemd listen for it (a .socket unit)"
-        }
-        io::ErrorKind::PermissionDenied => {
-            ". The user that runs the server has to be allowed to write to the socket's folder"
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            ". This machine has no such address (`ip address` shows those it has); 0.0.0.0:PORT \
-             is all of them"
-        }
-        _ => "",
-    }
 }
 
 /// Tasks that hand new connections to workers.
@@ -126,20 +97,6 @@ impl Accepting {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_that_cannot_be_had_is_named_with_what_to_do() {
-        let refused = |address: &str, kind: io::ErrorKind| {
-            refused(&address.parse().unwrap(), kind.into()).to_string()
-        };
-        let text = refused("127.0.0.1:80", io::ErrorKind::PermissionDenied);
-        assert!(text.starts_with("cannot listen on 127.0.0.1:80: permission denied"), "{text}");
-        assert!(text.contains("below 1024") && text.contains("CAP_NET_BIND_SERVICE"), "{text}");
-        let text = refused("/run/zeo.sock", io::ErrorKind::PermissionDenied);
-        assert!(text.contains("/run/zeo.sock") && !text.contains("1024"), "{text}");
-        let text = refused("10.1.2.3:8100", io::ErrorKind::AddrNotAvailable);
-        assert!(text.contains("no such address"), "{text}");
-    }
 
     #[test]
     fn a_server_that_was_faster_is_noticed_as_late_as_at_listening() {

@@ -27,13 +27,11 @@ use zodium_net::Bound;
 use zodium_tls::ServerTls;
 
 use self::listening::Accepting;
-pub(crate) use self::listening::refused;
 pub(crate) use self::options::ServeOptions;
 use self::packing::Packing;
 use self::pid_file::PidFile;
 use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
-pub(crate) use self::tls::own_files;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
 use crate::panics;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::Args;
 use clap::error::ErrorKind;
 use zodium_configuration::{
     Checksums, Configuration, Encoding, KeyPassword, LogFormat, LogOptions, MonitorOptions,
@@ -15,7 +15,6 @@ use super::options::{
     ChecksumsArgument, ClientArguments, LogArguments, LogFormatArgument, ServeOptions,
     StorageArguments, TlsArguments,
 };
-use crate::cli::Cli;
 
 /// What to serve, and how; with what seems wrong in the file without being refused.
 pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Vec<Warning>)> {
@@ -205,13 +204,9 @@ fn override_log(log: &mut LogOptions, arguments: &LogArguments) {
     }
 }
 
-/// A command line that cannot be meant, told as clap tells it.
+/// A command line that makes no sense, reported as clap reports one.
 fn wrong(what: &str) -> anyhow::Error {
-    let mut command = Cli::command();
-    command.build();
-    let error = match command.find_subcommand_mut("serve") {
-        Some(serve) => serve.error(ErrorKind::MissingRequiredArgument, what),
-        None => command.error(ErrorKind::MissingRequiredArgument, what),
-    };
-    error.into()
+    let command = clap::Command::new("serve").bin_name("zodium serve");
+    let mut command = ServeOptions::augment_args(command);
+    command.error(ErrorKind::MissingRequiredArgument, what).into()
 }
