@@ -10,9 +10,9 @@ use std::time::Duration;
 use zodium_types::{Oid, Tid};
 
 use crate::Storage;
+use crate::VoteError;
 use crate::clock_watch::AHEAD_MAX;
 use crate::transaction::{Transaction, WriteBody};
-use crate::vote::VoteError;
 
 /// Copied transactions keep their ids, also those that a server with a wrong clock has given: up
 /// to a century ahead. Of the ids that the format holds, those of seven millennia are left.

@@ -13,37 +13,13 @@ use zodium_disk::Clock;
 use zodium_filestorage::{FileStorage, Resolver, StagedBlobs, StorageError};
 use zodium_types::{Oid, Tid};
 
+use crate::Config;
 use crate::commit::{CommitMachine, CommitStatus, TransactionNumber};
 use crate::figures::WriterFigures;
 use crate::log_writer::{FinishQueue, LogWriter};
 use crate::notice::{Commit, Commits, Mailbox, Notice};
 use crate::pack_status::PackStatus;
 use crate::reopening::{Reopening, WriteFailure};
-
-/// What can be set for a storage.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// How many transactions are remembered for clients that come back.
-    pub invalidation_queue_size: usize,
-    /// How far back the log is read for those that come back later than that.
-    pub invalidation_age: Option<Duration>,
-    /// How long a transaction may hold its locks before its client is disconnected.
-    pub transaction_timeout: Option<Duration>,
-    /// Whether a pack drops objects that cannot be reached from the root.
-    pub pack_gc: bool,
-    /// Whether a pack keeps the old file as `Data.fs.old`.
-    pub pack_keep_old: bool,
-    /// Whether a pack gives up when an object in use refers to one that is not there.
-    pub pack_abort_on_dangling: bool,
-    /// What resolves conflicts here; what it does not is left to the client.
-    pub resolver: Option<Arc<dyn Resolver>>,
-    /// Classes (`module.Class`) whose conflicts clients can resolve: an undo of what was changed
-    /// later is given to the client for these. `*` stands for all.
-    pub resolvable_classes: Vec<String>,
-    /// How the storage takes commits again by itself after a failed write. `None`: only when
-    /// [asked](Storage::ask_to_reopen).
-    pub reopening: Option<Reopening>,
-}
 
 /// An open database with its writer thread.
 pub struct Storage {
@@ -364,17 +340,7 @@ mod tests {
     fn start() -> (Arc<Storage>, LogWriter) {
         let options = OpenOptions::new(Path::new("Data.fs"));
         let file = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
-        let config = Config {
-            invalidation_queue_size: 100,
-            invalidation_age: None,
-            transaction_timeout: None,
-            pack_gc: true,
-            pack_keep_old: false,
-            pack_abort_on_dangling: false,
-            resolver: None,
-            resolvable_classes: Vec::new(),
-            reopening: None,
-        };
+        let config = Config { pack_keep_old: false, reopening: None, ..Config::default() };
         Storage::with_writer(file, Arc::new(SystemClock::new()), &config).unwrap()
     }
 

@@ -10,10 +10,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_filestorage::{NewRecord, StorageError, UndoConflict, UndoRecord, Undoing};
 use zodium_types::Oid;
 
-use crate::Storage;
 use crate::commit::{Conflict, ConflictKind};
 use crate::transaction::{Transaction, WriteBody};
-use crate::vote::{FoundConflict, VoteError};
+use crate::{FoundConflict, Storage, VoteError};
 
 /// What becomes of the undos of a transaction.
 pub(crate) enum Undone {

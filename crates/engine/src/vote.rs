@@ -1,21 +1,16 @@
 //! The steps of a vote: locks, conflict check, space.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use thiserror::Error;
 use zodium_filestorage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undoing};
 use zodium_types::{Oid, Tid};
 
-use crate::commit::{
-    AbortOutcome, CommitError, Conflict, ConflictKind, LockAnswer, TransactionNumber, check,
-};
+use crate::commit::{AbortOutcome, Conflict, ConflictKind, LockAnswer, TransactionNumber, check};
 use crate::resolve::Resolved;
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::undo::Undone;
-use crate::{Mailbox, Storage};
+use crate::{FoundConflict, Mailbox, Storage, VoteError};
 
 /// The answer to [`Storage::begin_vote`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,70 +33,6 @@ pub enum Check {
     Conflicts(Vec<FoundConflict>),
     /// The answer is not in memory: ask again with [`Access::Blocking`] off the worker.
     Cold,
-}
-
-/// A conflict, with what the client sent.
-#[derive(Debug)]
-pub struct FoundConflict {
-    /// What does not fit.
-    pub conflict: Conflict,
-    /// The data that were to be stored; empty when it is not a store.
-    pub data: Bytes,
-}
-
-impl FoundConflict {
-    /// Whether the client may resolve it, as far as the protocol of commits goes.
-    pub fn is_resolvable(&self) -> bool {
-        matches!(self.conflict.kind, ConflictKind::Store | ConflictKind::Undo)
-    }
-}
-
-/// Why a vote failed; the transaction is over.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum VoteError {
-    /// The state machine refused it.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-    /// The file refused it: full, failed, read-only, damaged.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// Later transactions changed what was to be undone.
-    #[error("{} objects were modified by later transactions and cannot be undone", oids.len())]
-    UndoConflict {
-        /// The objects.
-        oids: Vec<Oid>,
-    },
-    /// A transaction brought an id of the far future: all later ones would have to be later still.
-    #[error(
-        "transaction id {tid} is {} s ahead of the server's clock, {} s are accepted; check both \
-         clocks", ahead.as_secs(), ahead_max.as_secs()
-    )]
-    TidAhead {
-        /// The id.
-        tid: Tid,
-        /// By so much it is ahead.
-        ahead: Duration,
-        /// So much is accepted, more of a copied transaction.
-        ahead_max: Duration,
-    },
-    /// An object has an oid that would leave too few larger ones for new objects.
-    #[error(
-        "object {oid}: the oid of a new object may be {limit} at most; take one that the server \
-         gives (new_oids)"
-    )]
-    OidTooLarge {
-        /// The object.
-        oid: Oid,
-        /// The largest oid that is accepted.
-        limit: Oid,
-    },
-    /// A record without a byte cannot be told from a back pointer in the file.
-    #[error("the data stored for object {oid} are empty")]
-    EmptyData {
-        /// The object.
-        oid: Oid,
-    },
 }
 
 impl Storage {

@@ -151,14 +151,9 @@ mod tests {
         let disk = FaultyDisk::new(MemoryDisk::new());
         let config = Config {
             invalidation_queue_size: 1,
-            invalidation_age: None,
-            transaction_timeout: None,
-            pack_gc: true,
             pack_keep_old: false,
-            pack_abort_on_dangling: false,
-            resolver: None,
-            resolvable_classes: Vec::new(),
             reopening: None,
+            ..Config::default()
         };
         let clock = Arc::new(SystemClock::new());
         let storage = Storage::start(open(disk.clone()), clock, &config).unwrap();

@@ -155,10 +155,8 @@ impl Plan {
             transaction_timeout: self.transaction_timeout,
             pack_gc: false,
             pack_keep_old: false,
-            pack_abort_on_dangling: false,
-            resolver: None,
-            resolvable_classes: Vec::new(),
             reopening: self.reopening,
+            ..Config::default()
         }
     }
 }

@@ -88,15 +88,10 @@ impl Stage {
                 ..open_options()
             },
             storage: StorageConfig {
-                invalidation_queue_size: 100,
-                invalidation_age: None,
-                transaction_timeout: None,
                 pack_gc: false,
                 pack_keep_old: false,
-                pack_abort_on_dangling: false,
-                resolver: None,
-                resolvable_classes: Vec::new(),
                 reopening: None,
+                ..StorageConfig::default()
             },
             zeo: Config {
                 encoding: ENCODING,

@@ -88,14 +88,10 @@ impl Server {
         let file = FileStorage::open(Arc::new(self.disk.clone()), &options).unwrap();
         let config = StorageConfig {
             invalidation_queue_size: self.remembered,
-            invalidation_age: None,
-            transaction_timeout: None,
             pack_gc: false,
             pack_keep_old: false,
-            pack_abort_on_dangling: false,
-            resolver: None,
-            resolvable_classes: Vec::new(),
             reopening: None,
+            ..StorageConfig::default()
         };
         let storage = Storage::start(file, Arc::new(SystemClock::new()), &config).unwrap();
         let (stop, stopped) = oneshot::channel();

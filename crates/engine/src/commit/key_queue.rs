@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::lock_set::LockMode;
-use super::lock_table::TransactionNumber;
+use super::number::TransactionNumber;
 
 /// When a request arrived, counted over all keys of the table: smaller is earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,11 +21,7 @@ use zodium_types::Oid;
 
 use super::key_queue::{Blocked, KeyQueue, QueueView, Ticket};
 use super::lock_set::{LockKey, LockMode, LockSet};
-
-/// Who locks: the number that the engine gave a transaction at its begin. Never used again for
-/// another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransactionNumber(pub u64);
+use super::number::TransactionNumber;
 
 /// What a request for locks got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

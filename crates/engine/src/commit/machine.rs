@@ -20,7 +20,8 @@ use thiserror::Error;
 use zodium_types::Tid;
 
 use super::lock_set::{LockKey, LockMode, LockSet};
-use super::lock_table::{LockAnswer, LockTable, LockWait, TransactionNumber};
+use super::lock_table::{LockAnswer, LockTable, LockWait};
+use super::number::TransactionNumber;
 
 /// Where a transaction is between its first vote and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,10 +24,12 @@ mod key_queue;
 mod lock_set;
 mod lock_table;
 mod machine;
+mod number;
 
 pub use conflict::{Conflict, ConflictKind, ObjectRead, ObjectWrite, WriteKind, check};
 pub use lock_set::{LockKey, LockMode, LockSet};
-pub use lock_table::{LockAnswer, LockTable, LockWait, TransactionNumber};
+pub use lock_table::{LockAnswer, LockTable, LockWait};
 pub use machine::{
     AbortOutcome, CommitError, CommitMachine, CommitState, CommitStatus, WriteFailure,
 };
+pub use number::TransactionNumber;

@@ -121,17 +121,7 @@ pub(crate) fn record(number: u64, references: &[Oid], filler: usize) -> Bytes {
 }
 
 pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
-    let config = Config {
-        invalidation_queue_size: 100,
-        invalidation_age: None,
-        transaction_timeout: None,
-        pack_gc: true,
-        pack_keep_old: true,
-        pack_abort_on_dangling: false,
-        resolver: None,
-        resolvable_classes: Vec::new(),
-        reopening: None,
-    };
+    let config = Config { reopening: None, ..Config::default() };
     Storage::start(open_file(disk, path), Arc::new(SystemClock::new()), &config).unwrap()
 }
 

@@ -49,14 +49,10 @@ impl InProcess {
         let file = FileStorage::open(Arc::new(disk.clone()), &options)?;
         let config = StorageConfig {
             invalidation_queue_size: REMEMBERED,
-            invalidation_age: None,
-            transaction_timeout: None,
             pack_gc: false,
             pack_keep_old: false,
-            pack_abort_on_dangling: false,
-            resolver: None,
-            resolvable_classes: Vec::new(),
             reopening: None,
+            ..StorageConfig::default()
         };
         let storage = Storage::start(file, Arc::new(SystemClock::new()), &config)?;
         let folder = tempfile::tempdir()?;
