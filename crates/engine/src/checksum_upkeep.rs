@@ -66,7 +66,7 @@ impl Upkeep<'_> {
     }
 
     fn run(mut self) {
-        while !self.storage.queue.is_stopping() {
+        while !self.storage.commits.is_stopping() {
             let started = Instant::now();
             if self.synced.elapsed() >= SYNC_INTERVAL {
                 self.storage.file.sync_checksums();
@@ -79,7 +79,7 @@ impl Upkeep<'_> {
                 },
                 covered => time_of(covered, COVER_BYTES_PER_SECOND),
             };
-            self.storage.queue.sleep(wait.saturating_sub(started.elapsed()));
+            self.storage.commits.sleep(wait.saturating_sub(started.elapsed()));
         }
     }
 

@@ -57,11 +57,11 @@ impl Storage {
 
     /// Whether it was told to close.
     pub fn is_closing(&self) -> bool {
-        self.queue.is_stopping()
+        self.commits.is_stopping()
     }
 
     /// Who waits for which lock behind whom; the first hundred.
     pub fn lock_waits(&self) -> Vec<LockWait> {
-        self.machine.lock().lock_waits(WAITS_MAX)
+        self.commits.machine().lock_waits(WAITS_MAX)
     }
 }

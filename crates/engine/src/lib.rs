@@ -13,6 +13,7 @@ mod blobs;
 mod checksum_upkeep;
 mod clock_watch;
 pub mod commit;
+mod commit_table;
 mod config;
 mod expiry;
 mod figures;

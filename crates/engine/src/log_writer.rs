@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-use rustc_hash::FxHashMap;
 use tracing::error;
 use zodium_filestorage::{Appended, NewTransaction, StagedBlobs, StorageError};
 use zodium_types::Tid;
@@ -15,6 +13,7 @@ use zodium_types::Tid;
 use crate::Storage;
 use crate::clock_watch::ClockWatch;
 use crate::commit::{CommitError, TransactionNumber};
+use crate::commit_table::TakenTransaction;
 use crate::expiry::ExpiryWatch;
 use crate::notice::{Commit, Commits, Notice};
 use crate::patience::Patience;
@@ -24,102 +23,6 @@ use crate::transaction::Voted;
 const BATCH_TRANSACTIONS_MAX: usize = 1024;
 /// How often it is looked whether transactions have expired, or the file is to be reopened.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A transaction of the batch that is being written.
-type TakenTransaction = (TransactionNumber, Tid, Voted);
-
-/// Transactions on their way to the writer.
-#[derive(Default)]
-pub(crate) struct FinishQueue {
-    state: Mutex<QueueState>,
-    changed: Condvar,
-    /// For those who only want to know when it ends.
-    stopped: Condvar,
-}
-
-#[derive(Default)]
-struct QueueState {
-    voted: FxHashMap<TransactionNumber, Voted>,
-    stopping: bool,
-    /// The writer need not know before so many are there.
-    wanted: usize,
-    /// There is something else to look at than transactions.
-    woken: bool,
-}
-
-impl FinishQueue {
-    /// Lines a transaction up; gives it back when nobody would write it any more.
-    fn add(&self, number: TransactionNumber, voted: Voted) -> Option<Voted> {
-        let mut state = self.state.lock();
-        if state.stopping {
-            return Some(voted);
-        }
-        state.voted.insert(number, voted);
-        None
-    }
-
-    /// Lets the writer end once everything is written.
-    pub(crate) fn stop(&self) {
-        self.state.lock().stopping = true;
-        self.changed.notify_all();
-        self.stopped.notify_all();
-    }
-
-    /// Lets the writer look around.
-    pub(crate) fn wake(&self) {
-        self.state.lock().woken = true;
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.state.lock().stopping
-    }
-
-    /// Sleeps for so long, or until it is stopping.
-    pub(crate) fn sleep(&self, time: Duration) {
-        let mut state = self.state.lock();
-        if !state.stopping {
-            self.stopped.wait_for(&mut state, time);
-        }
-    }
-
-    /// Lets the writer know of those that were added, if it wants to.
-    fn notify(&self) {
-        let state = self.state.lock();
-        if state.voted.len() >= state.wanted {
-            self.changed.notify_one();
-        }
-    }
-
-    /// Waits until so many are there; false when that takes too long.
-    fn gather(&self, wanted: usize, time_max: Duration) -> bool {
-        let deadline = Instant::now() + time_max;
-        let mut state = self.state.lock();
-        state.wanted = wanted;
-        while state.voted.len() < wanted && !state.stopping && !state.woken {
-            if self.changed.wait_until(&mut state, deadline).timed_out() {
-                break;
-            }
-        }
-        state.wanted = 0;
-        state.voted.len() >= wanted
-    }
-
-    /// Waits for work; `false` when stopped and empty.
-    fn wait(&self, timeout: Option<Duration>) -> bool {
-        let mut state = self.state.lock();
-        if state.voted.is_empty() && !state.stopping && !state.woken {
-            match timeout {
-                Some(timeout) => {
-                    self.changed.wait_for(&mut state, timeout);
-                }
-                None => self.changed.wait(&mut state),
-            }
-        }
-        state.woken = false;
-        !(state.voted.is_empty() && state.stopping)
-    }
-}
 
 /// What writes the log of a storage, round by round.
 pub struct LogWriter {
@@ -150,7 +53,7 @@ impl LogWriter {
             let expiring = storage.transaction_timeout.map(|_| WATCH_INTERVAL);
             // Not longer than that: a clock that tests move says nothing when it is moved.
             let reopening = storage.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
-            if !storage.queue.wait(reopening.or(expiring)) {
+            if !storage.commits.wait(reopening.or(expiring)) {
                 break;
             }
             self.gather();
@@ -166,12 +69,12 @@ impl LogWriter {
     /// Waits for those who are voted and so will soon ask for their finish: if they are near, one
     /// sync serves them too.
     fn gather(&mut self) {
-        let status = self.storage.machine.lock().status();
+        let status = self.storage.commits.machine().status();
         if status.ready == 0 || status.voted == 0 {
             return;
         }
         if let Some(time_max) = self.patience.time_max() {
-            let all_came = self.storage.queue.gather(status.ready + status.voted, time_max);
+            let all_came = self.storage.commits.gather(status.ready + status.voted, time_max);
             self.patience.note_waiting(all_came);
         }
     }
@@ -188,14 +91,15 @@ impl LogWriter {
         storage.reopen_if_due();
         let now = storage.clock.unix_nanos();
         let clock_tid = Tid::from_unix_nanos(now);
-        let batch = storage.machine.lock().next_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
-        if let Some((_, last)) = batch.last() {
+        let batch = storage.commits.take_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
+        let count = batch.len();
+        if let Some((_, last, _)) = batch.last() {
             self.clock.look(*last, now, storage.clock.monotonic());
             // From the first byte appended until the last transaction is published.
             let _appending = storage.appending.lock();
-            storage.write_batch(&batch);
+            storage.write_batch(batch);
         }
-        batch.len()
+        count
     }
 }
 
@@ -207,20 +111,11 @@ impl Storage {
     /// When it is not voted, an earlier write failed, or the storage was closed. The transaction
     /// is over then.
     pub fn finish(&self, number: TransactionNumber, voted: Voted) -> Result<(), CommitError> {
-        // Into the queue first: whatever the machine calls ready must be found there.
-        if let Some(voted) = self.queue.add(number, voted) {
+        self.commits.finish(number, voted).map_err(|refused| {
+            let (error, voted) = *refused;
             self.abort(number, Some(voted));
-            return Err(CommitError::StorageClosed);
-        }
-        // Bound first: the guard must be gone before the abort locks the machine again.
-        let asked = self.machine.lock().finish(number);
-        if let Err(error) = asked {
-            let voted = self.queue.state.lock().voted.remove(&number);
-            self.abort(number, voted);
-            return Err(error);
-        }
-        self.queue.notify();
-        Ok(())
+            error
+        })
     }
 
     /// Whether a batch is being written, or a pack replaces the file: [`LogWriter::step`] would
@@ -229,11 +124,11 @@ impl Storage {
         self.appending.is_locked()
     }
 
-    fn write_batch(&self, batch: &[(TransactionNumber, Tid)]) {
+    fn write_batch(&self, batch: Vec<TakenTransaction>) {
         let mut taken = Vec::with_capacity(batch.len());
         let mut transactions = Vec::with_capacity(batch.len());
         let mut reservations = Vec::with_capacity(batch.len());
-        for (number, tid, voted) in self.commit_blobs(self.take_voted(batch)) {
+        for (number, tid, voted) in self.commit_blobs(batch) {
             taken.push((number, tid, voted.blobs));
             reservations.push(voted.reservation);
             transactions.push(NewTransaction {
@@ -268,16 +163,6 @@ impl Storage {
         }
     }
 
-    fn take_voted(&self, batch: &[(TransactionNumber, Tid)]) -> Vec<TakenTransaction> {
-        let mut state = self.queue.state.lock();
-        let take = |(number, tid): &(TransactionNumber, Tid)| {
-            let voted = state.voted.remove(number);
-            assert!(voted.is_some(), "a ready transaction is in the queue");
-            Some((*number, *tid, voted?))
-        };
-        batch.iter().filter_map(take).collect()
-    }
-
     /// Gives the blobs of transactions their names, before the log says that they are committed.
     /// Where that fails this transaction alone is over: nothing of it has been written.
     fn commit_blobs(&self, mut batch: Vec<TakenTransaction>) -> Vec<TakenTransaction> {
@@ -303,11 +188,11 @@ impl Storage {
         self.file.release(voted.reservation);
         // Before its client is told: what it finds then is that they are being removed.
         drop(voted.blobs);
-        let granted = self.machine.lock().withdraw(number, self.clock.monotonic());
-        if let Some(owner) = self.owners.lock().remove(&number) {
+        let (owner, granted) = self.commits.withdraw(number, self.clock.monotonic());
+        if let Some(owner) = owner {
             owner.post(Notice::Failed(number, Arc::new(error)));
         }
-        self.post_granted(granted);
+        granted.post();
     }
 
     /// Makes the transactions of a batch true for everybody: loads first, then the notices, then
@@ -321,31 +206,21 @@ impl Storage {
             })
             .collect();
         let numbers: Vec<TransactionNumber> = commits.iter().map(|commit| commit.number).collect();
-        let mut owners = self.owners.lock();
-        numbers.iter().for_each(|number| drop(owners.remove(number)));
-        drop(owners);
         self.announce(&commits);
-        let granted = self.machine.lock().published(&numbers, self.clock.monotonic());
-        match granted {
-            Ok(granted) => self.post_granted(granted),
-            Err(error) => unreachable!("batches are published as taken: {error}"),
-        }
+        self.commits.published(&numbers, self.clock.monotonic()).post();
     }
 
     fn fail(&self, error: StorageError) {
         self.note_write_failure(&error);
         let error = Arc::new(error);
-        let failure = self.machine.lock().write_failed(self.clock.monotonic());
-        for number in failure.ended {
-            if let Some(voted) = self.queue.state.lock().voted.remove(&number) {
+        let failed = self.commits.write_failed(self.clock.monotonic());
+        for (number, owner, voted) in failed.ended {
+            if let Some(voted) = voted {
                 self.file.release(voted.reservation);
             }
-            let owner = self.owners.lock().remove(&number);
-            if let Some(owner) = owner {
-                owner.post(Notice::Failed(number, Arc::clone(&error)));
-            }
+            owner.post(Notice::Failed(number, Arc::clone(&error)));
         }
-        self.post_granted(failure.granted);
+        failed.granted.post();
     }
 
     fn post_expired(&self, watch: &mut ExpiryWatch, monotonic: Duration, now: Instant) {
@@ -353,12 +228,8 @@ impl Storage {
         if !watch.is_due(now, timeout) {
             return;
         }
-        let expired = self.machine.lock().expired(monotonic, timeout);
-        let owners = self.owners.lock();
-        for number in expired {
-            if let Some(owner) = owners.get(&number) {
-                owner.post(Notice::Expired(number));
-            }
+        for (number, owner) in self.commits.expired(monotonic, timeout) {
+            owner.post(Notice::Expired(number));
         }
     }
 }

@@ -143,13 +143,9 @@ impl Storage {
     fn hold_positions(&self) -> Result<Hold<'_>, PackError> {
         let number = self.next_number();
         let gate = Arc::new(Gate::default());
-        let mailbox: Arc<dyn Mailbox> = Arc::clone(&gate) as _;
-        self.owners.lock().insert(number, mailbox);
+        let owner: Arc<dyn Mailbox> = Arc::clone(&gate) as _;
         let locks = LockSet::from_iter([(LockKey::Positions, LockMode::Exclusive)]);
-        let asked = self.machine.lock().hold(number, locks, self.clock.monotonic());
-        let answer = asked.inspect_err(|_| {
-            self.owners.lock().remove(&number);
-        })?;
+        let answer = self.commits.hold(number, locks, owner, self.clock.monotonic())?;
         let hold = Hold { storage: self, number };
         let mut is_granted = answer == LockAnswer::Granted;
         while !is_granted {

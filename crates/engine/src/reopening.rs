@@ -52,7 +52,7 @@ impl Storage {
         let mut failure = self.failure.lock();
         let Some(failure) = &mut *failure else { return false };
         failure.next_attempt = Some(self.clock.monotonic());
-        self.queue.wake();
+        self.commits.wake();
         true
     }
 
@@ -73,7 +73,7 @@ impl Storage {
             pause,
         });
         drop(failure);
-        self.queue.wake();
+        self.commits.wake();
         match self.reopening {
             // Once; what to do about it is in the error.
             _ if is_change(error) => error!(%error, "commits are refused from now on, reads go on"),
@@ -109,7 +109,7 @@ impl Storage {
         let Some(failure) = self.failure.lock().take() else { return };
         // Their transactions were refused, and nothing of them is in the log any more.
         self.undecided.lock().clear();
-        self.machine.lock().reopened();
+        self.commits.machine().reopened();
         self.figures.reopenings.add(1);
         let seconds = self.clock.monotonic().saturating_sub(failure.since).as_secs_f64();
         info!(file = %self.file.path().display(), seconds, attempts = failure.attempts + 1,

@@ -7,16 +7,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use tracing::warn;
 use zodium_disk::Clock;
 use zodium_filestorage::{FileStorage, Resolver, StagedBlobs, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::Config;
-use crate::commit::{CommitMachine, CommitStatus, TransactionNumber};
+use crate::commit::{CommitStatus, TransactionNumber};
+use crate::commit_table::CommitTable;
 use crate::figures::WriterFigures;
-use crate::log_writer::{FinishQueue, LogWriter};
+use crate::log_writer::LogWriter;
 use crate::notice::{Commit, Commits, Mailbox, Notice};
 use crate::pack_status::PackStatus;
 use crate::reopening::{Reopening, WriteFailure};
@@ -25,10 +26,7 @@ use crate::reopening::{Reopening, WriteFailure};
 pub struct Storage {
     pub(crate) file: FileStorage,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) machine: Mutex<CommitMachine>,
-    pub(crate) queue: FinishQueue,
-    /// Whom to tell about transactions between vote and end.
-    pub(crate) owners: Mutex<FxHashMap<TransactionNumber, Arc<dyn Mailbox>>>,
+    pub(crate) commits: CommitTable,
     pub(crate) transaction_timeout: Option<Duration>,
     /// Held by the writer while it writes a batch, by a pack while it replaces the file. Taken
     /// before all other locks.
@@ -141,9 +139,7 @@ impl Storage {
         let storage = Arc::new(Storage {
             file,
             clock,
-            machine: Mutex::new(CommitMachine::new(last_tid)),
-            queue: FinishQueue::default(),
-            owners: Mutex::default(),
+            commits: CommitTable::new(last_tid),
             transaction_timeout: config.transaction_timeout,
             appending: Mutex::default(),
             packing: Mutex::default(),
@@ -251,7 +247,7 @@ impl Storage {
 
     /// What the commit machine is doing.
     pub fn commit_status(&self) -> CommitStatus {
-        self.machine.lock().status()
+        self.commits.machine().status()
     }
 
     /// Seconds since the Unix epoch at which a monotonic time was, or will be.
@@ -264,7 +260,7 @@ impl Storage {
     /// Gives up a pack, writes what has been asked to finish, ends the writer, saves the index.
     pub fn close(&self) -> Result<(), StorageError> {
         self.cancel_pack();
-        self.queue.stop();
+        self.commits.stop();
         let writer = self.writer.lock().take();
         let upkeep = self.checksum_upkeep.lock().take();
         for thread in [writer, upkeep].into_iter().flatten() {
@@ -302,18 +298,6 @@ impl Storage {
     pub(crate) fn post_to_all(&self, notice: &Notice) {
         for mailbox in &self.subscribers.lock().mailboxes {
             mailbox.post(notice.clone());
-        }
-    }
-
-    pub(crate) fn post_granted(&self, granted: Vec<TransactionNumber>) {
-        if granted.is_empty() {
-            return;
-        }
-        let owners = self.owners.lock();
-        for number in granted {
-            if let Some(owner) = owners.get(&number) {
-                owner.post(Notice::Granted(number));
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zodium_filestorage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undoing};
 use zodium_types::{Oid, Tid};
 
-use crate::commit::{AbortOutcome, Conflict, ConflictKind, LockAnswer, TransactionNumber, check};
+use crate::commit::{Conflict, ConflictKind, LockAnswer, TransactionNumber, check};
 use crate::resolve::Resolved;
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
@@ -57,16 +57,12 @@ impl Storage {
         self.check_ids(transaction)?;
         let number = self.next_number();
         let (locks, now) = (transaction.locks(), self.clock.monotonic());
-        self.owners.lock().insert(number, Arc::clone(mailbox));
-        let answer = self.machine.lock().vote(number, locks, transaction.explicit_tid, now);
-        match answer {
-            Ok(LockAnswer::Granted) => Ok((number, VoteStart::Granted)),
-            Ok(LockAnswer::Waiting) => Ok((number, VoteStart::Waiting)),
-            Err(error) => {
-                self.owners.lock().remove(&number);
-                Err(error.into())
-            }
-        }
+        let owner = Arc::clone(mailbox);
+        let start = match self.commits.vote(number, locks, transaction.explicit_tid, owner, now)? {
+            LockAnswer::Granted => VoteStart::Granted,
+            LockAnswer::Waiting => VoteStart::Waiting,
+        };
+        Ok((number, start))
     }
 
     /// Compares a transaction that holds its locks with what is committed, and reserves its
@@ -81,7 +77,7 @@ impl Storage {
         match &outcome {
             Ok(Check::Voted(_) | Check::Cold) => {}
             Ok(Check::Conflicts(found)) if found.iter().all(FoundConflict::is_resolvable) => {
-                let kept = self.machine.lock().resolve(number);
+                let kept = self.commits.machine().resolve(number);
                 // An abort may have come first.
                 kept?;
             }
@@ -98,7 +94,7 @@ impl Storage {
         number: TransactionNumber,
         transaction: &Transaction,
     ) -> Result<bool, VoteError> {
-        let again = self.machine.lock().vote_again(number, &transaction.locks())?;
+        let again = self.commits.machine().vote_again(number, &transaction.locks())?;
         if !again {
             self.abort(number, None);
         }
@@ -111,11 +107,7 @@ impl Storage {
         if let Some(voted) = voted {
             self.file.release(voted.reservation);
         }
-        let outcome = self.machine.lock().abort(number, self.clock.monotonic());
-        if let AbortOutcome::Aborted { granted } = outcome {
-            self.owners.lock().remove(&number);
-            self.post_granted(granted);
-        }
+        self.commits.abort(number, self.clock.monotonic()).post();
     }
 
     fn check_locked(
@@ -166,7 +158,7 @@ impl Storage {
         let Some(reservation) = self.file.reserve(bytes, access)? else { return Ok(Check::Cold) };
         let staged = self.stage_blobs(transaction, &records).map_err(VoteError::from);
         let staged = staged.and_then(|blobs| {
-            self.machine.lock().voted(number)?;
+            self.commits.machine().voted(number)?;
             Ok(blobs)
         });
         let blobs = match staged {
@@ -252,10 +244,7 @@ impl Storage {
 
     /// Frees the locks of a transaction whose check failed.
     fn free(&self, number: TransactionNumber) {
-        self.owners.lock().remove(&number);
-        let granted = self.machine.lock().refuse(number, self.clock.monotonic());
-        // An abort may have come first; then there is nothing left to free.
-        self.post_granted(granted.unwrap_or_default());
+        self.commits.refuse(number, self.clock.monotonic()).post();
     }
 }
 

@@ -110,13 +110,13 @@ pub enum AbortOutcome {
     Unknown,
 }
 
-/// Whom a failed write concerns.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The transactions that a failed write concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct WriteFailure {
-    /// All that had asked for finish, in that order: over, and whether the first of them are on
-    /// the disk is unknown.
-    pub ended: Vec<TransactionNumber>,
+pub struct WriteFailure<P> {
+    /// All that had asked for finish, in that order, with their payloads: over, and whether the
+    /// first of them are on the disk is unknown.
+    pub ended: Vec<(TransactionNumber, P)>,
     /// Those that hold their locks by it, in order of arrival. Their vote will be refused.
     pub granted: Vec<TransactionNumber>,
 }
@@ -151,10 +151,13 @@ pub struct CommitStatus {
 ///
 /// A transaction number is never used again once the transaction was aborted, or else a check
 /// that still runs for the old one could vote for the new one.
+///
+/// Each transaction carries a payload `P`, which the machine keeps and never looks at: so there is
+/// one table of transactions, and nothing known of one can outlive it.
 #[derive(Debug)]
-pub struct CommitMachine {
+pub struct CommitMachine<P> {
     locks: LockTable,
-    transactions: FxHashMap<TransactionNumber, Transaction>,
+    transactions: FxHashMap<TransactionNumber, Transaction<P>>,
     /// Transactions that hold locks, by the time of their grant.
     grants: BTreeSet<(Duration, TransactionNumber)>,
     /// How many are `Voted`.
@@ -169,7 +172,8 @@ pub struct CommitMachine {
 }
 
 #[derive(Debug)]
-struct Transaction {
+struct Transaction<P> {
+    payload: P,
     state: CommitState,
     purpose: Purpose,
     /// When it got its locks; meaningless while it waits.
@@ -187,9 +191,9 @@ enum Purpose {
 /// so the next tid always exists.
 const TID_LIMIT: Tid = Tid(Tid::MAX.0 - (1 << 32));
 
-impl CommitMachine {
+impl<P> CommitMachine<P> {
     /// A machine for a storage whose last transaction is `last_tid`.
-    pub fn new(last_tid: Tid) -> CommitMachine {
+    pub fn new(last_tid: Tid) -> CommitMachine<P> {
         CommitMachine {
             locks: LockTable::new(),
             transactions: FxHashMap::default(),
@@ -215,11 +219,15 @@ impl CommitMachine {
         number: TransactionNumber,
         mut locks: LockSet,
         explicit_tid: Option<Tid>,
+        payload: P,
         now: Duration,
     ) -> Result<LockAnswer, CommitError> {
         let clock = if explicit_tid.is_some() { LockMode::Exclusive } else { LockMode::Shared };
         locks.add(LockKey::Clock, clock);
-        self.enter(number, locks, Purpose::Commit { explicit_tid }, "vote", now)
+        let purpose = Purpose::Commit { explicit_tid };
+        let state = CommitState::Waiting;
+        let transaction = Transaction { payload, state, purpose, granted_at: now };
+        self.enter(number, locks, transaction, "vote", now)
     }
 
     /// Asks for `locks` for something that is not a transaction (the last step of a pack). When
@@ -231,9 +239,12 @@ impl CommitMachine {
         &mut self,
         number: TransactionNumber,
         locks: LockSet,
+        payload: P,
         now: Duration,
     ) -> Result<LockAnswer, CommitError> {
-        self.enter(number, locks, Purpose::Hold, "hold", now)
+        let (state, purpose) = (CommitState::Waiting, Purpose::Hold);
+        let transaction = Transaction { payload, state, purpose, granted_at: now };
+        self.enter(number, locks, transaction, "hold", now)
     }
 
     /// Ends what [`hold`](Self::hold) began. Returns those that are granted by it.
@@ -376,10 +387,15 @@ impl CommitMachine {
     }
 
     /// Nothing of a transaction taken by [`next_batch`](Self::next_batch) was written, nor will
-    /// be: it is over, and its tid is left out. Returns those that are granted by it.
-    pub fn withdraw(&mut self, number: TransactionNumber, now: Duration) -> Vec<TransactionNumber> {
+    /// be: it is over, and its tid is left out. Returns its payload, and those that are granted by
+    /// it.
+    pub fn withdraw(
+        &mut self,
+        number: TransactionNumber,
+        now: Duration,
+    ) -> (Option<P>, Vec<TransactionNumber>) {
         self.writing.retain(|(writing, _)| *writing != number);
-        self.end([number], now)
+        (self.forget(number), self.free([number], now))
     }
 
     /// A write or sync failed. All that asked for finish and were not published are over, and
@@ -388,12 +404,13 @@ impl CommitMachine {
     /// are aborted.
     ///
     /// What is durable must have been [`published`](Self::published) before.
-    pub fn write_failed(&mut self, now: Duration) -> WriteFailure {
+    pub fn write_failed(&mut self, now: Duration) -> WriteFailure<P> {
         self.failed = true;
         let writing = self.writing.drain(..).map(|(number, _)| number);
-        let ended: Vec<_> = writing.chain(self.ready.drain(..)).collect();
-        let granted = self.end(ended.iter().copied(), now);
-        WriteFailure { ended, granted }
+        let numbers: Vec<_> = writing.chain(self.ready.drain(..)).collect();
+        let ended = |&number| Some((number, self.forget(number)?));
+        let ended = numbers.iter().filter_map(ended).collect();
+        WriteFailure { ended, granted: self.free(numbers, now) }
     }
 
     /// What the failed write left is gone, and the next one can be tried. Those that were voted
@@ -435,6 +452,16 @@ impl CommitMachine {
         self.transactions.get(&number).map(|transaction| transaction.state)
     }
 
+    /// What a transaction carries; `None` as for [`state`](Self::state).
+    pub fn payload(&self, number: TransactionNumber) -> Option<&P> {
+        self.transactions.get(&number).map(|transaction| &transaction.payload)
+    }
+
+    /// What a transaction carries, to be changed; `None` as for [`state`](Self::state).
+    pub fn payload_mut(&mut self, number: TransactionNumber) -> Option<&mut P> {
+        self.transactions.get_mut(&number).map(|transaction| &mut transaction.payload)
+    }
+
     /// The figures of this moment.
     pub fn status(&self) -> CommitStatus {
         CommitStatus {
@@ -448,6 +475,11 @@ impl CommitMachine {
             last_published: self.last_published,
             failed: self.failed,
         }
+    }
+
+    /// How many wait for the log writer.
+    pub fn ready_count(&self) -> usize {
+        self.ready.len()
     }
 
     /// What those who wait are waiting for, the earliest `count_max` of them.
@@ -507,7 +539,7 @@ impl CommitMachine {
         &mut self,
         number: TransactionNumber,
         locks: LockSet,
-        purpose: Purpose,
+        transaction: Transaction<P>,
         call: &'static str,
         now: Duration,
     ) -> Result<LockAnswer, CommitError> {
@@ -515,7 +547,6 @@ impl CommitMachine {
         if let Some(state) = self.state(number) {
             return Err(CommitError::WrongState { number, state, call });
         }
-        let transaction = Transaction { state: CommitState::Waiting, purpose, granted_at: now };
         self.transactions.insert(number, transaction);
         let answer = self.locks.request(number, locks);
         if answer == LockAnswer::Granted {
@@ -543,11 +574,25 @@ impl CommitMachine {
         now: Duration,
     ) -> Vec<TransactionNumber> {
         for number in numbers.clone() {
-            if let Some(transaction) = self.transactions.remove(&number) {
-                self.grants.remove(&(transaction.granted_at, number));
-                self.voted -= usize::from(transaction.state == CommitState::Voted);
-            }
+            drop(self.forget(number));
         }
+        self.free(numbers, now)
+    }
+
+    /// Returns the payload of a transaction whose locks are freed next.
+    fn forget(&mut self, number: TransactionNumber) -> Option<P> {
+        let Transaction { payload, state, granted_at, .. } = self.transactions.remove(&number)?;
+        self.grants.remove(&(granted_at, number));
+        self.voted -= usize::from(state == CommitState::Voted);
+        Some(payload)
+    }
+
+    /// Frees the locks of forgotten transactions, and moves on those that are granted by it.
+    fn free(
+        &mut self,
+        numbers: impl IntoIterator<Item = TransactionNumber>,
+        now: Duration,
+    ) -> Vec<TransactionNumber> {
         let granted = self.locks.release_all(numbers);
         for &number in &granted {
             self.grant(number, now);
@@ -564,7 +609,7 @@ impl CommitMachine {
         number: TransactionNumber,
         expected: CommitState,
         call: &'static str,
-    ) -> Result<&mut Transaction, CommitError> {
+    ) -> Result<&mut Transaction<P>, CommitError> {
         match self.transactions.get_mut(&number) {
             None => Err(CommitError::UnknownTransaction { number, call }),
             Some(transaction) if transaction.state == expected => Ok(transaction),
@@ -601,11 +646,11 @@ mod tests {
         oids.iter().map(|&oid| (LockKey::Object(Oid(oid)), LockMode::Exclusive)).collect()
     }
 
-    fn vote(machine: &mut CommitMachine, n: u64, oids: &[u64]) -> LockAnswer {
-        machine.vote(number(n), writes(oids), None, NOW).unwrap()
+    fn vote(machine: &mut CommitMachine<()>, n: u64, oids: &[u64]) -> LockAnswer {
+        machine.vote(number(n), writes(oids), None, (), NOW).unwrap()
     }
 
-    fn vote_and_finish(machine: &mut CommitMachine, n: u64, oids: &[u64]) {
+    fn vote_and_finish(machine: &mut CommitMachine<()>, n: u64, oids: &[u64]) {
         assert_eq!(vote(machine, n, oids), Granted);
         machine.voted(number(n)).unwrap();
         machine.finish(number(n)).unwrap();
@@ -617,7 +662,7 @@ mod tests {
 
     #[test]
     fn who_resolves_keeps_its_locks_and_needs_no_more_for_the_next_vote() {
-        let mut machine = CommitMachine::new(Tid(10));
+        let mut machine = CommitMachine::<()>::new(Tid(10));
         assert_eq!(vote(&mut machine, 1, &[1, 2]), Granted);
         machine.resolve(number(1)).unwrap();
         assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
@@ -633,7 +678,7 @@ mod tests {
 
     #[test]
     fn a_transaction_goes_through_all_states_and_frees_its_locks_when_published() {
-        let mut machine = CommitMachine::new(Tid(10));
+        let mut machine = CommitMachine::<()>::new(Tid(10));
         assert_eq!(vote(&mut machine, 1, &[1]), Granted);
         assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
         machine.voted(number(1)).unwrap();
@@ -650,7 +695,7 @@ mod tests {
 
     #[test]
     fn tids_increase_even_when_the_clock_goes_back() {
-        let mut machine = CommitMachine::new(Tid(100));
+        let mut machine = CommitMachine::<()>::new(Tid(100));
         for n in 1..=4 {
             vote_and_finish(&mut machine, n, &[n]);
         }
@@ -663,7 +708,7 @@ mod tests {
 
     #[test]
     fn a_refused_transaction_may_vote_again() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         assert_eq!(vote(&mut machine, 1, &[1]), Granted);
         assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
         assert_eq!(numbers(machine.refuse(number(1), NOW).unwrap()), [2]);
@@ -675,11 +720,11 @@ mod tests {
 
     #[test]
     fn an_own_tid_is_compared_after_the_grant_and_cannot_be_overtaken() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         vote_and_finish(&mut machine, 1, &[1]);
         // Later than the last tid now, but not when its turn comes.
-        let restored = |machine: &mut CommitMachine, tid| {
-            machine.vote(number(2), writes(&[2]), Some(tid), NOW).unwrap()
+        let restored = |machine: &mut CommitMachine<()>, tid| {
+            machine.vote(number(2), writes(&[2]), Some(tid), (), NOW).unwrap()
         };
         assert_eq!(restored(&mut machine, Tid(5)), Waiting);
         assert_eq!(machine.next_batch(9, Tid(7)), [(number(1), Tid(7))]);
@@ -699,12 +744,12 @@ mod tests {
 
     #[test]
     fn tids_never_reach_the_end_of_their_range() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         vote_and_finish(&mut machine, 1, &[1]);
         assert_eq!(machine.next_batch(1, Tid(u64::MAX)), [(number(1), TID_LIMIT)]);
         let _ = machine.published(&[number(1)], NOW).unwrap();
 
-        let answer = machine.vote(number(2), writes(&[2]), Some(Tid::MAX), NOW).unwrap();
+        let answer = machine.vote(number(2), writes(&[2]), Some(Tid::MAX), (), NOW).unwrap();
         assert_eq!(answer, Granted);
         assert_eq!(machine.voted(number(2)), Err(CommitError::TidTooLarge { tid: Tid::MAX }));
         let _ = machine.abort(number(2), NOW);
@@ -719,7 +764,7 @@ mod tests {
 
     #[test]
     fn an_abort_after_finish_is_too_late() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         vote_and_finish(&mut machine, 1, &[1]);
         assert_eq!(machine.abort(number(1), NOW), AbortOutcome::TooLate);
         assert_eq!(machine.next_batch(1, Tid(1)), [(number(1), Tid(1))]);
@@ -730,11 +775,11 @@ mod tests {
 
     #[test]
     fn calls_in_the_wrong_state_name_it_and_change_nothing() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         let unknown = CommitError::UnknownTransaction { number: number(1), call: "finish" };
         assert_eq!(machine.finish(number(1)), Err(unknown));
         assert_eq!(vote(&mut machine, 1, &[1]), Granted);
-        let again = machine.vote(number(1), writes(&[2]), None, NOW).unwrap_err();
+        let again = machine.vote(number(1), writes(&[2]), None, (), NOW).unwrap_err();
         assert_eq!(again.to_string(), "transaction 1 cannot vote while it is Checking");
         let early = machine.finish(number(1)).unwrap_err();
         assert_eq!(early.to_string(), "transaction 1 cannot finish while it is Checking");
@@ -748,7 +793,7 @@ mod tests {
 
     #[test]
     fn publishing_out_of_order_is_refused_and_changes_nothing() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         for n in 1..=3 {
             vote_and_finish(&mut machine, n, &[n]);
         }
@@ -766,10 +811,10 @@ mod tests {
 
     #[test]
     fn the_timeout_counts_from_the_grant_and_stops_at_finish() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         let at = Duration::from_secs;
-        let ask = |machine: &mut CommitMachine, n, oid, now| {
-            machine.vote(number(n), writes(&[oid]), None, at(now)).unwrap()
+        let ask = |machine: &mut CommitMachine<()>, n, oid, now| {
+            machine.vote(number(n), writes(&[oid]), None, (), at(now)).unwrap()
         };
         assert_eq!(ask(&mut machine, 1, 1, 0), Granted);
         assert_eq!(ask(&mut machine, 2, 1, 1), Waiting);
@@ -790,7 +835,7 @@ mod tests {
 
     #[test]
     fn a_failed_write_ends_what_asked_for_finish_and_refuses_the_rest() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         for n in 1..=3 {
             vote_and_finish(&mut machine, n, &[n]);
         }
@@ -800,11 +845,12 @@ mod tests {
         assert_eq!(vote(&mut machine, 5, &[2]), Waiting);
 
         let failure = machine.write_failed(NOW);
-        assert_eq!(numbers(failure.ended), [1, 2, 3]);
+        let ended = failure.ended.into_iter().map(|(number, ())| number).collect();
+        assert_eq!(numbers(ended), [1, 2, 3]);
         assert_eq!(numbers(failure.granted), [5]);
         assert_eq!(machine.finish(number(4)), Err(CommitError::StorageFailed));
         assert_eq!(machine.voted(number(5)), Err(CommitError::StorageFailed));
-        let refused = machine.vote(number(6), writes(&[6]), None, NOW);
+        let refused = machine.vote(number(6), writes(&[6]), None, (), NOW);
         assert_eq!(refused, Err(CommitError::StorageFailed));
         assert_eq!(machine.next_batch(9, Tid(9)), []);
         for n in [4, 5] {
@@ -817,18 +863,18 @@ mod tests {
 
     #[test]
     fn a_hold_waits_for_back_pointers_and_has_no_timeout() {
-        let mut machine = CommitMachine::new(Tid(0));
+        let mut machine = CommitMachine::<()>::new(Tid(0));
         let positions = |mode| LockSet::from_iter([(LockKey::Positions, mode)]);
         let shared = positions(LockMode::Shared);
-        assert_eq!(machine.vote(number(1), shared.clone(), None, NOW), Ok(Granted));
-        assert_eq!(machine.hold(number(2), positions(LockMode::Exclusive), NOW), Ok(Waiting));
+        assert_eq!(machine.vote(number(1), shared.clone(), None, (), NOW), Ok(Granted));
+        assert_eq!(machine.hold(number(2), positions(LockMode::Exclusive), (), NOW), Ok(Waiting));
         assert_eq!(vote(&mut machine, 3, &[1]), Granted);
         let outcome = machine.abort(number(1), NOW);
         assert_eq!(outcome, AbortOutcome::Aborted { granted: vec![number(2)] });
         assert_eq!(machine.state(number(2)), Some(CommitState::Holding));
         assert_eq!(numbers(machine.expired(NOW * 9, NOW)), [3]);
         assert!(machine.voted(number(2)).is_err());
-        assert_eq!(machine.vote(number(4), shared, None, NOW), Ok(Waiting));
+        assert_eq!(machine.vote(number(4), shared, None, (), NOW), Ok(Waiting));
         machine.check_consistency().unwrap();
         assert_eq!(numbers(machine.release(number(2), NOW).unwrap()), [4]);
     }

@@ -24,7 +24,8 @@ const DRAIN_ROUNDS_MAX: usize = 200;
 
 pub(crate) struct Interleaving<'a> {
     rng: SmallRng,
-    machine: CommitMachine,
+    /// Each transaction carries its own number.
+    machine: CommitMachine<TransactionNumber>,
     database: Database,
     clients: Vec<Client>,
     numbers: u64,
@@ -164,7 +165,7 @@ impl<'a> Interleaving<'a> {
         let (number, explicit_tid) =
             (self.clients[client].number, self.clients[client].explicit_tid());
         let keys = self.clients[client].keys();
-        let answer = self.machine.vote(number, keys, explicit_tid, now);
+        let answer = self.machine.vote(number, keys, explicit_tid, number, now);
         let Client { writes, reads, .. } = &self.clients[client];
         self.trace(format_args!("{number:?} votes {writes:?} {reads:?}: {answer:?}"));
         self.enter(client, answer.unwrap(), CommitState::Checking, now);
@@ -201,7 +202,7 @@ impl<'a> Interleaving<'a> {
     fn hold(&mut self, client: usize) {
         let now = self.moment();
         let number = self.clients[client].number;
-        let answer = self.machine.hold(number, self.clients[client].keys(), now);
+        let answer = self.machine.hold(number, self.clients[client].keys(), number, now);
         self.trace(format_args!("{number:?} holds: {answer:?}"));
         self.enter(client, answer.unwrap(), CommitState::Holding, now);
     }
@@ -451,8 +452,9 @@ impl<'a> Interleaving<'a> {
         self.coverage.count(Situation::WriteFailed);
         let writing = self.writing.drain(..).map(|written| written.number);
         let asked: Vec<_> = writing.chain(self.ready.drain(..)).collect();
-        assert_eq!(failure.ended, asked);
-        for number in failure.ended {
+        let ended: Vec<_> = asked.into_iter().map(|number| (number, number)).collect();
+        assert_eq!(failure.ended, ended);
+        for (number, _) in ended {
             self.end(self.client_of(number));
         }
         self.granted(&failure.granted, now);
@@ -473,7 +475,7 @@ impl<'a> Interleaving<'a> {
         let transaction = &self.clients[client];
         let number = transaction.number;
         let (keys, failed) = (transaction.keys(), Err(CommitError::StorageFailed));
-        assert_eq!(self.machine.vote(number, keys, None, now).map(|_| ()), failed);
+        assert_eq!(self.machine.vote(number, keys, None, number, now).map(|_| ()), failed);
         assert_eq!(self.machine.voted(number), failed);
         assert_eq!(self.machine.finish(number), failed);
         assert_eq!(self.machine.next_batch(9, Tid::MAX), []);
@@ -486,8 +488,8 @@ impl<'a> Interleaving<'a> {
         let keys = self.clients[client].keys();
         let machine = &mut self.machine;
         let refused = match self.rng.random_range(0..6) {
-            0 if state.is_some() => machine.vote(number, keys, None, now).map(|_| ()),
-            1 if state.is_some() => machine.hold(number, keys, now).map(|_| ()),
+            0 if state.is_some() => machine.vote(number, keys, None, number, now).map(|_| ()),
+            1 if state.is_some() => machine.hold(number, keys, number, now).map(|_| ()),
             2 if state != Some(CommitState::Checking) => machine.voted(number),
             3 if state != Some(CommitState::Checking) => machine.refuse(number, now).map(|_| ()),
             4 if state != Some(CommitState::Voted) => machine.finish(number),
@@ -548,6 +550,8 @@ impl<'a> Interleaving<'a> {
         }
         for client in &self.clients {
             assert_eq!(self.machine.state(client.number), client.state, "{:?}", client.number);
+            let carried = client.state.map(|_| &client.number);
+            assert_eq!(self.machine.payload(client.number), carried);
         }
         self.check_status();
         if self.rng.random_ratio(1, 16) {

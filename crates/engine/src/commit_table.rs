@@ -1,0 +1,273 @@
+//! The transactions of a storage between their vote and their end, with all that is known of each,
+//! and the signals between sessions and the log writer.
+//!
+//! Key decision: one table under one mutex. A grant finds the mailbox to post to, and the log
+//! writer the records to write, because both came with the call that made them possible.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, MappedMutexGuard, Mutex, MutexGuard};
+use zodium_types::Tid;
+
+use crate::commit::{
+    AbortOutcome, CommitError, CommitMachine, LockAnswer, LockSet, TransactionNumber,
+};
+use crate::notice::{Mailbox, Notice};
+use crate::transaction::Voted;
+
+/// A transaction that the log writer has taken.
+pub(crate) type TakenTransaction = (TransactionNumber, Tid, Voted);
+
+/// What a transaction carries.
+pub(crate) struct Carried {
+    /// The mailbox of its session.
+    owner: Arc<dyn Mailbox>,
+    /// From the finish until the log writer takes it.
+    voted: Option<Voted>,
+}
+
+/// The commit machine of a storage with what its transactions carry.
+pub(crate) struct CommitTable {
+    state: Mutex<TableState>,
+    /// Wakes the log writer.
+    changed: Condvar,
+    /// Wakes threads that wait for the end only.
+    stopped: Condvar,
+}
+
+struct TableState {
+    machine: CommitMachine<Carried>,
+    stopping: bool,
+    /// The log writer sleeps until so many transactions are ready.
+    wanted: usize,
+    /// There is something else for the log writer to look at.
+    woken: bool,
+}
+
+/// Transactions that got their locks. Their sessions must be told, outside of the mutex.
+#[must_use]
+pub(crate) struct Granted(Vec<(TransactionNumber, Arc<dyn Mailbox>)>);
+
+impl Granted {
+    /// Tells the sessions.
+    pub(crate) fn post(self) {
+        for (number, owner) in self.0 {
+            owner.post(Notice::Granted(number));
+        }
+    }
+}
+
+/// Transactions that ended by a failed write.
+pub(crate) struct Failed {
+    /// Each with its mailbox, and what was not taken by the log writer.
+    pub(crate) ended: Vec<(TransactionNumber, Arc<dyn Mailbox>, Option<Voted>)>,
+    pub(crate) granted: Granted,
+}
+
+impl CommitTable {
+    /// Of a storage whose last transaction is `last_tid`.
+    pub(crate) fn new(last_tid: Tid) -> CommitTable {
+        let machine = CommitMachine::new(last_tid);
+        let state = TableState { machine, stopping: false, wanted: 0, woken: false };
+        CommitTable {
+            state: Mutex::new(state),
+            changed: Condvar::default(),
+            stopped: Condvar::default(),
+        }
+    }
+
+    /// The state machine, for steps that end no transaction.
+    pub(crate) fn machine(&self) -> MappedMutexGuard<'_, CommitMachine<Carried>> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.machine)
+    }
+
+    /// See [`CommitMachine::vote`].
+    pub(crate) fn vote(
+        &self,
+        number: TransactionNumber,
+        locks: LockSet,
+        explicit_tid: Option<Tid>,
+        owner: Arc<dyn Mailbox>,
+        now: Duration,
+    ) -> Result<LockAnswer, CommitError> {
+        self.machine().vote(number, locks, explicit_tid, Carried { owner, voted: None }, now)
+    }
+
+    /// See [`CommitMachine::hold`].
+    pub(crate) fn hold(
+        &self,
+        number: TransactionNumber,
+        locks: LockSet,
+        owner: Arc<dyn Mailbox>,
+        now: Duration,
+    ) -> Result<LockAnswer, CommitError> {
+        self.machine().hold(number, locks, Carried { owner, voted: None }, now)
+    }
+
+    /// See [`CommitMachine::refuse`]. A transaction that was aborted before has nothing to free.
+    pub(crate) fn refuse(&self, number: TransactionNumber, now: Duration) -> Granted {
+        let mut state = self.state.lock();
+        let granted = state.machine.refuse(number, now).unwrap_or_default();
+        state.owners(granted)
+    }
+
+    /// See [`CommitMachine::abort`].
+    pub(crate) fn abort(&self, number: TransactionNumber, now: Duration) -> Granted {
+        let mut state = self.state.lock();
+        match state.machine.abort(number, now) {
+            AbortOutcome::Aborted { granted } => state.owners(granted),
+            AbortOutcome::TooLate | AbortOutcome::Unknown => Granted(Vec::new()),
+        }
+    }
+
+    /// Hands a voted transaction to the log writer.
+    ///
+    /// # Errors
+    /// As [`CommitMachine::finish`], and when the storage is closed. The transaction is as it was.
+    pub(crate) fn finish(
+        &self,
+        number: TransactionNumber,
+        voted: Voted,
+    ) -> Result<(), Box<(CommitError, Voted)>> {
+        let mut state = self.state.lock();
+        if state.stopping {
+            return Err(Box::new((CommitError::StorageClosed, voted)));
+        }
+        if let Err(error) = state.machine.finish(number) {
+            return Err(Box::new((error, voted)));
+        }
+        if let Some(carried) = state.machine.payload_mut(number) {
+            carried.voted = Some(voted);
+        }
+        if state.ready() >= state.wanted {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// See [`CommitMachine::next_batch`].
+    pub(crate) fn take_batch(
+        &self,
+        transactions_max: usize,
+        clock_tid: Tid,
+    ) -> Vec<TakenTransaction> {
+        let mut state = self.state.lock();
+        let batch = state.machine.next_batch(transactions_max, clock_tid);
+        let take = |(number, tid)| {
+            let voted = state.machine.payload_mut(number).and_then(|carried| carried.voted.take());
+            assert!(voted.is_some(), "a ready transaction has its records");
+            Some((number, tid, voted?))
+        };
+        batch.into_iter().filter_map(take).collect()
+    }
+
+    /// See [`CommitMachine::published`].
+    pub(crate) fn published(&self, numbers: &[TransactionNumber], now: Duration) -> Granted {
+        let mut state = self.state.lock();
+        match state.machine.published(numbers, now) {
+            Ok(granted) => state.owners(granted),
+            Err(error) => unreachable!("batches are published as taken: {error}"),
+        }
+    }
+
+    /// See [`CommitMachine::withdraw`]. With the mailbox of the transaction.
+    pub(crate) fn withdraw(
+        &self,
+        number: TransactionNumber,
+        now: Duration,
+    ) -> (Option<Arc<dyn Mailbox>>, Granted) {
+        let mut state = self.state.lock();
+        let (carried, granted) = state.machine.withdraw(number, now);
+        (carried.map(|carried| carried.owner), state.owners(granted))
+    }
+
+    /// See [`CommitMachine::write_failed`].
+    pub(crate) fn write_failed(&self, now: Duration) -> Failed {
+        let mut state = self.state.lock();
+        let failure = state.machine.write_failed(now);
+        let ended = failure.ended.into_iter();
+        let ended = ended.map(|(number, carried)| (number, carried.owner, carried.voted)).collect();
+        Failed { ended, granted: state.owners(failure.granted) }
+    }
+
+    /// See [`CommitMachine::expired`]. With the mailbox of each.
+    pub(crate) fn expired(
+        &self,
+        now: Duration,
+        timeout: Duration,
+    ) -> Vec<(TransactionNumber, Arc<dyn Mailbox>)> {
+        let state = self.state.lock();
+        let expired = state.machine.expired(now, timeout);
+        state.owners(expired).0
+    }
+
+    /// Lets the log writer end once everything is written.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.changed.notify_all();
+        self.stopped.notify_all();
+    }
+
+    /// Lets the log writer look around.
+    pub(crate) fn wake(&self) {
+        self.state.lock().woken = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.lock().stopping
+    }
+
+    /// Sleeps for so long, or until it is stopping.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let mut state = self.state.lock();
+        if !state.stopping {
+            self.stopped.wait_for(&mut state, time);
+        }
+    }
+
+    /// Waits until so many transactions are ready; false when that takes too long.
+    pub(crate) fn gather(&self, wanted: usize, time_max: Duration) -> bool {
+        let deadline = Instant::now() + time_max;
+        let mut state = self.state.lock();
+        state.wanted = wanted;
+        while state.ready() < wanted && !state.stopping && !state.woken {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        state.wanted = 0;
+        state.ready() >= wanted
+    }
+
+    /// Waits for work; `false` when stopped and nothing is ready.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        if state.ready() == 0 && !state.stopping && !state.woken {
+            match timeout {
+                Some(timeout) => {
+                    self.changed.wait_for(&mut state, timeout);
+                }
+                None => self.changed.wait(&mut state),
+            }
+        }
+        state.woken = false;
+        !(state.ready() == 0 && state.stopping)
+    }
+}
+
+impl TableState {
+    /// How many transactions wait for the log writer.
+    fn ready(&self) -> usize {
+        self.machine.ready_count()
+    }
+
+    fn owners(&self, numbers: Vec<TransactionNumber>) -> Granted {
+        let owner = |number| {
+            let carried = self.machine.payload(number)?;
+            Some((number, Arc::clone(&carried.owner)))
+        };
+        Granted(numbers.into_iter().filter_map(owner).collect())
+    }
+}
