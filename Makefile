@@ -93,7 +93,7 @@ doc: ## Check that every link in the documentation leads somewhere
 
 unit: ## Run the Rust tests
 	$(SAY) 'Rust tests'
-	cargo test --workspace -q
+	cargo test --workspace -q --no-fail-fast
 
 # Set up anew whenever the requirements change.
 $(VENV)/ready: tests/requirements.txt

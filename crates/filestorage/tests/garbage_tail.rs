@@ -241,11 +241,8 @@ impl Written {
         drop(storage);
         let (reopened, warnings) = count_warnings(|| try_open(disk.clone(), 0));
         assert_eq!(reopened.unwrap().last_tid(), next);
-        assert_eq!(
-            warnings.len(),
-            usize::from(disk.exists(&companion(".index")).unwrap() && of_index > 0),
-            "{warnings:?}"
-        );
+        // The index that was not believed is another one now.
+        assert_eq!(warnings, [""; 0], "{}", context());
         if first.is_multiple_of(16) {
             assert_eq!(damage_in(&disk), [""; 0], "{}", context());
         }
