@@ -9,6 +9,10 @@ SOAK_MINUTES ?= 10
 SOAK_SEED ?=
 # End-to-end tests that run at once: most of them wait for servers.
 JOBS ?= 3
+PREFIX ?= /usr/local
+INSTALLED = $(DESTDIR)$(PREFIX)/share
+COMPLETIONS := bash:bash-completion/completions/zodium zsh:zsh/site-functions/_zodium \
+  fish:fish/vendor_completions.d/zodium.fish
 # The server under test; {path}, {port} and {options} are filled in.
 ZODIUM_SERVER_COMMAND ?=
 # The browser that looks at the status page, and its driver; else they are looked for.
@@ -34,7 +38,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate bench bench-clients shootout soak mutants clean
+.PHONY: help serve build install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +49,22 @@ serve: build ## Build, and serve DATA (var/Data.fs) on ADDRESS (127.0.0.1:8100)
 
 build: ## Build the release binary
 	cargo build --release -p zodium
+
+install: build ## Install program, manual pages, completions and systemd unit below PREFIX (/usr/local); DESTDIR= for packagers
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/zodium
+	install -d $(INSTALLED)/man/man1
+	$(BINARY) man $(INSTALLED)/man/man1
+	for shell in $(COMPLETIONS); do \
+	  install -d "$(INSTALLED)/$$(dirname $${shell#*:})" \
+	    && $(BINARY) completions $${shell%%:*} > "$(INSTALLED)/$${shell#*:}" || exit 1; \
+	done
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|@PREFIX@|$(PREFIX)|' packaging/zodium.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/zodium.service
+
+uninstall: ## Remove what `make install` installed
+	rm -f $(DESTDIR)$(PREFIX)/bin/zodium $(INSTALLED)/man/man1/zodium.1 $(INSTALLED)/man/man1/zodium-*.1 \
+	  $(foreach shell,$(COMPLETIONS),$(INSTALLED)/$(lastword $(subst :, ,$(shell)))) \
+	  $(DESTDIR)$(PREFIX)/lib/systemd/system/zodium.service
 
 wheel: $(VENV)/ready ## Build the Python package, target/wheels/zodium-*.whl, for this system and Python 3.9+
 	$(VENV)/bin/maturin build --profile wheel

@@ -8,6 +8,7 @@ use strsim::damerau_levenshtein;
 use crate::check::CheckOptions;
 use crate::config::ConfigOptions;
 use crate::healthcheck::HealthcheckOptions;
+use crate::installation::{CompletionsOptions, ManOptions};
 use crate::pack::PackOptions;
 use crate::recover::RecoverOptions;
 use crate::serve::ServeOptions;
@@ -86,6 +87,13 @@ pub(crate) enum Command {
     Healthcheck(Box<HealthcheckOptions>),
     /// Measure Zodium beside its peers, on this machine
     Bench(Box<zodium_bench::BenchOptions>),
+    /// Print a script that completes commands and options in a shell
+    ///
+    /// In bash, for this session: `source <(zodium completions bash)`.
+    Completions(CompletionsOptions),
+    /// Write the manual pages, as `make install` does
+    #[command(hide = true)]
+    Man(ManOptions),
 }
 
 /// A name that differs by more letters than this is no misspelling of a command.

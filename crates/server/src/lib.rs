@@ -12,6 +12,7 @@ mod check;
 mod cli;
 mod config;
 mod healthcheck;
+mod installation;
 mod listen_error;
 mod logging;
 mod monitoring;
@@ -27,7 +28,7 @@ mod supervisor;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 /// Does what a command line says; the first argument is the name that the program was called by.
 ///
@@ -43,6 +44,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         cli::Command::Recover(options) => recover::run(&options),
         cli::Command::Healthcheck(options) => {
             healthcheck::run(&options).map(|()| ExitCode::SUCCESS)
+        }
+        cli::Command::Completions(options) => {
+            installation::completions(&options, cli::Cli::command()).map(|()| ExitCode::SUCCESS)
+        }
+        cli::Command::Man(options) => {
+            installation::man(&options, cli::Cli::command()).map(|()| ExitCode::SUCCESS)
         }
         cli::Command::Bench(options) => zodium_bench::run(&options).map(|()| ExitCode::SUCCESS),
     };
