@@ -14,7 +14,7 @@ use zodium_types::{Address, Oid, Tid};
 
 use crate::cache::CacheFigures;
 use crate::connection::{Connection, Started};
-use crate::keeper;
+use crate::connector;
 use crate::options::{Access, Options, TlsOptions};
 use crate::reading::oids_of;
 use crate::shared::{Phase, Shared};
@@ -26,7 +26,7 @@ use crate::{ClientError, Revision};
 const PREFETCHED_MAX: usize = 4096;
 /// Loads asked for with one write.
 const BATCH_LOADS: usize = 1000;
-/// A keeper that is connecting is not waited for any longer.
+/// A connector that is connecting is not waited for any longer.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 const CLOSE_POLL: Duration = Duration::from_micros(200);
 /// How often a load is asked for anew because its connection was lost.
@@ -41,7 +41,7 @@ const LOAD_ATTEMPTS: usize = 3;
 pub struct Client {
     /// Replaced in a forked child, where the parent's connection and threads are not ours.
     shared: ArcSwap<Shared>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    connector: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Client {
@@ -53,8 +53,8 @@ impl Client {
         let wait = options.wait;
         let tls = options.tls.as_ref().map(tls_side).transpose()?;
         let shared = Arc::new(Shared::new(options, tls));
-        let keeper = Mutex::new(Some(start_keeper(&shared)?));
-        let client = Client { shared: ArcSwap::new(shared), keeper };
+        let connector = Mutex::new(Some(start_connector(&shared)?));
+        let client = Client { shared: ArcSwap::new(shared), connector };
         if wait {
             client.wait()?;
         }
@@ -241,14 +241,14 @@ impl Client {
             return Err(ClientError::options("there is no address of a server"));
         }
         let shared = self.shared.load();
-        // First: a connection that the keeper makes meanwhile is looked at again afterwards.
+        // First: a connection that the connector makes meanwhile is looked at again afterwards.
         shared.use_addresses(addresses);
         if let Some(current) = &*shared.connection.load() {
             let reason = "it was left for another server";
             current.connection.end(ClientError::disconnected(reason));
         }
-        if let Some(keeper) = &*self.keeper.lock() {
-            keeper.thread().unpark();
+        if let Some(connector) = &*self.connector.lock() {
+            connector.thread().unpark();
         }
         Ok(())
     }
@@ -261,13 +261,14 @@ impl Client {
         if let Some(current) = &*shared.connection.load() {
             current.connection.end(ClientError::Closed);
         }
-        let keeper = self.keeper.lock().take();
-        let Some(keeper) = keeper.filter(|one| one.thread().id() != thread::current().id()) else {
+        let connector = self.connector.lock().take();
+        let Some(connector) = connector.filter(|one| one.thread().id() != thread::current().id())
+        else {
             return;
         };
-        keeper.thread().unpark();
+        connector.thread().unpark();
         let patience = Instant::now() + CLOSE_PATIENCE;
-        while !keeper.is_finished() {
+        while !connector.is_finished() {
             if shared.is_opening.load(Ordering::Relaxed) && Instant::now() >= patience {
                 // It waits for a server that does not answer, and will see that it is over.
                 return;
@@ -275,7 +276,7 @@ impl Client {
             thread::sleep(CLOSE_POLL);
         }
         // It has nothing to say.
-        let _ = keeper.join();
+        let _ = connector.join();
     }
 
     /// For a forked child, before it does anything else with the client: leaves the parent's
@@ -289,12 +290,12 @@ impl Client {
         let addresses = parents.addresses.load_full().to_vec();
         let options = Options { addresses, cache_path: None, ..parents.options.clone() };
         let shared = Arc::new(Shared::new(options, parents.tls.clone()));
-        let keeper = start_keeper(&shared)?;
+        let connector = start_connector(&shared)?;
         std::mem::forget(self.shared.swap(shared));
         std::mem::forget(parents);
         // The lock may be held by a thread that is not there any more.
-        if let Some(mut place) = self.keeper.try_lock_for(Duration::ZERO) {
-            std::mem::forget(place.replace(keeper));
+        if let Some(mut place) = self.connector.try_lock_for(Duration::ZERO) {
+            std::mem::forget(place.replace(connector));
         }
         Ok(())
     }
@@ -306,10 +307,10 @@ impl Drop for Client {
     }
 }
 
-fn start_keeper(shared: &Arc<Shared>) -> Result<JoinHandle<()>, ClientError> {
+fn start_connector(shared: &Arc<Shared>) -> Result<JoinHandle<()>, ClientError> {
     let shared = Arc::clone(shared);
-    let builder = thread::Builder::new().name("zodium-keeper".to_owned());
-    let started = builder.spawn(move || keeper::run(&shared));
+    let builder = thread::Builder::new().name("zodium-connector".to_owned());
+    let started = builder.spawn(move || connector::run(&shared));
     started.map_err(|error| ClientError::options(format!("cannot start a thread: {error}")))
 }
 

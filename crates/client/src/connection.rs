@@ -3,7 +3,7 @@
 //!
 //! Key decision: no thread of its own between callers and the socket. The first who waits for an
 //! answer **leads**: it reads and hands out what comes, for all, until its own answer is there;
-//! then another one leads. While nobody waits for anything the keeper reads (`watching.rs`).
+//! then another one leads. While nobody waits for anything the connector reads (`watching.rs`).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -62,8 +62,8 @@ pub(crate) struct Connection {
     /// Relaxed: only spares a look at `ended`, which is what counts.
     has_ended: AtomicBool,
     /// Whom to tell that it has ended.
-    keeper: OnceLock<Thread>,
-    /// Calls the keeper away from the socket: it waits at the second, the first is written to.
+    connector: OnceLock<Thread>,
+    /// Calls the connector away from the socket: it waits at the second, the first is written to.
     pub(crate) call_away: (UnixStream, UnixStream),
 }
 
@@ -118,7 +118,7 @@ impl Connection {
             table: Mutex::default(),
             ended: OnceLock::new(),
             has_ended: AtomicBool::new(false),
-            keeper: OnceLock::new(),
+            connector: OnceLock::new(),
             call_away,
         })
     }
@@ -128,7 +128,7 @@ impl Connection {
     /// The calling thread keeps it.
     pub(crate) fn establish(&self, known: Tid, silence_max: Duration) -> Result<(), ClientError> {
         self.transport.wait_long(silence_max).map_err(ClientError::disconnected)?;
-        let _ = self.keeper.set(thread::current());
+        let _ = self.connector.set(thread::current());
         let mut reading = self.reading.lock();
         for (tid, oids) in reading.held.take().unwrap_or_default() {
             if tid > known {
@@ -322,9 +322,9 @@ impl Connection {
         while !slot.is_filled() {
             let part = self.table.lock().take_part();
             match part {
-                Part::Lead { relieves_keeper } => {
-                    if relieves_keeper {
-                        self.relieve_keeper();
+                Part::Lead { wakes_connector } => {
+                    if wakes_connector {
+                        self.wake_connector();
                     }
                     self.lead(&|| slot.is_filled());
                 }
@@ -386,13 +386,13 @@ impl Connection {
         };
         calls.into_values().for_each(|call| call.slot.fill(Err(reason.clone())));
         loads.into_values().for_each(|slot| slot.fill(Err(reason.clone())));
-        if let Some(keeper) = self.keeper.get() {
-            keeper.unpark();
+        if let Some(connector) = self.connector.get() {
+            connector.unpark();
         }
-        self.relieve_keeper();
+        self.wake_connector();
     }
 
-    fn relieve_keeper(&self) {
+    fn wake_connector(&self) {
         // When the pipe is full it has been called often enough.
         let _ = (&self.call_away.0).write(&[1]);
     }

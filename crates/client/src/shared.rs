@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     cache_file: Mutex<Option<CacheFile>>,
     /// Set while there is one that has caught up.
     pub(crate) connection: ArcSwapOption<Established>,
-    /// Relaxed: whether the keeper waits for servers to let it in.
+    /// Relaxed: whether the connector waits for servers to let it in.
     pub(crate) is_opening: AtomicBool,
     phase: Mutex<Phase>,
     phase_changed: Condvar,

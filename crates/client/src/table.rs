@@ -43,10 +43,10 @@ pub(crate) struct Table {
     leads: u64,
     /// Threads that wait for answers and do not read.
     parked: Vec<Thread>,
-    /// Whether the keeper waits at the socket, until it is woken.
+    /// Whether the connector waits at the socket, until it is woken.
     is_watched: bool,
-    /// The keeper, when it wants to know that nobody leads any more.
-    keeper: Option<Thread>,
+    /// The connector, when it wants to know that nobody leads any more.
+    connector: Option<Thread>,
 }
 
 /// What a thread that waits for an answer does next.
@@ -54,14 +54,14 @@ pub(crate) struct Table {
 pub(crate) enum Part {
     /// It reads, for all.
     Lead {
-        /// The keeper has to be called away from the socket.
-        relieves_keeper: bool,
+        /// The connector has to be called away from the socket.
+        wakes_connector: bool,
     },
     /// It parks.
     Follow,
 }
 
-/// What the keeper does next.
+/// What the connector does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
     /// Wait at the socket.
@@ -86,7 +86,7 @@ impl Table {
         }
         self.is_led = true;
         self.leads += 1;
-        Part::Lead { relieves_keeper: std::mem::take(&mut self.is_watched) }
+        Part::Lead { wakes_connector: std::mem::take(&mut self.is_watched) }
     }
 
     /// The calling thread does not wait any more. If it was to lead, another will.
@@ -102,8 +102,8 @@ impl Table {
     pub(crate) fn hand_over(&mut self) {
         self.is_led = false;
         self.wake_one();
-        if let Some(keeper) = self.keeper.take() {
-            keeper.unpark();
+        if let Some(connector) = self.connector.take() {
+            connector.unpark();
         }
     }
 
@@ -113,22 +113,22 @@ impl Table {
         }
     }
 
-    /// For the keeper, which has last seen `seen` leads, and then slept.
+    /// For the connector, which has last seen `seen` leads, and then slept.
     pub(crate) fn watch(&mut self, seen: &mut u64) -> Watch {
         if self.leads != *seen {
             *seen = self.leads;
             return Watch::Moment;
         }
         if self.is_led {
-            self.keeper = Some(thread::current());
+            self.connector = Some(thread::current());
             return Watch::UntilTold;
         }
         self.is_watched = true;
         Watch::Socket
     }
 
-    /// For the keeper, which has waited at the socket; whether it is to read.
-    pub(crate) fn lead_as_keeper(&mut self, has_something: bool) -> bool {
+    /// For the connector, which has waited at the socket; whether it is to read.
+    pub(crate) fn lead_as_connector(&mut self, has_something: bool) -> bool {
         self.is_watched = false;
         let leads = has_something && !self.is_led;
         self.is_led |= leads;

@@ -1,4 +1,4 @@
-//! The keeper's part of a connection: it reads while nobody waits for an answer, and gives signs
+//! The connector's part of a connection: it reads while nobody waits for an answer, and gives signs
 //! of life.
 //!
 //! Callers that come one after the other must not meet it at the socket: each answer would wake
@@ -18,7 +18,7 @@ use crate::ClientError;
 use crate::connection::Connection;
 use crate::table::Watch;
 
-/// For so long nobody must have begun to read before the keeper does.
+/// For so long nobody must have begun to read before the connector does.
 const MOMENT: Duration = Duration::from_millis(10);
 /// Looks after the server within the longest silence: one finds nothing new, and one no answer.
 const LOOKS: u32 = 3;
@@ -71,7 +71,7 @@ impl Vigil {
 
 impl Connection {
     /// Keeps it until it ends, or until `deadline`.
-    pub(crate) fn keep(&self, deadline: Instant) {
+    pub(crate) fn read_while_idle(&self, deadline: Instant) {
         let mut seen = u64::MAX;
         while self.end_reason().is_none() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -89,7 +89,7 @@ impl Connection {
 
     fn watch_socket(&self, left: Duration) {
         let has_something = self.wait_at_socket(left);
-        let leads = self.table.lock().lead_as_keeper(has_something);
+        let leads = self.table.lock().lead_as_connector(has_something);
         if leads {
             // Once: who has come to wait for an answer meanwhile reads on.
             let looked = Cell::new(false);

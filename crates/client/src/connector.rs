@@ -50,7 +50,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             Ok(current) => {
                 // It may have been told of others while it was made.
                 if Arc::ptr_eq(&addresses, &shared.addresses.load()) {
-                    keep(shared, &current);
+                    maintain(shared, &current);
                 }
                 end(shared, &current);
             }
@@ -64,14 +64,15 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 }
 
 /// Stays with a connection until it ends, or a better one is there.
-fn keep(shared: &Arc<Shared>, current: &Established) {
+fn maintain(shared: &Arc<Shared>, current: &Established) {
     let connection = &current.connection;
     let mut next_heartbeat = Instant::now() + HEARTBEAT;
     let mut vigil = Vigil::new(shared.options.silence_max);
     while connection.end_reason().is_none() && !shared.is_closed() {
         let wants_better = current.is_read_only && shared.options.access == Access::Fallback;
         let patience = if wants_better { UPGRADE } else { HEARTBEAT };
-        connection.keep(next_heartbeat.min(vigil.next_look()).min(Instant::now() + patience));
+        connection
+            .read_while_idle(next_heartbeat.min(vigil.next_look()).min(Instant::now() + patience));
         vigil.look(connection);
         shared.save_cache_if_due();
         if Instant::now() >= next_heartbeat {
