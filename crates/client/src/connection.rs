@@ -3,7 +3,7 @@
 //!
 //! Key decision: no thread of its own between callers and the socket. The first who waits for an
 //! answer **leads**: it reads and hands out what comes, for all, until its own answer is there;
-//! then another one leads. While nobody waits for anything the connector reads (`watching.rs`).
+//! then another one leads. While nobody waits for anything the connector reads (`idle.rs`).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -274,7 +274,7 @@ impl Connection {
 
     /// Asks the server for a sign of life, unless somebody is writing anyway: a server that takes
     /// what is written is watched by that.
-    pub(crate) fn ask_for_sign_of_life(&self) -> Result<(), ClientError> {
+    pub(crate) fn ping(&self) -> Result<(), ClientError> {
         let Some(mut output) = self.output.try_lock() else { return Ok(()) };
         // Whatever comes is a sign of life; nobody waits for this answer.
         self.add_request(&mut output, "ping", &Value::tuple([]), None)?;
@@ -287,7 +287,7 @@ impl Connection {
     }
 
     /// A sign of life, unless somebody is writing anyway.
-    pub(crate) fn give_sign_of_life(&self) -> Result<(), ClientError> {
+    pub(crate) fn send_heartbeat(&self) -> Result<(), ClientError> {
         let Some(mut output) = self.output.try_lock() else { return Ok(()) };
         encode_heartbeat(self.encoding, &mut output);
         self.write_out(&mut output)

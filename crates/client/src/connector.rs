@@ -12,10 +12,10 @@ use zodium_pickle::Value;
 use zodium_types::{Address, Tid};
 
 use crate::connection::Connection;
+use crate::idle::LivenessCheck;
 use crate::options::Access;
 use crate::reading::oids_of;
 use crate::shared::{Delivery, Established, Phase, Shared};
-use crate::watching::Vigil;
 use crate::{ClientError, stretch};
 
 /// Between signs of life, as stock clients have it.
@@ -67,18 +67,19 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 fn maintain(shared: &Arc<Shared>, current: &Established) {
     let connection = &current.connection;
     let mut next_heartbeat = Instant::now() + HEARTBEAT;
-    let mut vigil = Vigil::new(shared.options.silence_max);
+    let mut liveness = LivenessCheck::new(shared.options.silence_max);
     while connection.end_reason().is_none() && !shared.is_closed() {
         let wants_better = current.is_read_only && shared.options.access == Access::Fallback;
         let patience = if wants_better { UPGRADE } else { HEARTBEAT };
-        connection
-            .read_while_idle(next_heartbeat.min(vigil.next_look()).min(Instant::now() + patience));
-        vigil.look(connection);
+        connection.read_while_idle(
+            next_heartbeat.min(liveness.next_check()).min(Instant::now() + patience),
+        );
+        liveness.check(connection);
         shared.save_cache_if_due();
         if Instant::now() >= next_heartbeat {
             next_heartbeat += HEARTBEAT;
             // If that fails the connection has ended, which is seen above.
-            let _ = connection.give_sign_of_life();
+            let _ = connection.send_heartbeat();
         }
         if wants_better
             && connection.end_reason().is_none()

@@ -59,6 +59,7 @@ mod connector;
 mod data_file;
 mod database;
 mod error;
+mod idle;
 mod input;
 mod interrupt;
 mod iterate;
@@ -78,7 +79,6 @@ mod turns;
 mod url;
 mod view;
 mod watcher;
-mod watching;
 
 pub use client::Client;
 pub use data_file::{DataFile, FileTransactions};

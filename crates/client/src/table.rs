@@ -67,9 +67,9 @@ pub(crate) enum Watch {
     /// Wait at the socket.
     Socket,
     /// Callers read now and then: look again in a moment.
-    Moment,
+    Recheck,
     /// The same caller has been reading for a while: it will say when it stops.
-    UntilTold,
+    UntilWoken,
 }
 
 impl Table {
@@ -117,11 +117,11 @@ impl Table {
     pub(crate) fn watch(&mut self, seen: &mut u64) -> Watch {
         if self.leads != *seen {
             *seen = self.leads;
-            return Watch::Moment;
+            return Watch::Recheck;
         }
         if self.is_led {
             self.connector = Some(thread::current());
-            return Watch::UntilTold;
+            return Watch::UntilWoken;
         }
         self.is_watched = true;
         Watch::Socket

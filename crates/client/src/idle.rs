@@ -19,52 +19,57 @@ use crate::connection::Connection;
 use crate::table::Watch;
 
 /// For so long nobody must have begun to read before the connector does.
-const MOMENT: Duration = Duration::from_millis(10);
+const IDLE_DELAY: Duration = Duration::from_millis(10);
 /// Looks after the server within the longest silence: one finds nothing new, and one no answer.
-const LOOKS: u32 = 3;
+const CHECKS: u32 = 3;
 
 /// Looks whether the server is still there. A connection whose other end has vanished without a
 /// word looks like one on which nothing happens.
-pub(crate) struct Vigil {
+pub(crate) struct LivenessCheck {
     interval: Duration,
-    next_look: Instant,
+    next_check: Instant,
     /// What had been heard at the last look.
     heard: u64,
     /// Whether the server was asked then, since there was nothing new.
-    has_asked: bool,
+    has_pinged: bool,
 }
 
-impl Vigil {
+impl LivenessCheck {
     /// A server that is silent for `silence_max` is gone, though it had a third of that to answer.
-    pub(crate) fn new(silence_max: Duration) -> Vigil {
-        let interval = silence_max / LOOKS;
-        Vigil { interval, next_look: Instant::now() + interval, heard: 0, has_asked: false }
+    pub(crate) fn new(silence_max: Duration) -> LivenessCheck {
+        let interval = silence_max / CHECKS;
+        LivenessCheck {
+            interval,
+            next_check: Instant::now() + interval,
+            heard: 0,
+            has_pinged: false,
+        }
     }
 
-    pub(crate) fn next_look(&self) -> Instant {
-        self.next_look
+    pub(crate) fn next_check(&self) -> Instant {
+        self.next_check
     }
 
     /// Looks, if it is time to: asks a server that has said nothing since the last look, and ends
     /// the connection when that was asked already.
-    pub(crate) fn look(&mut self, connection: &Connection) {
+    pub(crate) fn check(&mut self, connection: &Connection) {
         let now = Instant::now();
-        if now < self.next_look {
+        if now < self.next_check {
             return;
         }
-        self.next_look = now + self.interval;
+        self.next_check = now + self.interval;
         let heard = connection.heard.load(Ordering::Relaxed);
         if heard != self.heard || connection.is_writing() {
             self.heard = heard;
-            self.has_asked = false;
-        } else if self.has_asked {
-            let silence = (self.interval * LOOKS).as_secs_f64();
+            self.has_pinged = false;
+        } else if self.has_pinged {
+            let silence = (self.interval * CHECKS).as_secs_f64();
             let reason = format!("the server has said nothing for {silence} seconds");
             connection.end(ClientError::disconnected(reason));
         } else {
-            self.has_asked = true;
+            self.has_pinged = true;
             // If that fails the connection has ended, which is seen by who looks next.
-            let _ = connection.ask_for_sign_of_life();
+            let _ = connection.ping();
         }
     }
 }
@@ -80,8 +85,8 @@ impl Connection {
             }
             let watch = self.table.lock().watch(&mut seen);
             match watch {
-                Watch::Moment => thread::park_timeout(MOMENT.min(left)),
-                Watch::UntilTold => thread::park_timeout(left),
+                Watch::Recheck => thread::park_timeout(IDLE_DELAY.min(left)),
+                Watch::UntilWoken => thread::park_timeout(left),
                 Watch::Socket => self.watch_socket(left),
             }
         }
