@@ -26,7 +26,7 @@ use zodium_zeo::codec::{
 use crate::input::Input;
 use crate::interrupt::TICK;
 use crate::slot::Slot;
-use crate::table::{Call, LoadKey, Loaded, Part, Table, Then};
+use crate::table::{Call, LoadKey, Loaded, Role, Table, Then};
 use crate::transport::{TlsSide, Transport};
 use crate::{ClientError, Interrupt, Revision};
 
@@ -320,15 +320,15 @@ impl Connection {
         let mut waited = Ok(());
         let mut next_look = None;
         while !slot.is_filled() {
-            let part = self.table.lock().take_part();
-            match part {
-                Part::Lead { wakes_connector } => {
+            let role = self.table.lock().take_role();
+            match role {
+                Role::Leader { wakes_connector } => {
                     if wakes_connector {
                         self.wake_connector();
                     }
                     self.lead(&|| slot.is_filled());
                 }
-                Part::Follow => {
+                Role::Follower => {
                     next_look.get_or_insert_with(|| Instant::now() + TICK);
                     let is_first = !std::mem::replace(&mut has_parked, true);
                     if !is_first || slot.wake_me() {

@@ -38,9 +38,9 @@ pub(crate) struct Table {
     pub(crate) is_over: bool,
     last_id: u64,
     /// Whether somebody reads.
-    is_led: bool,
+    has_leader: bool,
     /// How often somebody began to.
-    leads: u64,
+    leader_count: u64,
     /// Threads that wait for answers and do not read.
     parked: Vec<Thread>,
     /// Whether the connector waits at the socket, until it is woken.
@@ -51,14 +51,14 @@ pub(crate) struct Table {
 
 /// What a thread that waits for an answer does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Role {
     /// It reads, for all.
-    Lead {
+    Leader {
         /// The connector has to be called away from the socket.
         wakes_connector: bool,
     },
     /// It parks.
-    Follow,
+    Follower,
 }
 
 /// What the connector does next.
@@ -79,28 +79,28 @@ impl Table {
     }
 
     /// For the calling thread, which has seen to it that it is woken when its answer is there.
-    pub(crate) fn take_part(&mut self) -> Part {
-        if self.is_led {
+    pub(crate) fn take_role(&mut self) -> Role {
+        if self.has_leader {
             self.parked.push(thread::current());
-            return Part::Follow;
+            return Role::Follower;
         }
-        self.is_led = true;
-        self.leads += 1;
-        Part::Lead { wakes_connector: std::mem::take(&mut self.is_watched) }
+        self.has_leader = true;
+        self.leader_count += 1;
+        Role::Leader { wakes_connector: std::mem::take(&mut self.is_watched) }
     }
 
     /// The calling thread does not wait any more. If it was to lead, another will.
     pub(crate) fn leave(&mut self) {
         let me = thread::current().id();
         self.parked.retain(|thread| thread.id() != me);
-        if !self.is_led {
+        if !self.has_leader {
             self.wake_one();
         }
     }
 
     /// Who led does not any more.
     pub(crate) fn hand_over(&mut self) {
-        self.is_led = false;
+        self.has_leader = false;
         self.wake_one();
         if let Some(connector) = self.connector.take() {
             connector.unpark();
@@ -115,11 +115,11 @@ impl Table {
 
     /// For the connector, which has last seen `seen` leads, and then slept.
     pub(crate) fn watch(&mut self, seen: &mut u64) -> Watch {
-        if self.leads != *seen {
-            *seen = self.leads;
+        if self.leader_count != *seen {
+            *seen = self.leader_count;
             return Watch::Recheck;
         }
-        if self.is_led {
+        if self.has_leader {
             self.connector = Some(thread::current());
             return Watch::UntilWoken;
         }
@@ -130,8 +130,8 @@ impl Table {
     /// For the connector, which has waited at the socket; whether it is to read.
     pub(crate) fn lead_as_connector(&mut self, has_something: bool) -> bool {
         self.is_watched = false;
-        let leads = has_something && !self.is_led;
-        self.is_led |= leads;
+        let leads = has_something && !self.has_leader;
+        self.has_leader |= leads;
         leads
     }
 }
