@@ -338,12 +338,12 @@ fn load_once(shared: &Shared, key: LoadKey) -> Result<Loaded, ClientError> {
     if key.1 == Tid::MAX && connection.loads(&key) {
         return load_apart(connection, key);
     }
-    let slot = match connection.start_load(key, || shared.cached(key.0, key.1))? {
-        Started::UnderWay(slot) => slot,
+    let promise = match connection.start_load(key, || shared.cached(key.0, key.1))? {
+        Started::UnderWay(promise) => promise,
         Started::Known(revision) => return Ok(Some(revision)),
     };
-    connection.wait(&slot)?;
-    slot.answer().unwrap_or_else(|| Err(ClientError::disconnected("it was not answered")))
+    connection.wait(&promise)?;
+    promise.answer().unwrap_or_else(|| Err(ClientError::disconnected("it was not answered")))
 }
 
 fn load_apart(connection: &Connection, (oid, before): LoadKey) -> Result<Loaded, ClientError> {
@@ -365,15 +365,15 @@ fn load_all(
         return Ok(Vec::new());
     }
     let connection = shared.connection()?;
-    let mut slots = Vec::with_capacity(keys.len());
+    let mut promises = Vec::with_capacity(keys.len());
     for batch in keys.chunks(BATCH_LOADS) {
-        slots.extend(connection.start_loads(batch)?);
+        promises.extend(connection.start_loads(batch)?);
     }
-    let mut answers = Vec::with_capacity(slots.len());
-    for slot in slots {
-        connection.wait(&slot)?;
+    let mut answers = Vec::with_capacity(promises.len());
+    for promise in promises {
+        connection.wait(&promise)?;
         let unanswered = || Err(ClientError::disconnected("it was not answered"));
-        answers.push(slot.answer().unwrap_or_else(unanswered));
+        answers.push(promise.answer().unwrap_or_else(unanswered));
     }
     Ok(answers)
 }

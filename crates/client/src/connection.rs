@@ -25,7 +25,7 @@ use zodium_zeo::codec::{
 
 use crate::input::Input;
 use crate::interrupt::TICK;
-use crate::slot::Slot;
+use crate::promise::Promise;
 use crate::table::{Call, LoadKey, Loaded, Role, Table, Then};
 use crate::transport::{TlsSide, Transport};
 use crate::{ClientError, Interrupt, Revision};
@@ -70,7 +70,7 @@ pub(crate) struct Connection {
 /// A load that was asked for.
 pub(crate) enum Started {
     /// The answer will be here.
-    UnderWay(Arc<Slot<Loaded>>),
+    UnderWay(Arc<Promise<Loaded>>),
     /// It was there already.
     Known(Revision),
 }
@@ -149,9 +149,9 @@ impl Connection {
         method: &str,
         arguments: &Value<'_>,
     ) -> Result<Value<'static>, ClientError> {
-        let slot = self.request(method, arguments, None)?;
-        self.wait(&slot)?;
-        self.taken(&slot)
+        let promise = self.request(method, arguments, None)?;
+        self.wait(&promise)?;
+        self.taken(&promise)
     }
 
     /// Calls a method. `then` is run by whoever reads the answer, before anything that comes after
@@ -161,11 +161,11 @@ impl Connection {
         method: &str,
         arguments: &Value<'_>,
         then: Option<Then>,
-    ) -> Result<Arc<Slot<Value<'static>>>, ClientError> {
+    ) -> Result<Arc<Promise<Value<'static>>>, ClientError> {
         let mut message = BytesMut::new();
-        let slot = self.add_request(&mut message, method, arguments, then)?;
+        let promise = self.add_request(&mut message, method, arguments, then)?;
         self.send(&message)?;
-        Ok(slot)
+        Ok(promise)
     }
 
     /// Appends a call to what is to be [sent](Connection::send).
@@ -175,18 +175,18 @@ impl Connection {
         method: &str,
         arguments: &Value<'_>,
         then: Option<Then>,
-    ) -> Result<Arc<Slot<Value<'static>>>, ClientError> {
-        let slot = Arc::new(Slot::new());
+    ) -> Result<Arc<Promise<Value<'static>>>, ClientError> {
+        let promise = Arc::new(Promise::new());
         let mut table = self.open_table()?;
         let id = table.next_id();
         encode_request(self.encoding, message, id, method, arguments)?;
-        table.calls.insert(id, Call { slot: Arc::clone(&slot), then });
-        Ok(slot)
+        table.calls.insert(id, Call { promise: Arc::clone(&promise), then });
+        Ok(promise)
     }
 
     /// The answer to a call that was waited for.
-    pub(crate) fn taken<T>(&self, slot: &Slot<T>) -> Result<T, ClientError> {
-        slot.take().unwrap_or_else(|| Err(ClientError::disconnected("it was not answered")))
+    pub(crate) fn taken<T>(&self, promise: &Promise<T>) -> Result<T, ClientError> {
+        promise.take().unwrap_or_else(|| Err(ClientError::disconnected("it was not answered")))
     }
 
     /// Calls a method that is not answered.
@@ -200,22 +200,22 @@ impl Connection {
     pub(crate) fn start_loads(
         &self,
         keys: &[LoadKey],
-    ) -> Result<Vec<Arc<Slot<Loaded>>>, ClientError> {
+    ) -> Result<Vec<Arc<Promise<Loaded>>>, ClientError> {
         let mut message = BytesMut::new();
-        let mut slots = Vec::with_capacity(keys.len());
+        let mut promises = Vec::with_capacity(keys.len());
         {
             let mut table = self.open_table()?;
             for key in keys {
-                slots.push(Arc::clone(table.loads.entry(*key).or_insert_with(|| {
+                promises.push(Arc::clone(table.loads.entry(*key).or_insert_with(|| {
                     encode_load_before_request(self.encoding, &mut message, key.0, key.1);
-                    Arc::new(Slot::new())
+                    Arc::new(Promise::new())
                 })));
             }
         }
         if !message.is_empty() {
             self.send(&message)?;
         }
-        Ok(slots)
+        Ok(promises)
     }
 
     /// Asks for a revision, unless that is under way; where the answer will be.
@@ -227,22 +227,22 @@ impl Connection {
         key: LoadKey,
         known: impl FnOnce() -> Option<Revision>,
     ) -> Result<Started, ClientError> {
-        let slot = {
+        let promise = {
             let mut table = self.open_table()?;
-            if let Some(slot) = table.loads.get(&key) {
-                return Ok(Started::UnderWay(Arc::clone(slot)));
+            if let Some(promise) = table.loads.get(&key) {
+                return Ok(Started::UnderWay(Arc::clone(promise)));
             }
             if let Some(revision) = known() {
                 return Ok(Started::Known(revision));
             }
-            let slot = Arc::new(Slot::new());
-            table.loads.insert(key, Arc::clone(&slot));
-            slot
+            let promise = Arc::new(Promise::new());
+            table.loads.insert(key, Arc::clone(&promise));
+            promise
         };
         let mut output = self.output.lock();
         encode_load_before_request(self.encoding, &mut output, key.0, key.1);
         self.write_out(&mut output)?;
-        Ok(Started::UnderWay(slot))
+        Ok(Started::UnderWay(promise))
     }
 
     /// Whether a load is under way.
@@ -310,33 +310,33 @@ impl Connection {
         })
     }
 
-    /// Waits until a slot is filled, reading for all when nobody else does. An error: the caller is
+    /// Waits until a promise is filled, reading for all when nobody else does. An error: the caller is
     /// to stop waiting.
-    pub(crate) fn wait<T>(&self, slot: &Slot<T>) -> Result<(), ClientError> {
-        if slot.is_filled() {
+    pub(crate) fn wait<T>(&self, promise: &Promise<T>) -> Result<(), ClientError> {
+        if promise.is_complete() {
             return Ok(());
         }
         let mut has_parked = false;
         let mut waited = Ok(());
         let mut next_look = None;
-        while !slot.is_filled() {
+        while !promise.is_complete() {
             let role = self.table.lock().take_role();
             match role {
                 Role::Leader { wakes_connector } => {
                     if wakes_connector {
                         self.wake_connector();
                     }
-                    self.lead(&|| slot.is_filled());
+                    self.lead(&|| promise.is_complete());
                 }
                 Role::Follower => {
                     next_look.get_or_insert_with(|| Instant::now() + TICK);
                     let is_first = !std::mem::replace(&mut has_parked, true);
-                    if !is_first || slot.wake_me() {
+                    if !is_first || promise.wake_on_completion() {
                         self.park();
                     }
                 }
             }
-            if !slot.is_filled() && self.is_interrupted(&mut next_look) {
+            if !promise.is_complete() && self.is_interrupted(&mut next_look) {
                 waited = Err(ClientError::Interrupted);
                 break;
             }
@@ -384,8 +384,8 @@ impl Connection {
             table.blobs.clear();
             (std::mem::take(&mut table.calls), std::mem::take(&mut table.loads))
         };
-        calls.into_values().for_each(|call| call.slot.fill(Err(reason.clone())));
-        loads.into_values().for_each(|slot| slot.fill(Err(reason.clone())));
+        calls.into_values().for_each(|call| call.promise.complete(Err(reason.clone())));
+        loads.into_values().for_each(|promise| promise.complete(Err(reason.clone())));
         if let Some(connector) = self.connector.get() {
             connector.unpark();
         }

@@ -8,7 +8,7 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
 use crate::connection::Connection;
-use crate::slot::Slot;
+use crate::promise::Promise;
 use crate::{Client, ClientError};
 
 /// Objects that are remembered to find out whether a transaction was committed.
@@ -42,7 +42,7 @@ pub(crate) struct Evidence(Vec<(Oid, Tid, Bytes)>);
 #[derive(Clone)]
 struct Awaited {
     connection: Arc<Connection>,
-    slot: Arc<Slot<Value<'static>>>,
+    promise: Arc<Promise<Value<'static>>>,
 }
 
 impl Unfinished {
@@ -55,9 +55,9 @@ impl Unfinished {
     pub(crate) fn left(
         evidence: Evidence,
         connection: Arc<Connection>,
-        slot: Arc<Slot<Value<'static>>>,
+        promise: Arc<Promise<Value<'static>>>,
     ) -> Unfinished {
-        Unfinished { evidence, awaited: Some(Awaited { connection, slot }) }
+        Unfinished { evidence, awaited: Some(Awaited { connection, promise }) }
     }
 }
 
@@ -120,9 +120,9 @@ impl Client {
 impl Awaited {
     /// What the server said in the end; an error of the outer kind: the caller is to stop waiting.
     fn answer(&self) -> Result<Result<Value<'static>, ClientError>, ClientError> {
-        self.connection.wait(&self.slot)?;
+        self.connection.wait(&self.promise)?;
         let lost = || Err(ClientError::disconnected("it was not answered"));
-        Ok(self.slot.answer().unwrap_or_else(lost))
+        Ok(self.promise.answer().unwrap_or_else(lost))
     }
 }
 

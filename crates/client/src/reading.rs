@@ -90,14 +90,14 @@ impl Connection {
         let data = Bytes::copy_from_slice(reply.data);
         self.receiver.loaded(reply, &data);
         let revision = Revision { data, serial: reply.serial, end: reply.end };
-        self.fill_load((reply.oid, reply.before), Ok(Some(revision)));
+        self.complete_load((reply.oid, reply.before), Ok(Some(revision)));
     }
 
-    fn fill_load(&self, key: LoadKey, answer: Result<Loaded, ClientError>) {
-        let slot = self.table.lock().loads.remove(&key);
+    fn complete_load(&self, key: LoadKey, answer: Result<Loaded, ClientError>) {
+        let promise = self.table.lock().loads.remove(&key);
         // It may have ended for who asked.
-        if let Some(slot) = slot {
-            slot.fill(answer);
+        if let Some(promise) = promise {
+            promise.complete(answer);
         }
     }
 
@@ -117,11 +117,11 @@ impl Connection {
         match id {
             MessageId::Number(id) => {
                 let call = self.table.lock().calls.remove(&id);
-                let Some(Call { slot, then }) = call else { return Ok(()) };
+                let Some(Call { promise, then }) = call else { return Ok(()) };
                 if let (Ok(value), Some(then)) = (&result, then) {
                     then(value);
                 }
-                slot.fill(result.map(Value::into_owned).map_err(ClientError::from));
+                promise.complete(result.map(Value::into_owned).map_err(ClientError::from));
             }
             MessageId::Load { oid, before } => {
                 let answer = match result {
@@ -130,7 +130,7 @@ impl Connection {
                     Err(error) if error.name == NO_OBJECT => Err(ClientError::NoObject(oid)),
                     Err(error) => Err(error.into()),
                 };
-                self.fill_load((oid, before), answer);
+                self.complete_load((oid, before), answer);
             }
             MessageId::Heartbeat | MessageId::Opaque(_) => {}
         }

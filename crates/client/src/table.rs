@@ -12,7 +12,7 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
 use crate::Revision;
-use crate::slot::Slot;
+use crate::promise::Promise;
 
 /// What the server says to a load: a revision, or that the object had none then.
 pub(crate) type Loaded = Option<Revision>;
@@ -21,7 +21,7 @@ pub(crate) type LoadKey = (Oid, Tid);
 
 /// A call that is not answered yet.
 pub(crate) struct Call {
-    pub(crate) slot: Arc<Slot<Value<'static>>>,
+    pub(crate) promise: Arc<Promise<Value<'static>>>,
     /// What the order of the stream wants done with the answer before anything after it is read.
     pub(crate) then: Option<Then>,
 }
@@ -31,7 +31,7 @@ pub(crate) type Then = Box<dyn FnOnce(&Value<'_>) + Send>;
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) calls: FxHashMap<u64, Call>,
-    pub(crate) loads: FxHashMap<LoadKey, Arc<Slot<Loaded>>>,
+    pub(crate) loads: FxHashMap<LoadKey, Arc<Promise<Loaded>>>,
     /// Where blobs go that are on their way.
     pub(crate) blobs: FxHashMap<(Oid, Tid), File>,
     /// Nothing is asked any more.

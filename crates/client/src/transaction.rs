@@ -222,10 +222,10 @@ impl Transaction {
         let connection = Arc::clone(&self.current.connection);
         let arguments = Value::tuple([self.id.into()]);
         let mut output = std::mem::take(&mut self.output);
-        let slot = connection.add_request(&mut output, "vote", &arguments, None)?;
+        let promise = connection.add_request(&mut output, "vote", &arguments, None)?;
         connection.send(&output)?;
-        connection.wait(&slot)?;
-        let voted = Voted::from_answer(connection.taken(&slot)?)?;
+        connection.wait(&promise)?;
+        let voted = Voted::from_answer(connection.taken(&promise)?)?;
         for oid in &voted.changed {
             self.written.insert(*oid, None);
             self.evidence.remove(*oid);
@@ -245,10 +245,10 @@ impl Transaction {
         let mut message = BytesMut::new();
         let arguments = Value::tuple([self.id.into()]);
         let then = Box::new(committed);
-        let slot = connection.add_request(&mut message, "tpc_finish", &arguments, Some(then))?;
+        let promise = connection.add_request(&mut message, "tpc_finish", &arguments, Some(then))?;
         // From here on it may have been heard, whatever goes wrong.
         let sent = connection.send(&message);
-        let waited = connection.wait(&slot);
+        let waited = connection.wait(&promise);
         self.is_over = true;
         let evidence = std::mem::take(&mut self.evidence);
         let unknown = |error: &ClientError, transaction| ClientError::OutcomeUnknown {
@@ -257,9 +257,9 @@ impl Transaction {
         };
         if let Err(error) = waited {
             *has_left.lock() = true;
-            return Err(unknown(&error, Unfinished::left(evidence, connection, slot)));
+            return Err(unknown(&error, Unfinished::left(evidence, connection, promise)));
         }
-        match sent.and_then(|()| connection.taken(&slot)) {
+        match sent.and_then(|()| connection.taken(&promise)) {
             Ok(answer) => answer.as_tid().ok_or(ClientError::Unexpected {
                 method: "tpc_finish",
                 expected: "the tid of the transaction",

@@ -10,7 +10,7 @@ use zodium_zeo::codec::StretchItem;
 
 use super::{Extension, Item, TransactionHead};
 use crate::connection::Connection;
-use crate::slot::Slot;
+use crate::promise::Promise;
 use crate::stretch::{READ_LOG, bytes_of, take_item};
 use crate::{ClientError, CommittedRecord};
 
@@ -26,7 +26,7 @@ pub(super) struct Stretches {
     /// The server's number for the place in the log.
     pub(super) number: Value<'static>,
     pub(super) with_records: bool,
-    asked: VecDeque<Arc<Slot<Value<'static>>>>,
+    asked: VecDeque<Arc<Promise<Value<'static>>>>,
     /// How many may be under way, and how much each is to bring.
     ahead: usize,
     bytes: usize,

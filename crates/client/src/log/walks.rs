@@ -18,7 +18,7 @@ use zodium_types::Tid;
 
 use super::{Item, TransactionHead};
 use crate::connection::Connection;
-use crate::slot::Slot;
+use crate::promise::Promise;
 use crate::{ClientError, CommittedRecord};
 
 /// Transactions that are gone through at once.
@@ -32,7 +32,7 @@ const FEW: usize = 8;
 /// Items that are given before what has come is looked at.
 const UNSEEN_MAX: usize = 16;
 
-type Answer = Arc<Slot<Value<'static>>>;
+type Answer = Arc<Promise<Value<'static>>>;
 
 pub(super) struct Walks {
     connection: Arc<Connection>,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::ClientError;
 
 /// One answer, for as many threads as asked the same.
-pub(crate) struct Slot<T> {
+pub(crate) struct Promise<T> {
     state: Mutex<State<T>>,
 }
 
@@ -16,13 +16,13 @@ struct State<T> {
     waiting: Vec<Thread>,
 }
 
-impl<T> Slot<T> {
-    pub(crate) fn new() -> Slot<T> {
-        Slot { state: Mutex::new(State { answer: None, waiting: Vec::new() }) }
+impl<T> Promise<T> {
+    pub(crate) fn new() -> Promise<T> {
+        Promise { state: Mutex::new(State { answer: None, waiting: Vec::new() }) }
     }
 
     /// The first answer counts. Wakes all who wait.
-    pub(crate) fn fill(&self, answer: Result<T, ClientError>) {
+    pub(crate) fn complete(&self, answer: Result<T, ClientError>) {
         let mut state = self.state.lock();
         if state.answer.is_some() {
             return;
@@ -33,12 +33,12 @@ impl<T> Slot<T> {
         waiting.iter().for_each(Thread::unpark);
     }
 
-    pub(crate) fn is_filled(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.state.lock().answer.is_some()
     }
 
     /// Has the calling thread woken when the answer is there; `false`: it is there already.
-    pub(crate) fn wake_me(&self) -> bool {
+    pub(crate) fn wake_on_completion(&self) -> bool {
         let mut state = self.state.lock();
         let waits = state.answer.is_none();
         if waits {
@@ -53,7 +53,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T: Clone> Slot<T> {
+impl<T: Clone> Promise<T> {
     /// The answer, for each of those who asked.
     pub(crate) fn answer(&self) -> Option<Result<T, ClientError>> {
         self.state.lock().answer.clone()
