@@ -15,8 +15,8 @@ impl Client {
     pub fn fetch_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<File, ClientError> {
         let shared = self.shared();
         let connection = shared.connection()?;
-        let turn = shared.blob_turns.take((oid, serial), || shared.is_interrupted());
-        let _turn = turn.ok_or(ClientError::Interrupted)?;
+        let guard = shared.blob_locks.lock((oid, serial), || shared.is_interrupted());
+        let _guard = guard.ok_or(ClientError::Interrupted)?;
         connection.expect_blob(oid, serial, file)?;
         let answer = connection.call("sendBlob", &Value::tuple([oid.into(), serial.into()]));
         let file = connection.take_blob(oid, serial);

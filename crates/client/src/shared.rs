@@ -16,10 +16,10 @@ use zodium_zeo::codec::LoadReply;
 use crate::cache::{Cache, CacheFile, Stream};
 use crate::connection::{Connection, Receiver};
 use crate::interrupt::TICK;
+use crate::keyed_mutex::KeyedMutex;
 use crate::objects::ObjectsAhead;
 use crate::options::{Access, Options};
 use crate::transport::TlsSide;
-use crate::turns::Turns;
 use crate::{ClientError, Revision};
 
 pub(crate) struct Shared {
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     is_committing: Mutex<bool>,
     commit_over: Condvar,
     /// Blobs that are on their way.
-    pub(crate) blob_turns: Turns<(Oid, Tid)>,
+    pub(crate) blob_locks: KeyedMutex<(Oid, Tid)>,
     /// Numbers transactions.
     pub(crate) transactions: AtomicU64,
 }
@@ -75,9 +75,9 @@ pub(crate) enum Phase {
 }
 
 /// The right to have a transaction open; given back when dropped.
-pub(crate) struct CommitTurn(Arc<Shared>);
+pub(crate) struct CommitGuard(Arc<Shared>);
 
-impl Drop for CommitTurn {
+impl Drop for CommitGuard {
     fn drop(&mut self) {
         self.0.end_commit();
     }
@@ -109,7 +109,7 @@ impl Shared {
             objects_ahead: Mutex::default(),
             is_committing: Mutex::default(),
             commit_over: Condvar::new(),
-            blob_turns: Turns::new(),
+            blob_locks: KeyedMutex::new(),
             transactions: AtomicU64::new(0),
         }
     }
@@ -246,7 +246,7 @@ impl Shared {
     }
 
     /// Waits until no other transaction is open, or the client is closed.
-    pub(crate) fn begin_commit(self: &Arc<Shared>) -> Result<CommitTurn, ClientError> {
+    pub(crate) fn begin_commit(self: &Arc<Shared>) -> Result<CommitGuard, ClientError> {
         let mut is_committing = self.is_committing.lock();
         while *is_committing {
             if self.is_closed() {
@@ -260,7 +260,7 @@ impl Shared {
             }
         }
         *is_committing = true;
-        Ok(CommitTurn(Arc::clone(self)))
+        Ok(CommitGuard(Arc::clone(self)))
     }
 
     /// Has those who wait to commit see that the client is closed.

@@ -14,7 +14,7 @@ use zodium_zeo::codec::encode_oneway;
 
 use crate::connection::Connection;
 use crate::outcome::Evidence;
-use crate::shared::{CommitTurn, Established, Shared};
+use crate::shared::{CommitGuard, Established, Shared};
 use crate::{Client, ClientError, Unfinished};
 
 /// Stores are collected up to so much before they are sent.
@@ -82,7 +82,7 @@ pub struct Transaction {
     evidence: Evidence,
     is_over: bool,
     /// Given back when it is over, or the answer to its finish is there.
-    turn: Option<CommitTurn>,
+    commit_guard: Option<CommitGuard>,
 }
 
 impl Client {
@@ -93,7 +93,7 @@ impl Client {
         if shared.is_read_only() {
             return Err(ClientError::ReadOnly);
         }
-        let turn = Some(shared.begin_commit()?);
+        let commit_guard = Some(shared.begin_commit()?);
         let id = shared.transactions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut transaction = Transaction {
             shared,
@@ -104,7 +104,7 @@ impl Client {
             written_bytes: 0,
             evidence: Evidence::default(),
             is_over: false,
-            turn,
+            commit_guard,
         };
         // It may have waited long enough for another connection.
         transaction.current = transaction.shared.established()?;
@@ -278,7 +278,7 @@ impl Transaction {
     ) -> impl FnOnce(&Value<'_>) + Send + 'static {
         let written = std::mem::take(&mut self.written);
         let (shared, stream) = (Arc::clone(&self.shared), self.current.stream);
-        let turn = self.turn.take();
+        let commit_guard = self.commit_guard.take();
         move |answer| {
             let Some(tid) = answer.as_tid() else { return };
             let kept = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
@@ -292,7 +292,7 @@ impl Transaction {
             }
             shared.advance(tid);
             drop(has_left);
-            drop(turn);
+            drop(commit_guard);
         }
     }
 
