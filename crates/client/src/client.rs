@@ -12,7 +12,7 @@ use zodium_pickle::Value;
 use zodium_tls::ClientTls;
 use zodium_types::{Address, Oid, Tid};
 
-use crate::cache::CacheFigures;
+use crate::cache::CacheMetrics;
 use crate::connection::{Connection, Started};
 use crate::connector;
 use crate::options::{Access, Options, TlsOptions};
@@ -98,8 +98,8 @@ impl Client {
     }
 
     /// What the cache holds, and how often it knew.
-    pub fn cache_figures(&self) -> CacheFigures {
-        self.shared.load().cache.figures()
+    pub fn cache_metrics(&self) -> CacheMetrics {
+        self.shared.load().cache.metrics()
     }
 
     /// The last transaction that the client was told of. Everything before [`Tid::next`] of it can

@@ -28,8 +28,8 @@ fn fill(object_bytes: usize, revisions: u64) -> (usize, usize, usize) {
             cache.lookup(Oid(oid), Tid(tid + 1));
         }
     }
-    let figures = cache.figures();
-    (MEMORY.current_usage() - before, figures.bytes, figures.objects)
+    let metrics = cache.metrics();
+    (MEMORY.current_usage() - before, metrics.bytes, metrics.objects)
 }
 
 #[test]

@@ -88,9 +88,9 @@ fn what_is_committed_is_loaded_from_memory_and_from_the_server() {
             assert!(matches!(missing, Err(ClientError::NoObject(Oid(9)))), "{missing:?}");
             assert_eq!(client.load_serial(Oid(2), first).unwrap(), record("two"));
         }
-        let hits = reader.cache_figures().hits;
+        let hits = reader.cache_metrics().hits;
         reader.load_current(Oid(1)).unwrap();
-        assert_eq!(reader.cache_figures().hits, hits + 1);
+        assert_eq!(reader.cache_metrics().hits, hits + 1);
     }
 }
 
@@ -124,13 +124,13 @@ fn what_was_prefetched_is_in_memory_and_what_is_under_way_is_joined() {
     reader.prefetch(&[Oid(1), Oid(2), Oid(3)], tid.next());
     assert_eq!(reader.load_before(Oid(3), tid.next()).unwrap().unwrap().data, record("three"));
     let deadline = Instant::now() + PATIENCE;
-    while reader.cache_figures().objects < 3 {
+    while reader.cache_metrics().objects < 3 {
         assert!(Instant::now() < deadline, "nobody reads what was prefetched");
         std::thread::sleep(Duration::from_millis(1));
     }
-    let hits = reader.cache_figures().hits;
+    let hits = reader.cache_metrics().hits;
     reader.load_before(Oid(1), tid.next()).unwrap();
-    assert_eq!(reader.cache_figures().hits, hits + 1);
+    assert_eq!(reader.cache_metrics().hits, hits + 1);
 }
 
 #[test]
@@ -249,9 +249,9 @@ fn a_kept_cache_learns_what_changed_since_the_last_run() {
     first.close();
     commit(&server.client(), &[(1, "uno")]);
     let next = Client::connect(options).unwrap();
-    assert_eq!(next.cache_figures().objects, 1);
+    assert_eq!(next.cache_metrics().objects, 1);
     assert_eq!(next.load_current(Oid(2)).unwrap().data, record("two"));
-    assert_eq!(next.cache_figures().hits, 1);
+    assert_eq!(next.cache_metrics().hits, 1);
     assert_eq!(next.load_current(Oid(1)).unwrap().data, record("uno"));
 }
 
@@ -278,7 +278,7 @@ fn a_kept_cache_that_is_ahead_of_its_server_is_dropped() {
     moved.extend(crc32c::crc32c(&moved).to_be_bytes());
     std::fs::write(&path, moved).unwrap();
     let client = Client::connect(Options { cache_path: Some(path), ..server.options() }).unwrap();
-    assert_eq!(client.cache_figures().objects, 0);
+    assert_eq!(client.cache_metrics().objects, 0);
     assert!(client.load_current(Oid(1)).is_err());
 }
 

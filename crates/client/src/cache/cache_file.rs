@@ -138,8 +138,8 @@ impl CacheFile {
 }
 
 fn content(cache: &Cache) -> Content {
-    let figures = cache.figures();
-    (cache.last_tid(), figures.misses, figures.evictions, figures.objects)
+    let metrics = cache.metrics();
+    (cache.last_tid(), metrics.misses, metrics.evictions, metrics.objects)
 }
 
 /// Fills a cache from a file, or leaves it empty.
@@ -160,7 +160,7 @@ fn restore(disk: &dyn Disk, path: &Path, source: &str, cache: &Cache) {
     match last_tid {
         Ok(last_tid) => {
             cache.verified(stream, last_tid, []);
-            let objects = cache.figures().objects;
+            let objects = cache.metrics().objects;
             info!(path = %path.display(), objects, %last_tid, "cache read");
         }
         Err(useless) => {
@@ -225,7 +225,7 @@ mod tests {
 
     fn assert_same(left: &Cache, right: &Cache) {
         assert_eq!(left.last_tid(), right.last_tid());
-        assert_eq!(left.figures().objects, right.figures().objects);
+        assert_eq!(left.metrics().objects, right.metrics().objects);
         for oid in (0..101).map(Oid) {
             assert_eq!(left.lookup(oid, Tid::MAX), right.lookup(oid, Tid::MAX));
             assert_eq!(left.lookup(oid, Tid(2)), right.lookup(oid, Tid(2)));
@@ -241,7 +241,7 @@ mod tests {
         let next = Cache::new(1 << 20);
         let file = open(&disk, &next);
         assert_same(&cache, &next);
-        assert_eq!(next.figures().objects, 100);
+        assert_eq!(next.metrics().objects, 100);
         // Nothing has changed but the looks that were had: nothing is written.
         let before = memory.bytes(Path::new(PATH));
         memory.put(Path::new(PATH), Vec::new());

@@ -30,7 +30,7 @@ use crate::Revision;
 
 pub use cache_file::{CacheFile, CacheFileError};
 use history::History;
-pub use objects::CacheFigures;
+pub use objects::CacheMetrics;
 use saved::Snapshot;
 
 use objects::Objects;
@@ -86,12 +86,12 @@ impl Cache {
 
     /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
-        self.objects.figures().objects == 0
+        self.objects.metrics().objects == 0
     }
 
     /// What was found, and what is held.
-    pub fn figures(&self) -> CacheFigures {
-        self.objects.figures()
+    pub fn metrics(&self) -> CacheMetrics {
+        self.objects.metrics()
     }
 
     /// Begins the stream of a new connection: what others still deliver is dropped from now on.

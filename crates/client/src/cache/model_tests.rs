@@ -206,8 +206,8 @@ impl World {
                 prop_assert!(serial < before && end.is_none_or(|end| before <= end));
             }
         }
-        let figures = self.cache.figures();
-        prop_assert!(figures.bytes <= figures.bytes_max, "{:?}", figures);
+        let metrics = self.cache.metrics();
+        prop_assert!(metrics.bytes <= metrics.bytes_max, "{:?}", metrics);
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::Revision;
 
 /// What a cache has done and holds, all at about the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheFigures {
+pub struct CacheMetrics {
     /// Lookups that found their revision.
     pub hits: u64,
     /// Lookups that did not.
@@ -115,7 +115,7 @@ impl Objects {
     ) -> Option<Revision> {
         let found = find(self.items.get(&oid)?);
         if found.is_none() {
-            // Relaxed, here and below: figures stand for themselves.
+            // Relaxed, here and below: metrics stand for themselves.
             self.other_revisions.fetch_add(1, Ordering::Relaxed);
         }
         found
@@ -165,9 +165,9 @@ impl Objects {
         self.items.iter().collect()
     }
 
-    pub(super) fn figures(&self) -> CacheFigures {
+    pub(super) fn metrics(&self) -> CacheMetrics {
         let other_revisions = self.other_revisions.load(Ordering::Relaxed);
-        CacheFigures {
+        CacheMetrics {
             hits: self.items.hits().saturating_sub(other_revisions),
             misses: self.items.misses() + other_revisions,
             evictions: self.evictions.load(Ordering::Relaxed),
@@ -180,7 +180,7 @@ impl Objects {
 
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Objects").field(&self.figures()).finish()
+        f.debug_tuple("Objects").field(&self.metrics()).finish()
     }
 }
 

@@ -100,17 +100,17 @@ fn a_revision_that_would_take_most_of_a_shard_is_not_kept() {
 }
 
 #[test]
-fn figures_tell_revisions_found_from_those_that_were_not() {
+fn metrics_tell_revisions_found_from_those_that_were_not() {
     let (cache, stream) = cache();
     cache.insert(stream, OID, Tid(3), Some(Tid(5)), b"three");
     assert!(cache.lookup(OID, Tid(4)).is_some());
     assert!(cache.lookup(OID, Tid(6)).is_none());
     assert!(cache.lookup(Oid(8), Tid(4)).is_none());
     assert!(!cache.knows(Oid(8), Tid(4)));
-    let figures = cache.figures();
-    assert_eq!((figures.hits, figures.misses, figures.evictions), (1, 2, 0));
-    assert_eq!((figures.objects, figures.bytes_max), (1, 20 * MB));
-    assert!(figures.bytes > 5 && figures.bytes < 1000);
+    let metrics = cache.metrics();
+    assert_eq!((metrics.hits, metrics.misses, metrics.evictions), (1, 2, 0));
+    assert_eq!((metrics.objects, metrics.bytes_max), (1, 20 * MB));
+    assert!(metrics.bytes > 5 && metrics.bytes < 1000);
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn reading_ten_times_the_cache_once_does_not_throw_out_what_is_used() {
     }
     let kept = hot.clone().filter(|&oid| cache.knows(Oid(oid), Tid::MAX)).count();
     assert!(kept * 100 > hot.count() * 95, "{kept} kept");
-    let figures = cache.figures();
-    assert!(figures.evictions > 70_000 && figures.bytes <= 8 * MB, "{figures:?}");
+    let metrics = cache.metrics();
+    assert!(metrics.evictions > 70_000 && metrics.bytes <= 8 * MB, "{metrics:?}");
 }
 
 /// Transaction `tid` writes one in three of the objects.

@@ -60,8 +60,8 @@ fn check(input: &[u8]) {
     let sum = crc32c::crc32c(content).to_be_bytes();
     disk.put(Path::new(PATH), [content, &sum[..]].concat());
     let (cache, _) = open(&disk);
-    let figures = cache.figures();
-    assert!(figures.bytes <= figures.bytes_max, "{figures:?}");
+    let metrics = cache.metrics();
+    assert!(metrics.bytes <= metrics.bytes_max, "{metrics:?}");
     let again = MemoryDisk::volatile();
     keep(&again, &cache);
     let (restored, _) = open(&again);
