@@ -8,7 +8,7 @@
 //! - `server`, `pipe`: the real server on simulated links; `client`, `workload`: who uses it;
 //! - `stage`: the same server by hand, for tests of what happens between two messages;
 //! - `history`, `log_reader`: what is true; `witness`: what holds while commits are announced;
-//! - `tampering`: a wrong server, to test the checks.
+//! - `fault_injector`: a wrong server, to test the checks.
 //!
 //! Must not be used by the server.
 
@@ -16,6 +16,7 @@
 
 mod client;
 mod counts;
+mod fault_injector;
 mod history;
 mod log_reader;
 mod pipe;
@@ -25,12 +26,11 @@ mod record;
 mod run;
 mod server;
 pub mod stage;
-mod tampering;
 mod trace;
 mod witness;
 mod workload;
 mod world;
 
 pub use counts::Counts;
-pub use plan::Sabotage;
+pub use plan::InjectedBug;
 pub use run::{Options, Report, Violation, run};

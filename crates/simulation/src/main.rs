@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use zodium_simulation::{Options, Report, Sabotage, run};
+use zodium_simulation::{InjectedBug, Options, Report, run};
 
 /// Runs the server under simulated clients, networks, disks and clocks.
 #[derive(Clone, Debug, Parser)]
@@ -90,7 +90,7 @@ impl Progress {
         let Arguments { steps, trace, .. } = self.arguments;
         while let Some(seed) = self.next_seed() {
             SEED.set(seed);
-            let outcome = run(&Options { seed, steps, trace, sabotage: Sabotage::None });
+            let outcome = run(&Options { seed, steps, trace, bug: InjectedBug::None });
             let Ok(mut total) = self.total.lock() else { return };
             total.runs += 1;
             match outcome {

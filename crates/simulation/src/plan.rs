@@ -17,7 +17,7 @@ const FRAME_BYTES_MAX: u32 = 1 << 24;
 
 /// What is wrong with the server on purpose, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum InjectedBug {
     /// Nothing.
     #[default]
     None,
@@ -71,7 +71,7 @@ pub(crate) struct Plan {
     /// Most filling bytes of a record.
     pub(crate) filling_bytes: u64,
     pub(crate) objects: Objects,
-    pub(crate) sabotage: Sabotage,
+    pub(crate) bug: InjectedBug,
 }
 
 /// How many objects of each kind there are.
@@ -86,7 +86,7 @@ pub(crate) struct Objects {
 }
 
 impl Plan {
-    pub(crate) fn new(chance: &Chance, sabotage: Sabotage) -> Plan {
+    pub(crate) fn new(chance: &Chance, bug: InjectedBug) -> Plan {
         let sometimes = |number: u64| if chance.permille(500) { number } else { 0 };
         let or = |rare: u64, usual: u64| if chance.permille(300) { rare } else { usual };
         let encodings = [Encoding::Pickle, Encoding::Msgpack];
@@ -121,7 +121,7 @@ impl Plan {
                 logs: chance.number(1..=2),
                 pairs: chance.number(1..=2),
             },
-            sabotage,
+            bug,
         }
     }
 

@@ -16,7 +16,7 @@ use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::counts::Counts;
 use crate::history::{History, Tried, path};
-use crate::plan::{Objects, Plan, Sabotage};
+use crate::plan::{InjectedBug, Objects, Plan};
 use crate::random::Chance;
 use crate::record::{Attempt, record};
 use crate::server::open_options;
@@ -37,7 +37,7 @@ pub struct Options {
     /// Whether to print each event.
     pub trace: bool,
     /// What is wrong on purpose.
-    pub sabotage: Sabotage,
+    pub bug: InjectedBug,
 }
 
 /// What a run came to.
@@ -101,9 +101,9 @@ impl fmt::Display for Violation {
 /// # Errors
 /// With what must not be.
 pub fn run(options: &Options) -> Result<Report, Violation> {
-    let Options { seed, steps, trace, sabotage } = *options;
+    let Options { seed, steps, trace, bug } = *options;
     let chance = Chance::new(seed);
-    let plan = Plan::new(&chance, sabotage);
+    let plan = Plan::new(&chance, bug);
     if trace {
         println!("{plan:#?}");
     }

@@ -59,7 +59,7 @@ pub(crate) struct World {
     silent: RefCell<Vec<Pipe>>,
     /// What the disk holds after a crash, from the moment of the crash on.
     pub(crate) crashed: RefCell<Option<MemoryDisk>>,
-    /// What the disk held before the last write; for sabotage.
+    /// What the disk held before the last write; for injected bugs.
     stale: RefCell<Option<MemoryDisk>>,
     /// Whether faults still happen, and clients still begin things.
     pub(crate) is_calm: Cell<bool>,
@@ -243,7 +243,7 @@ impl World {
         if server.storage.is_appending() {
             return;
         }
-        if self.plan.sabotage == crate::Sabotage::SyncsDoNothing {
+        if self.plan.bug == crate::InjectedBug::SyncsDoNothing {
             *self.stale.borrow_mut() = Some(server.disk.files().after_power_cut());
         }
         self.arm(&server.disk);

@@ -5,16 +5,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-use zodium_simulation::{Options, Report, Sabotage, Violation, run};
+use zodium_simulation::{InjectedBug, Options, Report, Violation, run};
 
 const STEPS: u64 = 20_000;
 
-fn options(seed: u64, sabotage: Sabotage) -> Options {
-    Options { seed, steps: STEPS, trace: false, sabotage }
+fn options(seed: u64, bug: InjectedBug) -> Options {
+    Options { seed, steps: STEPS, trace: false, bug }
 }
 
 fn run_seed(seed: u64) -> Result<Report, Violation> {
-    run(&options(seed, Sabotage::None))
+    run(&options(seed, InjectedBug::None))
 }
 
 #[test]
@@ -48,55 +48,55 @@ fn a_seed_gives_the_same_run_again() {
 /// Seeds that a wrong server may get through; by far not all meet the situation.
 const SEEDS_MAX: u64 = 60;
 
-fn assert_noticed(sabotage: Sabotage, words: &str) {
+fn assert_noticed(bug: InjectedBug, words: &str) {
     let mut seen = Vec::new();
     for seed in 1..=SEEDS_MAX {
-        if let Err(violation) = run(&options(seed, sabotage)) {
+        if let Err(violation) = run(&options(seed, bug)) {
             if violation.what.contains(words) {
                 return;
             }
             seen.push(violation.to_string());
         }
     }
-    panic!("{sabotage:?} was not noticed as such, but as {seen:#?}");
+    panic!("{bug:?} was not noticed as such, but as {seen:#?}");
 }
 
 #[test]
 fn a_commit_acknowledged_before_its_sync_is_noticed() {
-    assert_noticed(Sabotage::SyncsDoNothing, "is lost");
+    assert_noticed(InjectedBug::SyncsDoNothing, "is lost");
 }
 
 #[test]
 fn an_invalidation_after_the_reply_is_noticed() {
-    assert_noticed(Sabotage::LateInvalidations, "is finished as");
+    assert_noticed(InjectedBug::LateInvalidations, "is finished as");
 }
 
 #[test]
 fn a_lost_invalidation_is_noticed() {
-    assert_noticed(Sabotage::LostInvalidations, "comes");
+    assert_noticed(InjectedBug::LostInvalidations, "comes");
 }
 
 #[test]
 fn a_repeated_invalidation_is_noticed() {
-    assert_noticed(Sabotage::RepeatedInvalidations, "comes");
+    assert_noticed(InjectedBug::RepeatedInvalidations, "comes");
 }
 
 #[test]
 fn a_server_behind_what_its_clients_know_is_noticed() {
-    assert_noticed(Sabotage::NoCatchUp, "known before");
+    assert_noticed(InjectedBug::NoCatchUp, "known before");
 }
 
 #[test]
 fn a_wrong_byte_is_noticed() {
-    assert_noticed(Sabotage::WrongBytes, "or other bytes");
+    assert_noticed(InjectedBug::WrongBytes, "or other bytes");
 }
 
 #[test]
 fn a_lost_update_is_noticed() {
-    assert_noticed(Sabotage::NoConflicts, "was current");
+    assert_noticed(InjectedBug::NoConflicts, "was current");
 }
 
 #[test]
 fn a_client_that_waits_for_ever_is_noticed() {
-    assert_noticed(Sabotage::LostReplies, "waits for ever");
+    assert_noticed(InjectedBug::LostReplies, "waits for ever");
 }

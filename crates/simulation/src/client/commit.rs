@@ -5,7 +5,7 @@ use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::RemoteError;
 
 use super::{Client, Doing, Outcome, Phase, Surroundings};
-use crate::plan::{Objects, Sabotage};
+use crate::plan::{InjectedBug, Objects};
 use crate::record::{Attempt, record};
 use crate::workload::Seen;
 
@@ -32,7 +32,7 @@ impl Client {
         for (oid, (serial, data)) in &writes {
             let mut serial = serial;
             let current = with.history.before(*oid, Tid::MAX).map(|(tid, ..)| tid);
-            if let (Sabotage::NoConflicts, Some(current)) = (with.plan.sabotage, &current) {
+            if let (InjectedBug::NoConflicts, Some(current)) = (with.plan.bug, &current) {
                 serial = current;
             }
             let store =

@@ -16,12 +16,12 @@ use zodium_zeo::codec::{
 };
 
 use crate::counts::Counts;
+use crate::fault_injector::FaultInjector;
 use crate::history::{History, Tried};
 use crate::pipe::Pipe;
-use crate::plan::{Plan, Sabotage};
+use crate::plan::{InjectedBug, Plan};
 use crate::random::Chance;
 use crate::record::{Attempt, record, values};
-use crate::tampering::Tampering;
 use crate::trace::Digest;
 use crate::workload::{Seen, Step, Task};
 
@@ -53,7 +53,7 @@ pub(crate) struct Client {
     cache: BTreeMap<Oid, (Tid, Bytes)>,
     doing: Option<Doing>,
     scratch: BytesMut,
-    tampering: Tampering,
+    fault_injector: FaultInjector,
     /// All bytes that it has got.
     heard: Digest,
 }
@@ -125,7 +125,7 @@ impl Client {
             cache: BTreeMap::new(),
             doing: None,
             scratch: BytesMut::new(),
-            tampering: Tampering::default(),
+            fault_injector: FaultInjector::default(),
             heard: Digest::default(),
         }
     }
@@ -165,7 +165,7 @@ impl Client {
         self.input.clear();
         self.output.clear();
         self.last_id = 0;
-        self.tampering = Tampering::default();
+        self.fault_injector = FaultInjector::default();
     }
 
     /// The connection is gone, or given up; gives it back.
@@ -204,12 +204,12 @@ impl Client {
         while let Ok(Peek::Complete(payload)) = peek_frame(&input, FRAME_BYTES_MAX) {
             let length = HEADER_LENGTH + payload.len();
             let frame = &input[..length];
-            if with.plan.sabotage == Sabotage::None {
+            if with.plan.bug == InjectedBug::None {
                 self.handle_frame(frame, with)?;
             } else {
                 let vote = self.vote_id();
-                let Plan { sabotage, encoding, .. } = *with.plan;
-                let changed = self.tampering.change(frame, sabotage, encoding, vote, with.chance);
+                let Plan { bug, encoding, .. } = *with.plan;
+                let changed = self.fault_injector.change(frame, bug, encoding, vote, with.chance);
                 changed.iter().try_for_each(|frame| self.handle_frame(frame, with))?;
             }
             input.advance(length);
@@ -454,7 +454,7 @@ impl Client {
         match doing.phase {
             Phase::Syncing { id: asked, floor } if asked == id => {
                 let mut tid = result.ok().and_then(|value| value.as_tid());
-                if with.plan.sabotage == Sabotage::NoCatchUp {
+                if with.plan.bug == InjectedBug::NoCatchUp {
                     tid = Some(self.told);
                 }
                 if tid != Some(self.told) || self.told < floor {

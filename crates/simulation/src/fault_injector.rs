@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use zodium_zeo::codec::frame::HEADER_LENGTH;
 use zodium_zeo::codec::{Encoding, MessageId, Reply, ServerMessage, decode_server_message};
 
-use crate::plan::Sabotage;
+use crate::plan::InjectedBug;
 use crate::random::Chance;
 
 /// After so many other messages an invalidation that was held back is sent.
@@ -17,7 +17,7 @@ const HELD_BACK_MESSAGES: usize = 3;
 
 /// What has been held back of one connection.
 #[derive(Default)]
-pub(crate) struct Tampering {
+pub(crate) struct FaultInjector {
     held: VecDeque<(BytesMut, usize)>,
 }
 
@@ -30,34 +30,34 @@ enum Kind {
     Other,
 }
 
-impl Tampering {
+impl FaultInjector {
     /// What the client gets instead of a frame. `vote` is the id of the vote whose answer it
     /// waits for.
     pub(crate) fn change(
         &mut self,
         frame: &[u8],
-        sabotage: Sabotage,
+        bug: InjectedBug,
         encoding: Encoding,
         vote: Option<u64>,
         chance: &Chance,
     ) -> Vec<BytesMut> {
         let kind = kind(encoding, &frame[HEADER_LENGTH..]);
         let mut frame = BytesMut::from(frame);
-        match (sabotage, kind) {
-            (Sabotage::LateInvalidations | Sabotage::NoCatchUp, Kind::Invalidation) => {
+        match (bug, kind) {
+            (InjectedBug::LateInvalidations | InjectedBug::NoCatchUp, Kind::Invalidation) => {
                 self.held.push_back((frame, HELD_BACK_MESSAGES));
                 return Vec::new();
             }
-            (Sabotage::LostInvalidations, Kind::Invalidation) if chance.permille(100) => {
+            (InjectedBug::LostInvalidations, Kind::Invalidation) if chance.permille(100) => {
                 return Vec::new();
             }
-            (Sabotage::RepeatedInvalidations, Kind::Invalidation) if chance.permille(100) => {
+            (InjectedBug::RepeatedInvalidations, Kind::Invalidation) if chance.permille(100) => {
                 return vec![frame.clone(), frame];
             }
-            (Sabotage::LostReplies, Kind::Answer(id)) if vote == Some(id) => {
+            (InjectedBug::LostReplies, Kind::Answer(id)) if vote == Some(id) => {
                 return Vec::new();
             }
-            (Sabotage::WrongBytes, Kind::Loaded) if chance.permille(10) => {
+            (InjectedBug::WrongBytes, Kind::Loaded) if chance.permille(10) => {
                 // Within the data: both encodings put less than that behind them.
                 let place = frame.len() - 24;
                 frame[place] ^= 1;
