@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
+use crate::comparison::Comparison;
 use crate::connection::Connection;
-use crate::contest::Contest;
 use crate::dataset::Dataset;
 use crate::generator::{Generator, Load, Objects};
 use crate::options::{Cell, TimeOptions};
@@ -26,20 +26,20 @@ pub(crate) struct Cells<'a> {
 impl Cells<'_> {
     pub(crate) fn measure(
         &self,
-        contest: &Contest,
+        comparison: &Comparison,
         server: &Server,
         cell: Cell,
         round: usize,
     ) -> Result<Sample> {
         let (generator, wire) = self.start(server, cell, round)?;
-        contest.interrupt.sleep(self.time.warm_up)?;
+        comparison.interrupt.sleep(self.time.warm_up)?;
         // What is counted is among what is noted: there are latencies of whatever there is.
         generator.count_latencies(true);
         let (before, replies) = (Reading::take(server)?, generator.replies());
-        contest.interrupt.sleep(self.time.seconds)?;
+        comparison.interrupt.sleep(self.time.seconds)?;
         // A slow server gets the time that it needs.
         while generator.replies() == replies && !generator.has_ended() {
-            contest.interrupt.sleep(self.time.seconds)?;
+            comparison.interrupt.sleep(self.time.seconds)?;
         }
         let after = Reading::take(server)?;
         let requests = generator.replies() - replies;

@@ -9,8 +9,8 @@ use bytes::BytesMut;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zodium_zeo::codec::{Encoding, encode_heartbeat};
 
+use crate::comparison::Comparison;
 use crate::connection::Connection;
-use crate::contest::Contest;
 use crate::cpu::context_switches;
 use crate::dataset::Dataset;
 use crate::machine::Machine;
@@ -33,20 +33,20 @@ struct Case {
 /// Measures and reports.
 pub(crate) fn run(options: &IdleOptions) -> Result<()> {
     raise_open_files()?;
-    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(DatasetOptions::sized(options.objects, OBJECT_BYTES).dataset());
-    let path = dataset.file(None, contest.folder()).context("cannot write the dataset")?;
-    contest.start(&options.servers, Data::Copied(&path))?;
-    machine.versions.clone_from(&contest.versions);
-    let idleness = Idleness { options, contest, dataset };
+    let path = dataset.file(None, comparison.folder()).context("cannot write the dataset")?;
+    comparison.start(&options.servers, Data::Copied(&path))?;
+    machine.versions.clone_from(&comparison.versions);
+    let idleness = Idleness { options, comparison, dataset };
     let cases = cases(options);
     let each = (options.seconds + options.warm_up).as_secs_f64();
-    idleness.contest.announce(options.rounds, cases.len(), each);
+    idleness.comparison.announce(options.rounds, cases.len(), each);
     let mut output = Output::begin(&options.output, machine);
     let mut measured = idleness.measurement();
-    idleness.contest.take_turns(options.rounds, &cases, |server, case, round| {
+    idleness.comparison.take_turns(options.rounds, &cases, |server, case, round| {
         output.take(&mut measured, idleness.measure(server, *case, round)?);
         Ok(())
     })?;
@@ -75,7 +75,7 @@ fn raise_open_files() -> Result<()> {
 
 struct Idleness<'a> {
     options: &'a IdleOptions,
-    contest: Contest,
+    comparison: Comparison,
     dataset: Arc<Dataset>,
 }
 
@@ -116,7 +116,7 @@ impl Idleness<'_> {
             (0..case.connections).map(open).collect::<Result<_>>()?;
         let wire =
             connections.first().map_or(server.asked.unwrap_or_default(), Connection::wire_name);
-        self.contest.interrupt.sleep(self.options.warm_up)?;
+        self.comparison.interrupt.sleep(self.options.warm_up)?;
         let resident = Memory::of_process(process)?.resident;
         let (start, switches) = (Reading::take(server)?, context_switches(process)?);
         self.watch(&connections, wire, case)?;
@@ -139,7 +139,7 @@ impl Idleness<'_> {
         let began = Instant::now();
         let left = || self.options.seconds.saturating_sub(began.elapsed());
         if case.heartbeat_seconds == 0 || connections.is_empty() {
-            return self.contest.interrupt.sleep(left());
+            return self.comparison.interrupt.sleep(left());
         }
         let encoding = if wire == "M5" { Encoding::Msgpack } else { Encoding::Pickle };
         let mut heartbeat = BytesMut::new();
@@ -149,7 +149,7 @@ impl Idleness<'_> {
         let mut due = step;
         for connection in connections.iter().cycle() {
             let wait = due.saturating_sub(began.elapsed()).min(left());
-            self.contest.interrupt.sleep(wait)?;
+            self.comparison.interrupt.sleep(wait)?;
             if left().is_zero() {
                 break;
             }

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use zodium_types::Oid;
 
 use crate::cell::{Cells, columns};
+use crate::comparison::{Comparison, commands, floor};
 use crate::connection::{Connection, Scratch};
-use crate::contest::{Contest, commands, floor};
 use crate::dataset::Dataset;
 use crate::machine::Machine;
 use crate::options::LoadOptions;
@@ -22,14 +22,14 @@ const SWEEP_IN_FLIGHT: usize = 64;
 
 /// Measures and reports.
 pub(crate) fn run(options: &LoadOptions) -> Result<()> {
-    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(options.dataset.dataset());
-    let path = dataset.file(options.dataset.datasets.as_deref(), contest.folder());
+    let path = dataset.file(options.dataset.datasets.as_deref(), comparison.folder());
     let path = path.context("cannot write the dataset")?;
-    start(&mut contest, options, &path)?;
-    machine.versions.clone_from(&contest.versions);
+    start(&mut comparison, options, &path)?;
+    machine.versions.clone_from(&comparison.versions);
 
     let cells = Cells {
         dataset,
@@ -39,44 +39,48 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     };
     let loads = Loads { options, cells };
     let mut output = Output::begin(&options.output, machine);
-    for server in &contest.servers {
-        load_all(server, &loads.cells.dataset, &contest).with_context(|| server.last_words())?;
+    for server in &comparison.servers {
+        load_all(server, &loads.cells.dataset, &comparison).with_context(|| server.last_words())?;
     }
     let time = &options.time;
     let each = (time.seconds + time.warm_up).as_secs_f64();
-    contest.announce(time.rounds, options.cells.len(), each);
+    comparison.announce(time.rounds, options.cells.len(), each);
     let mut measured = loads.measurement();
-    contest.take_turns(time.rounds, &options.cells, |server, cell, round| {
-        let sample = loads.cells.measure(&contest, server, *cell, round)?;
+    comparison.take_turns(time.rounds, &options.cells, |server, cell, round| {
+        let sample = loads.cells.measure(&comparison, server, *cell, round)?;
         output.take(&mut measured, sample);
         Ok(())
     })?;
     output.finish(measured);
     if options.syscalls {
-        output.finish(loads.count_system_calls(&contest)?);
+        output.finish(loads.count_system_calls(&comparison)?);
     }
-    drop(contest);
+    drop(comparison);
     output.write()
 }
 
 /// Starts the servers, and those that can poll once more, polling.
-fn start(contest: &mut Contest, options: &LoadOptions, path: &Path) -> Result<()> {
+fn start(comparison: &mut Comparison, options: &LoadOptions, path: &Path) -> Result<()> {
     let floor = floor(&options.servers, &options.dataset)?;
-    contest.start(&options.servers, Data::Copied(path))?;
-    contest.start_all(floor.as_slice(), Data::New)?;
+    comparison.start(&options.servers, Data::Copied(path))?;
+    comparison.start_all(floor.as_slice(), Data::New)?;
     if let Some(microseconds) = options.busy_poll {
         let polling = |command: &ServerCommand| command.polling(microseconds);
         let servers: Vec<_> = commands(&options.servers)?.iter().filter_map(polling).collect();
-        contest.start_all(&servers, Data::Copied(path))?;
+        comparison.start_all(&servers, Data::Copied(path))?;
         let floor: Vec<_> = floor.iter().filter_map(polling).collect();
-        contest.start_all(&floor, Data::New)?;
+        comparison.start_all(&floor, Data::New)?;
     }
     Ok(())
 }
 
 /// Loads every object once: what a server does not have in memory it gets now, and what it serves
 /// wrongly is found now.
-pub(crate) fn load_all(server: &Server, dataset: &Arc<Dataset>, contest: &Contest) -> Result<()> {
+pub(crate) fn load_all(
+    server: &Server,
+    dataset: &Arc<Dataset>,
+    comparison: &Comparison,
+) -> Result<()> {
     let mut connection = Connection::open(server.address, server.speech, dataset)?;
     let mut scratch = Scratch::new();
     let mut next = 0;
@@ -85,7 +89,7 @@ pub(crate) fn load_all(server: &Server, dataset: &Arc<Dataset>, contest: &Contes
         (next..end).for_each(|oid| connection.ask(Oid(oid)));
         next = end;
         connection.send()?;
-        contest.interrupt.check()?;
+        comparison.interrupt.check()?;
         while !connection.is_idle() {
             connection.receive(&mut scratch, |_| {})?;
         }
@@ -126,7 +130,7 @@ impl Loads<'_> {
     }
 
     /// One more round, in which nothing but system calls is counted.
-    fn count_system_calls(&self, contest: &Contest) -> Result<Measurement> {
+    fn count_system_calls(&self, comparison: &Comparison) -> Result<Measurement> {
         let title = "System calls of the server for each request (another round, with strace)";
         let mut measured = Measurement::new("LoadSyscalls", title.to_owned())
             .axis("clients", "clients")
@@ -135,12 +139,12 @@ impl Loads<'_> {
             measured = measured.axis("busy_poll", "busy poll us");
         }
         let mut counts: Vec<(Sample, Option<Count>)> = Vec::new();
-        contest.take_turns(1, &self.options.cells, |server, cell, round| {
+        comparison.take_turns(1, &self.options.cells, |server, cell, round| {
             let (generator, wire) = self.cells.start(server, *cell, round)?;
-            contest.interrupt.sleep(self.options.time.warm_up)?;
-            let tracing = SystemCalls::begin(server, contest.folder())?;
+            comparison.interrupt.sleep(self.options.time.warm_up)?;
+            let tracing = SystemCalls::begin(server, comparison.folder())?;
             let before = generator.replies();
-            contest.interrupt.sleep(self.options.time.seconds)?;
+            comparison.interrupt.sleep(self.options.time.seconds)?;
             let requests = generator.replies() - before;
             let count = tracing.and_then(SystemCalls::end);
             generator.finish()?;

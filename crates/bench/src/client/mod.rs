@@ -15,7 +15,7 @@ use zodium_types::Oid;
 
 use self::job::{Job, Line};
 use self::programs::Program;
-use crate::contest::Contest;
+use crate::comparison::Comparison;
 use crate::dataset::Dataset;
 use crate::judge::Sum;
 use crate::load::load_all;
@@ -32,7 +32,7 @@ const PASSES: f64 = 2.0;
 /// Measures and reports.
 pub(crate) fn run(options: &ClientOptions) -> Result<()> {
     let programs = programs::all(&options.python)?;
-    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
     let dataset = std::sync::Arc::new(options.dataset.dataset());
@@ -42,33 +42,33 @@ pub(crate) fn run(options: &ClientOptions) -> Result<()> {
         "an iteration is checked where each object is written once: leave out iterate with \
          --cases load,threads,bulk,commit, or choose --dataset wczblk1 or sized"
     );
-    let path = dataset.file(options.dataset.datasets.as_deref(), contest.folder());
+    let path = dataset.file(options.dataset.datasets.as_deref(), comparison.folder());
     let path = path.context("cannot write the dataset")?;
     // A copy for each: clients commit.
-    contest.start(&options.servers, Data::Copied(&path))?;
-    machine.versions.clone_from(&contest.versions);
+    comparison.start(&options.servers, Data::Copied(&path))?;
+    machine.versions.clone_from(&comparison.versions);
     machine.versions.push(programs::versions(&options.python)?);
-    for server in &contest.servers {
-        load_all(server, &dataset, &contest).with_context(|| server.last_words())?;
+    for server in &comparison.servers {
+        load_all(server, &dataset, &comparison).with_context(|| server.last_words())?;
     }
 
     let bench = Bench { options, dataset: &dataset };
     let cases = bench.cases();
     let each = options.time.seconds.as_secs_f64() * PASSES * programs.len() as f64;
-    contest.announce(options.time.rounds, cases.len(), each);
+    comparison.announce(options.time.rounds, cases.len(), each);
     let mut measured = bench.measurement();
     let mut output = Output::begin(&options.output, machine);
-    contest.take_turns(options.time.rounds, &cases, |server, case, round| {
+    comparison.take_turns(options.time.rounds, &cases, |server, case, round| {
         let (first, rest) = programs.split_at(round % programs.len().max(1));
         for program in rest.iter().chain(first) {
-            contest.interrupt.check()?;
-            for sample in bench.measure(&contest, program, server, *case, round)? {
+            comparison.interrupt.check()?;
+            for sample in bench.measure(&comparison, program, server, *case, round)? {
                 output.take(&mut measured, sample);
             }
         }
         Ok(())
     })?;
-    drop(contest);
+    drop(comparison);
     output.finish(measured);
     output.write()
 }
@@ -100,7 +100,7 @@ impl Bench<'_> {
             self.options.time.rounds
         );
         let mut measured = Measurement::new("Client", title)
-            .contestant("client")
+            .compared("client")
             .axis("step", "what")
             .axis("server", "server")
             .column("us", "us", Shown::Spread)
@@ -124,7 +124,7 @@ impl Bench<'_> {
     /// Lets a client do its case; a sample for each step of it.
     fn measure(
         &self,
-        contest: &Contest,
+        comparison: &Comparison,
         program: &Program,
         server: &Server,
         case: Case,
@@ -135,7 +135,7 @@ impl Bench<'_> {
                 let delay = self.options.round_trip_ms;
                 let this = std::env::current_exe()?;
                 let command = ServerCommand::delay_proxy(&this, server.address, delay);
-                Some(contest.start_aside(&command).context("cannot start the delay proxy")?)
+                Some(comparison.start_aside(&command).context("cannot start the delay proxy")?)
             }
             _ => None,
         };

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use super::job::{Job, Line};
-use crate::contest::absolute;
+use crate::comparison::absolute;
 
 /// Both of Python's clients.
 const DRIVER: &str = include_str!("driver.py");

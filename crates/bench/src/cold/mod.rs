@@ -12,8 +12,8 @@ use rustix::fs::{Advice, fadvise};
 use zodium_types::Oid;
 
 use self::device::Device;
+use crate::comparison::{Comparison, commands};
 use crate::connection::{Connection, Scratch};
-use crate::contest::{Contest, commands};
 use crate::dataset::Dataset;
 use crate::generator::{Generator, Load, Objects, Walk};
 use crate::machine::Machine;
@@ -52,29 +52,29 @@ enum Beside {
 
 /// Measures and reports.
 pub(crate) fn run(options: &ColdOptions) -> Result<()> {
-    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(DatasetOptions::sized(options.objects, options.object_bytes).dataset());
-    let path = dataset.file(options.datasets.as_deref(), contest.folder());
+    let path = dataset.file(options.datasets.as_deref(), comparison.folder());
     let path = path.context("cannot write the dataset")?;
     let bytes = std::fs::metadata(&path)?.len();
-    start(&mut contest, options, &path, bytes)?;
-    machine.versions.clone_from(&contest.versions);
-    settle(&contest)?;
+    start(&mut comparison, options, &path, bytes)?;
+    machine.versions.clone_from(&comparison.versions);
+    settle(&comparison)?;
 
     let mut output = Output::begin(&options.output, machine);
     let cold = Cold { options, walk: Arc::new(Walk::new(dataset.len())), dataset, path, bytes };
     let (time, cases) = (&options.time, cold.cases());
-    contest.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
+    comparison.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
     let mut measured = cold.measurement();
     for round in 0..usize::from(time.rounds) {
-        let device = cold.measure_device(&contest, round)?;
+        let device = cold.measure_device(&comparison, round)?;
         let device_us = device.values.get("p50_us").copied().unwrap_or(f64::NAN);
         output.take(&mut measured, device);
         for case in &cases {
-            contest.take_turn(round, |server| {
-                let sample = cold.measure(&contest, server, *case, round)?;
+            comparison.take_turn(round, |server| {
+                let sample = cold.measure(&comparison, server, *case, round)?;
                 let over = sample.values.get("p50_us").map_or(f64::NAN, |p50| p50 - device_us);
                 let is_cold = matches!(case, Case::Cold(_));
                 let sample = if is_cold { sample.value("over_device_us", over) } else { sample };
@@ -84,32 +84,37 @@ pub(crate) fn run(options: &ColdOptions) -> Result<()> {
         }
     }
     output.finish(measured);
-    drop(contest);
+    drop(comparison);
     output.write()
 }
 
 /// Starts the servers with one worker, and caches that hold a part of the file.
-fn start(contest: &mut Contest, options: &ColdOptions, path: &Path, bytes: u64) -> Result<()> {
+fn start(
+    comparison: &mut Comparison,
+    options: &ColdOptions,
+    path: &Path,
+    bytes: u64,
+) -> Result<()> {
     let mut own = options.servers.clone();
     own.workers.get_or_insert(1);
     if !own.zodium_option.iter().any(|option| option.starts_with("--cache-size")) {
         own.zodium_option.push(format!("--cache-size={}", bytes / CACHE_SHARE));
     }
-    contest.start(&own, Data::Copied(path))?;
+    comparison.start(&own, Data::Copied(path))?;
     if let Some(microseconds) = options.busy_poll {
         let polling = |command: &ServerCommand| command.polling(microseconds);
         let servers: Vec<_> = commands(&own)?.iter().filter_map(polling).collect();
-        contest.start_all(&servers, Data::Copied(path))?;
+        comparison.start_all(&servers, Data::Copied(path))?;
     }
     Ok(())
 }
 
 /// Waits until no server does anything by itself: some read the whole file after a start.
-fn settle(contest: &Contest) -> Result<()> {
-    for server in &contest.servers {
+fn settle(comparison: &Comparison) -> Result<()> {
+    for server in &comparison.servers {
         let mut before = server.cpu_time()?;
         for _ in 0..SETTLE_STEPS_MAX {
-            contest.interrupt.sleep(SETTLE_STEP)?;
+            comparison.interrupt.sleep(SETTLE_STEP)?;
             let after = server.cpu_time()?;
             let used =
                 after.as_ref().zip(before.as_ref()).map(|(after, before)| after.since(before));
@@ -169,11 +174,11 @@ impl Cold<'_> {
     }
 
     /// The same places, read one after the other without a server.
-    fn measure_device(&self, contest: &Contest, round: usize) -> Result<Sample> {
+    fn measure_device(&self, comparison: &Comparison, round: usize) -> Result<Sample> {
         let mut device = Device::open(&self.path, self.bytes, self.options.object_bytes)?;
         let before = self.walk.taken();
         let taken = device.read_for(self.options.time.seconds, || {
-            contest.interrupt.check()?;
+            comparison.interrupt.check()?;
             Ok((self.walk.next(), self.dataset.len()))
         })?;
         self.check_walk(before)?;
@@ -188,7 +193,7 @@ impl Cold<'_> {
 
     fn measure(
         &self,
-        contest: &Contest,
+        comparison: &Comparison,
         server: &Server,
         case: Case,
         round: usize,
@@ -213,11 +218,11 @@ impl Cold<'_> {
             }
         };
         let replies = || generator.replies() + others.as_ref().map_or(0, |others| others.replies());
-        contest.interrupt.sleep(self.options.time.warm_up)?;
+        comparison.interrupt.sleep(self.options.time.warm_up)?;
         generator.count_latencies(true);
         let (before, own_before, all_before) =
             (Reading::take(server)?, generator.replies(), replies());
-        contest.interrupt.sleep(self.options.time.seconds)?;
+        comparison.interrupt.sleep(self.options.time.seconds)?;
         let used = before.until(&Reading::take(server)?);
         let (own, all) = (generator.replies() - own_before, replies() - all_before);
         generator.count_latencies(false);

@@ -24,7 +24,7 @@ use self::generator::Generator;
 use self::journal::Journal;
 use self::link::Link;
 use self::report::Case;
-use crate::contest::{Contest, commands};
+use crate::comparison::{Comparison, commands};
 use crate::machine::Machine;
 use crate::options::{CommitOptions, Files, Mode};
 use crate::reading::{Reading, Used};
@@ -40,7 +40,7 @@ const ROUND_TRIPS: usize = 9;
 
 /// Measures and reports.
 pub(crate) fn run(options: &CommitOptions) -> Result<()> {
-    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
     // Zodium tells over HTTP what shared a sync; it counts that in any case.
@@ -51,20 +51,20 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
         let memory = (*files == Files::Tmpfs).then_some(options.tmpfs.as_path());
         let placed: Vec<ServerCommand> =
             commands.iter().map(|command| command.clone().at(files.name())).collect();
-        contest.start_in(memory, &placed, Data::New)?;
+        comparison.start_in(memory, &placed, Data::New)?;
     }
-    contest.note_versions(&servers)?;
-    machine.versions.clone_from(&contest.versions);
+    comparison.note_versions(&servers)?;
+    machine.versions.clone_from(&comparison.versions);
 
     let bench = Bench { options, content: Arc::new(Content::new(options.object_bytes)) };
     let cases = bench.cases();
     let time = &options.time;
-    contest.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
+    comparison.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
     let mut output = Output::begin(&options.output, machine);
     let (mut commits, mut steps) = (report::commits(options), report::steps());
     let mut lone = LoneClients::default();
-    contest.take_turns(time.rounds, &cases, |server, case, round| {
-        let mut measured = bench.measure(&contest, server, case)?;
+    comparison.take_turns(time.rounds, &cases, |server, case, round| {
+        let mut measured = bench.measure(&comparison, server, case)?;
         measured.rate_of_one = lone.rate(server, case, round, &measured);
         output.take(&mut commits, report::commit(server, case, round, &measured));
         for sample in report::operations(server, case, round, &measured) {
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
         }
         Ok(())
     })?;
-    drop(contest);
+    drop(comparison);
     output.finish(commits);
     output.finish(steps);
     output.write()
@@ -137,23 +137,23 @@ impl Bench<'_> {
         cases
     }
 
-    fn measure(&self, contest: &Contest, server: &Server, case: &Case) -> Result<Measured> {
-        let proxy = self.proxy(contest, server, case.delay)?;
+    fn measure(&self, comparison: &Comparison, server: &Server, case: &Case) -> Result<Measured> {
+        let proxy = self.proxy(comparison, server, case.delay)?;
         let address = proxy.as_ref().map_or(server.address, |proxy| proxy.address);
         let (clients, journal) = self.clients(server, address, case)?;
         let mut link = Link::open(address)?;
         let wire = link.wire_name();
         let round_trip = round_trip(&mut link)?;
         let generator = Generator::start(clients)?;
-        contest.interrupt.sleep(self.options.time.warm_up)?;
+        comparison.interrupt.sleep(self.options.time.warm_up)?;
         let earlier = Batches::of(server.monitor)?;
         // What is counted is among what is noted: there are figures of whatever there is.
         generator.count(true);
         let (before, commits) = (Reading::take(server)?, generator.commits());
-        contest.interrupt.sleep(self.options.time.seconds)?;
+        comparison.interrupt.sleep(self.options.time.seconds)?;
         // A slow server gets the time that it needs.
         while generator.commits() == commits && !generator.has_ended() {
-            contest.interrupt.sleep(self.options.time.seconds)?;
+            comparison.interrupt.sleep(self.options.time.seconds)?;
         }
         let after = Reading::take(server)?;
         let commits = generator.commits() - commits;
@@ -171,13 +171,18 @@ impl Bench<'_> {
     }
 
     /// A proxy on the way, if it is to be longer.
-    fn proxy(&self, contest: &Contest, server: &Server, delay: Duration) -> Result<Option<Server>> {
+    fn proxy(
+        &self,
+        comparison: &Comparison,
+        server: &Server,
+        delay: Duration,
+    ) -> Result<Option<Server>> {
         if delay.is_zero() {
             return Ok(None);
         }
         let program = std::env::current_exe()?;
         let command = ServerCommand::delay_proxy(&program, server.address, delay);
-        let proxy = contest.start_aside(&command).context("cannot start the delay proxy")?;
+        let proxy = comparison.start_aside(&command).context("cannot start the delay proxy")?;
         Ok(Some(proxy))
     }
 

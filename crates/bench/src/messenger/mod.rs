@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use crate::cell::{Cells, columns};
-use crate::contest::Contest;
+use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::options::{Cell, DatasetOptions, MessengerOptions};
 use crate::result::{Measurement, Output, Shown};
@@ -18,7 +18,7 @@ const BLOCKS: u64 = 64;
 
 /// Measures and reports.
 pub(crate) fn run(options: &MessengerOptions) -> Result<()> {
-    let mut contest = Contest::prepare(None)?;
+    let mut comparison = Comparison::prepare(None)?;
     let machine = Machine::here();
     machine.warn();
     let mut output = Output::begin(&options.output, machine);
@@ -34,20 +34,20 @@ pub(crate) fn run(options: &MessengerOptions) -> Result<()> {
         .iter()
         .map(|depth| Cell { clients: 1, in_flight: usize::from(*depth) })
         .collect();
-    let folder = contest.folder().to_owned();
+    let folder = comparison.folder().to_owned();
     for bytes in &options.block_bytes {
-        contest.servers.clear();
+        comparison.servers.clear();
         let blocks = DatasetOptions::sized(BLOCKS, *bytes);
-        contest.start_in(Some(&folder), &commands(options, &blocks)?, Data::New)?;
+        comparison.start_in(Some(&folder), &commands(options, &blocks)?, Data::New)?;
         let dataset = Arc::new(blocks.dataset());
         let cells = Cells { dataset, time: &options.time, threads: 1, seed: 1 };
-        contest.announce(
+        comparison.announce(
             options.time.rounds,
             cases.len(),
             (options.time.seconds + options.time.warm_up).as_secs_f64(),
         );
-        contest.take_turns(options.time.rounds, &cases, |server, cell, round| {
-            let sample = cells.measure(&contest, server, *cell, round)?;
+        comparison.take_turns(options.time.rounds, &cases, |server, cell, round| {
+            let sample = cells.measure(&comparison, server, *cell, round)?;
             let rate = sample.values.get("requests_per_second").copied().unwrap_or_default();
             let sample = sample
                 .case("block_bytes", bytes)
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &MessengerOptions) -> Result<()> {
             Ok(())
         })?;
     }
-    drop(contest);
+    drop(comparison);
     output.finish(measured);
     output.write()
 }

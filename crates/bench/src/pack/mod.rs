@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use self::history::History;
 use self::packers::Packer;
-use crate::contest::{Contest, absolute};
+use crate::comparison::{Comparison, absolute};
 use crate::machine::Machine;
 use crate::options::PackOptions;
 use crate::result::Output;
@@ -20,10 +20,10 @@ use crate::server::{Data, Server, ServerCommand};
 
 /// Measures and reports.
 pub(crate) fn run(options: &PackOptions) -> Result<()> {
-    let contest = Contest::prepare(None)?;
+    let comparison = Comparison::prepare(None)?;
     let machine = Machine::here();
     machine.warn();
-    let folder = contest.folder();
+    let folder = comparison.folder();
     let path = folder.join("Data.fs");
     let history = History::new(options);
     eprintln!("writing {}", history.description());
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
     for round in 0..options.rounds.into() {
         for place in 0..packers.len() {
             let packer = &packers[(place + round) % packers.len()];
-            contest.interrupt.check()?;
+            comparison.interrupt.check()?;
             let figures = packer.pack(&path, folder)?;
             eprintln!("round {}: {} took {:.2} s", round + 1, packer.name, figures.seconds);
             output.take(&mut packs, report::pack(packer.name, round, file_bytes, &figures));
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
     for round in 0..options.rounds.into() {
         for place in 0..servers.len() {
             let command = &servers[(place + round) % servers.len()];
-            contest.interrupt.check()?;
+            comparison.interrupt.check()?;
             let server = Server::start(command, Data::Copied(&path), folder)?;
             let stalled = writers::measure(&server, options, &history);
             let stalled = stalled.with_context(|| server.last_words())?;

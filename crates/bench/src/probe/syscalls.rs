@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::calls::{Ground, calls};
 use super::sampled;
-use crate::contest::Contest;
+use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::options::SyscallOptions;
 use crate::result::{Latencies, Measurement, Output, Sample, Shown};
@@ -17,15 +17,16 @@ const SLOW: u32 = 10;
 
 /// Measures and reports.
 pub(crate) fn run(options: &SyscallOptions) -> Result<()> {
-    let contest = Contest::prepare(options.probe.folder.as_deref())?;
+    let comparison = Comparison::prepare(options.probe.folder.as_deref())?;
     let machine = Machine::here();
     machine.warn();
-    let mut ground = Ground::new(&contest.folder().join("file")).context("no ground to call on")?;
+    let mut ground =
+        Ground::new(&comparison.folder().join("file")).context("no ground to call on")?;
     let mut output = Output::begin(&options.probe.output, machine);
     let mut measured = measurement();
     let mut flood = vec![0_u8; FLOOD_BYTES];
     for call in calls() {
-        contest.interrupt.check()?;
+        comparison.interrupt.check()?;
         let count = |count: u32| if call.is_slow { (count / SLOW).max(1) } else { count };
         let warm = sampled(count(options.samples), &mut ground, call.prepare, call.make)?;
         let prepare = |ground: &mut Ground| {
@@ -38,7 +39,7 @@ pub(crate) fn run(options: &SyscallOptions) -> Result<()> {
         output.take(&mut measured, sample(call.name, "warm", &warm));
         output.take(&mut measured, sample(call.name, "cold", &cold));
     }
-    drop(contest);
+    drop(comparison);
     output.finish(measured);
     output.write()
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use super::disk::Disk;
 use super::settings::{Ticks, advice};
 use super::wake_up::{self, Stand};
-use crate::contest::Contest;
+use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::options::SystemOptions;
 use crate::result::{Latencies, Measurement, Output, Sample, Shown};
@@ -19,7 +19,7 @@ const SYNC_US: f64 = 20.0;
 
 /// Measures and reports.
 pub(crate) fn run(options: &SystemOptions) -> Result<()> {
-    let contest = Contest::prepare(options.probe.folder.as_deref())?;
+    let comparison = Comparison::prepare(options.probe.folder.as_deref())?;
     let machine = Machine::here();
     machine.warn();
     let before = Ticks::now();
@@ -31,24 +31,24 @@ pub(crate) fn run(options: &SystemOptions) -> Result<()> {
     };
     let mut medians = Vec::new();
     for stand in Stand::ALL {
-        contest.interrupt.check()?;
+        comparison.interrupt.check()?;
         let latencies = wake_up::measure(stand, options.samples)?;
         medians.push(latencies.quantile_us(0.5));
         take(stand.name(), &latencies);
     }
-    let mut disk = Disk::new(&contest.folder().join("file")).context("cannot make a file")?;
+    let mut disk = Disk::new(&comparison.folder().join("file")).context("cannot make a file")?;
     take("read 4 KiB, cached", &disk.read_cached(options.samples)?);
-    contest.interrupt.check()?;
+    comparison.interrupt.check()?;
     if let Some(latencies) = disk.read_direct(options.samples / SLOW)? {
         take("read 4 KiB, direct", &latencies);
     }
-    contest.interrupt.check()?;
+    comparison.interrupt.check()?;
     let synced = disk.sync(options.samples / SLOW)?;
     take("fdatasync after a write of 4 KiB", &synced);
     measured.note(wake_up_advice(&medians));
     measured.note(sync_advice(&synced));
     measured.note(Ticks::now().advice(before));
-    drop(contest);
+    drop(comparison);
     output.finish(measured);
     output.write()
 }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use zodium_types::Oid;
 
 use self::python::Python;
+use crate::comparison::{Comparison, absolute, floor};
 use crate::connection::{Connection, Scratch};
-use crate::contest::{Contest, absolute, floor};
 use crate::dataset::Dataset;
 use crate::judge::{Judge, Sum};
 use crate::load::load_all;
@@ -25,31 +25,31 @@ const MEMORY: &str = "memory";
 
 /// Measures and reports.
 pub(crate) fn run(options: &ReadAllOptions) -> Result<()> {
-    let mut contest = Contest::prepare(options.servers.folder.as_deref())?;
+    let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(options.dataset.dataset());
-    let path = dataset.file(options.dataset.datasets.as_deref(), contest.folder());
+    let path = dataset.file(options.dataset.datasets.as_deref(), comparison.folder());
     let path = path.context("cannot write the dataset")?;
-    contest.start(&options.servers, Data::Copied(&path))?;
+    comparison.start(&options.servers, Data::Copied(&path))?;
     let floor = floor(&options.servers, &options.dataset)?;
-    contest.start_all(floor.as_slice(), Data::New)?;
-    machine.versions.clone_from(&contest.versions);
+    comparison.start_all(floor.as_slice(), Data::New)?;
+    machine.versions.clone_from(&comparison.versions);
     let program = options.servers.zeo_python.as_deref().map(absolute).transpose()?;
     let python = program.map(|program| Python { program, path });
 
-    for server in &contest.servers {
-        load_all(server, &dataset, &contest).with_context(|| server.last_words())?;
+    for server in &comparison.servers {
+        load_all(server, &dataset, &comparison).with_context(|| server.last_words())?;
     }
     let reading = ReadAll { options, dataset: &dataset };
     let mut output = Output::begin(&options.output, machine);
     let each = (options.time.seconds + options.time.warm_up).as_secs_f64();
-    contest.announce(options.time.rounds, options.checksums.len(), each);
+    comparison.announce(options.time.rounds, options.checksums.len(), each);
     let mut measured = reading.measurement();
     for round in 0..usize::from(options.time.rounds) {
         for checksum in options.checksums.iter().copied() {
             let expected = expected(&dataset, checksum);
-            contest.take_turn(round, |server| {
+            comparison.take_turn(round, |server| {
                 let sample = reading.measure(server, checksum, &expected, round)?;
                 output.take(&mut measured, sample);
                 Ok(())
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &ReadAllOptions) -> Result<()> {
             }
         }
     }
-    drop(contest);
+    drop(comparison);
     output.finish(measured);
     output.write()
 }

@@ -58,7 +58,7 @@ impl Measurement {
     fn go_name(&self, suffix: &str, sample: &Sample) -> String {
         let mut name = format!("Benchmark{}{suffix}", self.benchmark);
         let word = |text: &str| text.replace(|c: char| c.is_whitespace() || c == '/', "_");
-        let named = [(self.contestant.as_str(), &sample.server), ("wire", &sample.wire)];
+        let named = [(self.compared.as_str(), &sample.server), ("wire", &sample.wire)];
         let axes = self
             .axes
             .iter()

@@ -43,7 +43,7 @@ pub(crate) struct Measurement {
     pub(crate) notes: Vec<String>,
     /// What takes part, in one word.
     #[serde(default = "server")]
-    pub(crate) contestant: String,
+    pub(crate) compared: String,
     /// What tells one case from another, in the order of the columns.
     pub(crate) axes: Vec<Axis>,
     pub(crate) columns: Vec<Column>,
@@ -110,7 +110,7 @@ impl Measurement {
             benchmark: benchmark.to_owned(),
             title,
             notes: Vec::new(),
-            contestant: server(),
+            compared: server(),
             axes: Vec::new(),
             columns: Vec::new(),
             ratios: Vec::new(),
@@ -120,8 +120,8 @@ impl Measurement {
     }
 
     /// Says that other things take part than servers.
-    pub(crate) fn contestant(mut self, word: &str) -> Measurement {
-        word.clone_into(&mut self.contestant);
+    pub(crate) fn compared(mut self, word: &str) -> Measurement {
+        word.clone_into(&mut self.compared);
         self
     }
 

@@ -36,7 +36,7 @@ impl Measurement {
         let groups = self.groups();
         let has = |named: Named| self.samples.iter().any(|sample| !named(sample).is_empty());
         let names: [(&str, Named); 2] =
-            [(&self.contestant, |sample| &sample.server), ("wire", |sample| &sample.wire)];
+            [(&self.compared, |sample| &sample.server), ("wire", |sample| &sample.wire)];
         let named: Vec<_> = names.into_iter().filter(|(_, named)| has(*named)).collect();
         let columns: Vec<_> = self.columns.iter().filter(|c| c.shown != Shown::Never).collect();
         let mut headings: Vec<String> = self.axes.iter().map(|axis| axis.heading.clone()).collect();

@@ -15,8 +15,8 @@ use anyhow::{Context, Result};
 use zodium_types::Oid;
 
 use self::report::Figures;
+use crate::comparison::{Comparison, commands};
 use crate::connection::{Connection, Scratch};
-use crate::contest::{Contest, commands};
 use crate::dataset::Dataset;
 use crate::load::load_all;
 use crate::machine::Machine;
@@ -41,16 +41,16 @@ struct Case {
 pub(crate) fn run(options: &StartOptions) -> Result<()> {
     // Beside the dataset, so that it can be linked.
     let folder = options.servers.folder.as_deref().or(options.datasets.as_deref());
-    let mut contest = Contest::prepare(folder)?;
+    let mut comparison = Comparison::prepare(folder)?;
     let mut machine = Machine::here();
     machine.warn();
-    contest.note_versions(&options.servers)?;
-    machine.versions.clone_from(&contest.versions);
+    comparison.note_versions(&options.servers)?;
+    machine.versions.clone_from(&comparison.versions);
     let dataset = Arc::new(options.dataset().dataset());
     eprintln!("the file: {}", dataset.description());
-    let path = dataset.file(options.datasets.as_deref(), contest.folder());
+    let path = dataset.file(options.datasets.as_deref(), comparison.folder());
     let path = path.context("cannot write the dataset")?;
-    let starts = Starts { options, contest, dataset, path: &path };
+    let starts = Starts { options, comparison, dataset, path: &path };
     let commands = commands(&options.servers)?;
     let mut output = Output::begin(&options.output, machine);
     starts.measure_times(&commands, &mut output)?;
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &StartOptions) -> Result<()> {
 
 struct Starts<'a> {
     options: &'a StartOptions,
-    contest: Contest,
+    comparison: Comparison,
     dataset: Arc<Dataset>,
     path: &'a Path,
 }
@@ -119,13 +119,13 @@ impl Starts<'_> {
     fn measure_memory(&self, commands: &[ServerCommand], output: &mut Output<'_>) -> Result<()> {
         let case = Case { beside: Beside::All, source: Source::Memory };
         let small = Arc::new(DatasetOptions::sized(1, self.options.object_bytes).dataset());
-        let small_path = small.file(None, self.contest.folder())?;
+        let small_path = small.file(None, self.comparison.folder())?;
         let mut measured = report::memory(&self.dataset.description());
         for command in commands {
             let empty = self.start(command, case, &small_path, &small)?.memory()?;
             let started = self.start(command, case, self.path, &self.dataset)?;
             let first = started.memory()?;
-            load_all(&started.server, &self.dataset, &self.contest)
+            load_all(&started.server, &self.dataset, &self.comparison)
                 .with_context(|| started.server.last_words())?;
             let figures =
                 Figures { objects: self.dataset.len(), empty, first, loaded: started.memory()? };
@@ -143,8 +143,8 @@ impl Starts<'_> {
         path: &Path,
         dataset: &Arc<Dataset>,
     ) -> Result<Started> {
-        self.contest.interrupt.check()?;
-        let folder = self.contest.folder().join("start");
+        self.comparison.interrupt.check()?;
+        let folder = self.comparison.folder().join("start");
         files::provide(&folder, path, case.beside)?;
         files::bring(&folder, case.source)?;
         let began = Instant::now();

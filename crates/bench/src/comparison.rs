@@ -19,7 +19,7 @@ print('ZEO/py', version('ZEO'), 'with ZODB', version('ZODB'), 'on Python', pytho
 
 /// Servers that run, and the folder with their files.
 #[derive(Debug)]
-pub(crate) struct Contest {
+pub(crate) struct Comparison {
     pub(crate) interrupt: Interrupt,
     /// What takes part, with versions.
     pub(crate) versions: Vec<String>,
@@ -29,10 +29,10 @@ pub(crate) struct Contest {
     other_folders: Vec<TempDir>,
 }
 
-impl Contest {
-    /// A contest that nobody takes part in yet; its files go to a new folder in `folder`.
-    pub(crate) fn prepare(folder: Option<&Path>) -> Result<Contest> {
-        Ok(Contest {
+impl Comparison {
+    /// A comparison without servers yet; its files go to a new folder in `folder`.
+    pub(crate) fn prepare(folder: Option<&Path>) -> Result<Comparison> {
+        Ok(Comparison {
             interrupt: Interrupt::listen()?,
             versions: Vec::new(),
             servers: Vec::new(),
