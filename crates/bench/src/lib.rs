@@ -8,7 +8,6 @@
 
 #![forbid(unsafe_code)]
 
-mod cell;
 mod client;
 mod cold;
 mod commit;
@@ -23,6 +22,7 @@ mod interrupt;
 mod judge;
 mod load;
 mod machine;
+mod matrix;
 mod memory;
 mod messenger;
 mod options;

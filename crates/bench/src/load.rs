@@ -6,11 +6,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use zodium_types::Oid;
 
-use crate::cell::{Cells, columns};
 use crate::comparison::{Comparison, commands, floor};
 use crate::connection::{Connection, Scratch};
 use crate::dataset::Dataset;
 use crate::machine::Machine;
+use crate::matrix::{Matrix, columns};
 use crate::options::LoadOptions;
 use crate::result::{Measurement, Output, Sample};
 use crate::server::{Data, Server, ServerCommand};
@@ -31,23 +31,24 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     start(&mut comparison, options, &path)?;
     machine.versions.clone_from(&comparison.versions);
 
-    let cells = Cells {
+    let matrix = Matrix {
         dataset,
         time: &options.time,
         threads: options.threads.into(),
         seed: options.dataset.seed,
     };
-    let loads = Loads { options, cells };
+    let loads = Loads { options, matrix };
     let mut output = Output::begin(&options.output, machine);
     for server in &comparison.servers {
-        load_all(server, &loads.cells.dataset, &comparison).with_context(|| server.last_words())?;
+        load_all(server, &loads.matrix.dataset, &comparison)
+            .with_context(|| server.last_words())?;
     }
     let time = &options.time;
     let each = (time.seconds + time.warm_up).as_secs_f64();
     comparison.announce(time.rounds, options.cells.len(), each);
     let mut measured = loads.measurement();
     comparison.take_turns(time.rounds, &options.cells, |server, cell, round| {
-        let sample = loads.cells.measure(&comparison, server, *cell, round)?;
+        let sample = loads.matrix.measure(&comparison, server, *cell, round)?;
         output.take(&mut measured, sample);
         Ok(())
     })?;
@@ -105,7 +106,7 @@ pub(crate) fn load_all(
 
 struct Loads<'a> {
     options: &'a LoadOptions,
-    cells: Cells<'a>,
+    matrix: Matrix<'a>,
 }
 
 impl Loads<'_> {
@@ -113,7 +114,7 @@ impl Loads<'_> {
         let time = &self.options.time;
         let title = format!(
             "Loads at random: {}; {} rounds of {} s, median (min-max)",
-            self.cells.dataset.description(),
+            self.matrix.dataset.description(),
             time.rounds,
             time.seconds.as_secs_f64()
         );
@@ -140,7 +141,7 @@ impl Loads<'_> {
         }
         let mut counts: Vec<(Sample, Option<Count>)> = Vec::new();
         comparison.take_turns(1, &self.options.cells, |server, cell, round| {
-            let (generator, wire) = self.cells.start(server, *cell, round)?;
+            let (generator, wire) = self.matrix.start(server, *cell, round)?;
             comparison.interrupt.sleep(self.options.time.warm_up)?;
             let tracing = SystemCalls::begin(server, comparison.folder())?;
             let before = generator.replies();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use crate::cell::{Cells, columns};
 use crate::comparison::Comparison;
 use crate::machine::Machine;
+use crate::matrix::{Matrix, columns};
 use crate::options::{Cell, DatasetOptions, MessengerOptions};
 use crate::result::{Measurement, Output, Shown};
 use crate::server::{Data, ServerCommand};
@@ -40,14 +40,14 @@ pub(crate) fn run(options: &MessengerOptions) -> Result<()> {
         let blocks = DatasetOptions::sized(BLOCKS, *bytes);
         comparison.start_in(Some(&folder), &commands(options, &blocks)?, Data::New)?;
         let dataset = Arc::new(blocks.dataset());
-        let cells = Cells { dataset, time: &options.time, threads: 1, seed: 1 };
+        let matrix = Matrix { dataset, time: &options.time, threads: 1, seed: 1 };
         comparison.announce(
             options.time.rounds,
             cases.len(),
             (options.time.seconds + options.time.warm_up).as_secs_f64(),
         );
         comparison.take_turns(options.time.rounds, &cases, |server, cell, round| {
-            let sample = cells.measure(&comparison, server, *cell, round)?;
+            let sample = matrix.measure(&comparison, server, *cell, round)?;
             let rate = sample.values.get("requests_per_second").copied().unwrap_or_default();
             let sample = sample
                 .case("block_bytes", bytes)

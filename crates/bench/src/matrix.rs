@@ -15,7 +15,7 @@ use crate::server::Server;
 
 /// What all cells have in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Cells<'a> {
+pub(crate) struct Matrix<'a> {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) time: &'a TimeOptions,
     /// Of the generator.
@@ -23,7 +23,7 @@ pub(crate) struct Cells<'a> {
     pub(crate) seed: u64,
 }
 
-impl Cells<'_> {
+impl Matrix<'_> {
     pub(crate) fn measure(
         &self,
         comparison: &Comparison,
