@@ -158,12 +158,12 @@ def test_a_commit_that_is_not_what_was_acknowledged_is_noticed(binary, tmp_path)
     assert "are not what was stored" in done.stderr, done.stderr
 
 
-def test_the_link_layer_is_measured_rung_by_rung(bench):
+def test_the_link_layer_is_measured_variant_by_variant(bench):
     measured = bench("messenger", *QUICK, "--block-bytes=16,5000", "--depths=1,8")["Messenger"]
-    rungs = ("base", "checksum", "unthrottled", "allocated", "copied", "floor")
+    variants = ("base", "checksum", "unthrottled", "allocated", "copied", "floor")
     assert keys(measured, "block_bytes", "in_flight") == {
-        (rung, "raw", size, depth)
-        for rung in rungs
+        (variant, "raw", size, depth)
+        for variant in variants
         for size in ("16", "5000")
         for depth in ("1", "8")
     }

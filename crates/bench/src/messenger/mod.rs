@@ -72,13 +72,14 @@ fn title(options: &MessengerOptions) -> String {
 
 fn commands(options: &MessengerOptions, blocks: &DatasetOptions) -> Result<Vec<ServerCommand>> {
     let program = std::env::current_exe().context("where is this program?")?;
-    let rung = |name: &str| {
-        let arguments = ["bench", "messenger-server", "--port={port}", &format!("--rung={name}")];
+    let variant = |name: &str| {
+        let arguments =
+            ["bench", "messenger-server", "--port={port}", &format!("--variant={name}")];
         let arguments = arguments.map(str::to_owned).to_vec();
         ServerCommand::raw(name, &program, arguments, blocks)
     };
     let mut commands: Vec<ServerCommand> =
-        options.rungs.iter().map(|name| rung(name.name())).collect();
+        options.variants.iter().map(|name| variant(name.name())).collect();
     commands.push(ServerCommand::floor(&program, blocks));
     Ok(commands)
 }

@@ -9,20 +9,20 @@ use zodium_net::{
 };
 use zodium_types::{Address, Oid};
 
-use crate::options::{MessengerServerOptions, Rung};
+use crate::options::{MessengerServerOptions, Variant};
 use crate::wire::RAW_REQUEST_BYTES;
 
 /// Serves until it is killed.
 pub(crate) fn serve(options: &MessengerServerOptions) -> Result<()> {
     let dataset = options.dataset.dataset();
     let blocks: Vec<Bytes> = (0..dataset.len()).map(|oid| dataset.data(Oid(oid)).into()).collect();
-    let rung = options.rung;
+    let variant = options.variant;
     let mut limits = Limits::default();
-    if rung == Rung::Unthrottled {
+    if variant == Variant::Unthrottled {
         limits.output_bytes_high = usize::MAX;
     }
     // One worker, as the floor has one thread; a block is the same block on each.
-    let service = move |_| Messenger { blocks: blocks.iter().cloned().collect(), rung };
+    let service = move |_| Messenger { blocks: blocks.iter().cloned().collect(), variant };
     let workers = WorkerOptions { count: 1, limits, busy_poll: None };
     let workers = Workers::start(workers, service)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -39,20 +39,20 @@ pub(crate) fn serve(options: &MessengerServerOptions) -> Result<()> {
 
 struct Messenger {
     blocks: Rc<[Bytes]>,
-    rung: Rung,
+    variant: Variant,
 }
 
 struct Peer {
     link: Link,
     blocks: Rc<[Bytes]>,
-    rung: Rung,
+    variant: Variant,
 }
 
 impl Service for Messenger {
     type Session = Peer;
 
     fn open(&self, link: Link) -> Peer {
-        Peer { link, blocks: Rc::clone(&self.blocks), rung: self.rung }
+        Peer { link, blocks: Rc::clone(&self.blocks), variant: self.variant }
     }
 }
 
@@ -79,7 +79,7 @@ impl Session for Peer {
     }
 
     fn is_ready(&self) -> bool {
-        self.rung == Rung::Unthrottled || !self.link.is_congested()
+        self.variant == Variant::Unthrottled || !self.link.is_congested()
     }
 
     fn is_established(&self) -> bool {
@@ -96,14 +96,14 @@ impl Session for Peer {
 impl Peer {
     fn answer(&self, block: &Bytes) {
         let mut output = self.link.output();
-        match self.rung {
-            Rung::Base | Rung::Unthrottled => output.push(block.clone()),
-            Rung::Checksum => {
+        match self.variant {
+            Variant::Base | Variant::Unthrottled => output.push(block.clone()),
+            Variant::Checksum => {
                 std::hint::black_box(crc32c::crc32c(block));
                 output.push(block.clone());
             }
-            Rung::Allocated => output.push(Bytes::copy_from_slice(block)),
-            Rung::Copied => output.buffer().extend_from_slice(block),
+            Variant::Allocated => output.push(Bytes::copy_from_slice(block)),
+            Variant::Copied => output.buffer().extend_from_slice(block),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct MessengerOptions {
         help_heading = "Measuring",
         default_value = "base,checksum,unthrottled,allocated,copied"
     )]
-    pub(crate) rungs: Vec<Rung>,
+    pub(crate) variants: Vec<Variant>,
 
     #[command(flatten)]
     pub(crate) time: TimeOptions,
@@ -37,7 +37,7 @@ pub(crate) struct MessengerOptions {
 
 /// One way to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Rung {
+pub(crate) enum Variant {
     /// Blocks lie ready and are sent from there, with back-pressure, without a checksum
     Base,
     /// A CRC-32C over each block that is sent
@@ -62,17 +62,17 @@ pub(crate) struct MessengerServerOptions {
 
     /// How it answers
     #[arg(long, value_enum)]
-    pub(crate) rung: Rung,
+    pub(crate) variant: Variant,
 }
 
-impl Rung {
+impl Variant {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Rung::Base => "base",
-            Rung::Checksum => "checksum",
-            Rung::Unthrottled => "unthrottled",
-            Rung::Allocated => "allocated",
-            Rung::Copied => "copied",
+            Variant::Base => "base",
+            Variant::Checksum => "checksum",
+            Variant::Unthrottled => "unthrottled",
+            Variant::Allocated => "allocated",
+            Variant::Copied => "copied",
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use self::cold::ColdOptions;
 pub(crate) use self::commit::{CommitOptions, DelayOptions, Files, Mode};
 pub(crate) use self::idle::IdleOptions;
 pub(crate) use self::load::LoadOptions;
-pub(crate) use self::messenger::{MessengerOptions, MessengerServerOptions, Rung};
+pub(crate) use self::messenger::{MessengerOptions, MessengerServerOptions, Variant};
 pub(crate) use self::pack::PackOptions;
 pub(crate) use self::probe::{SyscallOptions, SystemOptions};
 pub(crate) use self::read_all::{Checksum, ReadAllOptions};
@@ -74,9 +74,9 @@ pub(crate) enum BenchCommand {
     Client(ClientOptions),
     /// Measure the link layer alone, one thing switched at a time, beside bare epoll
     ///
-    /// Servers without storage or protocol answer 36 bytes with a block. The rung `base` has its
+    /// Servers without storage or protocol answer 36 bytes with a block. The variant `base` has its
     /// messages ready and sends them from where they lie, with back-pressure and without checksum;
-    /// each other rung differs from it in one thing.
+    /// each other variant differs from it in one thing.
     Messenger(MessengerOptions),
     /// Measure packing: seconds and memory beside the stock packer, and what commits notice of it
     ///
