@@ -79,7 +79,7 @@ impl Matrix<'_> {
     }
 }
 
-/// The columns of a cell's figures, and its axes.
+/// The columns of a cell's metrics, and its axes.
 pub(crate) fn columns(measured: Measurement) -> Measurement {
     measured
         .axis("clients", "clients")

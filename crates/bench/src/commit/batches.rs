@@ -30,12 +30,12 @@ impl Batches {
     }
 
     fn parse(text: &str) -> Option<Batches> {
-        let figure = |suffix: &str| {
+        let counter = |suffix: &str| {
             let name = format!("{METRIC}_{suffix}{{");
             let line = text.lines().find(|line| line.starts_with(&name))?;
             line.split_whitespace().nth(1)?.parse().ok()
         };
-        Some(Batches { syncs: figure("count")?, transactions: figure("sum")? })
+        Some(Batches { syncs: counter("count")?, transactions: counter("sum")? })
     }
 }
 

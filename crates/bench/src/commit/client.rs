@@ -48,11 +48,11 @@ pub(super) struct Client {
     began: Instant,
     step_began: Instant,
     journal: Journal,
-    figures: Figures,
+    metrics: ClientMetrics,
 }
 
 /// What it has measured, while that was wanted.
-pub(super) struct Figures {
+pub(super) struct ClientMetrics {
     pub(super) commits: u64,
     pub(super) conflicts: u64,
     /// Of [`OPERATIONS`].
@@ -96,7 +96,7 @@ impl Client {
             began: now,
             step_began: now,
             journal: Journal::default(),
-            figures: Figures::new()?,
+            metrics: ClientMetrics::new()?,
         })
     }
 
@@ -117,8 +117,8 @@ impl Client {
         self.own = own.to_vec();
     }
 
-    pub(super) fn into_results(self) -> (Journal, Figures) {
-        (self.journal, self.figures)
+    pub(super) fn into_results(self) -> (Journal, ClientMetrics) {
+        (self.journal, self.metrics)
     }
 
     /// Makes objects that it will write again, and waits for it.
@@ -200,9 +200,9 @@ impl Client {
             State::Finish(id) => {
                 self.acknowledge(&answer.expect(&id)?)?;
                 if counting {
-                    self.figures.record(FINISH, self.step_began, now);
-                    self.figures.record(WHOLE, self.began, now);
-                    self.figures.commits += 1;
+                    self.metrics.record(FINISH, self.step_began, now);
+                    self.metrics.record(WHOLE, self.began, now);
+                    self.metrics.commits += 1;
                 }
                 return Ok(true);
             }
@@ -241,7 +241,7 @@ impl Client {
             Ok(value) => value.as_sequence().is_some_and(|items| !items.is_empty()),
         };
         if is_conflict && self.mode == Mode::Conflict {
-            self.figures.conflicts += u64::from(counting);
+            self.metrics.conflicts += u64::from(counting);
             let number = self.argument();
             self.state = State::Abort(self.link.request("tpc_abort", &number)?);
             return Ok(());
@@ -249,7 +249,7 @@ impl Client {
         let voted = answer.expect(id)?;
         ensure!(voted.as_sequence().is_some_and(<[_]>::is_empty), "vote answered {voted:?}");
         if counting {
-            self.figures.record(VOTE, self.step_began, now);
+            self.metrics.record(VOTE, self.step_began, now);
         }
         self.step_began = now;
         let number = self.argument();
@@ -272,7 +272,7 @@ impl Client {
         self.send_stores(&mut |step, began| taken[step] = Some((began, Instant::now())))?;
         for (step, times) in taken.into_iter().enumerate() {
             if let (true, Some((began, ended))) = (counting, times) {
-                self.figures.record(step, began, ended);
+                self.metrics.record(step, began, ended);
             }
         }
         self.step_began = Instant::now();
@@ -322,11 +322,11 @@ impl Client {
     }
 }
 
-impl Figures {
-    fn new() -> Result<Figures> {
+impl ClientMetrics {
+    fn new() -> Result<ClientMetrics> {
         let new = Latencies::new;
         let operations = [new()?, new()?, new()?, new()?, new()?];
-        Ok(Figures { commits: 0, conflicts: 0, operations })
+        Ok(ClientMetrics { commits: 0, conflicts: 0, operations })
     }
 
     fn record(&mut self, operation: usize, began: Instant, ended: Instant) {

@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 use zodium_pickle::Value;
 
 use self::batches::Batches;
-use self::client::{Client, Figures};
+use self::client::{Client, ClientMetrics};
 use self::content::Content;
 use self::generator::Generator;
 use self::journal::Journal;
@@ -118,7 +118,7 @@ struct Measured {
     /// Since the case began, where the server tells.
     batches: Option<Batches>,
     /// Of each client.
-    figures: Vec<Figures>,
+    metrics: Vec<ClientMetrics>,
 }
 
 impl Bench<'_> {
@@ -147,7 +147,7 @@ impl Bench<'_> {
         let generator = Generator::start(clients)?;
         comparison.interrupt.sleep(self.options.time.warm_up)?;
         let earlier = Batches::of(server.monitor)?;
-        // What is counted is among what is noted: there are figures of whatever there is.
+        // What is counted is among what is noted: there are metrics of whatever there is.
         generator.count(true);
         let (before, commits) = (Reading::take(server)?, generator.commits());
         comparison.interrupt.sleep(self.options.time.seconds)?;
@@ -160,14 +160,14 @@ impl Bench<'_> {
         generator.count(false);
         let later = Batches::of(server.monitor)?;
         let clients = generator.finish()?;
-        let figures = self.verify(server, clients, journal)?;
+        let metrics = self.verify(server, clients, journal)?;
         let batches = later.zip(earlier).map(|(later, earlier)| Batches {
             syncs: later.syncs - earlier.syncs,
             transactions: later.transactions - earlier.transactions,
         });
         anyhow::ensure!(commits > 0, "nothing was committed");
         let used = before.until(&after);
-        Ok(Measured { wire, used, commits, round_trip, rate_of_one: None, batches, figures })
+        Ok(Measured { wire, used, commits, round_trip, rate_of_one: None, batches, metrics })
     }
 
     /// A proxy on the way, if it is to be longer.
@@ -222,18 +222,18 @@ impl Bench<'_> {
         Ok((clients, journal))
     }
 
-    /// Reads back whatever was acknowledged; gives the figures.
+    /// Reads back whatever was acknowledged; gives the metrics.
     fn verify(
         &self,
         server: &Server,
         clients: Vec<Client>,
         mut journal: Journal,
-    ) -> Result<Vec<Figures>> {
+    ) -> Result<Vec<ClientMetrics>> {
         let mut all = Vec::new();
         for client in clients {
-            let (own, figures) = client.into_results();
+            let (own, metrics) = client.into_results();
             journal.add(&own);
-            all.push(figures);
+            all.push(metrics);
         }
         let mut link = Link::open(server.address)?;
         let verified = journal.verify(&mut link, &self.content);

@@ -1,4 +1,4 @@
-//! The figures of commits as samples.
+//! The metrics of commits as samples.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ pub(super) fn steps() -> Measurement {
 }
 
 pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Measured) -> Sample {
-    let Measured { used, figures, .. } = measured;
+    let Measured { used, metrics, .. } = measured;
     let commits = measured.commits as f64;
     let seconds = used.time.as_secs_f64();
     let rate = commits / seconds;
@@ -134,13 +134,13 @@ pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Meas
         sample = sample.value("of_allowed_percent", 100.0 * rate / allowed);
     }
     if case.clients > 1 {
-        let of_clients = || figures.iter().map(|figures| figures.commits);
+        let of_clients = || metrics.iter().map(|metrics| metrics.commits);
         let [most, fewest] =
             [of_clients().max(), of_clients().min()].map(Option::unwrap_or_default);
         sample = sample.value("fairness", most as f64 / fewest as f64);
     }
     if case.mode == Mode::Conflict {
-        let conflicts: u64 = figures.iter().map(|figures| figures.conflicts).sum();
+        let conflicts: u64 = metrics.iter().map(|metrics| metrics.conflicts).sum();
         sample = sample.value("conflicts", conflicts as f64 / commits);
     }
     sample = used.values(sample, measured.commits);
@@ -167,10 +167,10 @@ pub(super) fn operations(
 
 /// The latencies of each step, of all clients together.
 fn all(measured: &Measured) -> Vec<Latencies> {
-    let mut clients = measured.figures.iter();
+    let mut clients = measured.metrics.iter();
     let mut all = clients.next().map_or_else(Vec::new, |first| first.operations.to_vec());
-    for figures in clients {
-        for (sum, latencies) in all.iter_mut().zip(&figures.operations) {
+    for metrics in clients {
+        for (sum, latencies) in all.iter_mut().zip(&metrics.operations) {
             sum.add(latencies);
         }
     }

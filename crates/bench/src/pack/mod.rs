@@ -45,9 +45,9 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
         for place in 0..packers.len() {
             let packer = &packers[(place + round) % packers.len()];
             comparison.interrupt.check()?;
-            let figures = packer.pack(&path, folder)?;
-            eprintln!("round {}: {} took {:.2} s", round + 1, packer.name, figures.seconds);
-            output.take(&mut packs, report::pack(packer.name, round, file_bytes, &figures));
+            let metrics = packer.pack(&path, folder)?;
+            eprintln!("round {}: {} took {:.2} s", round + 1, packer.name, metrics.seconds);
+            output.take(&mut packs, report::pack(packer.name, round, file_bytes, &metrics));
         }
     }
     output.finish(packs);

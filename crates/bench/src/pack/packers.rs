@@ -33,7 +33,7 @@ pub(super) struct Packer {
 
 /// One pack.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PackFigures {
+pub(super) struct PackMetrics {
     pub(super) seconds: f64,
     pub(super) peak_bytes: u64,
     pub(super) file_bytes: u64,
@@ -55,7 +55,7 @@ impl Packer {
     }
 
     /// Packs a copy of the file at `original`, in a folder of its own within `folder`.
-    pub(super) fn pack(&self, original: &Path, folder: &Path) -> Result<PackFigures> {
+    pub(super) fn pack(&self, original: &Path, folder: &Path) -> Result<PackMetrics> {
         let folder = folder.join(format!("pack-{}", self.name));
         std::fs::create_dir(&folder)?;
         let path = folder.join("Data.fs");
@@ -83,7 +83,7 @@ impl Packer {
         let seconds = if self.tells_seconds { said.trim().parse()? } else { elapsed };
         let file_bytes = std::fs::metadata(&path)?.len();
         std::fs::remove_dir_all(&folder)?;
-        Ok(PackFigures { seconds, peak_bytes, file_bytes })
+        Ok(PackMetrics { seconds, peak_bytes, file_bytes })
     }
 }
 

@@ -1,6 +1,6 @@
-//! The figures as samples.
+//! The metrics as samples.
 
-use super::packers::PackFigures;
+use super::packers::PackMetrics;
 use super::writers::{Commit, Stalls};
 use crate::result::{Latencies, Measurement, Sample, Shown};
 
@@ -18,12 +18,12 @@ pub(super) fn packs(title: String) -> Measurement {
         .bars("seconds")
 }
 
-pub(super) fn pack(name: &str, round: usize, file_bytes: u64, figures: &PackFigures) -> Sample {
+pub(super) fn pack(name: &str, round: usize, file_bytes: u64, metrics: &PackMetrics) -> Sample {
     Sample::new(name, "", round)
-        .value("seconds", figures.seconds)
-        .value("megabytes_per_second", file_bytes as f64 / 1e6 / figures.seconds)
-        .value("peak_megabytes", figures.peak_bytes as f64 / 1e6)
-        .value("packed_megabytes", figures.file_bytes as f64 / 1e6)
+        .value("seconds", metrics.seconds)
+        .value("megabytes_per_second", file_bytes as f64 / 1e6 / metrics.seconds)
+        .value("peak_megabytes", metrics.peak_bytes as f64 / 1e6)
+        .value("packed_megabytes", metrics.file_bytes as f64 / 1e6)
 }
 
 /// What commits notice.

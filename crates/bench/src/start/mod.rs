@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use zodium_types::Oid;
 
-use self::report::Figures;
+use self::report::StartMetrics;
 use crate::comparison::{Comparison, commands};
 use crate::connection::{Connection, Scratch};
 use crate::dataset::Dataset;
@@ -127,9 +127,13 @@ impl Starts<'_> {
             let first = started.memory()?;
             load_all(&started.server, &self.dataset, &self.comparison)
                 .with_context(|| started.server.last_words())?;
-            let figures =
-                Figures { objects: self.dataset.len(), empty, first, loaded: started.memory()? };
-            output.take(&mut measured, figures.sample(&started.server.name, started.wire));
+            let metrics = StartMetrics {
+                objects: self.dataset.len(),
+                empty,
+                first,
+                loaded: started.memory()?,
+            };
+            output.take(&mut measured, metrics.sample(&started.server.name, started.wire));
         }
         output.finish(measured);
         Ok(())

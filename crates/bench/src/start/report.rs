@@ -1,4 +1,4 @@
-//! The figures as samples.
+//! The metrics as samples.
 
 use crate::memory::Memory;
 use crate::result::{Measurement, Sample, Shown};
@@ -78,7 +78,7 @@ pub(super) fn memory(dataset: &str) -> Measurement {
 }
 
 /// The memory of one server.
-pub(super) struct Figures {
+pub(super) struct StartMetrics {
     pub(super) objects: u64,
     /// With one object, after the first reply.
     pub(super) empty: Memory,
@@ -88,9 +88,9 @@ pub(super) struct Figures {
     pub(super) loaded: Memory,
 }
 
-impl Figures {
+impl StartMetrics {
     pub(super) fn sample(&self, server: &str, wire: &str) -> Sample {
-        let Figures { objects, empty, first, loaded } = self;
+        let StartMetrics { objects, empty, first, loaded } = self;
         let index_bytes = first.anonymous.saturating_sub(empty.anonymous);
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         Sample::new(server, wire, 0)
