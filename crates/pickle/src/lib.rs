@@ -18,6 +18,7 @@ mod encode;
 mod error;
 mod machine;
 mod memo;
+mod node;
 pub mod opcode;
 mod operation;
 mod plain;

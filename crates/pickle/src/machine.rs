@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use crate::memo::Memo;
+use crate::node::{Node, NodeId, ObjectNode};
 use crate::operation::{Operation, Reader};
 use crate::text::{parse_decimal, parse_float, unescape_unicode, unquote};
 use crate::tree::Tree;
@@ -14,33 +15,6 @@ use crate::{Construction, Global, Limits, Objects, PickleError, Value};
 
 /// Deeper nesting is refused whatever [`Limits::nesting`] says: making the tree recurses.
 pub(crate) const NESTING_MAX: usize = 1000;
-
-/// A node's index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeId(pub(crate) u32);
-
-/// A value whose parts are other nodes.
-pub(crate) enum Node<'a> {
-    /// Anything without parts.
-    Leaf(Value<'a>),
-    List(Vec<NodeId>),
-    Tuple(Vec<NodeId>),
-    /// Keys and values in turn.
-    Dict(Vec<NodeId>),
-    Object(Box<ObjectNode>),
-    Persistent(NodeId),
-}
-
-/// The parts of an [`Object`](crate::Object).
-pub(crate) struct ObjectNode {
-    pub(crate) construction: Construction,
-    pub(crate) callable: NodeId,
-    pub(crate) arguments: NodeId,
-    pub(crate) items: Vec<NodeId>,
-    /// Keys and values in turn.
-    pub(crate) entries: Vec<NodeId>,
-    pub(crate) state: Option<NodeId>,
-}
 
 /// Runs operations.
 pub(crate) struct Machine<'a> {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::machine::{Node, NodeId, ObjectNode};
+use crate::node::{Node, NodeId, ObjectNode};
 use crate::{Limits, Object, PickleError, Value};
 
 /// Makes values of nodes.
