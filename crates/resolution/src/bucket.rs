@@ -4,6 +4,7 @@ use zodium_pickle::Value;
 
 use crate::Reason;
 use crate::column::Column;
+use crate::entry::Entry;
 use crate::merge::merge;
 
 /// What a bucket (with values) or a set (without) holds.
@@ -11,13 +12,6 @@ use crate::merge::merge;
 pub(crate) struct Leaf {
     pub(crate) keys: Column,
     pub(crate) values: Option<Column>,
-}
-
-/// A key with its value; a set's keys have `None`.
-#[derive(Debug)]
-pub(crate) struct Entry<'a> {
-    pub(crate) key: Value<'a>,
-    pub(crate) value: Value<'a>,
 }
 
 /// The state of a bucket.

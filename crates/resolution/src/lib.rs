@@ -17,6 +17,7 @@ mod bucket;
 mod class;
 mod column;
 mod compare;
+mod entry;
 mod length;
 mod merge;
 mod outcome;

@@ -10,8 +10,8 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use crate::Reason;
-use crate::bucket::Entry;
 use crate::compare::compare;
+use crate::entry::Entry;
 
 /// The entries of one state, taken one by one.
 struct Cursor<'a> {
