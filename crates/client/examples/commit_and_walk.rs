@@ -1,4 +1,4 @@
-//! Commits to a storage, loads it all back, and walks through its transactions:
+//! Commits to a storage, loads everything back, and iterates over its transactions:
 //! `cargo run -p zodium-client --example commit_and_walk -- zeo://127.0.0.1:8100`
 
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Blobs from the server: what comes is written to a file by whoever reads.
+//! Fetches blobs from the server; the thread that reads the connection writes them to files.
 
 use std::fs::File;
 
@@ -8,8 +8,8 @@ use zodium_types::{Oid, Tid};
 use crate::{Client, ClientError};
 
 impl Client {
-    /// Fetches the blob that a transaction wrote for an object, and appends it to `file`, which is
-    /// given back. When several threads want the same at once, one after the other gets it.
+    /// Fetches the blob that a transaction wrote for an object, appends it to `file` and returns
+    /// the file. Concurrent fetches of the same blob run one after the other.
     ///
     /// After an error the file holds a part of the blob, or nothing.
     pub fn fetch_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<File, ClientError> {
@@ -21,7 +21,7 @@ impl Client {
         let answer = connection.call("sendBlob", &Value::tuple([oid.into(), serial.into()]));
         let file = connection.take_blob(oid, serial);
         answer?;
-        // Whoever wrote to it has given it up.
+        // The reading thread drops the file when a write to it fails.
         file.ok_or_else(|| ClientError::File {
             path: format!("the file for the blob of object {oid}").into(),
             reason: "it cannot be written".into(),

@@ -1,4 +1,4 @@
-//! The client: loads, calls, and what it knows of its storage.
+//! The client: loads, calls, and the state of its storage.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,24 +22,24 @@ use crate::table::{LoadKey, Loaded};
 use crate::transport::TlsSide;
 use crate::{ClientError, Revision};
 
-/// Loads that may be under way before another prefetch is passed over.
+/// Loads in flight above which a prefetch is skipped.
 const PREFETCHED_MAX: usize = 4096;
-/// Loads asked for with one write.
+/// Loads sent with one write.
 const BATCH_LOADS: usize = 1000;
-/// A connector that is connecting is not waited for any longer.
+/// Longest wait for the connector thread while it is connecting.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 const CLOSE_POLL: Duration = Duration::from_micros(200);
-/// How often a load is asked for anew because its connection was lost.
+/// How often a load is retried on another connection.
 const LOAD_ATTEMPTS: usize = 3;
 
-/// A storage on a server, for all threads of a program.
+/// A storage on a server, shared by all threads of a program.
 ///
-/// A thread that waits for an answer reads the connection itself; nothing is handed from thread to
-/// thread unless several wait at once. When the connection is lost another is made, and what was
-/// committed meanwhile is learned; loads wait for that, everything else that was under way fails
-/// with [`ClientError::Disconnected`].
+/// A thread that waits for a reply reads the connection itself, so a reply is handed to another
+/// thread only if several wait at once. After a lost connection the client reconnects and fetches
+/// the invalidations that it missed. Loads wait for the new connection; any other pending request
+/// fails with [`ClientError::Disconnected`].
 pub struct Client {
-    /// Replaced in a forked child, where the parent's connection and threads are not ours.
+    /// Replaced in a forked child: the parent's connection and threads do not belong to it.
     shared: ArcSwap<Shared>,
     connector: Mutex<Option<JoinHandle<()>>>,
 }
@@ -65,7 +65,7 @@ impl Client {
         self.shared.load_full()
     }
 
-    /// Waits for a connection as long as calls do.
+    /// Waits until there is a connection, at most as long as a call would.
     pub fn wait(&self) -> Result<(), ClientError> {
         self.shared.load().established().map(drop)
     }
@@ -77,8 +77,8 @@ impl Client {
         current.as_ref().is_some_and(|current| current.connection.end_reason().is_none())
     }
 
-    /// The server's address as the system knows it, or a Unix socket's as it was given. `None`:
-    /// there is no connection.
+    /// The server's address as the system reports it, or a Unix socket's configured path. `None`
+    /// without a connection.
     pub fn peer(&self) -> Option<String> {
         let shared = self.shared.load();
         let current = shared.connection.load();
@@ -86,36 +86,37 @@ impl Client {
         peer.map(str::to_owned)
     }
 
-    /// Whether commits are refused, as far as is known now.
+    /// Whether commits are refused, as far as the client knows now.
     pub fn is_read_only(&self) -> bool {
         self.shared.load().is_read_only()
     }
 
-    /// What the server says of itself: a dict with `length`, `size`, `name`, `supportsUndo` and
+    /// The server's answer to `get_info`: a dict with `length`, `size`, `name`, `supportsUndo` and
     /// `interfaces`. Empty before the first connection.
     pub fn info(&self) -> Value<'static> {
         self.shared.load().info()
     }
 
-    /// What the cache holds, and how often it knew.
+    /// Hits, misses, evictions and size of the cache.
     pub fn cache_metrics(&self) -> CacheMetrics {
         self.shared.load().cache.metrics()
     }
 
-    /// The last transaction that the client was told of. Everything before [`Tid::next`] of it can
-    /// be loaded as it was then, and changes that come later do not show.
+    /// The last transaction whose invalidations the client has received. A load before
+    /// [`Tid::next`] of it is repeatable: later commits do not change the answer.
     pub fn last_tid(&self) -> Tid {
         self.shared.load().last_tid()
     }
 
-    /// Waits until everything has been told that the server had committed when it was asked: a
-    /// round trip.
+    /// Waits until the client has received the invalidations of everything that the server has
+    /// committed by now. Takes one round trip.
     pub fn sync(&self) -> Result<(), ClientError> {
         self.call("ping", &Value::tuple([])).map(drop)
     }
 
-    /// The last revision of an object that a transaction before `before` wrote; `None`: it did not
-    /// exist yet. [`ClientError::NoObject`]: it does not exist, or is deleted.
+    /// Loads the newest revision of an object written before transaction `before`; `None` if the
+    /// object did not exist yet. Fails with [`ClientError::NoObject`] if it does not exist or is
+    /// deleted.
     pub fn load_before(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
         match self.load_cached(oid, before) {
             Some(revision) => Ok(Some(revision)),
@@ -123,23 +124,23 @@ impl Client {
         }
     }
 
-    /// What [`Client::load_before`] answers from memory. Nobody is waited for: threads that hold a
-    /// lock of the cache wait for nothing themselves.
+    /// Answers [`Client::load_before`] from the cache only, without blocking: a thread that holds a
+    /// lock of the cache never waits.
     pub fn load_cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
         self.shared.load().cached(oid, before)
     }
 
-    /// What [`Client::load_before`] asks the server when [`Client::load_cached`] knows nothing.
+    /// Sends a load to the server, for callers that [`Client::load_cached`] gave nothing.
     pub fn load_uncached(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
         load(&self.shared.load(), oid, before)
     }
 
-    /// The revision of an object that is current.
+    /// Loads the current revision of an object.
     pub fn load_current(&self, oid: Oid) -> Result<Revision, ClientError> {
         self.load_before(oid, Tid::MAX)?.ok_or(ClientError::NoObject(oid))
     }
 
-    /// The data that a transaction wrote for an object.
+    /// Loads the data that a transaction wrote for an object.
     pub fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Vec<u8>, ClientError> {
         let shared = self.shared.load();
         if let Some(revision) = shared.cache.lookup_serial(oid, serial) {
@@ -152,8 +153,8 @@ impl Client {
         }
     }
 
-    /// As [`Client::load_before`] for many objects at once: what is not in memory is asked for with
-    /// one write. The answers come in the order of `oids`.
+    /// Loads many objects at once, as [`Client::load_before`] does. All cache misses are requested
+    /// with one write. The answers are in the order of `oids`.
     pub fn load_many(
         &self,
         oids: &[Oid],
@@ -170,7 +171,7 @@ impl Client {
         for (oid, answer) in oids.iter().zip(&mut answers) {
             if answer.is_none() {
                 *answer = match loaded.next() {
-                    // The connection was lost meanwhile: those that are missing, one by one.
+                    // The connection was lost meanwhile: load the missing ones one by one.
                     Some(Err(error)) if error.is_disconnection() => {
                         Some(load(&shared, *oid, before))
                     }
@@ -181,9 +182,10 @@ impl Client {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Begins to load objects that are not in memory, and does not wait for them: a later load
-    /// finds them there, or joins the one that is under way. It is a hint: nothing is begun when
-    /// there is no connection, or so much is under way that more would only stand in the way.
+    /// Starts loading the objects that are not in the cache, and does not wait for them. A later
+    /// load finds them in the cache or joins the pending request.
+    ///
+    /// This is a hint: it does nothing without a connection, or while too many loads are pending.
     pub fn prefetch(&self, oids: &[Oid], before: Tid) {
         let shared = self.shared.load();
         let current = shared.connection.load();
@@ -198,10 +200,10 @@ impl Client {
         }
     }
 
-    /// An oid for a new object. The server is asked for a hundred at once.
+    /// Returns an oid for a new object. The client requests a hundred at once.
     pub fn new_oid(&self) -> Result<Oid, ClientError> {
         let shared = self.shared.load();
-        // A fallback may find a server that takes commits; what was asked to be read-only stays so.
+        // A fallback client may find a writable server later; a read-only client stays read-only.
         let stays = self.is_connected() || shared.options.access == Access::ReadOnly;
         if shared.is_read_only() && stays {
             return Err(ClientError::ReadOnly);
@@ -223,25 +225,25 @@ impl Client {
         self.shared.load().connection()?.call(method, arguments)
     }
 
-    /// Calls a method that is not answered. When the server does not like it, it closes the
-    /// connection.
+    /// Calls a method without a reply. A server that rejects the call closes the connection.
     pub fn cast(&self, method: &str, arguments: &Value<'_>) -> Result<(), ClientError> {
         self.shared.load().connection()?.cast(method, arguments)
     }
 
-    /// Forgets all revisions that the cache has: what is loaded next comes from the server.
+    /// Drops all revisions from the cache, so that the next loads go to the server.
     pub fn clear_cache(&self) {
         self.shared.load().cache.forget_revisions();
     }
 
-    /// Leaves the server for one of these, which serve the same storage. What is in the cache
-    /// stays: the new server is asked what has changed, as after a lost connection.
+    /// Reconnects to one of these servers, which must serve the same storage. The cache is kept and
+    /// brought up to date, as after a lost connection.
     pub fn set_addresses(&self, addresses: Vec<Address>) -> Result<(), ClientError> {
         if addresses.is_empty() {
             return Err(ClientError::options("there is no address of a server"));
         }
         let shared = self.shared.load();
-        // First: a connection that the connector makes meanwhile is looked at again afterwards.
+        // Set before the check below, which then also sees a connection that the connector makes
+        // meanwhile.
         shared.use_addresses(addresses);
         if let Some(current) = &*shared.connection.load() {
             let reason = "it was left for another server";
@@ -253,7 +255,7 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the connection and everything that waits for it.
+    /// Closes the connection and fails all pending requests.
     pub fn close(&self) {
         let shared = self.shared();
         shared.enter(Phase::Closed);
@@ -270,30 +272,31 @@ impl Client {
         let patience = Instant::now() + CLOSE_PATIENCE;
         while !connector.is_finished() {
             if shared.is_opening.load(Ordering::Relaxed) && Instant::now() >= patience {
-                // It waits for a server that does not answer, and will see that it is over.
+                // The connector is waiting for an unresponsive server; it will end after its
+                // timeout.
                 return;
             }
             thread::sleep(CLOSE_POLL);
         }
-        // It has nothing to say.
+        // The connector returns nothing.
         let _ = connector.join();
     }
 
-    /// For a forked child, before it does anything else with the client: leaves the parent's
-    /// connection alone, and makes one of its own, with an empty cache.
+    /// Reinitializes the client in a forked child; call it before any other method. The child gets
+    /// a connection of its own and an empty cache; the parent's connection is left alone.
     ///
-    /// What other threads of the parent did at the moment of the fork stays undone for ever in the
-    /// child, so nothing of it is touched, not even to be freed.
+    /// The parent's other threads do not exist in the child, so locks that they held stay locked
+    /// for ever. Therefore nothing of the parent's state is used, and it is not even freed.
     pub fn after_fork_in_child(&self) -> Result<(), ClientError> {
         let parents = self.shared.load_full();
-        // The parent keeps its cache in the file.
+        // The parent keeps using the cache file.
         let addresses = parents.addresses.load_full().to_vec();
         let options = Options { addresses, cache_path: None, ..parents.options.clone() };
         let shared = Arc::new(Shared::new(options, parents.tls.clone()));
         let connector = start_connector(&shared)?;
         std::mem::forget(self.shared.swap(shared));
         std::mem::forget(parents);
-        // The lock may be held by a thread that is not there any more.
+        // A thread that no longer exists may hold the lock.
         if let Some(mut place) = self.connector.try_lock_for(Duration::ZERO) {
             std::mem::forget(place.replace(connector));
         }
@@ -320,7 +323,7 @@ fn tls_side(options: &TlsOptions) -> Result<TlsSide, ClientError> {
     Ok(TlsSide { config: tls.config(), name: name.map_err(ClientError::options)? })
 }
 
-/// Loads from the server, from another one when the connection is lost.
+/// Loads from the server, and retries on a new connection if the connection is lost.
 fn load(shared: &Shared, oid: Oid, before: Tid) -> Result<Loaded, ClientError> {
     let mut answer = Err(ClientError::NoObject(oid));
     for _ in 0..LOAD_ATTEMPTS {
@@ -334,7 +337,7 @@ fn load(shared: &Shared, oid: Oid, before: Tid) -> Result<Loaded, ClientError> {
 
 fn load_once(shared: &Shared, key: LoadKey) -> Result<Loaded, ClientError> {
     let connection = &*shared.connection()?;
-    // "Current" means as of now: not of when somebody else asked.
+    // A load of the current revision must be sent now: the reply to an earlier one may be older.
     if key.1 == Tid::MAX && connection.loads(&key) {
         return load_apart(connection, key);
     }

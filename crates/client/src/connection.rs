@@ -1,9 +1,10 @@
-//! A connection: requests go out from the thread that makes them, answers are read by one of
-//! those who wait.
+//! A connection: the calling thread writes its request, and one of the waiting threads reads the
+//! replies.
 //!
-//! Key decision: no thread of its own between callers and the socket. The first who waits for an
-//! answer **leads**: it reads and hands out what comes, for all, until its own answer is there;
-//! then another one leads. While nobody waits for anything the connector reads (`idle.rs`).
+//! Key decision: no dedicated I/O thread between callers and the socket. This is the
+//! leader/followers pattern. The first thread that waits for a reply becomes the **leader**: it
+//! reads and dispatches messages for all threads until its own reply has arrived. Then a follower
+//! takes over. While no thread waits for a reply, the connector thread reads (`idle.rs`).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,61 +31,61 @@ use crate::table::{Call, LoadKey, Loaded, Role, Table, Then};
 use crate::transport::{TlsSide, Transport};
 use crate::{ClientError, Interrupt, Revision};
 
-/// A buffer for requests that has grown beyond this is not kept.
+/// The request buffer is freed if it has grown beyond this.
 const OUTPUT_KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// What is done with what comes, in the order in which it comes, by whoever reads.
+/// Handles incoming messages, in stream order, on the reading thread.
 pub(crate) trait Receiver: Send + Sync {
-    /// A revision was loaded; the data are a copy of their own.
+    /// A revision was loaded; `data` does not share the input buffer.
     fn loaded(&self, reply: &LoadReply<'_>, data: &Bytes);
-    /// Somebody committed.
+    /// Another client's transaction wrote these objects.
     fn invalidated(&self, tid: Tid, oids: &[Oid]);
-    /// The server tells its figures.
+    /// The server sent an update of `get_info`.
     fn info(&self, info: &Value<'_>);
 }
 
-/// A connection on which no request has been answered yet, or many.
+/// A connection to a server.
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) encoding: Encoding,
     pub(crate) receiver: Arc<dyn Receiver>,
-    /// Held while a request is written; the buffer to make it in.
+    /// The buffer that requests are encoded in; locked while one is written.
     output: Mutex<BytesMut>,
-    /// Tells who waits when to stop.
+    /// Tells waiting threads when to stop.
     interrupt: Option<Arc<dyn Interrupt>>,
-    /// How often something came. Relaxed: only compared with what it was a while ago.
+    /// Number of reads that returned data. Relaxed: it is only compared with an earlier value.
     pub(crate) heard: AtomicU64,
-    /// Held by who leads.
+    /// Locked by the leader.
     pub(crate) reading: Mutex<Reading>,
     pub(crate) table: Mutex<Table>,
-    /// Why it is of no more use.
+    /// Why the connection has ended.
     ended: OnceLock<ClientError>,
-    /// Relaxed: only spares a look at `ended`, which is what counts.
+    /// Relaxed: a cheap hint for `ended`, which decides.
     has_ended: AtomicBool,
-    /// Whom to tell that it has ended.
+    /// The connector thread, to be woken when the connection ends.
     connector: OnceLock<Thread>,
-    /// Calls the connector away from the socket: it waits at the second, the first is written to.
+    /// Interrupts the connector's poll: it polls the second socket, wakers write to the first.
     pub(crate) call_away: (UnixStream, UnixStream),
 }
 
-/// A load that was asked for.
+/// The result of starting a load.
 pub(crate) enum Started {
-    /// The answer will be here.
+    /// The load is pending; the promise will hold its reply.
     UnderWay(Arc<Promise<Loaded>>),
-    /// It was there already.
+    /// The revision was in the cache.
     Known(Revision),
 }
 
-/// The incoming side.
+/// Read state, owned by the leader.
 pub(crate) struct Reading {
     pub(crate) input: Input,
-    /// Commits of others that wait until what was missed before is known.
+    /// Invalidations held back until the client has caught up with what it missed.
     pub(crate) held: Option<Vec<(Tid, Vec<Oid>)>>,
 }
 
 impl Connection {
-    /// Connects and greets. Until it is [established](Connection::establish), nothing takes longer
-    /// than `limit`, and what others commit is kept back.
+    /// Connects and performs the ZEO handshake. Until it is [established](Connection::establish),
+    /// every step is limited to `limit`, and invalidations are held back.
     pub(crate) fn open(
         address: &Address,
         tls: Option<&TlsSide>,
@@ -100,7 +101,7 @@ impl Connection {
                 }
                 _ => "",
             };
-            ClientError::disconnected(format!("{address} does not greet: {error}{advice}"))
+            ClientError::disconnected(format!("handshake with {address} failed: {error}{advice}"))
         };
         let mut input = Input::new();
         let encoding = greet(&transport, &mut input).map_err(failed)?;
@@ -123,9 +124,9 @@ impl Connection {
         })
     }
 
-    /// From now on answers may take as long as the server is not silent for `silence_max`, and
-    /// commits of others are told: those that came already, and are later than `known`, at once.
-    /// The calling thread keeps it.
+    /// Ends the handshake phase: applies the held-back invalidations later than `known`, and
+    /// delivers further ones at once. From now on a reply may take long, as long as the server is
+    /// not silent for `silence_max`. The calling thread becomes the connector of this connection.
     pub(crate) fn establish(&self, known: Tid, silence_max: Duration) -> Result<(), ClientError> {
         self.transport.wait_long(silence_max).map_err(ClientError::disconnected)?;
         let _ = self.connector.set(thread::current());
@@ -138,12 +139,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Why it has ended, if it has.
+    /// Why the connection has ended; `None` while it is usable.
     pub(crate) fn end_reason(&self) -> Option<&ClientError> {
         if self.has_ended.load(Ordering::Relaxed) { self.ended.get() } else { None }
     }
 
-    /// Calls a method, and waits for its answer.
+    /// Calls a method and waits for its reply.
     pub(crate) fn call(
         &self,
         method: &str,
@@ -154,8 +155,8 @@ impl Connection {
         self.taken(&promise)
     }
 
-    /// Calls a method. `then` is run by whoever reads the answer, before anything that comes after
-    /// it has an effect, if the method raises nothing.
+    /// Sends a call. If it succeeds, the reading thread runs `then` with the reply before it
+    /// handles any later message.
     pub(crate) fn request(
         &self,
         method: &str,
@@ -168,7 +169,7 @@ impl Connection {
         Ok(promise)
     }
 
-    /// Appends a call to what is to be [sent](Connection::send).
+    /// Registers a call and appends it to `message`, which the caller [sends](Connection::send).
     pub(crate) fn add_request(
         &self,
         message: &mut BytesMut,
@@ -184,19 +185,19 @@ impl Connection {
         Ok(promise)
     }
 
-    /// The answer to a call that was waited for.
+    /// Takes the reply of a call whose wait has ended.
     pub(crate) fn taken<T>(&self, promise: &Promise<T>) -> Result<T, ClientError> {
         promise.take().unwrap_or_else(|| Err(ClientError::disconnected("it was not answered")))
     }
 
-    /// Calls a method that is not answered.
+    /// Calls a method without a reply.
     pub(crate) fn cast(&self, method: &str, arguments: &Value<'_>) -> Result<(), ClientError> {
         let mut message = BytesMut::new();
         encode_oneway(self.encoding, &mut message, method, arguments)?;
         self.send(&message)
     }
 
-    /// Asks for revisions, each once however many want it; where the answers will be.
+    /// Starts loads, and joins those that are already pending; returns their promises.
     pub(crate) fn start_loads(
         &self,
         keys: &[LoadKey],
@@ -218,10 +219,10 @@ impl Connection {
         Ok(promises)
     }
 
-    /// Asks for a revision, unless that is under way; where the answer will be.
+    /// Starts a load, unless the same one is already pending.
     ///
-    /// An answer that came since the caller looked is what `known` finds: it is remembered before
-    /// the load is over.
+    /// `known` looks in the cache: a reply that arrived since the caller looked is there, because
+    /// the reader caches a revision before it completes the load.
     pub(crate) fn start_load(
         &self,
         key: LoadKey,
@@ -245,48 +246,47 @@ impl Connection {
         Ok(Started::UnderWay(promise))
     }
 
-    /// Whether a load is under way.
+    /// Whether this load is pending.
     pub(crate) fn loads(&self, key: &LoadKey) -> bool {
         self.table.lock().loads.contains_key(key)
     }
 
-    /// How many loads are under way.
+    /// Number of pending loads.
     pub(crate) fn load_count(&self) -> usize {
         self.table.lock().loads.len()
     }
 
-    /// From now until the file is taken back, chunks of that blob go into it.
+    /// Registers a file: chunks of this blob are appended to it until [`Connection::take_blob`].
     pub(crate) fn expect_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<(), ClientError> {
         self.open_table()?.blobs.insert((oid, serial), file);
         Ok(())
     }
 
-    /// The file of a blob.
+    /// Takes the file of a blob back; `None` if a write to it has failed.
     pub(crate) fn take_blob(&self, oid: Oid, serial: Tid) -> Option<File> {
         self.table.lock().blobs.remove(&(oid, serial))
     }
 
-    /// Writes whole frames.
+    /// Sends whole frames.
     pub(crate) fn send(&self, frames: &[u8]) -> Result<(), ClientError> {
         let _output = self.output.lock();
         self.sent(self.transport.send(frames))
     }
 
-    /// Asks the server for a sign of life, unless somebody is writing anyway: a server that takes
-    /// what is written is watched by that.
+    /// Sends a ping, unless another thread is writing: that write is a liveness check of its own.
     pub(crate) fn ping(&self) -> Result<(), ClientError> {
         let Some(mut output) = self.output.try_lock() else { return Ok(()) };
-        // Whatever comes is a sign of life; nobody waits for this answer.
+        // Any message counts as a sign of life; no thread waits for this reply.
         self.add_request(&mut output, "ping", &Value::tuple([]), None)?;
         self.write_out(&mut output)
     }
 
-    /// Whether somebody is writing, or waits for the socket to take more.
+    /// Whether a thread is writing, or waiting for the socket to accept more.
     pub(crate) fn is_writing(&self) -> bool {
         self.output.is_locked()
     }
 
-    /// A sign of life, unless somebody is writing anyway.
+    /// Sends a heartbeat, unless another thread is writing.
     pub(crate) fn send_heartbeat(&self) -> Result<(), ClientError> {
         let Some(mut output) = self.output.try_lock() else { return Ok(()) };
         encode_heartbeat(self.encoding, &mut output);
@@ -310,8 +310,8 @@ impl Connection {
         })
     }
 
-    /// Waits until a promise is filled, reading for all when nobody else does. An error: the caller is
-    /// to stop waiting.
+    /// Waits until a promise is complete; reads for all threads if there is no other leader. Fails
+    /// if the caller is told to stop waiting.
     pub(crate) fn wait<T>(&self, promise: &Promise<T>) -> Result<(), ClientError> {
         if promise.is_complete() {
             return Ok(());
@@ -347,18 +347,17 @@ impl Connection {
         waited
     }
 
-    /// Until somebody has something for the calling thread, or it is to look for itself.
+    /// Parks until the calling thread is woken, or until the next interrupt check.
     fn park(&self) {
         if self.may_stop() { thread::park_timeout(TICK) } else { thread::park() }
     }
 
-    /// Whether the calling thread may be told to stop waiting.
+    /// Whether the calling thread may be interrupted.
     pub(crate) fn may_stop(&self) -> bool {
         self.interrupt.as_ref().is_some_and(|interrupt| interrupt.may_stop())
     }
 
-    /// Whether the calling thread is to stop waiting: it looks once a tick at most, and holds
-    /// nothing then.
+    /// Whether the calling thread is interrupted. Checks at most once a tick, with no lock held.
     fn is_interrupted(&self, next_look: &mut Option<Instant>) -> bool {
         let Some(interrupt) = self.interrupt.as_ref().filter(|one| one.may_stop()) else {
             return false;
@@ -371,7 +370,7 @@ impl Connection {
         interrupt.stops()
     }
 
-    /// Ends it for all; the first reason counts.
+    /// Ends the connection and fails all pending requests; the first reason counts.
     pub(crate) fn end(&self, reason: ClientError) {
         if self.ended.set(reason.clone()).is_err() {
             return;
@@ -393,7 +392,7 @@ impl Connection {
     }
 
     fn wake_connector(&self) {
-        // When the pipe is full it has been called often enough.
+        // If the pipe is full, a wake-up is already pending.
         let _ = (&self.call_away.0).write(&[1]);
     }
 
@@ -407,7 +406,7 @@ impl Connection {
     }
 }
 
-/// Answers the server's announcement with the same.
+/// Answers the server's protocol announcement with the same protocol.
 fn greet(transport: &Transport, input: &mut Input) -> io::Result<Encoding> {
     let encoding = loop {
         if let Some(payload) = input.next_frame()? {

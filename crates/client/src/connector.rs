@@ -1,5 +1,5 @@
-//! The thread that keeps a client connected: it finds a server, learns what was missed, watches
-//! the connection while callers do not, and begins again when it is lost.
+//! The connector thread: finds a server, catches up with missed invalidations, reads the connection
+//! while no caller does, and reconnects when it is lost.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -18,18 +18,18 @@ use crate::reading::oids_of;
 use crate::shared::{Delivery, Established, Phase, Shared};
 use crate::{ClientError, stretch};
 
-/// Between signs of life, as stock clients have it.
+/// Interval between heartbeats, as stock clients use it.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// Between attempts to connect.
+/// Interval between connection attempts.
 const RETRY: Duration = Duration::from_secs(1);
-/// Between looks for a server that takes commits, while there is one that does not.
+/// Interval between searches for a writable server while connected to a read-only one.
 const UPGRADE: Duration = Duration::from_secs(5);
-/// How long a server may take to let a client in.
+/// Longest time for a server to answer the handshake and registration.
 const OPENING_LIMIT: Duration = Duration::from_secs(30);
 
 const READ_ONLY_ERROR: &str = "ZODB.POSException.ReadOnlyError";
 
-/// A connection that a server has let in.
+/// A connection that a server has accepted a registration on.
 struct Candidate {
     connection: Connection,
     delivery: Arc<Delivery>,
@@ -48,7 +48,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         shared.is_opening.store(false, Ordering::Relaxed);
         match opened {
             Ok(current) => {
-                // It may have been told of others while it was made.
+                // The addresses may have changed while it connected.
                 if Arc::ptr_eq(&addresses, &shared.addresses.load()) {
                     maintain(shared, &current);
                 }
@@ -63,7 +63,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     shared.close_cache();
 }
 
-/// Stays with a connection until it ends, or a better one is there.
+/// Maintains a connection until it ends, or until a writable server is available.
 fn maintain(shared: &Arc<Shared>, current: &Established) {
     let connection = &current.connection;
     let mut next_heartbeat = Instant::now() + HEARTBEAT;
@@ -78,29 +78,29 @@ fn maintain(shared: &Arc<Shared>, current: &Established) {
         shared.save_cache_if_due();
         if Instant::now() >= next_heartbeat {
             next_heartbeat += HEARTBEAT;
-            // If that fails the connection has ended, which is seen above.
+            // On failure the connection has ended, which the loop condition sees.
             let _ = connection.send_heartbeat();
         }
         if wants_better
             && connection.end_reason().is_none()
             && find(shared, &shared.addresses.load(), true).is_ok()
         {
-            info!("there is a server again that takes commits");
+            info!("found a writable server, switching to it");
             return;
         }
     }
 }
 
-/// Ends a connection, and waits until nobody handles what came over it.
+/// Ends a connection, and waits until its last message has been handled.
 fn end(shared: &Shared, current: &Established) {
     let reason = match shared.is_closed() {
         true => ClientError::Closed,
-        false => ClientError::disconnected("another server was found"),
+        false => ClientError::disconnected("switching to another server"),
     };
     current.connection.end(reason);
     drop(current.connection.reading.lock());
     shared.connection.store(None);
-    // Another server may give others.
+    // Another server allocates other oids.
     shared.oids.lock().clear();
     if let Some(reason) = current.connection.end_reason() {
         shared.enter(Phase::Looking(reason.to_string().into()));
@@ -113,8 +113,8 @@ fn end(shared: &Shared, current: &Established) {
     }
 }
 
-/// Asks all servers at once; the first that lets us in as we want. One that takes no commits is
-/// second choice, if that is allowed and only `writable` ones are not asked for.
+/// Tries all servers at once; the first acceptable one wins. A read-only server is the second
+/// choice for a fallback client, unless only `writable` ones are wanted.
 fn find(
     shared: &Arc<Shared>,
     addresses: &[Address],
@@ -127,7 +127,7 @@ fn find(
     for address in addresses {
         let (shared, address, found) = (Arc::clone(shared), address.clone(), found.clone());
         let knocking = move || {
-            // Whom nobody waits for any more is closed here.
+            // A connection that is no longer wanted is closed here.
             let _ = found.send(knock(&shared, &address, writable));
         };
         let started = thread::Builder::new().name("zodium-connect".to_owned()).spawn(knocking);
@@ -150,7 +150,7 @@ fn is_wanted(shared: &Shared, candidate: &Candidate) -> bool {
     !(candidate.is_read_only && shared.options.access == Access::Fallback)
 }
 
-/// Asks one server.
+/// Connects to one server and registers.
 fn knock(
     shared: &Arc<Shared>,
     address: &Address,
@@ -186,7 +186,7 @@ fn knock(
     Ok(Candidate { connection, delivery, last_tid, is_read_only })
 }
 
-/// Learns what was missed, and lets callers use the connection.
+/// Catches up with missed invalidations, and lets callers use the connection.
 fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, ClientError> {
     let Candidate { connection, delivery, last_tid, is_read_only } = candidate;
     let stream = shared.cache.begin_stream();
@@ -213,7 +213,7 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     Ok(current())
 }
 
-/// Brings the cache from what it knows to what the server knows; that transaction.
+/// Brings the cache up to date with the server; returns the transaction that it is up to date with.
 fn catch_up(
     shared: &Shared,
     connection: &Connection,
@@ -228,7 +228,7 @@ fn catch_up(
         return Ok(last_tid);
     }
     if known > last_tid && shared.last_tid() == Tid::ZERO {
-        warn!(%known, %last_tid, "the saved cache is ahead of the server: it is dropped");
+        warn!(%known, %last_tid, "the saved cache is ahead of the server; dropping it");
         shared.cache.clear(*stream, last_tid);
         shared.advance(last_tid);
         return Ok(last_tid);
@@ -255,7 +255,7 @@ fn catch_up(
             tid
         }
         None => {
-            warn!("the server does not know any more what has changed: the cache is dropped");
+            warn!("the server no longer knows what has changed; dropping the cache");
             shared.cache.clear(*stream, last_tid);
             if let Some(watcher) = watcher {
                 watcher.all_invalidated();

@@ -1,4 +1,4 @@
-//! A `Data.fs` itself, for reading, where there is no server or none is wanted.
+//! Reads a `Data.fs` directly, without a server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use zodium_zeo::codec::REPLY_LIMITS;
 
 use crate::{ClientError, CommittedRecord, CommittedTransaction, Revision};
 
-/// Memory for records.
+/// Memory for the record cache.
 const CACHE_BYTES: usize = 20 << 20;
 
-/// A `Data.fs` as it was when it was opened.
+/// A read-only snapshot of a `Data.fs`, as it was when it was opened.
 pub struct DataFile {
     storage: FileStorage,
 }
 
-/// The transactions of a file in their order. After an error there are no more.
+/// The transactions of a file, oldest first. Ends after an error.
 pub struct FileTransactions {
     places: Option<TransactionIterator>,
 }
 
 impl DataFile {
-    /// Opens a file for reading. Neither it nor anything beside it is changed, also when a server
-    /// is writing to it.
+    /// Opens a file for reading, also while a server is writing to it. Neither the file nor any
+    /// file beside it is changed.
     pub fn open(path: &Path) -> Result<DataFile, ClientError> {
         let options = OpenOptions {
             read_only: true,
@@ -44,7 +44,7 @@ impl DataFile {
         self.storage.last_tid()
     }
 
-    /// As [`crate::Client::load_before`].
+    /// Loads as [`crate::Client::load_before`] does.
     pub fn load_before(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
         let load = self.storage.load_before(oid, before, Access::Blocking);
         match load.map_err(ClientError::options)? {
@@ -53,12 +53,12 @@ impl DataFile {
                 Ok(Some(Revision { data, serial, end }))
             }
             Load::NoRevision => Ok(None),
-            // Nothing is cold to who waits.
+            // Blocking reads never return `Cold`.
             Load::Missing | Load::Cold => Err(ClientError::NoObject(oid)),
         }
     }
 
-    /// As [`crate::Client::iterate`], one transaction at a time.
+    /// Iterates as [`crate::Client::iterate`] does, one transaction at a time.
     pub fn iterate(
         &self,
         start: Option<Tid>,
@@ -100,7 +100,7 @@ fn next_of(places: &mut TransactionIterator) -> Result<Option<CommittedTransacti
     }))
 }
 
-/// The dict that the file keeps as a pickle, or as nothing when it is empty.
+/// Decodes the extension: a pickled dict, or nothing for an empty one.
 fn extension(pickle: &[u8]) -> Result<Value<'static>, ClientError> {
     if pickle.is_empty() {
         return Ok(Value::Dict(Vec::new()));

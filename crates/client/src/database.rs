@@ -1,24 +1,24 @@
-//! A storage, wherever it is: on a server, or in a file.
+//! A storage on a server or in a file.
 
 use zodium_types::{Oid, Tid};
 
 use crate::url::Place;
 use crate::{Client, ClientError, CommittedTransaction, DataFile, Options, Revision, View};
 
-/// A storage that a URL names.
+/// A storage, opened by URL.
 pub enum Database {
-    /// On a server.
+    /// A storage on a server.
     Server(Client),
-    /// In a `Data.fs`, for reading.
+    /// A `Data.fs`, opened for reading.
     File(Box<DataFile>),
 }
 
-/// Transactions one after the other.
+/// Iterates over transactions.
 pub type Walk<'d> = Box<dyn Iterator<Item = Result<CommittedTransaction, ClientError>> + 'd>;
 
 impl Database {
-    /// Opens `zeo://HOST:PORT/STORAGE`, `zodium://` with the same, `zeo:///path/to/socket` (for
-    /// parameters see [`Options::from_url`]) or `file:///path/to/Data.fs`.
+    /// Opens `zeo://HOST:PORT/STORAGE`, `zodium://HOST:PORT/STORAGE`, `zeo:///path/to/socket` or
+    /// `file:///path/to/Data.fs`. [`Options::from_url`] lists the parameters.
     pub fn open(url: &str) -> Result<Database, ClientError> {
         match Place::from_url(url)? {
             Place::Server(options) => Database::connect(*options),
@@ -26,12 +26,12 @@ impl Database {
         }
     }
 
-    /// Opens a storage on a server.
+    /// Connects to a storage on a server.
     pub fn connect(options: Options) -> Result<Database, ClientError> {
         Client::connect(options).map(Database::Server)
     }
 
-    /// The last transaction that is known here.
+    /// The last transaction known to this client.
     pub fn last_tid(&self) -> Tid {
         match self {
             Database::Server(client) => client.last_tid(),
@@ -39,18 +39,19 @@ impl Database {
         }
     }
 
-    /// The database as it is known here now.
+    /// A view of the database as of the last known transaction.
     pub fn now(&self) -> View<'_> {
         self.view(self.last_tid())
     }
 
-    /// The database as it was after a transaction.
+    /// A view of the database as of a transaction.
     pub fn view(&self, tid: Tid) -> View<'_> {
         View::new(self, tid)
     }
 
-    /// The last revision of an object that a transaction before `before` wrote; `None`: it did not
-    /// exist yet. [`ClientError::NoObject`]: it does not exist, or is deleted.
+    /// Loads the newest revision of an object written before transaction `before`; `None` if the
+    /// object did not exist yet. Fails with [`ClientError::NoObject`] if it does not exist or is
+    /// deleted.
     pub fn load_before(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
         match self {
             Database::Server(client) => client.load_before(oid, before),
@@ -58,7 +59,7 @@ impl Database {
         }
     }
 
-    /// All transactions from `start` to `stop`, both included, oldest first.
+    /// Iterates over the transactions from `start` to `stop`, both included, oldest first.
     pub fn iterate<'d>(
         &'d self,
         start: Option<Tid>,

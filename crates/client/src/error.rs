@@ -1,4 +1,4 @@
-//! What can go wrong for who uses a client.
+//! Errors returned by the client API.
 
 use std::sync::Arc;
 
@@ -8,35 +8,35 @@ use zodium_types::Oid;
 use zodium_zeo::client as wire;
 use zodium_zeo::codec::{CodecError, RemoteError};
 
-/// Why there is no answer. Copies share their texts.
+/// Why a call failed. Clones share their texts.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The method raised an exception on the server.
     #[error("{0}")]
     Raised(Arc<Exception>),
-    /// The connection ended before the answer was there. What was asked for can be asked again,
-    /// when there is a connection again.
+    /// The connection ended before the reply arrived. The request can be repeated on a new
+    /// connection.
     #[error("the connection to the server is lost: {0}")]
     Disconnected(Arc<str>),
-    /// There was no connection within the time that calls wait for one.
+    /// No connection was made within the time that calls wait for one.
     #[error("no connection to a server within {waited_seconds} seconds: {reason}")]
     Unreachable {
-        /// How long was waited.
+        /// How long the call has waited.
         waited_seconds: f64,
-        /// What the last attempt said.
+        /// The error of the last attempt.
         reason: Arc<str>,
     },
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// The caller was told to stop waiting, by [`crate::Interrupt`]. What was asked for is answered
-    /// all the same, to nobody; the connection can be used on.
+    /// [`crate::Interrupt`] told the caller to stop waiting. The connection stays usable; the reply
+    /// is discarded when it arrives.
     #[error("interrupted while waiting for the server")]
     Interrupted,
-    /// Nobody waited for the answer to the request to finish a transaction, or the connection ended
-    /// before: it may have been committed, or not. [`crate::Client::outcome`] tells, once there is
-    /// a connection again.
+    /// The outcome of a finish is unknown: the connection ended before the reply, or the caller
+    /// stopped waiting for it. [`crate::Client::outcome`] finds out, once there is a connection
+    /// again.
     #[error(
         "the transaction was being finished, and whether it is committed is not known ({reason}); \
          ask for its outcome, or look at the objects"
@@ -44,40 +44,40 @@ pub enum ClientError {
     OutcomeUnknown {
         /// How the connection ended, or that the caller was interrupted.
         reason: Arc<str>,
-        /// What would be committed, to be asked for.
+        /// The unfinished transaction, for [`crate::Client::outcome`].
         transaction: Arc<crate::Unfinished>,
     },
     /// There is no such object, or it has been deleted.
     #[error("there is no object {0}")]
     NoObject(Oid),
-    /// The client is for reading only.
-    #[error("the connection is for reading only")]
+    /// The client is read-only.
+    #[error("the connection is read-only")]
     ReadOnly,
-    /// An address, a name or a combination of options that cannot be.
+    /// An invalid address, name or combination of options.
     #[error("{0}")]
     Options(Arc<str>),
-    /// A value cannot be sent, or an answer is not what it should be.
+    /// A value cannot be encoded, or a reply cannot be decoded.
     #[error(transparent)]
     Message(#[from] CodecError),
-    /// The answer of a method is of another kind than ours.
-    #[error("{method}() was answered with something else than {expected}")]
+    /// The reply has another type than expected.
+    #[error("the reply to {method}() is not {expected}")]
     Unexpected {
         /// The method.
         method: &'static str,
-        /// What it should answer.
+        /// The expected reply.
         expected: &'static str,
     },
-    /// A file of ours cannot be read or written.
+    /// A local file cannot be read or written.
     #[error("{path}: {reason}")]
     File {
         /// The file.
         path: Arc<str>,
-        /// What the system said.
+        /// The system's error.
         reason: Arc<str>,
     },
 }
 
-/// An exception of the server, by name.
+/// An exception raised by the server.
 #[derive(Debug, Error)]
 #[error("{}", wire::exception_text(name, payload))]
 pub struct Exception {
@@ -88,12 +88,12 @@ pub struct Exception {
 }
 
 impl ClientError {
-    /// Whether the server raised an exception of this dotted name.
+    /// Whether the server raised an exception with this dotted class name.
     pub fn is_exception(&self, name: &str) -> bool {
         matches!(self, ClientError::Raised(exception) if exception.name == name)
     }
 
-    /// Whether it is the connection that failed, so that a later one may do.
+    /// Whether the connection failed, so that a retry on another one may succeed.
     pub fn is_disconnection(&self) -> bool {
         matches!(self, ClientError::Disconnected(_) | ClientError::Unreachable { .. })
     }

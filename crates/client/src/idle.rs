@@ -1,9 +1,9 @@
-//! The connector's part of a connection: it reads while nobody waits for an answer, and gives signs
-//! of life.
+//! What the connector thread does with an established connection: it reads while no caller does,
+//! and checks that the server is alive.
 //!
-//! Callers that come one after the other must not meet it at the socket: each answer would wake
-//! two threads. So it goes there only when for a moment nobody has read, and is called away by the
-//! first who wants to.
+//! Serial callers must not meet the connector at the socket: each reply would then wake two
+//! threads. So it polls the socket only after a short idle time, and the next caller interrupts
+//! that poll.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -18,24 +18,25 @@ use crate::ClientError;
 use crate::connection::Connection;
 use crate::table::Watch;
 
-/// For so long nobody must have begun to read before the connector does.
+/// How long the connection must be idle before the connector polls the socket.
 const IDLE_DELAY: Duration = Duration::from_millis(10);
-/// Looks after the server within the longest silence: one finds nothing new, and one no answer.
+/// Checks within the longest silence: the first finds no new data and pings, a later one finds no
+/// reply.
 const CHECKS: u32 = 3;
 
-/// Looks whether the server is still there. A connection whose other end has vanished without a
-/// word looks like one on which nothing happens.
+/// Detects dead peers. A connection whose peer has vanished without closing looks like an idle one.
 pub(crate) struct LivenessCheck {
     interval: Duration,
     next_check: Instant,
-    /// What had been heard at the last look.
+    /// Value of `Connection::heard` at the last check.
     heard: u64,
-    /// Whether the server was asked then, since there was nothing new.
+    /// Whether the last check found no new data and sent a ping.
     has_pinged: bool,
 }
 
 impl LivenessCheck {
-    /// A server that is silent for `silence_max` is gone, though it had a third of that to answer.
+    /// Creates a check that ends the connection after `silence_max` without data, of which the
+    /// server has had a third to answer a ping.
     pub(crate) fn new(silence_max: Duration) -> LivenessCheck {
         let interval = silence_max / CHECKS;
         LivenessCheck {
@@ -50,8 +51,8 @@ impl LivenessCheck {
         self.next_check
     }
 
-    /// Looks, if it is time to: asks a server that has said nothing since the last look, and ends
-    /// the connection when that was asked already.
+    /// Runs the check if it is due. Pings a server that has sent nothing since the last check, and
+    /// ends the connection if it was pinged already.
     pub(crate) fn check(&mut self, connection: &Connection) {
         let now = Instant::now();
         if now < self.next_check {
@@ -68,14 +69,14 @@ impl LivenessCheck {
             connection.end(ClientError::disconnected(reason));
         } else {
             self.has_pinged = true;
-            // If that fails the connection has ended, which is seen by who looks next.
+            // On failure the connection has ended, which the connector's loop sees.
             let _ = connection.ping();
         }
     }
 }
 
 impl Connection {
-    /// Keeps it until it ends, or until `deadline`.
+    /// Maintains the connection until it ends, or until `deadline`.
     pub(crate) fn read_while_idle(&self, deadline: Instant) {
         let mut seen = u64::MAX;
         while self.end_reason().is_none() {
@@ -96,7 +97,7 @@ impl Connection {
         let has_something = self.wait_at_socket(left);
         let leads = self.table.lock().lead_as_connector(has_something);
         if leads {
-            // Once: who has come to wait for an answer meanwhile reads on.
+            // Reads once; a caller that started to wait meanwhile takes over.
             let looked = Cell::new(false);
             self.lead(&|| looked.replace(true));
         }
@@ -104,7 +105,7 @@ impl Connection {
         while matches!((&self.call_away.1).read(&mut calls), Ok(count) if count > 0) {}
     }
 
-    /// Whether there is something to read; `false` also when it was called away.
+    /// Whether there is data to read; `false` also if the poll was interrupted.
     fn wait_at_socket(&self, left: Duration) -> bool {
         let mut waits = [
             PollFd::from_borrowed_fd(self.transport.handle(), PollFlags::IN),

@@ -1,18 +1,18 @@
-//! What was read of a connection and not used yet.
+//! The input buffer of a connection.
 
 use std::io;
 use std::ops::Range;
 
 use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
 
-/// Longest answer accepted. Room is made as the bytes arrive, not as they are announced.
+/// Longest frame accepted. The buffer grows as bytes arrive, not by the announced length.
 const FRAME_BYTES_MAX: u32 = 1 << 30;
-/// Room at the start, and at least so much again after long frames.
+/// Initial free space, and the least to be free again after a long frame.
 const ROOM_BYTES: usize = 64 << 10;
-/// More room than this is given back when it is not needed any more.
+/// A buffer larger than this is shrunk when it is no longer needed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// A buffer from whose front whole frames are taken.
+/// A buffer that whole frames are taken off.
 pub(crate) struct Input {
     buffer: Vec<u8>,
     filled: Range<usize>,
@@ -23,7 +23,8 @@ impl Input {
         Input { buffer: vec![0; ROOM_BYTES], filled: 0..0 }
     }
 
-    /// The payload of the next frame, if it is there whole. An error: what comes is no frame.
+    /// The payload of the next frame, if it has arrived completely. Fails if the bytes are no
+    /// frame.
     pub(crate) fn next_frame(&mut self) -> io::Result<Option<&[u8]>> {
         let rest = self.buffer.get(self.filled.clone()).unwrap_or_default();
         match peek_frame(rest, FRAME_BYTES_MAX) {
@@ -38,7 +39,7 @@ impl Input {
         }
     }
 
-    /// Lets `read` put bytes behind those that are there; how many it says.
+    /// Lets `read` append bytes; returns how many it has read.
     pub(crate) fn fill(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
@@ -51,7 +52,7 @@ impl Input {
         Ok(count)
     }
 
-    /// Puts bytes behind those that are there.
+    /// Appends bytes.
     pub(crate) fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             self.make_room();

@@ -1,20 +1,20 @@
-//! Callers that are told to stop waiting: by a signal, in an interpreter that handles signals.
+//! Interrupts callers that wait, for example by a signal in an interpreter that handles signals.
 
 use std::time::Duration;
 
-/// How often who waits looks whether it is to stop. Long enough to cost nothing, and short for
-/// whoever has pressed Ctrl-C.
+/// Interval between interrupt checks of a waiting thread: long enough to cost nothing, short enough
+/// after Ctrl-C.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// Tells threads that wait for a server when not to wait any longer: they come back with
-/// [`ClientError::Interrupted`](crate::ClientError::Interrupted), and what was asked goes on.
+/// Tells waiting threads when to stop waiting. Their calls fail with
+/// [`ClientError::Interrupted`](crate::ClientError::Interrupted), while the request itself goes on.
 ///
-/// Nobody is asked while an answer comes within a tick, and the thread that is asked holds nothing
-/// that others wait for: it may use the same client.
+/// It is not asked if the reply comes within a tick. The asking thread holds no lock, so the
+/// implementation may use the same client.
 pub trait Interrupt: Send + Sync {
-    /// Whether the calling thread is one that may be told to stop. It is asked often.
+    /// Whether the calling thread can be interrupted. Called often.
     fn may_stop(&self) -> bool;
 
-    /// Whether the calling thread is to stop now.
+    /// Whether the calling thread has to stop waiting now.
     fn stops(&self) -> bool;
 }

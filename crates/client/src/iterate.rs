@@ -1,4 +1,4 @@
-//! All transactions of a storage in their order, each with all that it wrote.
+//! Iterates over all transactions of a storage with their records.
 
 use bytes::Bytes;
 use zodium_pickle::Value;
@@ -7,45 +7,46 @@ use zodium_types::{Oid, Tid};
 use crate::log::LogReader;
 use crate::{Client, ClientError};
 
-/// A committed transaction with all that it wrote.
+/// A committed transaction with its records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommittedTransaction {
     /// Its tid.
     pub tid: Tid,
     /// `p` if it was packed, else a space.
     pub status: char,
-    /// Who committed it; UTF-8 by convention.
+    /// The user that committed it; UTF-8 by convention.
     pub user: Vec<u8>,
-    /// What for; UTF-8 by convention.
+    /// Its description; UTF-8 by convention.
     pub description: Vec<u8>,
-    /// A dict.
+    /// The extension: a dict.
     pub extension: Value<'static>,
-    /// What it wrote, in the order of the file.
+    /// Its records, in the order of the file.
     pub records: Vec<CommittedRecord>,
 }
 
-/// What a transaction wrote for an object.
+/// A record of a committed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommittedRecord {
     /// The object.
     pub oid: Oid,
     /// The transaction.
     pub tid: Tid,
-    /// Its data; `None`: the object is gone from then on. They may share a buffer of 256 KiB with
-    /// their neighbours: who keeps few of many for long copies them.
+    /// The data; `None` if the record deletes the object. Neighbouring records may share a buffer
+    /// of 256 KiB, so copy the data to keep few of many for long.
     pub data: Option<Bytes>,
-    /// The earlier transaction that wrote the same data, which the record only points to.
+    /// The earlier transaction that wrote the same data, if the record is a back pointer.
     pub data_tid: Option<Tid>,
 }
 
-/// Transactions in their order. After an error there are no more.
+/// Transactions in their order. Ends after an error.
 pub struct Transactions {
     reader: Option<LogReader>,
 }
 
 impl Client {
-    /// All transactions from `start` to `stop`, both included, oldest first, with their records.
-    /// Each is in memory as a whole; [`Client::read_log`] gives record after record.
+    /// Iterates over the transactions from `start` to `stop`, both included, oldest first, with
+    /// their records. Each transaction is in memory as a whole; [`Client::read_log`] gives single
+    /// records.
     pub fn iterate(
         &self,
         start: Option<Tid>,

@@ -1,4 +1,4 @@
-//! KeyedMutex: what several threads may do at once, but not with the same key.
+//! A mutex for each key, out of one set of locked keys.
 
 use std::hash::Hash;
 
@@ -7,13 +7,13 @@ use rustc_hash::FxHashSet;
 
 use crate::interrupt::TICK;
 
-/// Who has a turn at what.
+/// Locks keys of type `T`.
 pub(crate) struct KeyedMutex<T> {
     locked: Mutex<FxHashSet<T>>,
     unlocked: Condvar,
 }
 
-/// A turn; over when dropped.
+/// Unlocks its key when dropped.
 pub(crate) struct KeyedGuard<'t, T: Copy + Eq + Hash> {
     mutex: &'t KeyedMutex<T>,
     key: T,
@@ -24,8 +24,8 @@ impl<T: Copy + Eq + Hash> KeyedMutex<T> {
         KeyedMutex { locked: Mutex::default(), unlocked: Condvar::new() }
     }
 
-    /// Waits until nobody else has one at this. `None`: `stops` has said to wait no longer; nothing
-    /// is held when it is asked, about once a tick.
+    /// Locks a key, waiting while another thread holds it. Returns `None` if `stops` says so; it is
+    /// asked about once a tick, with nothing locked.
     pub(crate) fn lock(&self, key: T, stops: impl Fn() -> bool) -> Option<KeyedGuard<'_, T>> {
         let mut locked = self.locked.lock();
         while !locked.insert(key) {

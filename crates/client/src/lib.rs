@@ -1,8 +1,8 @@
-//! A client of ZEO servers: loads from memory where it can, and reads replies in the thread that
-//! waits for them.
+//! A client for ZEO servers: answers loads from a cache where it can, and reads replies in the
+//! thread that waits for them.
 //!
-//! [`Database::open`] takes a URL: of a storage on a server, or of a `Data.fs`. A [`View`] shows it
-//! as it was after one transaction:
+//! [`Database::open`] takes the URL of a storage on a server, or of a `Data.fs`. A [`View`] shows
+//! the database as of one transaction:
 //!
 //! ```
 //! use zodium_client::Database;
@@ -28,7 +28,7 @@
 //! # Ok::<(), zodium_client::ClientError>(())
 //! ```
 //!
-//! A [`Client`] can do more: commit, prefetch, and be told of the commits of others.
+//! A [`Client`] can also commit, prefetch, and report the commits of other clients.
 //!
 //! ```no_run
 //! use zodium_client::{Client, Options, TransactionOptions};
@@ -47,7 +47,8 @@
 //! # Ok::<(), zodium_client::ClientError>(())
 //! ```
 //!
-//! What is loaded is what was stored, a record of two pickles; the crate `zodium-pickle` reads it.
+//! The data of a revision are a record of two pickles, exactly as stored; the crate `zodium-pickle`
+//! reads them.
 
 #![forbid(unsafe_code)]
 

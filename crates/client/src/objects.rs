@@ -1,8 +1,8 @@
-//! All current objects in the order of their oids, read ahead.
+//! Iterates over all current objects in the order of their oids, reading ahead.
 //!
-//! Key decision: an object is "current" as of the moment it is asked for. So what was read ahead
-//! counts only as long as no commit has been heard of since it was asked for; and the more of it
-//! had to be thrown away, the less is read ahead.
+//! Key decision: an object is "current" as of the moment it is requested. So objects that were read
+//! ahead count only until the next commit is heard of. The more of them had to be discarded, the
+//! less is read ahead.
 
 use std::collections::VecDeque;
 
@@ -15,9 +15,9 @@ use crate::shared::Shared;
 use crate::stretch::{READ_OBJECTS, bytes_of, take_item};
 use crate::{Client, ClientError};
 
-/// Of what is read at first, and when commits make it useless.
+/// Read-ahead at first, and after commits made it useless.
 const FIRST_BYTES: usize = 4 << 10;
-/// Of what is read when it is used.
+/// Read-ahead while it is used.
 const STRETCH_BYTES: usize = 256 << 10;
 
 /// The current revision of an object.
@@ -33,19 +33,19 @@ pub struct CurrentObject {
     pub following: Option<Oid>,
 }
 
-/// What was read ahead for whoever asks for the next one.
+/// Objects read ahead for the next call.
 #[derive(Default)]
 pub(crate) struct ObjectsAhead {
     objects: VecDeque<CurrentObject>,
-    /// The last transaction that was known when they were asked for.
+    /// The last known transaction when they were requested.
     known: Tid,
-    /// What to read next.
+    /// Size of the next request.
     bytes: usize,
 }
 
 impl Client {
-    /// The first object with this oid or a later one, `None` for the first of all, with its
-    /// current revision. Those that follow are read ahead.
+    /// The current revision of the first object with oid `from` or later; `None` for the first
+    /// object of all. Reads the following objects ahead.
     pub fn next_object(&self, from: Option<Oid>) -> Result<CurrentObject, ClientError> {
         let shared = self.shared();
         if let Some(known) = shared.objects_ahead.lock().take(from, shared.last_tid()) {
@@ -78,7 +78,7 @@ impl ObjectsAhead {
         self.bytes.max(FIRST_BYTES)
     }
 
-    /// The object that comes first after `from`, if it was read ahead and is still current.
+    /// The first object from `from` on, if it was read ahead and is still current.
     fn take(&mut self, from: Option<Oid>, last_tid: Tid) -> Option<CurrentObject> {
         let is_old = self.known != last_tid;
         let first = self.objects.front()?;
@@ -109,7 +109,7 @@ impl CurrentObject {
     }
 }
 
-/// Each with the one that follows; those of one answer lie in one buffer.
+/// Each object with the oid of its successor. The data of one answer share one buffer.
 fn objects_of(mut stretch: Bytes) -> Result<VecDeque<CurrentObject>, ClientError> {
     let mut objects: VecDeque<CurrentObject> = VecDeque::new();
     let stray = || ClientError::Unexpected { method: READ_OBJECTS, expected: "objects" };
@@ -127,7 +127,7 @@ fn objects_of(mut stretch: Bytes) -> Result<VecDeque<CurrentObject>, ClientError
             objects.push_back(CurrentObject { oid, serial, data: cut(data), following: None });
             Ok(false)
         })?;
-        // Else it does not say what follows.
+        // Without this item the successor is unknown.
         if is_over.ok_or_else(stray)?? {
             return Ok(objects);
         }

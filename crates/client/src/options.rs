@@ -1,4 +1,4 @@
-//! What a client is told: where servers are, and how to be with them.
+//! Options of a client: the addresses of servers, and how to use them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,67 +9,67 @@ use zodium_types::Address;
 
 use crate::{Interrupt, Watcher};
 
-/// Memory for revisions unless said otherwise: what stock clients take on disk.
+/// Default cache size; stock clients use as much disk.
 const CACHE_BYTES: usize = 20 << 20;
-/// How long calls wait for a connection unless said otherwise, as with stock clients.
+/// Default time that calls wait for a connection, as with stock clients.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a server may be silent unless said otherwise: longer than a busy one takes.
+/// Default limit of a server's silence: longer than a busy server takes.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Whether a client may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Only servers that take commits will do.
+    /// Needs a server that takes commits.
     #[default]
     ReadWrite,
-    /// It will not commit; any server will do.
+    /// Never commits; any server will do.
     ReadOnly,
-    /// A server that takes commits is preferred; while there is none, any will do.
+    /// Prefers a server that takes commits; until there is one, any server will do.
     Fallback,
 }
 
-/// Encryption.
+/// TLS options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// What the client shows, and whom it believes.
+    /// The client's certificate and key, and the certificates that it trusts.
     pub files: ClientFiles,
-    /// The name in the server's certificate, unless that is listed itself. `None`: the host of the
-    /// address.
+    /// The name expected in the server's certificate, unless that very certificate is listed.
+    /// `None`: the host of the address.
     pub server_name: Option<String>,
 }
 
-/// What a client is told. Begin with [`Options::new`], and change what should be otherwise.
+/// Options of a client. Begin with [`Options::new`], and change fields as needed.
 #[derive(Clone)]
 pub struct Options {
-    /// Servers of the same storage: all are tried at once, and the first that will do is taken.
+    /// Addresses of servers with the same storage. All are tried at once, and the first acceptable
+    /// one is used.
     pub addresses: Vec<Address>,
     /// The storage's name on the server.
     pub storage: String,
-    /// Whether it may write.
+    /// Whether the client may commit.
     pub access: Access,
     /// Whether [`crate::Client::connect`] waits for a connection.
     pub wait: bool,
-    /// How long calls wait for a connection.
+    /// Longest time that calls wait for a connection.
     pub wait_timeout: Duration,
-    /// A server that says nothing for so long, although it was asked, is taken for gone: the
-    /// connection ends, and another one is made.
+    /// Longest silence of a server that was pinged. After that the client reconnects.
     pub silence_max: Duration,
-    /// What the server's log calls the client.
+    /// A label that identifies the client in the server's log.
     pub label: Option<String>,
-    /// Encryption; `None`: none.
+    /// TLS; `None` for an unencrypted connection.
     pub tls: Option<TlsOptions>,
-    /// Memory for revisions, in bytes, with all that it takes to keep them; 0 for none.
+    /// Size of the cache in bytes, overhead included; 0 for no cache.
     pub cache_bytes: usize,
-    /// Where revisions are kept from one run to the next; `None`: nowhere.
+    /// A file that keeps the cache between runs; `None` for no file.
     pub cache_path: Option<PathBuf>,
-    /// Told of commits and connections, from the first on.
+    /// Receives commits and connection changes, from the first one on.
     pub watcher: Option<Arc<dyn Watcher>>,
-    /// Tells callers when to stop waiting; `None`: never.
+    /// Tells waiting threads when to stop; `None`: never.
     pub interrupt: Option<Arc<dyn Interrupt>>,
 }
 
 impl Options {
-    /// The storage `1` of a server, for reading and writing, with 20 MiB of cache.
+    /// Options for storage `1` of a server, read-write, with 20 MiB of cache.
     pub fn new(address: Address) -> Options {
         Options {
             addresses: vec![address],

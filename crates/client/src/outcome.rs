@@ -1,4 +1,4 @@
-//! What became of a transaction whose finish was not answered.
+//! Finds out the outcome of a transaction whose finish was not answered.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use crate::connection::Connection;
 use crate::promise::Promise;
 use crate::{Client, ClientError};
 
-/// Objects that are remembered to find out whether a transaction was committed.
+/// Number of stored objects that are remembered to find out the outcome.
 const EVIDENCE_MAX: usize = 16;
 
-/// A transaction of which it is not known whether it was committed.
+/// A transaction whose outcome is unknown.
 #[derive(Clone, Debug)]
 pub struct Unfinished {
     evidence: Evidence,
     awaited: Option<Awaited>,
 }
 
-/// Whether a transaction was committed.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was, as this one.
+    /// It was committed with this tid.
     Committed(Tid),
-    /// It was not, when it was asked. A server that was still at it when the connection was lost
-    /// may take a moment to finish.
+    /// It was not committed when the server was asked. A server that was still working on it when
+    /// the connection was lost may commit a moment later.
     NotCommitted,
-    /// Nothing that it wrote can be told from what others write: it stored no objects, or the
-    /// server made others of them.
+    /// There is nothing to tell its writes from those of others: it stored no objects, or the
+    /// server changed their data.
     Unknown,
 }
 
-/// What a transaction stored: the object, the serial that it was stored upon, the data.
+/// The stores of a transaction: object, base serial, data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence(Vec<(Oid, Tid, Bytes)>);
 
-/// An answer that may still come.
+/// A reply that may still arrive.
 #[derive(Clone)]
 struct Awaited {
     connection: Arc<Connection>,
@@ -46,12 +46,12 @@ struct Awaited {
 }
 
 impl Unfinished {
-    /// Its connection is lost.
+    /// The connection was lost.
     pub(crate) fn lost(evidence: Evidence) -> Unfinished {
         Unfinished { evidence, awaited: None }
     }
 
-    /// Nobody waits for the answer.
+    /// The caller stopped waiting for the reply.
     pub(crate) fn left(
         evidence: Evidence,
         connection: Arc<Connection>,
@@ -62,7 +62,7 @@ impl Unfinished {
 }
 
 impl Evidence {
-    /// An object was stored, and what was stored for it before does not count.
+    /// Records a store; it replaces an earlier one of the same object.
     pub(crate) fn add(&mut self, oid: Oid, upon: Tid, data: Bytes) {
         self.remove(oid);
         if self.0.len() < EVIDENCE_MAX {
@@ -70,17 +70,16 @@ impl Evidence {
         }
     }
 
-    /// The server makes something else of this object.
+    /// Drops an object whose data the server has changed.
     pub(crate) fn remove(&mut self, oid: Oid) {
         self.0.retain(|(known, ..)| *known != oid);
     }
 }
 
 impl Client {
-    /// Whether a transaction was committed whose finish got no answer.
+    /// Finds out whether a transaction was committed whose finish got no reply.
     ///
-    /// It waits for an answer that may still come. Without, it looks for the very data that were
-    /// stored.
+    /// Waits for a reply that may still arrive. Without one, it looks for the stored data.
     pub fn outcome(&self, transaction: &Unfinished) -> Result<Outcome, ClientError> {
         if let Some(answer) = transaction.awaited.as_ref().map(Awaited::answer).transpose()? {
             match answer {
@@ -118,7 +117,7 @@ impl Client {
 }
 
 impl Awaited {
-    /// What the server said in the end; an error of the outer kind: the caller is to stop waiting.
+    /// The server's final reply. The outer error means that the caller has to stop waiting.
     fn answer(&self) -> Result<Result<Value<'static>, ClientError>, ClientError> {
         self.connection.wait(&self.promise)?;
         let lost = || Err(ClientError::disconnected("it was not answered"));

@@ -1,4 +1,4 @@
-//! Where an answer is put, and who waits for it.
+//! A reply that is still to come, and the threads waiting for it.
 
 use std::thread::{self, Thread};
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::ClientError;
 
-/// One answer, for as many threads as asked the same.
+/// One reply, shared by all threads that requested the same thing.
 pub(crate) struct Promise<T> {
     state: Mutex<State<T>>,
 }
@@ -21,7 +21,7 @@ impl<T> Promise<T> {
         Promise { state: Mutex::new(State { answer: None, waiting: Vec::new() }) }
     }
 
-    /// The first answer counts. Wakes all who wait.
+    /// Sets the reply, unless it is set already, and wakes all waiting threads.
     pub(crate) fn complete(&self, answer: Result<T, ClientError>) {
         let mut state = self.state.lock();
         if state.answer.is_some() {
@@ -37,7 +37,7 @@ impl<T> Promise<T> {
         self.state.lock().answer.is_some()
     }
 
-    /// Has the calling thread woken when the answer is there; `false`: it is there already.
+    /// Registers the calling thread to be woken on completion; `false` if it is complete already.
     pub(crate) fn wake_on_completion(&self) -> bool {
         let mut state = self.state.lock();
         let waits = state.answer.is_none();
@@ -47,14 +47,14 @@ impl<T> Promise<T> {
         waits
     }
 
-    /// The answer, for the only one who asked.
+    /// Takes the reply, for a single waiter.
     pub(crate) fn take(&self) -> Option<Result<T, ClientError>> {
         self.state.lock().answer.take()
     }
 }
 
 impl<T: Clone> Promise<T> {
-    /// The answer, for each of those who asked.
+    /// A clone of the reply, for one of several waiters.
     pub(crate) fn answer(&self) -> Option<Result<T, ClientError>> {
         self.state.lock().answer.clone()
     }

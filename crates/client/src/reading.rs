@@ -1,4 +1,4 @@
-//! Reading a connection: whoever leads does it, and hands out what comes in its order.
+//! The leader's part: reads a connection and dispatches messages in stream order.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::Ordering;
@@ -14,25 +14,25 @@ use crate::connection::{Connection, Reading};
 use crate::table::{Call, LoadKey, Loaded};
 use crate::{ClientError, Revision};
 
-/// How a server says that there is no such object.
+/// The exception by which a server reports a missing object.
 const NO_OBJECT: &str = "ZODB.POSException.POSKeyError";
 
-/// Who leads; another one does when this is dropped.
+/// The leader's role; handed over when dropped.
 struct Leading<'c>(&'c Connection);
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // A watcher has panicked, and what it was told is half done.
-            self.0.end(ClientError::disconnected("a panic while its messages were handled"));
+            // A watcher has panicked, so an invalidation may be half applied.
+            self.0.end(ClientError::disconnected("a watcher panicked while handling its messages"));
         }
         self.0.table.lock().hand_over();
     }
 }
 
 impl Connection {
-    /// Reads until `is_done`, or the connection ends, or the caller is to look whether it is to
-    /// stop waiting. The caller was told to lead.
+    /// Reads until `is_done`, until the connection ends, or until an interrupt check is due. The
+    /// caller must be the leader.
     pub(crate) fn lead(&self, is_done: &dyn Fn() -> bool) {
         let _leading = Leading(self);
         let mut reading = self.reading.lock();
@@ -50,7 +50,9 @@ impl Connection {
                 return Ok(());
             }
             match self.transport.receive(&mut reading.input) {
-                Ok(0) => return Err(io::Error::other("the server closed it; its log says why")),
+                Ok(0) => {
+                    return Err(io::Error::other("the server closed it; the server's log says why"));
+                }
                 Ok(_) => {
                     let heard = self.heard.load(Ordering::Relaxed);
                     self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
@@ -60,7 +62,8 @@ impl Connection {
                         return Ok(());
                     }
                 }
-                // A tick. Before the connection is established it is the end of patience.
+                // A tick. During the handshake the same error means that the time limit was
+                // reached.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && reading.held.is_none() => {
                     if self.may_stop() {
                         return Ok(());
@@ -86,7 +89,7 @@ impl Connection {
     }
 
     fn loaded(&self, reply: &LoadReply<'_>) {
-        // A copy of its own: what stays of a batch must not keep all of it.
+        // Copied, so that a cached revision does not keep the whole input buffer alive.
         let data = Bytes::copy_from_slice(reply.data);
         self.receiver.loaded(reply, &data);
         let revision = Revision { data, serial: reply.serial, end: reply.end };
@@ -95,7 +98,7 @@ impl Connection {
 
     fn complete_load(&self, key: LoadKey, answer: Result<Loaded, ClientError>) {
         let promise = self.table.lock().loads.remove(&key);
-        // It may have ended for who asked.
+        // The request may have been given up.
         if let Some(promise) = promise {
             promise.complete(answer);
         }
@@ -137,7 +140,7 @@ impl Connection {
         Ok(())
     }
 
-    /// For a server that writes the reply to a load in a way of its own.
+    /// Handles a load reply that is valid, but not encoded as usual.
     fn revision_of(
         &self,
         oid: Oid,
@@ -175,18 +178,18 @@ impl Connection {
                     self.write_chunk(oid, serial, chunk.as_bytes().unwrap_or_default())?;
                 }
             }
-            // What begins and ends a blob says nothing that its chunks and the reply do not.
+            // The messages around a blob's chunks carry no further information.
             _ => {}
         }
         Ok(())
     }
 
     fn write_chunk(&self, oid: Oid, serial: Tid, chunk: &[u8]) -> Result<(), ClientError> {
-        // Taken out: the table is not held while a disk is waited for.
+        // Taken out, so that the table is not locked during a write to disk.
         let Some(mut file) = self.table.lock().blobs.remove(&(oid, serial)) else {
             return Ok(());
         };
-        // Without its file the blob is missing for who waits for it, and for nobody else.
+        // On failure the file is dropped, and only the fetch of this blob fails.
         if file.write_all(chunk).is_ok() {
             self.table.lock().blobs.insert((oid, serial), file);
         }
@@ -194,7 +197,7 @@ impl Connection {
     }
 }
 
-/// A list of oids.
+/// Decodes a list of oids.
 pub(crate) fn oids_of(value: &Value<'_>) -> Option<Vec<Oid>> {
     value.as_sequence()?.iter().map(Value::as_oid).collect()
 }

@@ -1,4 +1,4 @@
-//! A revision of an object, as loads give it.
+//! A revision of an object, as loads return it.
 
 use bytes::Bytes;
 use zodium_pickle::Value;
@@ -9,16 +9,16 @@ use crate::ClientError;
 /// One revision of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
-    /// The data record's pickles.
+    /// The data record: two pickles.
     pub data: Bytes,
     /// The transaction that wrote it.
     pub serial: Tid,
-    /// The transaction that wrote the next one; `None`: as far as is known there is none.
+    /// The transaction that wrote the next revision; `None` if there is none as far as is known.
     pub end: Option<Tid>,
 }
 
 impl Revision {
-    /// Of the answer to `loadBefore`.
+    /// Decodes the reply to `loadBefore`.
     pub(crate) fn from_answer(answer: Value<'_>) -> Result<Revision, ClientError> {
         let parts = answer.into_sequence().map(<[Value<'_>; 3]>::try_from);
         if let Some(Ok([Value::Bytes(data), serial, end])) = parts

@@ -1,4 +1,4 @@
-//! What all threads of a client share: the connection there is, the cache, and who waits.
+//! The state that all threads of a client share: connection, cache, commit lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,56 +25,56 @@ use crate::{ClientError, Revision};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) tls: Option<TlsSide>,
-    /// Where servers are; those of the options until there are others.
+    /// Addresses of servers: those of the options until they are replaced.
     pub(crate) addresses: ArcSwap<Vec<Address>>,
     pub(crate) cache: Cache,
-    /// Where the cache is kept, if it is; `None` once it is closed.
+    /// The file that keeps the cache, if any; `None` once it is closed.
     cache_file: Mutex<Option<CacheFile>>,
-    /// Set while there is one that has caught up.
+    /// The established connection, if there is one.
     pub(crate) connection: ArcSwapOption<Established>,
-    /// Relaxed: whether the connector waits for servers to let it in.
+    /// Relaxed: whether the connector is in the middle of a handshake.
     pub(crate) is_opening: AtomicBool,
     phase: Mutex<Phase>,
     phase_changed: Condvar,
-    /// The last transaction that watchers were told of; written by who reads the connection.
-    /// Release pairs with Acquire: who sees it finds the cache as of it.
+    /// The last transaction that watchers were told of, written by the reading thread. Release
+    /// pairs with Acquire: a reader of it sees the cache as of that transaction.
     last_tid: AtomicU64,
-    /// What the server says of itself; a dict.
+    /// The server's answer to `get_info`: a dict.
     info: Mutex<Value<'static>>,
-    /// Oids that the server gave and nobody took yet, the next one last.
+    /// Unused oids from the server, the next one last.
     pub(crate) oids: Mutex<Vec<Oid>>,
-    /// What was read ahead of all objects.
+    /// Read-ahead of the iteration over all objects.
     pub(crate) objects_ahead: Mutex<ObjectsAhead>,
-    /// Whether a transaction is open: a connection has one at a time.
+    /// Whether a transaction is open; a connection allows one at a time.
     is_committing: Mutex<bool>,
     commit_over: Condvar,
-    /// Blobs that are on their way.
+    /// Locks blobs that are being fetched.
     pub(crate) blob_locks: KeyedMutex<(Oid, Tid)>,
-    /// Numbers transactions.
+    /// Source of transaction ids.
     pub(crate) transactions: AtomicU64,
 }
 
-/// A connection that has caught up.
+/// A connection that is up to date with the server.
 pub(crate) struct Established {
     pub(crate) connection: Arc<Connection>,
-    /// Its place in the order of what the cache hears.
+    /// Identifies its messages to the cache.
     pub(crate) stream: Stream,
-    /// Whether the server takes no commits from it.
+    /// Whether the server refuses commits on it.
     pub(crate) is_read_only: bool,
-    /// Whether the server has methods that answer with many records.
+    /// Whether the server has the methods that return many records.
     pub(crate) has_stretches: bool,
 }
 
-/// How far the search for a connection is.
+/// State of the connection.
 #[derive(Clone)]
 pub(crate) enum Phase {
-    /// There is none; what the last attempt said.
+    /// Not connected; the text is the error of the last attempt.
     Looking(Arc<str>),
     Connected,
     Closed,
 }
 
-/// The right to have a transaction open; given back when dropped.
+/// The right to have a transaction open; released when dropped.
 pub(crate) struct CommitGuard(Arc<Shared>);
 
 impl Drop for CommitGuard {
@@ -83,10 +83,10 @@ impl Drop for CommitGuard {
     }
 }
 
-/// What comes over one connection, on its way to cache and watcher.
+/// Delivers the messages of one connection to cache and watcher.
 pub(crate) struct Delivery {
     pub(crate) shared: Arc<Shared>,
-    /// Set before anything is delivered.
+    /// Set before the first delivery.
     pub(crate) stream: OnceLock<Stream>,
 }
 
@@ -101,7 +101,7 @@ impl Shared {
             tls,
             connection: ArcSwapOption::empty(),
             is_opening: AtomicBool::new(false),
-            phase: Mutex::new(Phase::Looking("no server was asked yet".into())),
+            phase: Mutex::new(Phase::Looking("no connection was attempted yet".into())),
             phase_changed: Condvar::new(),
             last_tid: AtomicU64::new(0),
             info: Mutex::new(Value::Dict(Vec::new())),
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// The connection; waits for one as long as calls do.
+    /// The connection; waits for one as long as calls may.
     pub(crate) fn established(&self) -> Result<Arc<Established>, ClientError> {
         let current = self.connection.load_full();
         match current.filter(|current| current.connection.end_reason().is_none()) {
@@ -157,8 +157,7 @@ impl Shared {
         }
     }
 
-    /// Tells those who wait for a connection how far the search is. Nothing comes after
-    /// [`Phase::Closed`].
+    /// Enters a phase and wakes the threads that wait for a connection. [`Phase::Closed`] is final.
     pub(crate) fn enter(&self, next: Phase) {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Closed) {
@@ -171,20 +170,20 @@ impl Shared {
         matches!(*self.phase.lock(), Phase::Closed)
     }
 
-    /// A revision from memory, as long as it is sure that it is the one.
+    /// The cached answer to a load, if it is certainly correct.
     pub(crate) fn cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
         let revision = self.cache.lookup(oid, before)?;
         let is_sure = if before == Tid::MAX {
-            // What is being told right now is current once it has been told.
+            // A revision whose invalidation is being delivered becomes visible after the delivery.
             revision.serial <= self.last_tid()
         } else {
-            // Of the time after the last transaction that we have heard of only the server knows.
+            // Only the server knows about the time after the last transaction heard of.
             revision.end.is_some() || before <= self.cache.last_tid().next()
         };
         is_sure.then_some(revision)
     }
 
-    /// Saves the cache if it is kept and was not saved for a while.
+    /// Saves the cache to its file if a save is due.
     pub(crate) fn save_cache_if_due(&self) {
         if let Some(file) = &*self.cache_file.lock() {
             let saved = file.save_if_due(&self.cache);
@@ -192,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// Saves the cache if it is kept, and leaves its file to others.
+    /// Saves the cache and releases its file.
     pub(crate) fn close_cache(&self) {
         if let Some(file) = self.cache_file.lock().take() {
             let saved = file.save(&self.cache);
@@ -212,7 +211,7 @@ impl Shared {
         self.info.lock().clone()
     }
 
-    /// Takes in what the server says of itself, whole or a part of it.
+    /// Merges a full or partial answer of the server to `get_info`.
     pub(crate) fn take_info(&self, news: &Value<'_>) {
         let mut info = self.info.lock();
         let Value::Dict(entries) = &mut *info else { return };
@@ -222,7 +221,7 @@ impl Shared {
         }
     }
 
-    /// Whether commits are refused, as far as is known now.
+    /// Whether commits are refused, as far as the client knows now.
     pub(crate) fn is_read_only(&self) -> bool {
         match (&*self.connection.load(), self.options.access) {
             (_, Access::ReadOnly) => true,
@@ -231,13 +230,13 @@ impl Shared {
         }
     }
 
-    /// Whether the calling thread is to stop waiting. It holds nothing then.
+    /// Whether the calling thread has to stop waiting. Called with no lock held.
     pub(crate) fn is_interrupted(&self) -> bool {
         let interrupt = self.options.interrupt.as_ref();
         interrupt.is_some_and(|interrupt| interrupt.may_stop() && interrupt.stops())
     }
 
-    /// The next connections are made to these.
+    /// Sets the addresses for further connections.
     pub(crate) fn use_addresses(&self, addresses: Vec<Address>) {
         if let Some(file) = &mut *self.cache_file.lock() {
             file.set_source(source(&self.options.storage, &addresses));
@@ -245,7 +244,7 @@ impl Shared {
         self.addresses.store(Arc::new(addresses));
     }
 
-    /// Waits until no other transaction is open, or the client is closed.
+    /// Waits until no other transaction is open. Fails if the client is closed.
     pub(crate) fn begin_commit(self: &Arc<Shared>) -> Result<CommitGuard, ClientError> {
         let mut is_committing = self.is_committing.lock();
         while *is_committing {
@@ -263,9 +262,9 @@ impl Shared {
         Ok(CommitGuard(Arc::clone(self)))
     }
 
-    /// Has those who wait to commit see that the client is closed.
+    /// Makes threads that wait to commit notice that the client is closed.
     pub(crate) fn dismiss_commits(&self) {
-        // Who has seen it open is waiting by the time that the lock is ours.
+        // A thread that saw the client open is waiting once this lock is taken.
         drop(self.is_committing.lock());
         self.commit_over.notify_all();
     }
@@ -276,7 +275,7 @@ impl Shared {
     }
 }
 
-/// The file in which the cache is to be kept. A client that cannot have it does without.
+/// Opens the file that keeps the cache. On failure the client works without one.
 fn open_cache_file(options: &Options, cache: &Cache) -> Option<CacheFile> {
     let path = options.cache_path.as_ref()?;
     let source = source(&options.storage, &options.addresses);
@@ -284,7 +283,7 @@ fn open_cache_file(options: &Options, cache: &Cache) -> Option<CacheFile> {
     opened.inspect_err(|error| warn!(%error, "the cache is not kept")).ok()
 }
 
-/// What a cache is of.
+/// Identifies the storage and servers of a cache.
 fn source(storage: &str, addresses: &[Address]) -> String {
     let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     format!("storage {storage} of {}", addresses.join(" "))

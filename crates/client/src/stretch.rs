@@ -1,4 +1,4 @@
-//! Methods of Zodium's own that answer with many records at once.
+//! Zodium's own methods, which answer with many records at once.
 
 use bytes::{Buf, Bytes};
 use zodium_pickle::Value;
@@ -9,8 +9,8 @@ use crate::ClientError;
 pub(crate) const READ_LOG: &str = "zodium_iterator_read";
 pub(crate) const READ_OBJECTS: &str = "zodium_objects_read";
 
-/// Whether a server that says this of itself has them. A stock one closes the connection when it
-/// is asked for what it does not know, so it must not be.
+/// Whether the server with this info has these methods. A stock server must not be asked: it closes
+/// the connection at an unknown method.
 pub(crate) fn are_offered(info: &Value<'_>) -> bool {
     let entries = info.as_dict().unwrap_or_default();
     let methods = entries.iter().find(|(key, _)| key.as_str() == Some("zodium_methods"));
@@ -20,16 +20,16 @@ pub(crate) fn are_offered(info: &Value<'_>) -> bool {
         .all(|name| methods.iter().any(|offered| offered.as_str() == Some(name)))
 }
 
-/// The bytes that such a method answered.
+/// The bytes that such a method returned.
 pub(crate) fn bytes_of(answer: Value<'static>, method: &'static str) -> Result<Bytes, ClientError> {
     match answer {
-        // Nothing would be asked for again and again.
+        // An empty answer would be requested again and again.
         Value::Bytes(bytes) if !bytes.is_empty() => Ok(Bytes::from(bytes.into_owned())),
         _ => Err(ClientError::Unexpected { method, expected: "a stretch" }),
     }
 }
 
-/// Takes the first item off a stretch and makes something of it; data are cut out of the whole.
+/// Takes the first item off a stretch and converts it; data are slices of the whole stretch.
 pub(crate) fn take_item<T>(
     stretch: &mut Bytes,
     make: impl FnOnce(StretchItem<'_>, &dyn Fn(&[u8]) -> Bytes) -> T,

@@ -1,7 +1,7 @@
-//! What is asked on a connection, and who reads the answers.
+//! The pending requests of a connection, and which thread reads the replies.
 //!
-//! Invariant: when nobody leads and somebody is parked, one of those who were parked has been
-//! woken and will come by; so no answer stays unread because everybody waits for the others.
+//! Invariant: if there is no leader but a parked follower, one follower has been woken and will
+//! take over. So no reply stays unread while all threads wait for each other.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use zodium_types::{Oid, Tid};
 use crate::Revision;
 use crate::promise::Promise;
 
-/// What the server says to a load: a revision, or that the object had none then.
+/// The reply to a load: a revision, or `None` if the object did not exist then.
 pub(crate) type Loaded = Option<Revision>;
-/// The object, and the transaction before which its revision is asked for.
+/// An object, and the transaction before which its revision is requested.
 pub(crate) type LoadKey = (Oid, Tid);
 
-/// A call that is not answered yet.
+/// A pending call.
 pub(crate) struct Call {
     pub(crate) promise: Arc<Promise<Value<'static>>>,
-    /// What the order of the stream wants done with the answer before anything after it is read.
+    /// Runs on the reading thread, before any later message is handled.
     pub(crate) then: Option<Then>,
 }
 
@@ -32,29 +32,29 @@ pub(crate) type Then = Box<dyn FnOnce(&Value<'_>) + Send>;
 pub(crate) struct Table {
     pub(crate) calls: FxHashMap<u64, Call>,
     pub(crate) loads: FxHashMap<LoadKey, Arc<Promise<Loaded>>>,
-    /// Where blobs go that are on their way.
+    /// Destinations of blobs that are being fetched.
     pub(crate) blobs: FxHashMap<(Oid, Tid), File>,
-    /// Nothing is asked any more.
+    /// No more requests are accepted.
     pub(crate) is_over: bool,
     last_id: u64,
-    /// Whether somebody reads.
+    /// Whether a thread is reading.
     has_leader: bool,
-    /// How often somebody began to.
+    /// Number of times that a thread became the leader.
     leader_count: u64,
-    /// Threads that wait for answers and do not read.
+    /// Followers: threads that wait for replies and do not read.
     parked: Vec<Thread>,
-    /// Whether the connector waits at the socket, until it is woken.
+    /// Whether the connector polls the socket.
     is_watched: bool,
-    /// The connector, when it wants to know that nobody leads any more.
+    /// The connector, if it waits for the leader to stop.
     connector: Option<Thread>,
 }
 
-/// What a thread that waits for an answer does next.
+/// The role of a thread that waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It reads, for all.
+    /// It reads for all.
     Leader {
-        /// The connector has to be called away from the socket.
+        /// The connector has to be interrupted in its poll.
         wakes_connector: bool,
     },
     /// It parks.
@@ -64,11 +64,11 @@ pub(crate) enum Role {
 /// What the connector does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// Wait at the socket.
+    /// Poll the socket.
     Socket,
-    /// Callers read now and then: look again in a moment.
+    /// Callers read now and then: check again after a delay.
     Recheck,
-    /// The same caller has been reading for a while: it will say when it stops.
+    /// One caller has been reading for a while, and will wake the connector when it stops.
     UntilWoken,
 }
 
@@ -78,7 +78,7 @@ impl Table {
         self.last_id
     }
 
-    /// For the calling thread, which has seen to it that it is woken when its answer is there.
+    /// Assigns a role to the calling thread, which is already registered to be woken on completion.
     pub(crate) fn take_role(&mut self) -> Role {
         if self.has_leader {
             self.parked.push(thread::current());
@@ -89,7 +89,7 @@ impl Table {
         Role::Leader { wakes_connector: std::mem::take(&mut self.is_watched) }
     }
 
-    /// The calling thread does not wait any more. If it was to lead, another will.
+    /// The calling thread no longer waits. If it was woken to lead, another follower is woken.
     pub(crate) fn leave(&mut self) {
         let me = thread::current().id();
         self.parked.retain(|thread| thread.id() != me);
@@ -98,7 +98,7 @@ impl Table {
         }
     }
 
-    /// Who led does not any more.
+    /// The leader stops.
     pub(crate) fn hand_over(&mut self) {
         self.has_leader = false;
         self.wake_one();
@@ -113,7 +113,7 @@ impl Table {
         }
     }
 
-    /// For the connector, which has last seen `seen` leads, and then slept.
+    /// Decides what the connector does next. `seen` is the leader count before its last sleep.
     pub(crate) fn watch(&mut self, seen: &mut u64) -> Watch {
         if self.leader_count != *seen {
             *seen = self.leader_count;
@@ -127,7 +127,7 @@ impl Table {
         Watch::Socket
     }
 
-    /// For the connector, which has waited at the socket; whether it is to read.
+    /// Called by the connector after its poll; returns whether it is to read.
     pub(crate) fn lead_as_connector(&mut self, has_something: bool) -> bool {
         self.is_watched = false;
         let leads = has_something && !self.has_leader;

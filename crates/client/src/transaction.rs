@@ -1,5 +1,5 @@
-//! Commits: what is stored goes out as it comes, the server is asked at vote, and what was
-//! committed is in the cache before anybody is told.
+//! Commits: stores are sent as they come, vote waits for the server, and finish updates the cache
+//! before any watcher is called.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::outcome::Evidence;
 use crate::shared::{CommitGuard, Established, Shared};
 use crate::{Client, ClientError, Unfinished};
 
-/// Stores are collected up to so much before they are sent.
+/// Stores are buffered up to this size before they are sent.
 const BATCH_BYTES: usize = 256 << 10;
-/// Bytes of a blob in one message, as stock clients send them.
+/// Size of a blob chunk, as stock clients use it.
 const BLOB_CHUNK_BYTES: usize = 59_000;
 
-/// What a transaction says of itself.
+/// Metadata of a transaction.
 #[derive(Clone, Debug)]
 pub struct TransactionOptions {
-    /// Who commits; UTF-8 by convention.
+    /// The user that commits; UTF-8 by convention.
     pub user: Vec<u8>,
-    /// What for; UTF-8 by convention.
+    /// A description; UTF-8 by convention.
     pub description: Vec<u8>,
-    /// A dict.
+    /// The extension: a dict.
     pub extension: Value<'static>,
-    /// For copies of transactions: the tid that it has already.
+    /// For copied transactions: the original tid.
     pub tid: Option<Tid>,
-    /// For copies of transactions: `p` if it was packed.
+    /// For copied transactions: `p` if the transaction was packed.
     pub status: char,
 }
 
@@ -45,48 +45,47 @@ impl Default for TransactionOptions {
     }
 }
 
-/// What a server has to say to a vote.
+/// The server's answer to a vote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Voted {
-    /// Objects whose data will not be those that were stored: the server has resolved a conflict,
-    /// or undone something.
+    /// Objects whose stored data the server has changed, by resolving a conflict or by an undo.
     pub changed: Vec<Oid>,
-    /// What the client is to resolve: it stores each anew, upon the committed serial, and votes
-    /// again. Or it aborts.
+    /// Conflicts for the client to resolve. It stores each object again upon the committed serial
+    /// and votes again, or it aborts.
     pub conflicts: Vec<StoreConflict>,
 }
 
-/// Somebody else has changed an object meanwhile.
+/// Another transaction has changed an object meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConflict {
     /// The object.
     pub oid: Oid,
-    /// The serial that is current.
+    /// The current serial.
     pub committed: Tid,
-    /// The serial that was stored upon.
+    /// The base serial of the store.
     pub stored_upon: Tid,
-    /// The data that were stored.
+    /// The stored data.
     pub data: Bytes,
 }
 
-/// An open transaction. Dropped unfinished it is aborted.
+/// An open transaction. Dropping it unfinished aborts it.
 pub struct Transaction {
     shared: Arc<Shared>,
     current: Arc<Established>,
     id: u64,
-    /// What was not sent yet.
+    /// Encoded messages that are not sent yet.
     output: BytesMut,
-    /// The objects written, with their data if they are to be cached.
+    /// The written objects, with their data if these will be cached.
     written: FxHashMap<Oid, Option<Bytes>>,
     written_bytes: usize,
     evidence: Evidence,
     is_over: bool,
-    /// Given back when it is over, or the answer to its finish is there.
+    /// Released when the transaction is over, or when its finish is answered.
     commit_guard: Option<CommitGuard>,
 }
 
 impl Client {
-    /// Begins a transaction. A client has one at a time: others wait here until it is over.
+    /// Begins a transaction. A client has one at a time; further callers wait until it is over.
     pub fn begin(&self, options: &TransactionOptions) -> Result<Transaction, ClientError> {
         let shared = self.shared();
         let current = shared.established()?;
@@ -106,7 +105,7 @@ impl Client {
             is_over: false,
             commit_guard,
         };
-        // It may have waited long enough for another connection.
+        // The connection may have changed while this thread waited.
         transaction.current = transaction.shared.established()?;
         let TransactionOptions { user, description, extension, tid, status } = options;
         let status = status.to_string();
@@ -126,21 +125,21 @@ impl Client {
 }
 
 impl Transaction {
-    /// Stores a new revision of an object upon the one that was loaded, [`Tid::ZERO`] for a new
-    /// object. Whether it conflicts turns out at vote.
+    /// Stores a new revision of an object. `serial` is that of the loaded revision, or
+    /// [`Tid::ZERO`] for a new object. Conflicts are reported at vote.
     pub fn store(&mut self, oid: Oid, serial: Tid, data: Bytes) -> Result<(), ClientError> {
         let arguments =
             Value::tuple([oid.into(), serial.into(), (&data[..]).into(), self.id.into()]);
         self.tell("storea", &arguments)?;
         self.evidence.add(oid, serial, data.clone());
         self.written_bytes += data.len();
-        // What would throw out all else is not worth it.
+        // Data that would evict most of the cache are not cached.
         let is_kept = self.written_bytes <= self.shared.options.cache_bytes / 2;
         self.written.insert(oid, is_kept.then_some(data));
         Ok(())
     }
 
-    /// Stores a new revision of an object that has a blob, which is sent after it.
+    /// Stores a new revision of an object with a blob, whose content follows.
     pub fn store_blob(
         &mut self,
         oid: Oid,
@@ -168,8 +167,8 @@ impl Transaction {
         self.tell("storeBlobEnd", &arguments)
     }
 
-    /// As [`Transaction::store_blob`], for a blob that lies in the directory that client and
-    /// server share, under this name beside the object's other blobs.
+    /// Like [`Transaction::store_blob`], for a blob file in the directory shared by client and
+    /// server. `name` is its name beside the object's other blobs.
     pub fn store_shared_blob(
         &mut self,
         oid: Oid,
@@ -190,19 +189,19 @@ impl Transaction {
         self.tell("deleteObject", &arguments)
     }
 
-    /// The transaction is to fail if this is not the current revision of an object any more when
-    /// it is finished.
+    /// Makes the transaction fail if this is no longer the object's current revision when it is
+    /// finished.
     pub fn check_current(&mut self, oid: Oid, serial: Tid) -> Result<(), ClientError> {
         let arguments = Value::tuple([oid.into(), serial.into(), self.id.into()]);
         self.tell("checkCurrentSerialInTransaction", &arguments)
     }
 
-    /// Undoes a transaction; `undo_id` is what `undoLog` gives for it.
+    /// Undoes a transaction; `undo_id` is its id in the answer to `undoLog`.
     pub fn undo(&mut self, undo_id: &[u8]) -> Result<(), ClientError> {
         self.tell("undoa", &Value::tuple([undo_id.into(), self.id.into()]))
     }
 
-    /// Copies a record as it is, also its serial. `None` for data: the object is gone from then on.
+    /// Copies a record with its serial. Data of `None` delete the object.
     pub fn restore(
         &mut self,
         oid: Oid,
@@ -216,8 +215,8 @@ impl Transaction {
         self.tell("restorea", &Value::tuple(record))
     }
 
-    /// Asks the server whether it can be committed. After an error that the server raised, and
-    /// after a conflict that cannot be resolved, abort it.
+    /// Asks the server whether the transaction can be committed. Abort it after an error raised by
+    /// the server, or after a conflict that cannot be resolved.
     pub fn vote(&mut self) -> Result<Voted, ClientError> {
         let connection = Arc::clone(&self.current.connection);
         let arguments = Value::tuple([self.id.into()]);
@@ -233,11 +232,11 @@ impl Transaction {
         Ok(voted)
     }
 
-    /// Commits. `then` is run with the tid before any later transaction is told, and before
-    /// [`Client::last_tid`] says it: by whichever thread reads the answer. When the caller has
-    /// stopped waiting, the watcher is told in its place, as of somebody else's transaction.
+    /// Commits. The reading thread runs `then` with the tid, before any later transaction is
+    /// reported and before [`Client::last_tid`] includes it. If the caller has stopped waiting, the
+    /// watcher is called instead, as for another client's transaction.
     ///
-    /// An error that [`ClientError::OutcomeUnknown`] is not means that nothing was committed.
+    /// Any error other than [`ClientError::OutcomeUnknown`] means that nothing was committed.
     pub fn finish(mut self, then: impl FnOnce(Tid) + Send + 'static) -> Result<Tid, ClientError> {
         let connection = Arc::clone(&self.current.connection);
         let has_left = Arc::new(Mutex::new(false));
@@ -246,7 +245,7 @@ impl Transaction {
         let arguments = Value::tuple([self.id.into()]);
         let then = Box::new(committed);
         let promise = connection.add_request(&mut message, "tpc_finish", &arguments, Some(then))?;
-        // From here on it may have been heard, whatever goes wrong.
+        // From here on the server may have received it, whatever fails.
         let sent = connection.send(&message);
         let waited = connection.wait(&promise);
         self.is_over = true;
@@ -269,8 +268,8 @@ impl Transaction {
         }
     }
 
-    /// What is done when the server says that it is committed. The next transaction waits for that
-    /// too, since the connection has one at a time.
+    /// Handles the server's confirmation. The next transaction waits for it too, since a connection
+    /// has one transaction at a time.
     fn committed(
         &mut self,
         has_left: Arc<Mutex<bool>>,
@@ -283,7 +282,8 @@ impl Transaction {
             let Some(tid) = answer.as_tid() else { return };
             let kept = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
             shared.cache.finish(stream, tid, kept);
-            // Held until all is told: who leaves then finds it told in one way or in the other.
+            // Locked during delivery, so that a caller that stops waiting sees the commit reported
+            // exactly once.
             let has_left = has_left.lock();
             if !*has_left {
                 then(tid);
@@ -296,12 +296,12 @@ impl Transaction {
         }
     }
 
-    /// Gives it up.
+    /// Aborts the transaction.
     pub fn abort(mut self) -> Result<(), ClientError> {
         self.is_over = true;
         let aborted = self.current.connection.call("tpc_abort", &Value::tuple([self.id.into()]));
         match aborted {
-            // Without its connection it is over as well.
+            // The end of the connection has aborted it.
             Err(error) if is_end(&error) => Ok(()),
             aborted => aborted.map(drop),
         }
@@ -325,7 +325,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if !self.is_over {
-            // Not waited for: the next request comes after it.
+            // Needs no wait: the next request comes after it.
             let arguments = Value::tuple([self.id.into()]);
             let _ = self.current.connection.request("tpc_abort", &arguments, None);
         }
@@ -362,7 +362,7 @@ impl StoreConflict {
     }
 }
 
-/// Whether it is the connection that ended, or was ended.
+/// Whether the connection ended.
 fn is_end(error: &ClientError) -> bool {
     matches!(error, ClientError::Disconnected(_) | ClientError::Closed)
 }

@@ -1,4 +1,4 @@
-//! A socket that one thread writes to while another reads, with TLS or without.
+//! A socket with or without TLS that one thread writes to while another reads.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -17,32 +17,32 @@ use crate::ClientError;
 use crate::input::Input;
 use crate::interrupt::TICK;
 
-/// A silent connection is tried after this time, then at the same interval.
+/// TCP keepalive: time until the first probe, and interval between probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// What is encrypted at once: less than what rustls buffers.
+/// Plain text encrypted at once: less than what rustls buffers.
 const PLAIN_BYTES: usize = 32 << 10;
-/// Encrypted bytes that are collected before they are written.
+/// Encrypted bytes collected before a write.
 const SEALED_BYTES: usize = 256 << 10;
 
-/// A client's side of TLS.
+/// TLS settings of a client.
 #[derive(Clone)]
 pub(crate) struct TlsSide {
     pub(crate) config: Arc<ClientConfig>,
-    /// What the server's certificate has to say; `None`: the host of its address.
+    /// The name expected in the server's certificate; `None`: the host of its address.
     pub(crate) name: Option<ServerName<'static>>,
 }
 
 pub(crate) struct Transport {
     socket: Socket,
-    /// Who is at the other end, as far as the system says.
+    /// The peer's address, if the system knows it.
     peer: Option<String>,
     tls: Option<Mutex<ClientConnection>>,
 }
 
 impl Transport {
-    /// Connects, and shakes hands where there is TLS. Until [`Transport::wait_long`] no read
-    /// or write takes longer than `limit`.
+    /// Connects, with a TLS handshake if configured. Until [`Transport::wait_long`], no read or
+    /// write takes longer than `limit`.
     pub(crate) fn open(
         address: &Address,
         tls: Option<&TlsSide>,
@@ -84,8 +84,8 @@ impl Transport {
         Ok(Transport { tls: Some(Mutex::new(connection)), ..self })
     }
 
-    /// From now on reads fail with `WouldBlock` after each tick, to be tried again, and only a peer
-    /// that takes nothing for `silence_max` fails a write.
+    /// Ends the handshake phase. Reads now fail with `WouldBlock` after each tick, to be retried. A
+    /// write fails only if the peer accepts nothing for `silence_max`.
     pub(crate) fn wait_long(&self, silence_max: Duration) -> io::Result<()> {
         let socket = self.reference();
         #[cfg(target_os = "linux")]
@@ -96,12 +96,12 @@ impl Transport {
         socket.set_write_timeout(Some(silence_max))
     }
 
-    /// Writes all. Who calls it sees to it that nobody else does at the same time.
+    /// Writes all bytes. The caller must prevent concurrent calls.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Plain(&self.socket).write_all(bytes) };
         let mut sealed = Vec::new();
         for plain in bytes.chunks(PLAIN_BYTES) {
-            // Not held while the socket is waited for: the peer may wait for us to read.
+            // Not locked during socket writes: the peer may be waiting for us to read.
             let mut connection = tls.lock();
             connection.writer().write_all(plain)?;
             while connection.wants_write() {
@@ -116,13 +116,13 @@ impl Transport {
         Plain(&self.socket).write_all(&sealed)
     }
 
-    /// Waits until there is something, and appends it to `input`; how many bytes. 0 bytes: the
-    /// peer has closed. Who calls it sees to it that nobody else does at the same time.
+    /// Waits for data and appends them to `input`; returns the number of bytes, 0 if the peer has
+    /// closed. The caller must prevent concurrent calls.
     pub(crate) fn receive(&self, input: &mut Input) -> io::Result<usize> {
         let Some(tls) = &self.tls else {
             return input.fill(|room| Plain(&self.socket).read(room));
         };
-        // The handshake may have taken more off the socket than its own.
+        // The handshake may have read more than its own messages.
         let plain_bytes = drain(&mut tls.lock(), input)?;
         if plain_bytes > 0 {
             return Ok(plain_bytes);
@@ -141,9 +141,9 @@ impl Transport {
         }
     }
 
-    /// Ends both directions, and with them whoever reads or writes.
+    /// Shuts down both directions, which also ends pending reads and writes.
     pub(crate) fn shut_down(&self) {
-        // It may have ended by itself.
+        // The peer may have closed already.
         let _ = self.reference().shutdown(Shutdown::Both);
     }
 
@@ -154,7 +154,7 @@ impl Transport {
         }
     }
 
-    /// To wait on, for something to read.
+    /// The descriptor to poll.
     pub(crate) fn handle(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Tcp(stream) => stream.as_fd(),
@@ -162,7 +162,7 @@ impl Transport {
         }
     }
 
-    /// Who is at the other end, as far as the system says.
+    /// The peer's address, if the system knows it.
     pub(crate) fn peer(&self) -> Option<&str> {
         self.peer.as_deref()
     }
@@ -178,8 +178,8 @@ fn peer_of(socket: &Socket) -> Option<String> {
     }
 }
 
-/// Appends what encrypted bytes say; how many bytes that was. All of it is taken out at once, so
-/// that nothing is left that a socket does not know of.
+/// Decrypts bytes and appends the plain text; returns its length. Reads all plain text at once: a
+/// poll of the socket does not report what rustls still buffers.
 fn unseal(
     connection: &mut ClientConnection,
     mut sealed: &[u8],
@@ -194,7 +194,7 @@ fn unseal(
     Ok(plain_bytes)
 }
 
-/// Appends what was decrypted; how many bytes that is.
+/// Appends decrypted bytes; returns how many.
 fn drain(connection: &mut ClientConnection, input: &mut Input) -> io::Result<usize> {
     let mut plain_bytes = 0;
     loop {
@@ -214,7 +214,7 @@ fn drain(connection: &mut ClientConnection, input: &mut Input) -> io::Result<usi
     }
 }
 
-/// The socket itself; writing and reading at once is what sockets allow.
+/// The plain socket; sockets allow a read and a write at the same time.
 struct Plain<'s>(&'s Socket);
 
 impl Read for Plain<'_> {

@@ -1,4 +1,4 @@
-//! URLs of storages.
+//! Parses storage URLs.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use zodium_types::Address;
 use crate::ClientError;
 use crate::options::{Access, Options, TlsOptions};
 
-/// What a URL names.
+/// The target of a URL.
 pub(crate) enum Place {
     /// A storage on a server.
     Server(Box<Options>),
@@ -19,7 +19,7 @@ pub(crate) enum Place {
     File(PathBuf),
 }
 
-/// Certificates and keys, as a URL names them.
+/// Paths of certificates and keys in a URL.
 #[derive(Default)]
 struct TlsParts {
     certificate: Option<PathBuf>,
@@ -30,10 +30,10 @@ struct TlsParts {
 }
 
 impl Options {
-    /// Options of a URL, which can be changed before they are used.
+    /// Parses a URL into options, which can be changed before use.
     ///
-    /// `zeo://HOST:PORT/STORAGE?PARAMETERS` or `zodium://` with the same, which mean the same;
-    /// several servers are separated by commas, and `zeo:///path/to/socket` is a Unix socket.
+    /// The form is `zeo://HOST:PORT/STORAGE?PARAMETERS`; the scheme `zodium` means the same.
+    /// Several servers are separated by commas, and `zeo:///path/to/socket` is a Unix socket.
     /// `/STORAGE` can be left out, or be the parameter `storage`. Further parameters: `wait`,
     /// `read_only`, `read_only_fallback` (1 or 0, or true or false), `wait_timeout` (seconds),
     /// `client_label`, `cache_size` (bytes; also as 20MB), `cache_path`, and for TLS
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-/// The part before the parameters.
+/// Parses the part before the parameters.
 fn server(rest: &str) -> Result<Options, String> {
     if rest.starts_with('/') {
         return Ok(Options::new(Address::Unix(PathBuf::from(decoded(rest).into_owned()))));

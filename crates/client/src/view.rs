@@ -1,10 +1,10 @@
-//! A database as it was after one transaction.
+//! The database as of one transaction.
 
 use zodium_types::{Oid, Tid};
 
 use crate::{ClientError, Database, Revision};
 
-/// What could be loaded right after a transaction, whatever was committed since.
+/// A view of the database right after a transaction, whatever was committed since.
 #[derive(Clone, Copy)]
 pub struct View<'d> {
     database: &'d Database,
@@ -16,17 +16,18 @@ impl<'d> View<'d> {
         View { database, tid }
     }
 
-    /// The transaction.
+    /// The transaction of the view.
     pub fn tid(self) -> Tid {
         self.tid
     }
 
-    /// An object as it was then; `None`: it was not there.
+    /// Loads an object as of the view; `None` if it did not exist.
     pub fn load(self, oid: Oid) -> Result<Option<Revision>, ClientError> {
         absent_or(self.database.load_before(oid, self.tid.next()))
     }
 
-    /// Objects as they were then, in the order of `oids`: from a server all with one write.
+    /// Loads many objects as of the view, in the order of `oids`. Sends all requests to a server
+    /// with one write.
     pub fn load_many(self, oids: &[Oid]) -> Result<Vec<Option<Revision>>, ClientError> {
         match self.database {
             Database::Server(client) => {
@@ -36,7 +37,7 @@ impl<'d> View<'d> {
         }
     }
 
-    /// Begins to load what is not in memory, and does not wait for it.
+    /// Starts loading the objects that are not in the cache, and does not wait for them.
     pub fn prefetch(self, oids: &[Oid]) {
         if let Database::Server(client) = self.database {
             client.prefetch(oids, self.tid.next());

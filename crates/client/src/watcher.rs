@@ -1,31 +1,32 @@
-//! Who is told what others commit.
+//! Callbacks for commits of other clients and for connection changes.
 
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-/// Told what happens to a storage, one call at a time and in the order of commits, by whichever
-/// thread reads from the server. No method may wait for an answer of the same client.
+/// Receives the events of a storage, one call at a time and in the order of commits. The thread
+/// that reads from the server makes the calls, so no method may wait for a reply to the same
+/// client.
 pub trait Watcher: Send + Sync {
-    /// Somebody else's transaction gave these objects new revisions. It is called before
-    /// `Client::last_tid` says so, and after loads see it.
+    /// Another client's transaction wrote these objects. Called after loads see the change, and
+    /// before `Client::last_tid` includes it.
     fn invalidated(&self, tid: Tid, oids: &[Oid]) {
         let _ = (tid, oids);
     }
 
-    /// So much has happened while there was no connection that the server does not know any more
-    /// what changed: everything that was kept may be old.
+    /// The client was disconnected for so long that the server no longer knows what has changed.
+    /// Everything that was kept may be stale.
     fn all_invalidated(&self) {}
 
-    /// There is a connection; `info` is what the server answered to `get_info`, a dict. All that
-    /// was missed meanwhile has been told.
+    /// A connection is established, and everything missed before has been reported. `info` is the
+    /// server's answer to `get_info`, a dict.
     fn connected(&self, info: &Value<'_>) {
         let _ = info;
     }
 
-    /// The connection is lost; another is being looked for.
+    /// The connection is lost; the client tries to connect again.
     fn disconnected(&self) {}
 
-    /// The server tells its figures anew: a dict with `length` (objects) and `size` (bytes).
+    /// The server sent new statistics: a dict with `length` (objects) and `size` (bytes).
     fn info(&self, info: &Value<'_>) {
         let _ = info;
     }

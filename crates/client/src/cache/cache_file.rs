@@ -1,8 +1,8 @@
 //! The file in which a cache outlives its process.
 //!
-//! Key decision: it is written whole, beside the old one, and takes its name when it is complete. A
-//! process that is killed at any moment leaves the old one or the new one. Nothing is synced: what
-//! a power cut makes of it fails its checksum, and costs the time to load again.
+//! Key decision: the whole cache is written to a new file, which is then renamed over the old one.
+//! A process killed at any moment leaves the old file or the new one. Nothing is synced: a file
+//! damaged by a power cut fails its checksum, which costs only the time to load again.
 
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,29 +17,29 @@ use zodium_types::Tid;
 
 use super::{Cache, saved};
 
-/// Between two savings, at least.
+/// Least time between two saves.
 const SAVE_EVERY: Duration = Duration::from_secs(300);
-/// Saving may take one of so many parts of the time.
+/// Saving may take at most one part in this many of the time.
 const SAVE_TIME_SHARE: u32 = 50;
-/// Read and written at once.
+/// Size of the buffer for reading and writing.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// A file that keeps a cache from one run to the next. Nobody else uses it meanwhile.
+/// A file that keeps a cache from one run to the next, locked against other processes.
 #[derive(Debug)]
 pub struct CacheFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     source: String,
-    /// Held while saving, too: one at a time.
+    /// Locked while saving, so that there is one save at a time.
     saved: Mutex<Saved>,
     _lock: FileLock,
 }
 
-/// Why a cache is not kept.
+/// Why a cache cannot be kept in the file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CacheFileError {
-    /// Another process keeps its cache there.
+    /// Another process uses this file for its cache.
     #[error(
         "{} is in use by {}: a cache of its own needs a path of its own",
         path.display(),
@@ -48,34 +48,34 @@ pub enum CacheFileError {
     InUse {
         /// The file of the cache.
         path: PathBuf,
-        /// Who uses it, if that is known.
+        /// Process id of the user, if known.
         owner: Option<u32>,
     },
-    /// The lock beside it could not be taken.
+    /// The lock file cannot be locked.
     #[error("cannot lock {}: {reason}", path.display())]
     Lock {
         /// The lock file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         reason: io::Error,
     },
 }
 
-/// What the file holds, and when it is due again.
+/// State of the cache when it was last saved, and when the next save is due.
 #[derive(Debug)]
 struct Saved {
     next: Instant,
     content: Content,
 }
 
-/// What tells two states of a cache apart: the last transaction, misses, evictions, objects.
+/// Tells two states of a cache apart: last transaction, misses, evictions, objects.
 type Content = (Tid, u64, u64, usize);
 
 impl CacheFile {
-    /// Takes the file for as long as this lives, and fills an empty cache from it.
+    /// Locks the file for the lifetime of the result, and fills an empty cache from it.
     ///
-    /// `source` says what the cache is of: the storage and its servers. A file of something else is
-    /// not used, and replaced in time; one that is not whole is set aside, as `*.damaged`.
+    /// `source` names the storage and its servers. A file with another source is ignored and
+    /// replaced by the next save; a damaged file is renamed to `*.damaged`.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -93,12 +93,12 @@ impl CacheFile {
         Ok(CacheFile { disk, path: path.to_owned(), source, saved, _lock: lock })
     }
 
-    /// From now on the cache is of something else: other servers of the same storage.
+    /// Changes the source of the cache, for example to other servers of the same storage.
     pub fn set_source(&mut self, source: String) {
         self.source = source;
     }
 
-    /// Saves a cache that has changed since it was last saved.
+    /// Saves the cache if it has changed since the last save.
     pub fn save(&self, cache: &Cache) -> io::Result<()> {
         let mut saved = self.saved.lock();
         let content = content(cache);
@@ -114,7 +114,7 @@ impl CacheFile {
         result
     }
 
-    /// Saves it if that has not been done for a while.
+    /// Saves the cache if a save is due.
     pub fn save_if_due(&self, cache: &Cache) -> io::Result<()> {
         let is_due = Instant::now() >= self.saved.lock().next;
         if is_due { self.save(cache) } else { Ok(()) }
@@ -130,7 +130,7 @@ impl CacheFile {
         let written = written.and_then(|()| output.flush());
         let result = written.and_then(|()| self.disk.move_file(&new_path, &self.path));
         if result.is_err() {
-            // What is left of it would only take space; the first error is the one to tell.
+            // A partial file would only take space. The first error is returned, not this one.
             let _ = self.disk.remove(&new_path);
         }
         result
@@ -142,7 +142,7 @@ fn content(cache: &Cache) -> Content {
     (cache.last_tid(), metrics.misses, metrics.evictions, metrics.objects)
 }
 
-/// Fills a cache from a file, or leaves it empty.
+/// Fills a cache from a file; leaves it empty if the file is unusable.
 fn restore(disk: &dyn Disk, path: &Path, source: &str, cache: &Cache) {
     let file = match disk.open(path, OpenMode::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
@@ -175,7 +175,7 @@ fn restore(disk: &dyn Disk, path: &Path, source: &str, cache: &Cache) {
     }
 }
 
-/// Leaves a damaged file to whoever wants to look at it, in place of an earlier one; where.
+/// Renames a damaged file for inspection, replacing an earlier one; returns the new path.
 fn set_aside(disk: &dyn Disk, path: &Path) -> Option<PathBuf> {
     let aside = beside(path, ".damaged");
     let moved = disk.move_file(path, &aside);
@@ -242,7 +242,7 @@ mod tests {
         let file = open(&disk, &next);
         assert_same(&cache, &next);
         assert_eq!(next.metrics().objects, 100);
-        // Nothing has changed but the looks that were had: nothing is written.
+        // Only lookups have happened since, so nothing is written.
         let before = memory.bytes(Path::new(PATH));
         memory.put(Path::new(PATH), Vec::new());
         file.saved.lock().content = content(&next);

@@ -1,7 +1,7 @@
-//! What is remembered of one object: some of its revisions, by age.
+//! The cached revisions of one object, oldest first.
 //!
 //! **Invariants.** Serials ascend. Only the last revision may be current, that is without an end.
-//! An end that is known is never forgotten or changed: it is a fact of the database's past.
+//! A known end is never dropped or changed: it is a fact about the past.
 
 use std::slice;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use zodium_types::Tid;
 
 use crate::Revision;
 
-/// Revisions of one object, at least one. Cheap to clone, as a lookup does.
+/// At least one revision of one object. Cheap to clone, as lookups do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum History {
-    /// What nearly all objects have.
+    /// The common case.
     Single(Revision),
     /// More than one.
     Several(Arc<[Revision]>),
 }
 
-/// Revisions kept of one object: a few views into the past, not the past of a counter.
+/// Most revisions kept of one object: enough for a few old views, not for a counter's whole past.
 const REVISIONS_MAX: usize = 8;
 
-/// What an allocator keeps for the data, and the counter of `Bytes` that is shared.
+/// Allocator overhead of the data, and the reference count of a shared `Bytes`.
 const DATA_OVERHEAD_BYTES: usize = 64;
 
-/// The counters of an `Arc` and what an allocator keeps for it.
+/// Reference counts of an `Arc`, and its allocator overhead.
 const SHARED_OVERHEAD_BYTES: usize = 32;
 
 impl History {
-    /// The history of which only this is known.
+    /// A history of a single revision.
     pub(super) fn of(revision: Revision) -> History {
         History::Single(revision)
     }
 
-    /// `None` when there are no revisions.
+    /// `None` if there are no revisions.
     fn of_all(mut revisions: Vec<Revision>) -> Option<History> {
         match revisions.len() {
             0 | 1 => revisions.pop().map(History::Single),
@@ -42,7 +42,7 @@ impl History {
         }
     }
 
-    /// All of them, by age.
+    /// All revisions, oldest first.
     pub(super) fn revisions(&self) -> &[Revision] {
         match self {
             History::Single(revision) => slice::from_ref(revision),
@@ -65,9 +65,9 @@ impl History {
         self.revisions().iter().find(|revision| revision.serial == serial)
     }
 
-    /// The history once transaction `tid` has written the object; `None` when that changes nothing.
+    /// The history after transaction `tid` has written the object; `None` if it does not change.
     ///
-    /// What `tid` or a later transaction wrote came in before the notice of `tid` did.
+    /// Revisions written by `tid` or later arrive before the invalidation of `tid`.
     pub(super) fn ended_at(&self, tid: Tid) -> Option<History> {
         let current = self.revisions().last()?;
         if current.end.is_some() || current.serial >= tid {
@@ -80,7 +80,7 @@ impl History {
         History::of_all(revisions)
     }
 
-    /// The history with one more revision; `None` when that tells nothing new.
+    /// The history with one more revision; `None` if it does not change.
     pub(super) fn with(&self, new: Revision, bytes_max: usize) -> Option<History> {
         let mut revisions = self.revisions().to_vec();
         match revisions.iter_mut().find(|known| known.serial == new.serial) {
@@ -90,11 +90,11 @@ impl History {
                 let place = revisions.partition_point(|known| known.serial < new.serial);
                 let is_latest = place == revisions.len();
                 if !is_latest && new.end.is_none() {
-                    // Not current any more, and until when it was is not known.
+                    // No longer current, and its end is unknown.
                     return None;
                 }
                 if is_latest && revisions.last().is_some_and(|known| known.end.is_none()) {
-                    // The same holds for what was believed to be current.
+                    // The same holds for the revision that was cached as current.
                     revisions.pop();
                 }
                 revisions.insert(place.min(revisions.len()), new);
@@ -104,14 +104,14 @@ impl History {
         History::of_all(revisions)
     }
 
-    /// The history when it is not known whether the current revision still is; `None` when none of
-    /// it was current, and `Some(None)` when nothing is left.
+    /// The history without its current revision, for when that may be stale. `None` if it has no
+    /// current revision, `Some(None)` if nothing is left.
     pub(super) fn without_current(&self) -> Option<Option<History>> {
         let (current, ended) = self.revisions().split_last()?;
         current.end.is_none().then(|| History::of_all(ended.to_vec()))
     }
 
-    /// Bytes it keeps in memory, beside the size of this type.
+    /// Memory it uses beyond the size of this type.
     pub(super) fn bytes(&self) -> usize {
         let data = self.revisions().iter().map(data_bytes).sum::<usize>();
         match self {
@@ -123,7 +123,7 @@ impl History {
     }
 }
 
-/// Whether a revision is what a load before `before` asks for.
+/// Whether a load before `before` asks for this revision.
 fn is_seen(revision: &Revision, before: Tid) -> bool {
     revision.serial < before && revision.end.is_none_or(|end| before <= end)
 }
@@ -132,7 +132,7 @@ fn data_bytes(revision: &Revision) -> usize {
     revision.data.len() + DATA_OVERHEAD_BYTES
 }
 
-/// Leaves the latest: at most [`REVISIONS_MAX`] of at most `bytes_max`, but one at least.
+/// Drops old revisions until at most [`REVISIONS_MAX`] and `bytes_max` are left, but keeps one.
 fn drop_oldest(revisions: &mut Vec<Revision>, bytes_max: usize) {
     let mut bytes = 0;
     let kept = revisions.iter().rev().take(REVISIONS_MAX).take_while(|revision| {

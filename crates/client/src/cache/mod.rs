@@ -1,15 +1,14 @@
-//! What a client remembers of the objects that it loaded and wrote: revisions, bounded in bytes.
+//! A bounded cache of the revisions that a client has loaded and written.
 //!
-//! A revision answers loads before any transaction after its own, up to the one that ended it. One
-//! without an end is *current*: as of the point of the server's stream of replies and notices that
-//! was applied last. So [`Cache::lookup`] is exact for whoever looks at the database as of
-//! [`Cache::last_tid`] or earlier, and for later it says what was current then.
+//! A revision answers loads before any transaction after its own, up to the one that ended it. A
+//! revision without an end is *current*: as of the last message applied from the server's stream of
+//! replies and invalidations. So [`Cache::lookup`] is exact for views as of [`Cache::last_tid`] or
+//! earlier; for later views it returns what was current then.
 //!
-//! Key decision: what is known changes in the order of one connection's stream, under one lock.
-//! That makes "current" right by construction, and what an older connection still delivers is told
-//! by its [`Stream`] and dropped. Lookups take no part in that lock: objects lie in shards, each
-//! with a lock that lookups share, and S3-FIFO decides who stays, so that reading everything once
-//! does not throw out what is read all the time.
+//! Key decision: the cache changes in the order of one connection's stream, under one lock. That
+//! makes "current" correct by construction. Late messages of an older connection are recognised by
+//! their [`Stream`] and dropped. Lookups do not take that lock: objects lie in shards with
+//! read-write locks. S3-FIFO decides evictions, so that a scan does not evict what is in use.
 
 mod cache_file;
 mod history;
@@ -35,25 +34,25 @@ use saved::Snapshot;
 
 use objects::Objects;
 
-/// Revisions of objects of one storage, shared by all threads of a client.
+/// The revisions of one storage, shared by all threads of a client.
 #[derive(Debug)]
 pub struct Cache {
     objects: Objects,
-    /// The last transaction all of whose notices were applied. Written with `order` held; Release
-    /// pairs with Acquire in `last_tid`: who reads it finds what was applied before.
+    /// The last transaction whose invalidations are all applied. Written with `order` locked;
+    /// Release pairs with Acquire in `last_tid`: a reader of it sees the changes applied before.
     last_tid: AtomicU64,
-    /// Held by whoever changes what is known; the stream that may.
+    /// Locked while the cache changes; holds the stream that may change it.
     order: Mutex<Stream>,
 }
 
-/// One connection's replies and notices, in the order in which they came.
+/// The replies and invalidations of one connection, in the order in which they arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream(u64);
 
 impl Cache {
-    /// A cache that takes `bytes_max` of memory at most, with all that it takes to keep it.
+    /// Creates a cache that uses at most `bytes_max` of memory, overhead included.
     ///
-    /// It is cut in shards of some MB, and a revision that takes nearly all of one is not kept.
+    /// It is split into shards of some MB; a revision that takes nearly a whole shard is not kept.
     pub fn new(bytes_max: usize) -> Cache {
         Cache {
             objects: Objects::new(bytes_max),
@@ -62,50 +61,50 @@ impl Cache {
         }
     }
 
-    /// The revision that `loadBefore(oid, before)` asks for, if it is known.
+    /// The cached answer to `loadBefore(oid, before)`.
     pub fn lookup(&self, oid: Oid, before: Tid) -> Option<Revision> {
         self.objects.lookup(oid, |history| history.into_revision_before(before))
     }
 
-    /// The revision of an object that a transaction wrote, if it is known.
+    /// The cached revision that a transaction wrote for an object.
     pub fn lookup_serial(&self, oid: Oid, serial: Tid) -> Option<Revision> {
         self.objects.lookup(oid, |history| history.revision_of(serial).cloned())
     }
 
-    /// Whether [`Cache::lookup`] would find something. No hit, no miss, no sign of interest.
+    /// Whether [`Cache::lookup`] would find a revision. Counts neither as a hit nor as a use.
     pub fn knows(&self, oid: Oid, before: Tid) -> bool {
         let history = self.objects.look_at(oid);
         history.is_some_and(|history| history.into_revision_before(before).is_some())
     }
 
-    /// The last transaction that was heard of, and whose changes are known; [`Tid::ZERO`] before
-    /// the first connection.
+    /// The last transaction that the cache is up to date with; [`Tid::ZERO`] before the first
+    /// connection.
     pub fn last_tid(&self) -> Tid {
         Tid(self.last_tid.load(Ordering::Acquire))
     }
 
-    /// Whether nothing is remembered.
+    /// Whether the cache holds no revisions.
     pub fn is_empty(&self) -> bool {
         self.objects.metrics().objects == 0
     }
 
-    /// What was found, and what is held.
+    /// Counters of lookups and evictions, and the current size.
     pub fn metrics(&self) -> CacheMetrics {
         self.objects.metrics()
     }
 
-    /// Begins the stream of a new connection: what others still deliver is dropped from now on.
+    /// Begins the stream of a new connection; messages of older streams are dropped from now on.
     ///
-    /// What is current is so as of the old connection's end, until the new one has been asked what
-    /// has changed since [`Cache::last_tid`]: see [`Cache::verified`] and [`Cache::clear`].
+    /// Current revisions stay current as of the end of the old connection, until
+    /// [`Cache::verified`] or [`Cache::clear`] reports what has changed since [`Cache::last_tid`].
     pub fn begin_stream(&self) -> Stream {
         let mut order = self.order.lock();
         order.0 += 1;
         *order
     }
 
-    /// Takes in the answer to `getInvalidations`: nothing but `changed` was written since
-    /// [`Cache::last_tid`] and until `tid`.
+    /// Applies the answer to `getInvalidations`: between [`Cache::last_tid`] and `tid` only
+    /// `changed` was written.
     pub fn verified(&self, stream: Stream, tid: Tid, changed: impl IntoIterator<Item = Oid>) {
         self.in_order(stream, || {
             for oid in changed {
@@ -115,7 +114,7 @@ impl Cache {
         });
     }
 
-    /// Forgets everything; the storage's last transaction is `tid`.
+    /// Drops everything; the storage's last transaction is `tid`.
     pub fn clear(&self, stream: Stream, tid: Tid) {
         self.in_order(stream, || {
             self.objects.clear();
@@ -123,14 +122,14 @@ impl Cache {
         });
     }
 
-    /// Forgets all revisions, as if there had been no room for them.
+    /// Drops all revisions, as evictions would.
     pub fn forget_revisions(&self) {
         self.objects.clear();
     }
 
-    /// Takes in the answer to a load: at its place in the stream.
+    /// Applies the reply to a load, at its place in the stream.
     ///
-    /// The data are copied: they mostly lie in the midst of what was received at once.
+    /// The data are copied, because they mostly lie inside a larger input buffer.
     pub fn insert(&self, stream: Stream, oid: Oid, serial: Tid, end: Option<Tid>, data: &[u8]) {
         if self.objects.has_room_for(data.len()) {
             let data = Bytes::copy_from_slice(data);
@@ -138,7 +137,7 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::insert`], for data that are alone in their buffer: it is kept as it is.
+    /// Like [`Cache::insert`], for data with a buffer of their own, which is kept.
     pub fn insert_revision(&self, stream: Stream, oid: Oid, revision: Revision) {
         let is_possible = revision.end.is_none_or(|end| end > revision.serial);
         if is_possible && self.objects.has_room_for(revision.data.len()) {
@@ -146,7 +145,7 @@ impl Cache {
         }
     }
 
-    /// Takes in the notice that transaction `tid` of somebody else wrote `oids`.
+    /// Applies the invalidation by another client's transaction `tid`, which wrote `oids`.
     pub fn invalidate(&self, stream: Stream, tid: Tid, oids: impl IntoIterator<Item = Oid>) {
         self.in_order(stream, || {
             oids.into_iter().for_each(|oid| self.end(oid, tid));
@@ -154,9 +153,8 @@ impl Cache {
         });
     }
 
-    /// Takes in the reply to `tpc_finish`: our own transaction `tid` wrote these objects. The data
-    /// are those that were stored, and `None` where the server has others (of a resolved conflict,
-    /// say).
+    /// Applies the reply to `tpc_finish`: our own transaction `tid` wrote these objects. The data
+    /// are `None` where the server stored something else, for example a resolved conflict.
     pub fn finish<'data>(
         &self,
         stream: Stream,
@@ -175,13 +173,13 @@ impl Cache {
         });
     }
 
-    /// All that is known, at one moment.
+    /// A consistent copy of all cached revisions.
     fn snapshot(&self) -> Snapshot {
         let _order = self.order.lock();
         Snapshot { last_tid: self.last_tid(), histories: self.objects.all() }
     }
 
-    /// Runs `change` unless the stream has been replaced by another.
+    /// Runs `change` unless a newer stream has begun.
     fn in_order(&self, stream: Stream, change: impl FnOnce()) {
         let order = self.order.lock();
         if *order == stream {
@@ -189,7 +187,7 @@ impl Cache {
         }
     }
 
-    /// The current revision of an object ends. With `order` held, like all below.
+    /// Ends the current revision of an object. `order` must be locked, also for the methods below.
     fn end(&self, oid: Oid, tid: Tid) {
         self.change(oid, |history| history.ended_at(tid).map(Some));
     }
@@ -205,7 +203,7 @@ impl Cache {
         }
     }
 
-    /// Replaces what is known of an object, if anything is and `change` makes something else of it.
+    /// Replaces the history of a cached object by what `change` makes of it.
     fn change(&self, oid: Oid, change: impl FnOnce(&History) -> Option<Option<History>>) {
         match self.objects.look_at(oid).and_then(|history| change(&history)) {
             None => {}
@@ -215,7 +213,7 @@ impl Cache {
     }
 
     fn advance(&self, tid: Tid) {
-        // Relaxed: written with `order` held only.
+        // Relaxed: only written with `order` locked.
         if tid.0 > self.last_tid.load(Ordering::Relaxed) {
             self.last_tid.store(tid.0, Ordering::Release);
         }

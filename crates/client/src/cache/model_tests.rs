@@ -1,9 +1,9 @@
-//! The cache against a server's whole history: whatever it answers is the truth.
+//! Checks the cache against a model server's whole history: every answer must be true.
 //!
 //! The server commits, announces commits some time later, and answers loads as of any moment
-//! between what it has announced and what it has committed: all that the ordering contract of the
-//! protocol allows. What it sends waits in a stream until it is delivered, the connection is lost
-//! at any time, and what it had not delivered yet comes in late.
+//! between its last announcement and its last commit. The protocol's ordering contract allows all
+//! of that. Messages wait in a stream until they are delivered. The connection is lost at any time,
+//! and its undelivered messages arrive late.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 use super::*;
 
 const OBJECTS: u64 = 6;
-/// Room for about twenty objects with what keeps them, so that most steps evict something.
+/// Room for about twenty objects with overhead, so that most steps evict one.
 const CACHE_BYTES: usize = 24 << 10;
-/// Objects that nobody asks for, to evict others.
+/// Objects that are never looked up; they evict others.
 const OTHERS: u64 = 1000;
 
-/// What the server has committed, and what it has told.
+/// What the server has committed, and what it has announced.
 #[derive(Default)]
 struct Server {
     last: u64,
@@ -37,9 +37,9 @@ struct World {
     server: Server,
     cache: Cache,
     stream: Stream,
-    /// Sent and not applied yet.
+    /// Sent, but not applied yet.
     sent: VecDeque<Message>,
-    /// As much of an older connection.
+    /// Undelivered messages of an older connection.
     late: VecDeque<(Stream, Message)>,
     others: u64,
 }
@@ -49,7 +49,7 @@ enum Step {
     Commit(u8),
     CommitOurs(u8),
     Announce(u8),
-    /// Of what was current so many transactions ago; as of what is committed, or announced.
+    /// A load as of so many transactions before the last one committed, or announced.
     Load(u64, u64, bool),
     Deliver(u8),
     Reconnect(bool),
@@ -71,7 +71,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The objects of a set of bits.
+/// The objects in a bit set.
 fn oids(set: u8) -> Vec<u64> {
     (0..OBJECTS).filter(|oid| set >> oid & 1 == 1).collect()
 }
@@ -90,7 +90,8 @@ impl Server {
         self.last
     }
 
-    /// The serial of what was current before `before`, and the one after, among those up to `now`.
+    /// Serial and end of the revision that was current before `before`, considering transactions up
+    /// to `now`.
     fn load(&self, oid: u64, before: u64, now: u64) -> Option<(u64, Option<u64>)> {
         let serials = self.serials.get(&oid)?;
         let known = &serials[..serials.partition_point(|&serial| serial <= now)];
@@ -186,8 +187,8 @@ impl World {
         }
     }
 
-    /// Whatever is found is what the server has, for any moment up to what the cache has heard of;
-    /// for later ones it is nothing older.
+    /// Every cached revision is what the server has, for any moment up to the cache's last
+    /// transaction; for later moments it is not older than that.
     fn check(&self) -> Result<(), TestCaseError> {
         let known = self.cache.last_tid().0;
         for oid in 0..OBJECTS {

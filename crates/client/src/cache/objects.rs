@@ -1,8 +1,8 @@
-//! The objects that are remembered, by oid: bounded in bytes, the least useful evicted first.
+//! The cached objects by oid, bounded in bytes.
 //!
-//! Key decision: `quick_cache` does it (S3-FIFO in shards), each history of an object being one of
-//! its items. What it does not count itself is in the weights: its table, at worst half empty after
-//! it has grown, is a part of each item, and what it remembers of evicted items is taken off the
+//! Key decision: `quick_cache` evicts (S3-FIFO in shards); each item is the history of one object.
+//! The weights include what `quick_cache` does not count itself. Its table may be half empty after
+//! it has grown, so each item weighs its part of it; the memory for evicted keys is taken off the
 //! budget.
 
 use std::fmt;
@@ -16,39 +16,39 @@ use zodium_types::Oid;
 use super::history::History;
 use crate::Revision;
 
-/// What a cache has done and holds, all at about the same moment.
+/// Counters and sizes of a cache, all of about the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheMetrics {
     /// Lookups that found their revision.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Lookups that did not find their revision.
     pub misses: u64,
     /// Objects evicted to make room for others.
     pub evictions: u64,
-    /// Objects of which revisions are held.
+    /// Objects with at least one revision.
     pub objects: usize,
-    /// Bytes they take, with what it takes to keep them.
+    /// Memory they use, overhead included.
     pub bytes: usize,
-    /// The most that all may take.
+    /// Limit of `bytes`.
     pub bytes_max: usize,
 }
 
-/// Histories by oid. One thread at a time may change them, while others look things up.
+/// Histories by oid. One thread at a time may change them, while others look up.
 pub(super) struct Objects {
     items: Items<Oid, History, Weights, FxBuildHasher, Evictions>,
     bytes_max: usize,
-    /// The most that one history may weigh.
+    /// Largest weight of one history.
     item_bytes_max: usize,
-    /// Lookups that found the object but not the revision.
+    /// Lookups that found the object, but not the revision.
     other_revisions: AtomicU64,
     evictions: AtomicU64,
 }
 
-/// How much memory an item takes.
+/// Computes the weight of an item: the memory that it uses.
 #[derive(Clone)]
 struct Weights;
 
-/// Collects what is evicted, to be freed once the shard's lock is.
+/// Collects evicted items, which are freed after the shard's lock is released.
 #[derive(Clone)]
 struct Evictions;
 
@@ -58,36 +58,36 @@ struct Evicted {
     last: Option<History>,
 }
 
-/// An item in the table: key, value and what orders the items, as `quick_cache` 0.7 keeps them.
+/// Size of a table entry: key, value, and the links of the eviction order, as of `quick_cache` 0.7.
 const TABLE_ENTRY_BYTES: usize = size_of::<(Oid, History)>() + 40;
 
-/// An item's share of the hash map: a number and a byte of its hash, in a table that is between 7/8
-/// and 7/16 full.
+/// An item's share of the hash map: an index and a byte of its hash, in a table between 7/16 and
+/// 7/8 full.
 const MAP_ENTRY_BYTES: usize = 12;
 
-/// Beside the data: the table grows twofold, so that half of it may be empty.
+/// Overhead beside the data. The table doubles when it grows, so half of it may be empty.
 const ITEM_OVERHEAD_BYTES: usize = 2 * TABLE_ENTRY_BYTES + MAP_ENTRY_BYTES;
 
-/// Takes place of an average object, to guess how many there will be. As many as half of them are
-/// remembered for having been evicted a moment ago: if they come back, they stay for longer.
+/// Assumed size of an average object, to estimate the number of objects.
 const OBJECT_BYTES_TYPICAL: usize = 2048;
 
-/// The share of objects that are remembered after they were evicted.
+/// Evicted keys that are remembered, per object; such a key stays longer when it comes back.
 const GHOSTS_PER_OBJECT: f64 = 0.5;
 
-/// A shard has to have room for a large object.
+/// Smallest shard: it must have room for a large object.
 const SHARD_BYTES_MIN: usize = 2 << 20;
 
-/// More threads than this do not wait for each other.
+/// Enough shards that threads hardly wait for each other.
 const SHARDS_MAX: usize = 64;
 
-/// Of a shard, what one object's history may take; an item that takes almost all is not admitted.
+/// One history may take this part of a shard; `quick_cache` rejects items that take nearly all of
+/// it.
 const ITEM_SHARE: usize = 2;
 
 impl Objects {
     pub(super) fn new(bytes_max: usize) -> Objects {
         let shards = (bytes_max / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        // Rounded down, as `quick_cache` rounds up.
+        // Rounded down, because `quick_cache` rounds up.
         let shards = 1 << shards.ilog2();
         let objects = bytes_max / OBJECT_BYTES_TYPICAL;
         let ghosts_bytes = (objects as f64 * GHOSTS_PER_OBJECT) as usize * ITEM_OVERHEAD_BYTES;
@@ -106,7 +106,7 @@ impl Objects {
         }
     }
 
-    /// What `find` makes of an object's history; a sign of interest in it.
+    /// Applies `find` to an object's history, and counts as a use of it.
     #[inline]
     pub(super) fn lookup(
         &self,
@@ -115,40 +115,40 @@ impl Objects {
     ) -> Option<Revision> {
         let found = find(self.items.get(&oid)?);
         if found.is_none() {
-            // Relaxed, here and below: metrics stand for themselves.
+            // Relaxed, here and below: counters stand for themselves.
             self.other_revisions.fetch_add(1, Ordering::Relaxed);
         }
         found
     }
 
-    /// The history of an object, without a sign of interest in it.
+    /// The history of an object, without counting as a use of it.
     pub(super) fn look_at(&self, oid: Oid) -> Option<History> {
         self.items.peek(&oid)
     }
 
-    /// Whether data of this length are worth a copy.
+    /// Whether data of this length can be cached.
     pub(super) fn has_room_for(&self, data_bytes: usize) -> bool {
         data_bytes.saturating_add(ITEM_OVERHEAD_BYTES + 256) <= self.item_bytes_max
     }
 
-    /// What a history may take of memory.
+    /// The largest history that can be cached.
     pub(super) fn history_bytes_max(&self) -> usize {
         self.item_bytes_max
     }
 
-    /// Keeps a history of an object that has none.
+    /// Adds a history of an object that has none.
     pub(super) fn put(&self, oid: Oid, history: History) {
         let mut evicted = Evicted::default();
         self.items.insert_with_lifecycle(oid, history, &mut evicted);
         self.evictions.fetch_add(evicted.count, Ordering::Relaxed);
     }
 
-    /// Keeps another history of an object that has one.
+    /// Replaces the history of an object.
     pub(super) fn replace(&self, oid: Oid, history: History) {
         let mut evicted = Evicted::default();
-        // When it has been evicted after all, there is nothing to replace.
+        // If the object was evicted meanwhile, there is nothing to replace.
         let _ = self.items.replace_with_lifecycle(oid, history, true, &mut evicted);
-        // One was replaced.
+        // The replaced history is among the evicted ones.
         self.evictions.fetch_add(evicted.count.saturating_sub(1), Ordering::Relaxed);
     }
 
@@ -160,7 +160,7 @@ impl Objects {
         self.items.clear();
     }
 
-    /// All of them. The data are shared, not copied.
+    /// All histories. The data are shared, not copied.
     pub(super) fn all(&self) -> Vec<(Oid, History)> {
         self.items.iter().collect()
     }

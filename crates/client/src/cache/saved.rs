@@ -1,15 +1,15 @@
-//! The format of a saved cache: what is read back is exactly what was written, or nothing.
+//! The format of a saved cache. A file is read back exactly as it was written, or not at all.
 //!
 //! ```text
 //! "zodiumC1"
-//! u32 length, what it was loaded from (text)
-//! u64 the last transaction that it had heard of
-//! of each revision: 1, u64 oid, u64 serial, u64 end (0: current), u32 length, data
-//! 0, u64 how many revisions, u32 CRC-32C of everything before
+//! u32 length, source: what it was loaded from (text)
+//! u64 the last transaction of the cache
+//! for each revision: 1, u64 oid, u64 serial, u64 end (0: current), u32 length, data
+//! 0, u64 number of revisions, u32 CRC-32C of everything before
 //! ```
 //!
-//! All numbers are big-endian. Key decision: one checksum for all. A file that is not whole is not
-//! used at all; what it costs is time, and a wrong revision could cost data.
+//! All numbers are big-endian. Key decision: one checksum for the whole file. An incomplete file is
+//! not used at all: that costs time, while a wrong revision could cost data.
 
 use std::io::{self, Read, Write};
 
@@ -23,10 +23,10 @@ use crate::Revision;
 const MAGIC: &[u8; 8] = b"zodiumC1";
 const REVISION: u8 = 1;
 const END: u8 = 0;
-/// Longest text that says what a cache was loaded from.
+/// Longest source text.
 const SOURCE_BYTES_MAX: usize = 64 << 10;
 
-/// Why a file is of no use.
+/// Why a file cannot be used.
 #[derive(Debug, Error)]
 pub(super) enum Useless {
     #[error("it holds objects of {0}")]
@@ -37,20 +37,20 @@ pub(super) enum Useless {
     Unreadable(io::Error),
 }
 
-/// Sums up what passes.
+/// Computes the checksum of the bytes that pass.
 struct Summed<S> {
     inner: S,
     sum: u32,
     bytes: u64,
 }
 
-/// What a cache holds, at one moment.
+/// The content of a cache at one moment.
 pub(super) struct Snapshot {
     pub(super) last_tid: Tid,
     pub(super) histories: Vec<(Oid, History)>,
 }
 
-/// Writes a cache that was loaded from `source`.
+/// Writes the snapshot of a cache that was loaded from `source`.
 pub(super) fn write(output: impl Write, source: &str, snapshot: &Snapshot) -> io::Result<()> {
     let mut output = Summed { inner: output, sum: 0, bytes: 0 };
     output.write_all(MAGIC)?;
@@ -79,8 +79,8 @@ fn write_bytes(output: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     output.write_all(bytes)
 }
 
-/// Reads a file of `length` bytes that was loaded from `source`, and hands out its revisions. When
-/// that fails, what was handed out is worth nothing.
+/// Reads a file of `length` bytes and passes its revisions on. After an error the passed revisions
+/// must be discarded.
 pub(super) fn read(
     input: impl Read,
     length: u64,
@@ -89,7 +89,7 @@ pub(super) fn read(
 ) -> Result<Tid, Useless> {
     let mut input = Summed { inner: input, sum: 0, bytes: 0 };
     if &read_array(&mut input)? != MAGIC {
-        return Err(Useless::Damaged("it does not begin as a saved cache does"));
+        return Err(Useless::Damaged("it does not begin with the magic bytes of a saved cache"));
     }
     let found = read_bytes(&mut input, length, SOURCE_BYTES_MAX)?;
     if found != source.as_bytes() {
@@ -110,7 +110,7 @@ pub(super) fn read(
     let sum = input.sum;
     let is_right = u32::from_be_bytes(read_array(&mut input)?) == sum;
     if !is_complete || !is_right || input.bytes != length {
-        return Err(Useless::Damaged("its checksum is not that of its bytes"));
+        return Err(Useless::Damaged("its checksum does not match"));
     }
     Ok(last_tid)
 }
@@ -121,7 +121,7 @@ fn read_array<const N: usize>(input: &mut impl Read) -> Result<[u8; N], Useless>
     Ok(bytes)
 }
 
-/// Bytes behind their length, for which room is made as far as the file can have them.
+/// Reads length-prefixed bytes. Memory is allocated only as far as the file can fill it.
 fn read_bytes<R: Read>(
     input: &mut Summed<R>,
     length: u64,
@@ -129,7 +129,7 @@ fn read_bytes<R: Read>(
 ) -> Result<Vec<u8>, Useless> {
     let announced = u32::from_be_bytes(read_array(input)?) as usize;
     if announced > bytes_max || announced as u64 > length.saturating_sub(input.bytes) {
-        return Err(Useless::Damaged("a length in it is greater than the file"));
+        return Err(Useless::Damaged("it contains a length beyond its end"));
     }
     let mut bytes = vec![0; announced];
     input.read_exact(&mut bytes)?;
@@ -166,7 +166,7 @@ impl<R: Read> Read for Summed<R> {
 impl From<io::Error> for Useless {
     fn from(error: io::Error) -> Useless {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => Useless::Damaged("its end is missing"),
+            io::ErrorKind::UnexpectedEof => Useless::Damaged("it is truncated"),
             _ => Useless::Unreadable(error),
         }
     }

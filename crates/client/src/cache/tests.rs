@@ -1,4 +1,4 @@
-//! What the cache answers, told by examples.
+//! Examples of what the cache answers.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -133,7 +133,7 @@ fn reading_ten_times_the_cache_once_does_not_throw_out_what_is_used() {
     assert!(metrics.evictions > 70_000 && metrics.bytes <= 8 * MB, "{metrics:?}");
 }
 
-/// Transaction `tid` writes one in three of the objects.
+/// Whether transaction `tid` writes the object; each writes one object in three.
 fn is_written(oid: u64, tid: u64) -> bool {
     let mixed = oid.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ tid.wrapping_mul(0xd1b5_4a32_d192_ed03);
     mixed.is_multiple_of(3)

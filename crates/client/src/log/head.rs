@@ -1,4 +1,4 @@
-//! What a transaction says about itself.
+//! The metadata of a transaction.
 
 use bytes::Bytes;
 use zodium_pickle::Value;
@@ -14,25 +14,25 @@ pub struct TransactionHead {
     pub tid: Tid,
     /// `p` if it was packed, else a space.
     pub status: char,
-    /// Who committed it; UTF-8 by convention.
+    /// The user that committed it; UTF-8 by convention.
     pub user: Vec<u8>,
-    /// What for; UTF-8 by convention.
+    /// Its description; UTF-8 by convention.
     pub description: Vec<u8>,
-    /// What else was said.
+    /// Further metadata.
     pub extension: Extension,
 }
 
-/// What an application says of its transaction, beside user and description.
+/// The metadata of a transaction beside user and description.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Extension {
-    /// A pickle of a dict as it stands in the file; nothing for an empty one.
+    /// A pickled dict, exactly as in the file; empty for an empty dict.
     Pickle(Bytes),
-    /// A dict, from a server that says no more.
+    /// A dict, from a server that does not send the pickle.
     Dict(Value<'static>),
 }
 
 impl Extension {
-    /// The dict.
+    /// Decodes the extension.
     pub fn into_dict(self) -> Result<Value<'static>, ClientError> {
         match self {
             Extension::Dict(dict) => Ok(dict),

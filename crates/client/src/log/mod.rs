@@ -1,11 +1,11 @@
-//! The log of a storage, read ahead: transactions and their records, one after the other.
+//! Reads the log of a storage ahead: transactions and their records, one after the other.
 //!
-//! Key decision: what is ahead is bounded in bytes, also within a transaction, however large that
-//! is. Where the server can, it answers with many records at once (`stretches.rs`), else many of
-//! its iterators are asked side by side (`walks.rs`).
+//! Key decision: the read-ahead is bounded in bytes, even within one large transaction. A Zodium
+//! server answers with many records at once (`stretches.rs`). A stock server is asked through many
+//! of its iterators in parallel (`walks.rs`).
 //!
-//! Who passes over the records of several transactions gets no more of them, until it wants some
-//! again: then the reader begins anew at that transaction.
+//! A caller that skips the records of several transactions in a row gets no more of them. When it
+//! asks for records again, the reader restarts at that transaction.
 
 mod head;
 mod stretches;
@@ -22,29 +22,29 @@ use zodium_types::Tid;
 use crate::connection::Connection;
 use crate::{Client, ClientError, CommittedRecord};
 
-/// Transactions in a row of which nobody wants the records before no more are asked for.
+/// After this many transactions in a row without a record taken, records are no longer requested.
 const UNREAD_MAX: usize = 4;
 
-/// What comes next in the log.
+/// The next item of the log.
 enum Item {
     Transaction(TransactionHead),
     Record(CommittedRecord),
-    /// Records would come here, but were not asked for.
+    /// Stands for records that were not requested.
     Skipped,
 }
 
-/// Reads ahead on one connection, and ends with it: what was asked for is then told as lost, and a
-/// new reader can begin after the last transaction that was seen.
+/// Reads ahead on one connection. When the connection ends, so does the reader; a new reader can
+/// continue after the last transaction seen.
 pub struct LogReader {
     connection: Arc<Connection>,
     has_stretches: bool,
-    /// The last transaction that is wanted, also when the reader has to begin anew.
+    /// The last transaction wanted, also after a restart.
     stop: Tid,
     source: Source,
     current: Option<Current>,
-    /// The transaction after that, when it has come.
+    /// The transaction after the current one, if it has arrived already.
     following: Option<TransactionHead>,
-    /// Transactions in a row of which no record was taken.
+    /// Transactions in a row whose records the caller skipped.
     unread: usize,
     failure: Option<ClientError>,
 }
@@ -54,18 +54,18 @@ enum Source {
     Walks(Walks),
 }
 
-/// The transaction whose records come.
+/// The transaction whose records are being read.
 struct Current {
     tid: Tid,
-    /// How many were taken.
+    /// Number of records taken.
     taken: usize,
-    /// There are no more.
+    /// Whether all its records have been read.
     is_whole: bool,
 }
 
 impl Client {
-    /// Reads all transactions from `start` to `stop`, both included, oldest first. What is
-    /// committed from now on is not among them.
+    /// Reads the transactions from `start` to `stop`, both included, oldest first. Transactions
+    /// committed after this call are not included.
     pub fn read_log(
         &self,
         start: Option<Tid>,
@@ -76,7 +76,7 @@ impl Client {
         let (connection, has_stretches) = (Arc::clone(&current.connection), current.has_stretches);
         let known = stop.unwrap_or(Tid::MAX).min(shared.last_tid());
         let source = Source::start(&connection, has_stretches, (start, stop), known)?;
-        // To begin anew must not bring commits that came meanwhile.
+        // A restarted reader must not include commits that came meanwhile.
         let stop = stop.unwrap_or(Tid::MAX).min(shared.last_tid());
         Ok(LogReader {
             connection,
@@ -92,15 +92,15 @@ impl Client {
 }
 
 impl LogReader {
-    /// The next transaction; the rest of the one before is passed over. A reader that could not
-    /// read a record goes on with the next transaction; after any other error there is only that.
+    /// The next transaction; skips the remaining records of the current one. After a record that
+    /// could not be read, the reader continues with the next transaction. Any other error is final.
     pub fn next_transaction(&mut self) -> Result<Option<TransactionHead>, ClientError> {
         self.recover()?;
         let outcome = self.check_connection().and_then(|()| self.step_transaction());
         self.note(outcome)
     }
 
-    /// The next record of the transaction that was given last; `None`: that was all.
+    /// The next record of the current transaction; `None` at its end.
     pub fn next_record(&mut self) -> Result<Option<CommittedRecord>, ClientError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -109,7 +109,8 @@ impl LogReader {
         self.note(outcome)
     }
 
-    /// As many records as are there without waiting for more, `count` at most; none: that was all.
+    /// The records that are available without waiting, at least one and at most `count`; none at
+    /// the end of the transaction.
     pub fn next_records(&mut self, count: usize) -> Result<Vec<CommittedRecord>, ClientError> {
         let mut records = Vec::new();
         while records.len() < count && (records.is_empty() || self.source.is_ready()) {
@@ -117,19 +118,19 @@ impl LogReader {
                 Ok(Some(record)) => records.push(record),
                 Ok(None) => break,
                 Err(error) if records.is_empty() => return Err(error),
-                // It is kept for the next call.
+                // The error is kept for the next call.
                 Err(_) => break,
             }
         }
         Ok(records)
     }
 
-    /// The transaction whose records come, and how many of them were taken.
+    /// The current transaction, and how many of its records were taken.
     pub fn position(&self) -> Option<(Tid, usize)> {
         self.current.as_ref().map(|current| (current.tid, current.taken))
     }
 
-    /// The server's number for the place in its log.
+    /// The server's id of the iterator.
     pub fn number(&self) -> i128 {
         let number = match &self.source {
             Source::Stretches(stretches) => &stretches.number,
@@ -138,21 +139,21 @@ impl LogReader {
         number.as_int().unwrap_or(-1)
     }
 
-    /// What was read ahead is not given any more once the connection has ended.
+    /// Records that were read ahead are not returned after the connection has ended.
     fn check_connection(&self) -> Result<(), ClientError> {
         self.connection.end_reason().map_or(Ok(()), |reason| Err(reason.clone()))
     }
 
     fn note<T>(&mut self, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
         match &outcome {
-            // Nothing is lost, and the caller may go on.
+            // Nothing is lost, and the caller may continue.
             Ok(_) | Err(ClientError::Interrupted) => {}
             Err(error) => self.failure = Some(error.clone()),
         }
         outcome
     }
 
-    /// After a record that could not be read: begins anew behind its transaction.
+    /// After a record that could not be read: restarts after its transaction.
     fn recover(&mut self) -> Result<(), ClientError> {
         let Some(failure) = self.failure.clone() else { return Ok(()) };
         let last = self.current.as_ref().map(|current| current.tid);
@@ -200,7 +201,7 @@ impl LogReader {
                     return Ok(Some(record));
                 }
                 Some(Item::Skipped) => {
-                    // Interrupted in between it would not know where it is.
+                    // An interruption in between would lose the position.
                     let wanted = self.want_records();
                     self.failure = wanted.clone().err();
                     wanted?;
@@ -214,13 +215,13 @@ impl LogReader {
         }
     }
 
-    /// Goes back to where the records of the transaction were passed over.
+    /// Restarts at the point where records were skipped.
     fn want_records(&mut self) -> Result<(), ClientError> {
         let Some(&Current { tid, taken, .. }) = self.current.as_ref() else { return Ok(()) };
         self.begin_anew(tid)?;
         let gone = || ClientError::Unexpected {
             method: "iterator_next",
-            expected: "the transaction that it has given before: a pack has taken it away",
+            expected: "the transaction that it returned before; a pack has removed it",
         };
         match self.source.step()? {
             Some(Item::Transaction(head)) if head.tid == tid => {}
@@ -264,7 +265,7 @@ impl Source {
         }
     }
 
-    /// Whether a step will not wait.
+    /// Whether a step returns without waiting.
     fn is_ready(&self) -> bool {
         match self {
             Source::Stretches(stretches) => stretches.is_ready(),

@@ -1,4 +1,4 @@
-//! Of a server that answers with many records at once: some answers are always under way.
+//! Reads the log from a server that answers with many records at once, keeping requests pending.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::promise::Promise;
 use crate::stretch::{READ_LOG, bytes_of, take_item};
 use crate::{ClientError, CommittedRecord};
 
-/// What the first answer is to have: who only wants to see one transaction waits for no more.
+/// Size of the first answer: small, for callers that read a single transaction.
 const FIRST_BYTES: usize = 32 << 10;
-/// What later ones are to have. A record keeps the answer that it came in.
+/// Size of further answers. A record keeps the whole answer alive.
 const STRETCH_BYTES: usize = 256 << 10;
-/// Answers under way, once so many have been used: 2 MiB.
+/// Most pending requests, reached after as many answers: 2 MiB.
 const AHEAD_MAX: usize = 8;
 
 pub(super) struct Stretches {
     connection: Arc<Connection>,
-    /// The server's number for the place in the log.
+    /// The server's id of the iterator.
     pub(super) number: Value<'static>,
     pub(super) with_records: bool,
     asked: VecDeque<Arc<Promise<Value<'static>>>>,
-    /// How many may be under way, and how much each is to bring.
+    /// How many requests may be pending, and the size of the answers.
     ahead: usize,
     bytes: usize,
-    /// What came and was not used yet, and of which transaction.
+    /// The unread part of the last answer, and the transaction that it is in.
     stretch: Bytes,
     tid: Tid,
     is_over: bool,
 }
 
-/// What an item of a stretch means here.
+/// What to do with an item.
 enum Step {
     Give(Item),
     End,
-    /// An item that does not belong here.
+    /// An item of a kind that does not belong in a log.
     Stray,
 }
 
@@ -87,11 +87,11 @@ impl Stretches {
     fn next_stretch(&mut self) -> Result<Bytes, ClientError> {
         self.ask()?;
         let Some(asked) = self.asked.front().cloned() else { return Ok(Bytes::new()) };
-        // Who is interrupted here can go on later.
+        // An interrupted caller can continue later.
         self.connection.wait(&asked)?;
         self.asked.pop_front();
         let stretch = bytes_of(self.connection.taken(&asked)?, READ_LOG)?;
-        // It seems that more is wanted.
+        // Answers are being used, so request more ahead.
         self.ahead = (self.ahead + 1).min(AHEAD_MAX);
         self.bytes = (self.bytes * 2).min(STRETCH_BYTES);
         self.ask()?;
@@ -111,10 +111,10 @@ impl Stretches {
 }
 
 impl Drop for Stretches {
-    /// The server does what it was asked for first; nobody waits for that.
+    /// Releases the server's iterator, without waiting for pending answers.
     fn drop(&mut self) {
         let numbers = Value::list([self.number.clone()]);
-        // A server that has gone has no places.
+        // If the connection is gone, so are its iterators.
         let _ = self.connection.cast("iterator_gc", &Value::tuple([numbers]));
     }
 }

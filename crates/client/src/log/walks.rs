@@ -1,11 +1,14 @@
-//! Of a server that steps from record to record, one request each: many transactions are gone
-//! through at once, and what is asked of all of them goes out with one write.
+//! Reads the log from a stock server, which returns one record per request. Many transactions are
+//! walked in parallel, and the requests for all of them go out with one write.
 //!
-//! Servers answer in order what is asked ahead of one iterator. A transaction's end is not known
-//! before, and a stock server logs what is asked beyond it; so that is done only where few
-//! transactions are gone through, and no further ahead than an eighth of what has come of it.
+//! A server answers pipelined requests for one iterator in order. The end of a transaction is not
+//! known in advance, and a stock server logs an error for each request beyond it. So requests are
+//! pipelined only while few transactions are walked, and at most an eighth of the records received
+//! so far ahead.
 //!
-//! Stock servers close their file when they have come to its end, also for records that were not
+//! Stock servers close their file when an iterator of transactions reaches its end, even if records
+//! are still unread. So the end is requested only while nothing else is pending, as far as the end
+//! is known. A transaction that was cut off all the same is walked again.
 //! read yet. So the end is asked for only when nothing else is under way, as far as it is known
 //! where the end is; a transaction that was cut off by it all the same is walked through once more.
 
@@ -21,52 +24,52 @@ use crate::connection::Connection;
 use crate::promise::Promise;
 use crate::{ClientError, CommittedRecord};
 
-/// Transactions that are gone through at once.
+/// Transactions walked in parallel.
 const AHEAD_MAX: usize = 64;
-/// Data that may wait to be taken before only the first transaction is gone on with.
+/// Unread bytes above which only the first transaction is continued.
 const AHEAD_BYTES_MAX: usize = 16 << 20;
-/// Records asked for at once of one transaction.
+/// Records requested at once for one transaction.
 const RECORDS_AHEAD_MAX: usize = 16;
-/// With more transactions than this there is enough under way without that.
+/// With more transactions than this, pipelining within one is not needed.
 const FEW: usize = 8;
-/// Items that are given before what has come is looked at.
+/// Items returned before replies are looked at again.
 const UNSEEN_MAX: usize = 16;
 
 type Answer = Arc<Promise<Value<'static>>>;
 
 pub(super) struct Walks {
     connection: Arc<Connection>,
-    /// The server's number for the place in the log.
+    /// The server's id of the iterator.
     pub(super) number: Value<'static>,
-    /// No transaction is expected after this one.
+    /// The last transaction expected.
     last: Tid,
     pub(super) with_records: bool,
-    /// The next transaction, when it is asked for.
+    /// The pending request for the next transaction.
     following: Option<Answer>,
     ahead: VecDeque<Walk>,
     ahead_bytes: usize,
     is_over: bool,
-    /// Items given since answers were looked at.
+    /// Items returned since replies were looked at.
     unseen: usize,
 }
 
-/// A walk through the records of a transaction.
+/// The iteration over the records of one transaction.
 struct Walk {
     tid: Tid,
-    /// Not given yet.
+    /// `None` once it was returned.
     head: Option<TransactionHead>,
-    /// The server's number for it.
+    /// The server's id of the record iterator.
     number: Option<Value<'static>>,
-    /// What is asked for: that number, or else records.
+    /// Pending requests: for that id, or else for records.
     asked: VecDeque<Answer>,
-    /// Records that were not taken yet, and how many have come and were taken.
+    /// Records received but not returned, and how many were received and returned.
     records: VecDeque<CommittedRecord>,
     bytes: usize,
     come: usize,
     taken: usize,
     is_whole: bool,
     is_skipped: bool,
-    /// Why there are no more, once those that have come were taken.
+    /// Why the walk ended, reported after the records that were received.
     failure: Option<ClientError>,
 }
 
@@ -105,7 +108,7 @@ impl Walks {
             }
             let awaited = match front.and_then(|walk| walk.asked.front()) {
                 Some(asked) => asked,
-                // It was the last record of its transaction.
+                // That was the last record of its transaction.
                 None if front.is_some() => continue,
                 None => match &self.following {
                     Some(following) => following,
@@ -145,14 +148,14 @@ impl Walks {
         }
     }
 
-    /// Takes what was answered, and asks for what comes next.
+    /// Handles replies, and sends further requests.
     fn pump(&mut self) -> Result<(), ClientError> {
         let mut output = BytesMut::new();
         if let Some(answer) = self.following.as_ref().and_then(|following| following.take()) {
             self.following = None;
             match answer? {
                 Value::None => self.is_over = true,
-                // First its records: the place in the log is still there.
+                // Requests its records first, while the server still has the place in the log.
                 head => self.begin(head, &mut output)?,
             }
         }
@@ -163,7 +166,7 @@ impl Walks {
                 taken = walk.repeat(&self.connection);
             }
             self.ahead_bytes += walk.bytes;
-            // First those are given that came before.
+            // Reported after the records received before it.
             walk.failure = walk.failure.take().or(taken.err());
         }
         let open = self.ahead.iter().filter(|walk| !walk.is_over()).count();
@@ -181,7 +184,7 @@ impl Walks {
         if output.is_empty() { Ok(()) } else { self.connection.send(&output) }
     }
 
-    /// Whether the next transaction may be asked for.
+    /// Whether the next transaction may be requested.
     fn has_room(&self) -> bool {
         let is_last = self.ahead.back().is_some_and(|walk| walk.tid >= self.last);
         let has_room = self.ahead.len() < AHEAD_MAX && self.ahead_bytes < AHEAD_BYTES_MAX;
@@ -215,8 +218,8 @@ impl Walks {
 }
 
 impl Drop for Walks {
-    /// The server need not keep our places any longer. Those that it has not numbered yet are
-    /// waited for: it would keep them for ever.
+    /// Releases the server's iterators. Waits for the ids of those that are still pending:
+    /// otherwise the server would keep them for ever.
     fn drop(&mut self) {
         let mut numbers = Vec::new();
         for mut walk in self.ahead.drain(..).filter(|walk| !walk.is_whole) {
@@ -231,14 +234,14 @@ impl Drop for Walks {
             numbers.push(self.number.clone());
         }
         if !numbers.is_empty() {
-            // A server that has gone has no places.
+            // If the connection is gone, so are its iterators.
             let _ = self.connection.cast("iterator_gc", &Value::tuple([Value::List(numbers)]));
         }
     }
 }
 
 impl Walk {
-    /// Takes what was answered.
+    /// Handles replies.
     fn take_answers(&mut self) -> Result<(), ClientError> {
         while let Some(answer) = self.asked.front().and_then(|asked| asked.take()) {
             self.asked.pop_front();
@@ -247,7 +250,7 @@ impl Walk {
                 self.number = Some(answer);
             } else if answer.is_none() {
                 self.is_whole = true;
-                // What was asked beyond the end.
+                // Requests that went beyond the end.
                 self.asked.clear();
             } else {
                 let record = CommittedRecord::from_answer(answer)?;
@@ -263,7 +266,7 @@ impl Walk {
         self.is_whole || self.failure.is_some()
     }
 
-    /// Asks for what comes next.
+    /// Sends further requests.
     fn ask(
         &mut self,
         connection: &Connection,
@@ -280,7 +283,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Walks through the transaction once more, by itself.
+    /// Walks the transaction again, alone.
     fn repeat(&mut self, connection: &Connection) -> Result<(), ClientError> {
         let tid = Value::from(self.tid);
         let place = connection.call("iterator_start", &Value::tuple([tid.clone(), tid.clone()]))?;
