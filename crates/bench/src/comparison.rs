@@ -1,4 +1,4 @@
-//! Servers that are measured beside each other, in turns.
+//! Runs the servers of a comparison and measures them in turns.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::options::{DatasetOptions, ServerOptions};
 use crate::server::{Data, Server, ServerCommand};
 
-/// Tells the versions of what ZEO/py consists of.
+/// Prints the versions of ZEO/py and its dependencies.
 const VERSIONS_SCRIPT: &str = "\
 import platform
 from importlib.metadata import version
@@ -17,15 +17,15 @@ python = platform.python_version()
 print('ZEO/py', version('ZEO'), 'with ZODB', version('ZODB'), 'on Python', python)
 ";
 
-/// Servers that run, and the folder with their files.
+/// The running servers of a comparison, and the folder with their files.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     pub(crate) interrupt: Interrupt,
-    /// What takes part, with versions.
+    /// The compared programs with their versions.
     pub(crate) versions: Vec<String>,
     pub(crate) servers: Vec<Server>,
     folder: TempDir,
-    /// Those of servers whose files are elsewhere, and of what runs beside the servers.
+    /// Folders of servers whose files are elsewhere, and of helper processes.
     other_folders: Vec<TempDir>,
 }
 
@@ -45,7 +45,7 @@ impl Comparison {
         self.folder.path()
     }
 
-    /// Starts the servers that were asked for.
+    /// Starts the servers that the options ask for.
     pub(crate) fn start(&mut self, options: &ServerOptions, data: Data<'_>) -> Result<()> {
         self.start_all(&commands(options)?, data)?;
         self.note_versions(options)
@@ -63,7 +63,7 @@ impl Comparison {
         self.start_in(None, commands, data)
     }
 
-    /// Starts servers with their files in a new folder within another.
+    /// Starts servers with their files in a new subfolder of `folder`.
     pub(crate) fn start_in(
         &mut self,
         folder: Option<&Path>,
@@ -82,15 +82,15 @@ impl Comparison {
         Ok(())
     }
 
-    /// Starts what does not take part itself.
+    /// Starts a helper process that is not measured itself.
     pub(crate) fn start_aside(&self, command: &ServerCommand) -> Result<Server> {
         let folder = tempfile::Builder::new().prefix("aside-").tempdir_in(self.folder.path())?;
-        // It goes with all others.
+        // Its folder is removed with all others.
         Server::start(command, Data::New, &folder.keep())
     }
 
-    /// Goes through all cases, round by round; in a round the servers take turns, each round
-    /// another one first, so that none always follows the same.
+    /// Measures all cases, round by round. Within a round the servers take turns. Each round begins
+    /// with another server, so that no server always follows the same one.
     pub(crate) fn take_turns<C>(
         &self,
         rounds: u16,
@@ -105,7 +105,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Lets every server take its turn, each round another one first.
+    /// Calls `measure` for every server, beginning with another one each round.
     pub(crate) fn take_turn(
         &self,
         round: usize,
@@ -119,7 +119,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Tells what is to come, on standard error.
+    /// Prints the expected duration to standard error.
     pub(crate) fn announce(&self, rounds: u16, cases: usize, seconds: f64) {
         let labels: Vec<String> = self.servers.iter().map(Server::label).collect();
         let total = seconds * f64::from(rounds) * cases as f64 * labels.len() as f64;
@@ -136,11 +136,11 @@ fn new_folder(folder: Option<&Path>) -> std::io::Result<TempDir> {
     builder.prefix("zodium-bench-");
     let Some(folder) = folder else { return builder.tempdir() };
     std::fs::create_dir_all(folder)?;
-    // Servers run in folders of their own, where a relative path leads nowhere.
+    // Each server runs in its own folder, where a relative path would not resolve.
     builder.tempdir_in(std::path::absolute(folder)?)
 }
 
-/// The servers of the options, but the floor.
+/// The servers of the options, without the floor.
 pub(crate) fn commands(options: &ServerOptions) -> Result<Vec<ServerCommand>> {
     let program = std::env::current_exe()?;
     let mut own = options.zodium_option.clone();
@@ -156,7 +156,7 @@ pub(crate) fn commands(options: &ServerOptions) -> Result<Vec<ServerCommand>> {
     Ok(commands)
 }
 
-/// The floor, unless it is left out.
+/// The floor, unless the options leave it out.
 pub(crate) fn floor(
     options: &ServerOptions,
     dataset: &DatasetOptions,
@@ -165,7 +165,7 @@ pub(crate) fn floor(
     Ok((!options.no_floor).then(|| ServerCommand::floor(&program, dataset)))
 }
 
-/// A program that is named by a path keeps its meaning in other folders.
+/// Makes the path of a program absolute; a bare name is looked up in `PATH` as it is.
 pub(crate) fn absolute(program: &Path) -> std::io::Result<std::path::PathBuf> {
     match program.components().count() {
         0 | 1 => Ok(program.to_owned()),

@@ -1,8 +1,7 @@
-//! One client: what it has asked for, when, and what has come of the answers.
+//! A client connection: its pending requests, when they were sent, and the partial replies.
 //!
-//! The socket blocks. A write cannot wait for the server to take it, because the requests in
-//! flight fit the socket buffers (see `IN_FLIGHT_MAX`); and of many connections only those are
-//! read that have something.
+//! The socket blocks. A write never waits for the server, because the requests in flight fit into
+//! the socket buffers (see `IN_FLIGHT_MAX`). Of many connections, only those with data are read.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +18,7 @@ use crate::judge::Judge;
 use crate::reply::WrongReply;
 use crate::wire::{Speech, Taken, Wire};
 
-/// A server that says nothing for so long while requests wait has failed.
+/// A server that sends nothing for so long while requests are pending has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connected client.
@@ -31,9 +30,9 @@ pub(crate) struct Connection {
     judge: Judge,
     in_flight: VecDeque<Asked>,
     output: BytesMut,
-    /// The objects that the requests in `output` ask for.
+    /// The objects requested in `output`.
     unsent: Vec<Oid>,
-    /// The beginning of a message.
+    /// The beginning of an incomplete message.
     rest: Vec<u8>,
 }
 
@@ -43,12 +42,12 @@ struct Asked {
     sent: Instant,
 }
 
-/// A read buffer for all connections of a thread: what stays in the processor's cache.
+/// A read buffer shared by all connections of a thread, so that it stays in the processor's cache.
 #[derive(Debug)]
 pub(crate) struct Scratch(Vec<u8>);
 
 impl Connection {
-    /// Connects and shakes hands.
+    /// Connects and performs the handshake.
     pub(crate) fn open(
         address: SocketAddr,
         speech: Speech,
@@ -76,7 +75,7 @@ impl Connection {
         &self.stream
     }
 
-    /// Has the data judged in another way from now on; gives the judge that did so far.
+    /// Replaces the judge of the received data; returns the previous one.
     pub(crate) fn judge_by(&mut self, judge: Judge) -> Judge {
         std::mem::replace(&mut self.judge, judge)
     }
@@ -86,18 +85,18 @@ impl Connection {
         self.wire.name()
     }
 
-    /// Whether nothing is waited for.
+    /// Whether no request is pending.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
 
-    /// Prepares a request; [`Connection::send`] sends it.
+    /// Encodes a request; [`Connection::send`] sends it.
     pub(crate) fn ask(&mut self, oid: Oid) {
         self.wire.put_request(&mut self.output, oid);
         self.unsent.push(oid);
     }
 
-    /// Sends what was prepared, with one write.
+    /// Sends the encoded requests with one write.
     pub(crate) fn send(&mut self) -> Result<()> {
         let sent = Instant::now();
         self.in_flight.extend(self.unsent.drain(..).map(|oid| Asked { oid, sent }));
@@ -106,8 +105,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once, checks what has arrived, and gives the latency of each reply to `note`.
-    /// Returns the number of replies.
+    /// Reads once, checks the replies, and passes the latency of each one to `note`. Returns the
+    /// number of replies.
     pub(crate) fn receive(
         &mut self,
         scratch: &mut Scratch,
@@ -136,7 +135,7 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Fills `scratch` with what is left from before and what one read gives.
+    /// Fills `scratch` with the incomplete message and the data of one read.
     fn read(&mut self, scratch: &mut Scratch) -> Result<usize> {
         let start = self.rest.len();
         if scratch.0.len() < 2 * start {
@@ -177,8 +176,8 @@ mod tests {
     use crate::dataset::Shape;
     use crate::wire::RAW_REQUEST_BYTES;
 
-    /// A raw server that serves one client: `answer` makes what it sends for an object, and it
-    /// sends that in pieces of `piece` bytes.
+    /// A raw server that serves one client: `answer` makes the reply for an object, which is sent
+    /// in pieces of `piece` bytes.
     fn serve(
         dataset: &Arc<Dataset>,
         piece: usize,
@@ -194,7 +193,7 @@ mod tests {
             while stream.read_exact(&mut request).is_ok() {
                 let oid = Oid::from_slice(&request[..8]).unwrap();
                 for part in answer(&dataset, oid).chunks(piece) {
-                    // The client may have seen enough.
+                    // The client may have closed already.
                     let _ = stream.write_all(part);
                 }
             }

@@ -1,28 +1,28 @@
 //! Processor time of a process, thread by thread, in nanoseconds.
 //!
-//! `/proc/PID/stat` counts ticks of 10 ms and charges whole ticks to whoever is running; the
-//! scheduler's own sum is exact but for what runs at this moment, which is at most one timer
-//! period (4 ms on most kernels) behind.
+//! `/proc/PID/stat` counts ticks of 10 ms and charges whole ticks to the thread that is running.
+//! The scheduler's own sum is exact except for the running time slice, which is at most one timer
+//! period (4 ms on most kernels).
 
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What each thread of a process has used so far.
+/// Processor time used by each thread of a process so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
     nanos_by_thread: HashMap<u64, u64>,
 }
 
 impl CpuTime {
-    /// Reads the times of a process by its id.
+    /// Reads the times of a process.
     pub(crate) fn of_process(pid: u32) -> io::Result<CpuTime> {
         let tasks = PathBuf::from(format!("/proc/{pid}/task"));
         let mut nanos_by_thread = HashMap::new();
         for task in std::fs::read_dir(tasks)? {
             let task = task?;
-            // Threads may end while we look.
+            // A thread may end in between.
             let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
             let nanos = text.split_whitespace().next().and_then(|field| field.parse().ok());
             let thread = task.file_name().to_str().and_then(|name| name.parse().ok());
@@ -37,12 +37,12 @@ impl CpuTime {
         Ok(CpuTime { nanos_by_thread })
     }
 
-    /// What all threads that still exist have used since they began.
+    /// Total of all live threads since they started.
     pub(crate) fn total(&self) -> Duration {
         self.since(&CpuTime::default())
     }
 
-    /// What all threads that still exist have used since an earlier reading.
+    /// Total of all live threads since an earlier reading.
     pub(crate) fn since(&self, earlier: &CpuTime) -> Duration {
         let used = self.nanos_by_thread.iter().map(|(thread, nanos)| {
             nanos.saturating_sub(earlier.nanos_by_thread.get(thread).copied().unwrap_or(0))
@@ -51,11 +51,11 @@ impl CpuTime {
     }
 }
 
-/// How often the threads of a process that still exist gave their processor up or lost it.
+/// Number of context switches, voluntary or not, of all live threads of a process.
 pub(crate) fn context_switches(pid: u32) -> io::Result<u64> {
     let mut switches = 0;
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        // Threads may end while we look.
+        // A thread may end in between.
         let status = std::fs::read_to_string(task?.path().join("status")).unwrap_or_default();
         let counts = status.lines().filter_map(|line| {
             let (name, count) = line.split_once(':')?;

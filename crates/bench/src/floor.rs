@@ -1,8 +1,9 @@
-//! The floor: a server that only answers as many bytes, from memory.
+//! The floor: a server that only sends the right number of bytes from memory.
 //!
-//! One thread, epoll, all that a read has brought answered with one gather-write: of objects from
-//! where they lie, or of copies where that is cheaper. It has no protocol, no index and no cache,
-//! but the same sizes and the same bytes: what it costs, the hardware and the kernel cost.
+//! One thread with epoll answers everything that a read has brought with one gather-write. Large
+//! objects are sent in place, small ones are copied, whichever is cheaper. It has no protocol, no
+//! index and no cache, but sends the same bytes. So its cost is that of the hardware and the
+//! kernel.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -23,12 +24,11 @@ use crate::wire::RAW_REQUEST_BYTES;
 
 const EVENTS_MAX: usize = 64;
 const READ_BYTES: usize = 64 << 10;
-/// Most pieces of one gather-write; the system takes as many.
+/// Most pieces of one gather-write, as the system limits them.
 const PIECES_MAX: usize = 1024;
-/// To clear places for more than these takes longer than to send them.
+/// Preparing more slots than this takes longer than sending them.
 const PIECES_FEW: usize = 8;
-/// Objects from this size on are sent from where they lie; another piece costs more than a copy
-/// of smaller ones.
+/// Objects from this size on are sent in place; below, a copy costs less than another piece.
 const IN_PLACE_BYTES_MIN: usize = 2048;
 const LISTENER: u64 = u64::MAX;
 
@@ -52,26 +52,26 @@ struct Floor {
     listener: TcpListener,
     objects: Vec<Vec<u8>>,
     links: Slab<Link>,
-    /// How long it looks for events without sleeping, after each.
+    /// How long it polls for events without sleeping, after each event.
     busy_poll: Duration,
 }
 
 struct Link {
     stream: TcpStream,
-    /// The beginning of a request.
+    /// The beginning of an incomplete request.
     rest: Vec<u8>,
-    /// What is still to be sent.
+    /// Pieces still to be sent.
     pending: VecDeque<Piece>,
-    /// How much of the first piece is sent already.
+    /// Bytes of the first piece that are sent already.
     sent: usize,
     /// Copies of the small objects of a batch.
     copies: Vec<u8>,
 }
 
 enum Piece {
-    /// The object of this number, from where it lies.
+    /// The object with this number, sent in place.
     Object(usize),
-    /// Part of the copies.
+    /// A range of `copies`.
     Copies(Range<usize>),
 }
 
@@ -89,7 +89,7 @@ impl Floor {
                 std::thread::yield_now();
             }
             match epoll::wait(&self.epoll, spare_capacity(&mut events), wait) {
-                // Who counts its system calls has just come.
+                // strace has just attached.
                 Err(Errno::INTR) => continue,
                 waited => waited?,
             };
@@ -118,7 +118,7 @@ impl Floor {
         Ok(epoll::add(&self.epoll, &link.stream, data, epoll::EventFlags::IN)?)
     }
 
-    /// Reads and answers. While the client does not take its answers nothing is read.
+    /// Reads and answers. Nothing is read while the client does not accept its replies.
     fn take_turn(&mut self, key: u64, scratch: &mut [u8]) -> io::Result<()> {
         let Some(link) = self.links.get_mut(key as usize) else { return Ok(()) };
         let was_waiting = !link.pending.is_empty();
@@ -132,7 +132,7 @@ impl Floor {
                 let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
                 Ok(epoll::modify(&self.epoll, &link.stream, data, flags)?)
             }
-            // Ended, or broken: either way its socket closes, and epoll forgets it.
+            // Ended or failed: either way the socket is closed, which removes it from epoll.
             Ok(false) | Err(_) => {
                 self.links.remove(key as usize);
                 Ok(())
@@ -147,7 +147,7 @@ impl Link {
         Link { stream, rest: Vec::new(), pending, sent: 0, copies }
     }
 
-    /// Reads once; false at the end of the stream. Nothing may be pending.
+    /// Reads once; `false` at the end of the stream. Nothing may be pending.
     fn receive(&mut self, scratch: &mut [u8], objects: &[Vec<u8>]) -> io::Result<bool> {
         let start = self.rest.len();
         let (old, new) = scratch.split_at_mut(start);
@@ -184,7 +184,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what is pending, as far as the socket takes it.
+    /// Sends pending pieces, as far as the socket accepts them.
     fn send(&mut self, objects: &[Vec<u8>]) -> io::Result<()> {
         while !self.pending.is_empty() {
             let written = if self.pending.len() <= PIECES_FEW {
@@ -202,7 +202,7 @@ impl Link {
         Ok(())
     }
 
-    /// Writes once, of at most so many pieces.
+    /// Writes once, at most so many pieces.
     fn write<const PIECES: usize>(&self, objects: &[Vec<u8>]) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); PIECES];
         let mut offset = self.sent;

@@ -1,7 +1,8 @@
 //! The load generator: threads that keep a number of requests in flight on their connections.
 //!
-//! A thread with one connection just reads and writes; with more it waits for any of them with
-//! epoll. Either way one turn answers all that a read has brought with one write.
+//! A thread with one connection just reads and writes; a thread with more waits for any of them
+//! with epoll. Either way, all replies of one read are followed by as many new requests in one
+//! write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,43 +20,43 @@ use crate::result::Latencies;
 
 const EVENTS_MAX: usize = 64;
 
-/// A load under way.
+/// A running load.
 pub(crate) struct Generator {
     threads: Vec<JoinHandle<Result<Latencies>>>,
     shared: Arc<Shared>,
 }
 
-/// What to ask for.
+/// Which requests to make.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) objects: Objects,
     /// Requests kept in flight on each connection.
     pub(crate) in_flight: usize,
-    /// Where the random oids begin; the same for every server.
+    /// Seed of the random oids; the same for every server.
     pub(crate) seed: u64,
 }
 
-/// Which objects are asked for.
+/// Which objects are requested.
 #[derive(Clone, Debug)]
 pub(crate) enum Objects {
-    /// Any, at random, of those from 0 to one below this.
+    /// Random ones, from 0 to one below this number.
     AtRandom(u64),
-    /// Each once before any is asked for again.
+    /// Each object once before any is repeated.
     InTurns(Arc<Walk>),
 }
 
-/// Goes through numbers from 0 to one below their count, jumping about: first through every third,
-/// then through those behind these, then through the rest. Shared by threads.
+/// Walks through the numbers from 0 to one below their count in large steps, so that neighbours are
+/// far apart: every third number first, then their successors, then the rest. Shared by threads.
 #[derive(Debug)]
 pub(crate) struct Walk {
     count: u64,
     third: u64,
     step: u64,
-    /// Relaxed: each number is taken by one, in whichever order.
+    /// Relaxed: each number goes to one thread, in any order.
     taken: AtomicU64,
 }
 
-/// All relaxed: these are signs and sums, nothing else is read by them.
+/// All relaxed: these are flags and sums; no other data depends on them.
 #[derive(Debug, Default)]
 struct Shared {
     counting: AtomicBool,
@@ -102,22 +103,22 @@ impl Generator {
         Ok(Generator { threads: started, shared })
     }
 
-    /// Replies so far.
+    /// Number of replies so far.
     pub(crate) fn replies(&self) -> u64 {
         self.shared.replies.load(Ordering::Relaxed)
     }
 
-    /// Whether it is over already, which only happens when something goes wrong.
+    /// Whether the load has ended by itself, which only an error causes.
     pub(crate) fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Notes latencies from now on, or no more.
+    /// Starts or stops recording latencies.
     pub(crate) fn count_latencies(&self, counting: bool) {
         self.shared.counting.store(counting, Ordering::Relaxed);
     }
 
-    /// Waits for what is in flight, and gives the latencies in nanoseconds, or what went wrong.
+    /// Waits for pending requests; returns the latencies in nanoseconds, or the error.
     pub(crate) fn finish(self) -> Result<Latencies> {
         self.shared.stopping.store(true, Ordering::Relaxed);
         let mut all = Latencies::new()?;
@@ -138,8 +139,8 @@ impl Walk {
         Walk { count: count.max(1), third, step, taken: AtomicU64::new(0) }
     }
 
-    /// The next one. It is no neighbour of any that was taken within the last third of all, but
-    /// where everything begins anew.
+    /// The next number. It is no neighbour of a number taken within the last third of the walk,
+    /// except where the walk starts over.
     pub(crate) fn next(&self) -> u64 {
         let taken = self.taken.fetch_add(1, Ordering::Relaxed);
         let (round, number) = (taken / self.third % 3, taken % self.third);
@@ -147,7 +148,7 @@ impl Walk {
         (3 * place as u64 + round) % self.count
     }
 
-    /// How many were taken so far.
+    /// How many numbers were taken so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -203,7 +204,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Until stopped, and then until everything is answered.
+    /// Until stopped, and then until all requests are answered.
     fn is_wanted(&self) -> bool {
         !self.is_stopping() || self.connections.iter().any(|connection| !connection.is_idle())
     }
@@ -212,7 +213,7 @@ impl Thread {
         self.shared.stopping.load(Ordering::Relaxed)
     }
 
-    /// Takes what has arrived on a connection, and asks for as much again.
+    /// Handles the replies on a connection, and sends as many new requests.
     fn take_turn(&mut self, index: usize) -> Result<()> {
         let counting = self.shared.counting.load(Ordering::Relaxed);
         let connection = self.connections.get_mut(index).context("an event of no connection")?;

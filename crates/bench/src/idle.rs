@@ -1,4 +1,4 @@
-//! `zodium bench idle`: what connections cost on which nothing happens.
+//! `zodium bench idle`: the cost of idle connections.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::server::{Data, Server};
 
 const OBJECT_BYTES: u32 = 1000;
 
-/// So many connections, each with a heartbeat now and then.
+/// So many connections, each with periodic heartbeats.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     connections: u16,
-    /// 0: none.
+    /// Seconds between heartbeats; 0: none.
     heartbeat_seconds: u16,
 }
 
@@ -59,14 +59,14 @@ fn cases(options: &IdleOptions) -> Vec<Case> {
     let mut cases = Vec::new();
     for connections in options.connections.iter().copied() {
         let heartbeats = options.heartbeats.iter().copied();
-        // Without connections there is nobody who sends any.
+        // Without connections there are no heartbeats.
         let heartbeats = heartbeats.filter(|seconds| connections > 0 || *seconds == 0);
         cases.extend(heartbeats.map(|heartbeat_seconds| Case { connections, heartbeat_seconds }));
     }
     cases
 }
 
-/// For more connections than a process may have at first.
+/// Raises the limit of open files for many connections.
 fn raise_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -134,7 +134,7 @@ impl Idleness<'_> {
             .value("kilobytes_per_connection", grown / 1e3 / f64::from(case.connections)))
     }
 
-    /// Lets the time go by; heartbeats are sent one after the other, evenly.
+    /// Waits for the duration of the case, sending heartbeats evenly spread over the connections.
     fn watch(&self, connections: &[Connection], wire: &str, case: Case) -> Result<()> {
         let began = Instant::now();
         let left = || self.options.seconds.saturating_sub(began.elapsed());

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM while measuring: the servers must be ended and the files removed, so that
-//! a signal becomes an error like any other.
+//! Handles SIGINT and SIGTERM while measuring. The servers must be stopped and the files removed,
+//! so a signal becomes an error like any other.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Tells when the user wants an end.
+/// Tells whether the user wants to stop.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     received: Receiver<()>,
@@ -29,18 +29,18 @@ impl Interrupt {
                     _ = terminate.recv() => (),
                 }
             });
-            // Nobody listens only when all is over anyway.
+            // Fails only if the receiver is gone, when everything is over.
             let _ = sender.send(());
         })?;
         Ok(Interrupt { received })
     }
 
-    /// Fails when a signal has come.
+    /// Fails if a signal has arrived.
     pub(crate) fn check(&self) -> Result<()> {
         self.sleep(Duration::ZERO)
     }
 
-    /// Waits so long, or fails at once when a signal comes.
+    /// Sleeps, or fails at once when a signal arrives.
     pub(crate) fn sleep(&self, duration: Duration) -> Result<()> {
         match self.received.recv_timeout(duration) {
             Err(RecvTimeoutError::Timeout) => Ok(()),

@@ -1,4 +1,4 @@
-//! How data are judged: each by its own checksum, or all together by one.
+//! Checks received data: each object by its own checksum, or all by one checksum.
 
 use sha1::{Digest as _, Sha1};
 use zodium_types::Oid;
@@ -6,16 +6,16 @@ use zodium_types::Oid;
 use crate::dataset::{Dataset, WrongData};
 use crate::options::Checksum;
 
-/// What becomes of data that arrive.
+/// How received data are checked.
 #[derive(Debug)]
 pub(crate) enum Judge {
-    /// Each is held against its own checksum.
+    /// Each object is compared with its own checksum.
     Each,
-    /// Lengths are, and the bytes go into a checksum over all.
+    /// The length is checked, and the bytes go into a checksum over all objects.
     All(Sum),
 }
 
-/// A checksum over all data, in the order they come.
+/// A checksum over all data, in the order of arrival.
 #[derive(Debug)]
 pub(crate) enum Sum {
     None,
@@ -44,7 +44,7 @@ impl Judge {
         }
     }
 
-    /// The checksum over all, in hexadecimal digits.
+    /// The checksum over all data, in hexadecimal digits.
     pub(crate) fn sum(self) -> Option<String> {
         match self {
             Judge::Each => None,

@@ -1,10 +1,11 @@
-//! Benchmarks of servers, in the same run beside their peers and beside what the hardware allows.
+//! Benchmarks of servers, in one run with their peers and with what the hardware allows.
 //!
-//! Servers are processes of their own, so that their CPU time can be told from the load
-//! generator's; the generator is native and checks every byte it gets. Peers take turns within
-//! each round: what disturbs the machine for a while disturbs all of them.
+//! Each server is a process of its own, so that its CPU time is separate from the load generator's.
+//! The generator is native and checks every byte that it receives. Peers take turns within each
+//! round, so that a disturbance of the machine affects all of them.
 //!
-//! Invariant: nothing here reaches into a server. All are spoken to over a socket, ours included.
+//! Invariant: the benchmarks never reach into a server. All are reached over a socket, ours
+//! included.
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +42,7 @@ mod wire;
 
 pub use options::BenchOptions;
 
-/// Runs what was asked for. Errors are for people: what failed, and of a server its last words.
+/// Runs a benchmark. Errors are for people: what failed, with the last lines of a server's log.
 pub fn run(options: &BenchOptions) -> anyhow::Result<()> {
     match &options.command {
         options::BenchCommand::Load(options) => load::run(options),

@@ -1,4 +1,4 @@
-//! `zodium bench load`: what a load costs each server, cell by cell, round by round.
+//! `zodium bench load`: the cost of loads on each server, cell by cell, round by round.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     output.write()
 }
 
-/// Starts the servers, and those that can poll once more, polling.
+/// Starts the servers, and with busy polling also a second one of each that can poll.
 fn start(comparison: &mut Comparison, options: &LoadOptions, path: &Path) -> Result<()> {
     let floor = floor(&options.servers, &options.dataset)?;
     comparison.start(&options.servers, Data::Copied(path))?;
@@ -75,8 +75,8 @@ fn start(comparison: &mut Comparison, options: &LoadOptions, path: &Path) -> Res
     Ok(())
 }
 
-/// Loads every object once: what a server does not have in memory it gets now, and what it serves
-/// wrongly is found now.
+/// Loads every object once. After that the server has everything in memory, and wrong data would
+/// have been found.
 pub(crate) fn load_all(
     server: &Server,
     dataset: &Arc<Dataset>,
@@ -130,7 +130,7 @@ impl Loads<'_> {
             .latencies()
     }
 
-    /// One more round, in which nothing but system calls is counted.
+    /// Counts system calls in one more round, in which nothing else is measured.
     fn count_system_calls(&self, comparison: &Comparison) -> Result<Measurement> {
         let title = "System calls of the server for each request (another round, with strace)";
         let mut measured = Measurement::new("LoadSyscalls", title.to_owned())

@@ -1,22 +1,22 @@
-//! What the figures were taken on.
+//! The machine that a benchmark ran on.
 
 use serde::{Deserialize, Serialize};
 
-/// From this load average on the reader is warned.
+/// From this load average on a warning is printed.
 const LOAD_AVERAGE_MAX: f64 = 0.5;
 
-/// A machine, as far as it matters to a reader of figures.
+/// A machine, as far as it matters to a reader of results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
-    /// Runnable threads, averaged over the minute before; with anything else running, figures
+    /// Average number of runnable threads in the minute before. If other programs run, the results
     /// say little.
     pub(crate) load_average: f64,
-    /// Whether it is a guest, whose host may take its processors away.
+    /// Whether it is a virtual machine, whose host may take its processors away.
     pub(crate) is_virtual: bool,
-    /// Programs that took part, with their versions.
+    /// The compared programs with their versions.
     pub(crate) versions: Vec<String>,
 }
 
@@ -37,11 +37,11 @@ impl Machine {
         }
     }
 
-    /// Tells the user when the figures will be off.
+    /// Warns the user if other programs disturb the results.
     pub(crate) fn warn(&self) {
         if self.load_average > LOAD_AVERAGE_MAX {
             eprintln!(
-                "warning: the load average is {}: other programs run, and the figures will be off",
+                "warning: the load average is {}: other programs run, and results will be off",
                 self.load_average
             );
         }

@@ -1,4 +1,4 @@
-//! One measurement of loads: so many clients, so many requests in flight, for so long.
+//! Measures loads for a number of clients, each with a number of requests in flight.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::reading::Reading;
 use crate::result::{Measurement, Sample, Shown};
 use crate::server::Server;
 
-/// What all cells have in common.
+/// What all cells of the matrix have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix<'a> {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) time: &'a TimeOptions,
-    /// Of the generator.
+    /// Threads of the generator.
     pub(crate) threads: usize,
     pub(crate) seed: u64,
 }
@@ -33,7 +33,7 @@ impl Matrix<'_> {
     ) -> Result<Sample> {
         let (generator, wire) = self.start(server, cell, round)?;
         comparison.interrupt.sleep(self.time.warm_up)?;
-        // What is counted is among what is noted: there are latencies of whatever there is.
+        // Latencies are recorded before counting starts, so that every counted reply has one.
         generator.count_latencies(true);
         let (before, replies) = (Reading::take(server)?, generator.replies());
         comparison.interrupt.sleep(self.time.seconds)?;
@@ -59,7 +59,7 @@ impl Matrix<'_> {
         Ok(sample.percentiles("", &latencies).distribution(&latencies))
     }
 
-    /// The load of a cell, and what its connections speak.
+    /// Starts the load of a cell; also returns the encoding of its connections.
     pub(crate) fn start(
         &self,
         server: &Server,
@@ -79,7 +79,7 @@ impl Matrix<'_> {
     }
 }
 
-/// The columns of a cell's metrics, and its axes.
+/// Adds the columns and axes of loads.
 pub(crate) fn columns(measured: Measurement) -> Measurement {
     measured
         .axis("clients", "clients")

@@ -1,28 +1,28 @@
-//! How much memory a process has, as the kernel counts it.
+//! Memory of a process, as the kernel counts it.
 
 use anyhow::{Context, Result};
 
-/// Bytes.
+/// Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// In memory now.
+    /// Resident memory.
     pub(crate) resident: u64,
-    /// The part of that which is no file's: what the process has allocated and used.
+    /// The resident part that belongs to no file: allocated and used by the process.
     pub(crate) anonymous: u64,
-    /// The most that was ever in memory.
+    /// Peak resident memory.
     pub(crate) peak: u64,
 }
 
 impl Memory {
-    /// Of a process by its id.
+    /// Reads the memory of a process.
     pub(crate) fn of_process(pid: u32) -> Result<Memory> {
         let path = format!("/proc/{pid}/status");
         let status =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        Memory::parse(&status).with_context(|| format!("{path} says nothing of memory"))
+        Memory::parse(&status).with_context(|| format!("{path} has no line about memory"))
     }
 
-    /// From lines like `VmRSS:     1234 kB`.
+    /// Parses lines like `VmRSS:     1234 kB`.
     fn parse(status: &str) -> Option<Memory> {
         let bytes = |name: &str| {
             let line =

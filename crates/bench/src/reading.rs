@@ -1,4 +1,4 @@
-//! What was used between two moments: time, and processor time on either side.
+//! What was used between two moments: time, and processor time of server and client.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ pub(crate) struct Reading {
     client: CpuTime,
 }
 
-/// What was used since.
+/// What was used since an earlier reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) time: Duration,
-    /// `None` of a server that was not started here.
+    /// `None` for a server that the benchmark did not start.
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) client_cpu: Duration,
 }
@@ -43,7 +43,7 @@ impl Reading {
 }
 
 impl Used {
-    /// Notes the seconds, and both processor times in microseconds for each of `count`.
+    /// Adds the seconds, and both processor times in microseconds per item, to a sample.
     pub(crate) fn values(&self, sample: Sample, count: u64) -> Sample {
         let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
         let sample = sample

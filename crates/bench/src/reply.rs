@@ -1,8 +1,8 @@
-//! Recognises the reply to a load by what it must be.
+//! Recognises the reply to a load by comparison with the expected one.
 //!
-//! The generator knows each object's length and transaction, so that it need not decode: it makes
-//! the reply that it expects, all but the data, and compares. What differs is decoded, and only
-//! then is it known whether it is wrong.
+//! The generator knows each object's length and transaction, so it need not decode replies. It
+//! encodes the expected reply without the data, and compares. Only a reply that differs is decoded,
+//! to find out whether it is wrong.
 
 use anyhow::{Result, bail, ensure};
 use bytes::BytesMut;
@@ -18,11 +18,12 @@ use zodium_zeo::codec::{
 use crate::dataset::{Dataset, WrongData};
 use crate::judge::Judge;
 
-/// Stand-ins for what differs between replies of the same length; nothing else looks like them.
+/// Placeholders for the fields that differ between replies of one length; nothing else looks like
+/// them.
 const OID: Oid = Oid(0x1bad_1dea_5eed_c0de);
 const START: Tid = Tid(0x2bad_1dea_5eed_c0de);
 
-/// The replies with data of one length, all but the data.
+/// The expected replies with data of one length, without the data.
 #[derive(Debug)]
 pub(crate) struct ReplyTemplate {
     encoding: Encoding,
@@ -33,7 +34,7 @@ pub(crate) struct ReplyTemplate {
     start_offset: usize,
 }
 
-/// A message that is not the reply it should be.
+/// An unexpected message.
 #[derive(Debug, Error)]
 pub(crate) enum WrongReply {
     #[error("the server answered a load with {name}: {payload:?}")]
@@ -64,7 +65,7 @@ impl ReplyTemplate {
         Ok(template)
     }
 
-    /// The data of a payload, if it is the expected reply; `None` only means that it has to be
+    /// The data of a payload that is exactly as expected; `None` only means that it must be
     /// decoded.
     pub(crate) fn data<'p>(
         &mut self,
@@ -96,7 +97,7 @@ impl ReplyTemplate {
     }
 }
 
-/// Decodes a payload and checks all of it. `None` if it is a notice, which wants nothing.
+/// Decodes a payload and checks all of it. `None` for a notice, which needs no reply.
 pub(crate) fn decode_reply(
     encoding: Encoding,
     payload: &[u8],

@@ -1,4 +1,4 @@
-//! Servers under test: processes of their own, started, watched and ended by their id.
+//! Servers under test: separate processes, started, watched and stopped by process id.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,67 +14,67 @@ use crate::cpu::CpuTime;
 use crate::options::{DatasetOptions, Peer, PeerSource};
 use crate::wire::Speech;
 
-/// How long a server may take until it accepts connections; Python with a cold disk is slow.
+/// How long a server may take to accept connections; Python with a cold disk is slow.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
-/// The name of a server's file in its folder.
+/// The name of a server's data file in its folder.
 pub(crate) const DATA: &str = "Data.fs";
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 const PORTS_TRIED: usize = 100;
-/// How much of a failed server's log is shown.
+/// How many lines of a failed server's log are shown.
 const LOG_LINES_SHOWN: usize = 15;
 
-/// How to start a server. `{path}` and `{port}` in the arguments are filled in.
+/// How to start a server. `{path}` and `{port}` in the arguments are replaced.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerCommand {
     pub(crate) name: String,
-    /// The encoding that it is told to speak, if it is told.
+    /// The encoding that the server is configured to speak, if any.
     pub(crate) asked: Option<&'static str>,
-    /// What its folder is on, where that matters.
+    /// The kind of disk of its folder, where that matters.
     place: &'static str,
     pub(crate) speech: Speech,
-    /// It runs already, here.
+    /// The address of a server that is running already.
     running: Option<SocketAddr>,
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(&'static str, &'static str)>,
-    /// Whether the arguments are read by a shell.
+    /// Whether a shell runs the command.
     shell: bool,
-    /// What lets it look for requests without sleeping, for so many microseconds.
+    /// The option for busy polling, which takes microseconds.
     polls_by: Option<&'static str>,
-    /// For how many it does so; 0: it sleeps at once.
+    /// Busy polling time in microseconds; 0: none.
     busy_poll_us: u32,
 }
 
-/// The file that a server begins with.
+/// The data file that a server starts with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Data<'a> {
-    /// A copy for each: a server locks its data file, also against other names of it.
+    /// A copy for each server: a server locks its data file, also under other names.
     Copied(&'a Path),
-    /// None: each makes its own.
+    /// No file: each server makes its own.
     New,
 }
 
-/// A server that runs. Dropping it ends it, if it was started here.
+/// A running server. Dropping it stops it, if the benchmark started it.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: String,
-    /// The encoding that it was told to speak, if it was told.
+    /// The encoding that it is configured to speak, if any.
     pub(crate) asked: Option<&'static str>,
-    /// What its folder is on, where that matters.
+    /// The kind of disk of its folder, where that matters.
     pub(crate) place: &'static str,
     pub(crate) speech: Speech,
-    /// For how many microseconds it looks for requests without sleeping; 0: it sleeps at once.
+    /// Busy polling time in microseconds; 0: none.
     pub(crate) busy_poll_us: u32,
     pub(crate) address: SocketAddr,
-    /// Where its figures are to be had over HTTP.
+    /// The address of its metrics over HTTP.
     pub(crate) monitor: Option<SocketAddr>,
     process: Option<Process>,
 }
 
-/// A process that was started here.
+/// A process that the benchmark started.
 #[derive(Debug)]
 struct Process {
     child: Child,
@@ -104,7 +104,7 @@ impl ServerCommand {
         ServerCommand { asked: Some(encoding), ..command }
     }
 
-    /// Whatever the user gave.
+    /// A peer that the user named.
     pub(crate) fn peer(peer: &Peer) -> ServerCommand {
         let of = |command: &str| {
             let arguments = vec!["-c".to_owned(), format!("exec {command}")];
@@ -123,7 +123,7 @@ impl ServerCommand {
         ServerCommand { polls_by: Some("--busy-poll"), ..command }
     }
 
-    /// A server that answers raw requests for the objects of a dataset, from this very binary.
+    /// A server from this very binary that answers raw requests for the objects of a dataset.
     pub(crate) fn raw(
         name: &str,
         program: &Path,
@@ -134,7 +134,7 @@ impl ServerCommand {
         ServerCommand::new(name, Speech::Raw, program, arguments)
     }
 
-    /// A proxy that makes the way to a server longer.
+    /// A proxy that adds a delay on the way to a server.
     pub(crate) fn delay_proxy(program: &Path, to: SocketAddr, delay: Duration) -> ServerCommand {
         let mut arguments = words(&["bench", "delay-proxy", "--port={port}"]);
         arguments.push(format!("--to={to}"));
@@ -142,26 +142,25 @@ impl ServerCommand {
         ServerCommand::new("proxy", Speech::Raw, program, arguments)
     }
 
-    /// Of which it is told what its folder is on.
+    /// The same command, labelled with the kind of disk of its folder.
     pub(crate) fn at(self, place: &'static str) -> ServerCommand {
         ServerCommand { place, ..self }
     }
 
-    /// The same server, looking for requests without sleeping for so many microseconds after each;
-    /// `None` of one that cannot.
+    /// The same server with busy polling for so many microseconds; `None` if it cannot poll.
     pub(crate) fn polling(&self, microseconds: u32) -> Option<ServerCommand> {
         let mut command = self.clone();
         command.arguments.push(format!("{}={microseconds}", self.polls_by?));
         Some(ServerCommand { busy_poll_us: microseconds, ..command })
     }
 
-    /// With these arguments too.
+    /// The same command with further arguments.
     pub(crate) fn with(mut self, arguments: &[String]) -> ServerCommand {
         self.arguments.extend_from_slice(arguments);
         self
     }
 
-    /// What tells it from all others.
+    /// Its label, which is unique within a comparison.
     pub(crate) fn label(&self) -> String {
         label(&self.name, self.asked, self.place, self.busy_poll_us)
     }
@@ -206,7 +205,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server on the data file that is in `folder`, and does not wait for it.
+    /// Starts a server on the data file in `folder`, without waiting for it.
     pub(crate) fn launch(command: &ServerCommand, folder: &Path) -> Result<Server> {
         let name = command.label();
         ensure!(command.running.is_none(), "{name} runs already, and cannot be started");
@@ -242,28 +241,28 @@ impl Server {
         Server { name, asked, place, speech, busy_poll_us, address, monitor, process }
     }
 
-    /// What tells it from all others.
+    /// Its label, which is unique within a comparison.
     pub(crate) fn label(&self) -> String {
         label(&self.name, self.asked, self.place, self.busy_poll_us)
     }
 
-    /// The process, if it was started here.
+    /// Its process id, if the benchmark started it.
     pub(crate) fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(|process| process.child.id())
     }
 
-    /// Its data file, if it was started here.
+    /// Its data file, if the benchmark started it.
     pub(crate) fn data(&self) -> Option<&Path> {
         self.process.as_ref().map(|process| process.data.as_path())
     }
 
-    /// Processor time of all its threads so far; `None` of one that was not started here.
+    /// Processor time of all its threads so far; `None` if the benchmark did not start it.
     pub(crate) fn cpu_time(&self) -> Result<Option<CpuTime>> {
         let time = self.process_id().map(CpuTime::of_process).transpose();
         time.with_context(|| format!("cannot read the processor time of {}", self.name))
     }
 
-    /// What it logged last, for an error text.
+    /// The last lines of its log, for an error message.
     pub(crate) fn last_words(&self) -> String {
         let Some(process) = &self.process else { return format!("{} runs elsewhere", self.name) };
         let log = std::fs::read_to_string(&process.log).unwrap_or_default();
@@ -275,7 +274,7 @@ impl Server {
         }
     }
 
-    /// Knocks every `poll` until it accepts connections.
+    /// Tries to connect every `poll` until it accepts connections.
     pub(crate) fn wait_until_ready(&mut self, poll: Duration, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         loop {
@@ -298,7 +297,7 @@ impl Server {
 }
 
 impl Data<'_> {
-    /// Puts the file and its index at `path`.
+    /// Puts the data file and its index at `path`.
     fn provide(self, path: &Path) -> std::io::Result<()> {
         let Data::Copied(original) = self else { return Ok(()) };
         for suffix in ["", ".index"] {
@@ -335,8 +334,8 @@ impl Drop for Process {
     }
 }
 
-/// An address that nobody listens on now. Its port is none that the system gives to outgoing
-/// connections: knocking at one of those may find nobody but oneself.
+/// A free address. Its port is outside of the range that the system gives to outgoing connections:
+/// connecting to a free port of that range may connect a socket to itself.
 fn free_address() -> Result<SocketAddr> {
     for _ in 0..PORTS_TRIED {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(PORTS)));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The middle of samples and how far they reach.
+/// Median, minimum and maximum of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of no samples.
+    /// `None` without samples.
     pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = samples.into_iter().collect();
         sorted.sort_by(f64::total_cmp);

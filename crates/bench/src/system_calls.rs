@@ -1,7 +1,7 @@
-//! How many system calls a server makes, as strace counts them.
+//! Counts the system calls of a server with strace.
 //!
-//! A traced server is slower by far, so that nothing else is measured meanwhile. Where strace is
-//! missing or may not attach, the count is unknown.
+//! A traced server is much slower, so nothing else is measured meanwhile. If strace is missing or
+//! may not attach, the count is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use crate::server::Server;
 /// How long strace may take to attach.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(5);
-/// Calls that are rarer than this for each request are in the total only.
+/// Calls rarer than this per request are part of the total only.
 const SHARE_MIN: f64 = 0.01;
 
-/// Calls by name.
+/// Number of calls by name.
 pub(crate) type Count = BTreeMap<String, u64>;
 
-/// strace, at work.
+/// A running strace.
 #[derive(Debug)]
 pub(crate) struct SystemCalls {
     strace: Child,
@@ -32,7 +32,7 @@ pub(crate) struct SystemCalls {
 }
 
 impl SystemCalls {
-    /// Begins to count what the server does from now on; `None` where that cannot be.
+    /// Starts counting; `None` if strace cannot be used.
     pub(crate) fn begin(server: &Server, folder: &Path) -> Result<Option<SystemCalls>> {
         let Some(process) = server.process_id() else { return Ok(None) };
         let summary = folder.join("strace");
@@ -56,7 +56,7 @@ impl SystemCalls {
         Ok(Some(calls))
     }
 
-    /// Ends the count.
+    /// Stops counting.
     pub(crate) fn end(mut self) -> Option<Count> {
         kill_process(Pid::from_child(&self.strace), Signal::INT).ok()?;
         self.strace.wait().ok()?;
@@ -67,7 +67,7 @@ impl SystemCalls {
 
 impl Drop for SystemCalls {
     fn drop(&mut self) {
-        // It has ended already where the count was taken; a second end is none.
+        // strace may have ended with the server; then there is nothing to signal.
         if self.strace.try_wait().is_ok_and(|status| status.is_none()) {
             let _ = kill_process(Pid::from_child(&self.strace), Signal::INT);
             let _ = self.strace.wait();
@@ -75,8 +75,8 @@ impl Drop for SystemCalls {
     }
 }
 
-/// Columns for the total and for each call that matters, and the samples with them; the samples
-/// say under `per` for how many the calls were.
+/// Adds columns for the total and for each frequent call, with their samples. The sample value
+/// `per` is the number of requests that the calls were counted over.
 pub(crate) fn fill(measured: &mut Measurement, counts: Vec<(Sample, Option<Count>)>, per: &str) {
     let mut made = std::mem::replace(measured, Measurement::new("", String::new()));
     made = made.column("calls", "calls", Shown::Spread).go("syscalls/op", 1.0);
@@ -97,7 +97,7 @@ pub(crate) fn fill(measured: &mut Measurement, counts: Vec<(Sample, Option<Count
         made.samples.push(sample);
     }
     for name in names {
-        // A server that makes none of these calls makes none: that is known.
+        // In a server that makes none of these calls the count is known to be 0.
         for sample in made.samples.iter_mut().filter(|s| s.values.contains_key("calls")) {
             sample.values.entry(name.clone()).or_insert(0.0);
         }
@@ -112,7 +112,8 @@ fn is_traced(process: u32) -> bool {
     tracer.is_some_and(|pid| pid.trim() != "0")
 }
 
-/// A line of strace's summary: share, seconds, microseconds a call, calls, perhaps errors, name.
+/// Parses a line of strace's summary: share, seconds, microseconds per call, calls, errors if any,
+/// name.
 fn parse(line: &str) -> Option<(String, u64)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let is_figure = |text: &&str| text.parse::<f64>().is_ok();

@@ -1,4 +1,4 @@
-//! How a load is asked for and answered: by ZEO, or raw by the floor.
+//! How a load is requested and answered: by ZEO, or raw by the floor.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,19 +17,19 @@ use crate::dataset::{Dataset, OBJECT_BYTES_MAX};
 use crate::judge::Judge;
 use crate::reply::{ReplyTemplate, WrongReply, decode_reply};
 
-/// A raw request: the oid, and zeros up to the size that ZEO's protocol would need at least.
+/// Size of a raw request: the oid, padded to the smallest size of ZEO's request.
 pub(crate) const RAW_REQUEST_BYTES: usize = 36;
 
-/// No reply is longer, whatever the encoding puts around the data.
+/// The longest reply, whatever the encoding adds to the data.
 const FRAME_BYTES_MAX: u32 = OBJECT_BYTES_MAX + 1024;
 const HANDSHAKE_READ_BYTES: usize = 4096;
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
     /// ZEO, in the encoding that the server announces; its storage is called `1`.
     Zeo,
-    /// Oids in, data out.
+    /// Raw: oids in, data out.
     Raw,
 }
 
@@ -40,19 +40,19 @@ pub(crate) enum Wire {
     Raw,
 }
 
-/// What bytes from the server begin with.
+/// The first message in some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// A whole reply, checked.
+    /// A complete and correct reply.
     Reply { oid: Oid, bytes: usize },
-    /// A message that wants nothing.
+    /// A message that needs no reply.
     Notice { bytes: usize },
-    /// Not a whole message yet.
+    /// An incomplete message.
     Part,
 }
 
 impl Wire {
-    /// Shakes hands. What the server has sent beyond that is left in `rest`.
+    /// Performs the handshake. Further bytes from the server are left in `rest`.
     pub(crate) fn open(speech: Speech, stream: &TcpStream, rest: &mut Vec<u8>) -> Result<Wire> {
         match speech {
             Speech::Raw => Ok(Wire::Raw),
@@ -75,7 +75,7 @@ impl Wire {
         }
     }
 
-    /// Appends the request for the current revision of an object.
+    /// Encodes the request for the current revision of an object.
     pub(crate) fn put_request(&self, out: &mut BytesMut, oid: Oid) {
         match self {
             Wire::Zeo { encoding, .. } => {
@@ -88,8 +88,8 @@ impl Wire {
         }
     }
 
-    /// Takes the first message off `bytes`, and checks it. `oldest` is the object asked for first
-    /// of those not yet answered; raw replies come in order, others may not.
+    /// Takes the first message off `bytes`, and checks it. `oldest` is the first object requested
+    /// and not yet answered: raw replies come in order, others may not.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
@@ -124,7 +124,7 @@ impl Wire {
     }
 }
 
-/// Goes along with the server's encoding and registers with storage `1`.
+/// Accepts the server's encoding and registers with storage `1`.
 pub(crate) fn register(
     mut stream: &TcpStream,
     input: &mut BytesMut,

@@ -1,6 +1,6 @@
-//! What the cache takes of memory, counted by the allocator.
+//! Compares the memory that the cache uses, counted by the allocator, with its own count.
 //!
-//! One test for the whole program: the allocator counts for all threads.
+//! A single test, because the allocator counts for all threads of the process.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,8 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const BYTES_MAX: usize = 16 << 20;
 
-/// Fills a cache several times over with objects of some size, and gives the bytes that it then
-/// takes, those that it counts, and how many objects it holds.
+/// Fills a cache several times over with objects of one size; returns the bytes it uses, the bytes
+/// it counts, and its number of objects.
 fn fill(object_bytes: usize, revisions: u64) -> (usize, usize, usize) {
     let before = MEMORY.current_usage();
     let cache = Cache::new(BYTES_MAX);
@@ -24,7 +24,7 @@ fn fill(object_bytes: usize, revisions: u64) -> (usize, usize, usize) {
     for tid in 1..=revisions {
         for oid in 0..objects {
             cache.insert(stream, Oid(oid), Tid(tid), Some(Tid(tid + 1)), &data);
-            // The first look gives the data their counter.
+            // The first lookup allocates the reference count of the data.
             cache.lookup(Oid(oid), Tid(tid + 1));
         }
     }
@@ -42,7 +42,7 @@ fn a_full_cache_takes_no_more_than_it_may_and_says_what_it_takes() {
         );
         assert!(taken <= BYTES_MAX, "{case}");
         assert!(counted <= BYTES_MAX, "{case}");
-        // Most of the room is of use.
+        // Most of the memory holds data.
         assert!(taken * 2 > BYTES_MAX, "{case}");
         assert!(counted * 10 > BYTES_MAX * 8, "{case}");
     }

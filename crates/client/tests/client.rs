@@ -1,4 +1,4 @@
-//! A client against a server in the same process: what is loaded, committed and told.
+//! A client against a server in the same process: loads, commits and invalidations.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use zodium_zeo::codec::Encoding;
 const ENCODINGS: [Encoding; 2] = [Encoding::Pickle, Encoding::Msgpack];
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Remembers what it is told.
+/// Records the calls that it receives.
 #[derive(Default)]
 struct Log(Mutex<Vec<Told>>);
 
@@ -244,7 +244,7 @@ fn a_kept_cache_learns_what_changed_since_the_last_run() {
     commit(&server.client(), &[(1, "one"), (2, "two")]);
     let first = Client::connect(options.clone()).unwrap();
     first.load_many(&[Oid(1), Oid(2)], Tid::MAX).unwrap();
-    // Two do not share a file: the second does without.
+    // Two caches cannot share a file: the second client works without one.
     Client::connect(options.clone()).unwrap().close();
     first.close();
     commit(&server.client(), &[(1, "uno")]);
@@ -267,7 +267,7 @@ fn a_kept_cache_that_is_ahead_of_its_server_is_dropped() {
         drop(client);
         format!("storage 1 of {}", Address::Unix(server.path()))
     };
-    // The other server's cache, under the name of another server.
+    // Another server's cache, renamed to this one's source.
     let server = Server::start(Encoding::Pickle);
     let kept = std::fs::read(&path).unwrap();
     let other = format!("storage 1 of {}", Address::Unix(server.path()));
@@ -380,7 +380,7 @@ fn transactions_are_walked_through_in_order_with_all_their_records() {
         assert_eq!(walk(None, None), expected);
         assert_eq!(walk(Some(expected[100].0), Some(expected[120].0)), expected[100..=120]);
         assert_eq!(walk(Some(expected[149].0.next()), None), []);
-        // What is left in the middle does not stay open.
+        // A transaction left unfinished does not stay open.
         for _ in 0..1100 {
             assert!(reader.iterate(None, None).unwrap().next().is_some());
         }
@@ -400,7 +400,7 @@ fn a_server_that_says_nothing_is_not_waited_for_longer_than_told() {
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
-/// Looks at what its client knows in the moment in which it is told of a commit.
+/// Looks at the client's cache while it handles an invalidation.
 #[derive(Default)]
 struct Witness {
     client: OnceLock<Weak<Client>>,
@@ -411,7 +411,7 @@ struct Witness {
 struct Seen {
     tid: Tid,
     last_tid: Tid,
-    /// The serial of what the cache has of object 1 as current, and as of before the commit.
+    /// The cached serials of object 1: the current one, and the one as of before the commit.
     current: Option<Tid>,
     before: Option<Tid>,
 }
@@ -457,7 +457,7 @@ fn a_revision_that_was_not_told_yet_is_not_answered_from_memory() {
     };
     assert_eq!(cached(&client, Tid::MAX), Some(first));
     assert_eq!(cached(&client, first.next()), Some(first));
-    // Whether there is a later one only the server knows.
+    // Only the server knows whether there is a later one.
     assert_eq!(cached(&client, first.next().next()), None);
     let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
     transaction.store(Oid(1), first, record("two")).unwrap();

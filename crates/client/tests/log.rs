@@ -1,4 +1,4 @@
-//! Reading the log ahead of who takes it.
+//! Reads the log ahead of the caller.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use zodium_zeo::codec::Encoding;
 
 const ENCODINGS: [Encoding; 2] = [Encoding::Pickle, Encoding::Msgpack];
 
-/// Commits objects with so many bytes each, from this oid on.
+/// Commits objects of this size, from this oid on.
 fn commit_bytes(client: &Client, first: u64, count: u64, bytes: usize) -> Tid {
     let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
     for oid in (first..first + count).map(Oid) {
@@ -61,7 +61,7 @@ fn records_that_were_passed_over_can_be_had_whatever_was_wanted_before() {
     let server = Server::start(Encoding::Msgpack);
     let client = server.client();
     let tids: Vec<_> = (0..40).map(|n| commit_bytes(&client, n * 100, 30, 3000)).collect();
-    // Which transactions' records are read, and how many of them.
+    // The transactions whose records are read, and how many of them.
     for (wanted, count) in [(5, 30), (6, 1), (17, 30), (2, 7), (39, 30)] {
         let mut reader = client.read_log(None, None).unwrap();
         for (number, tid) in (0..).zip(&tids) {
@@ -93,7 +93,7 @@ fn a_restarted_server_ends_a_reader_and_another_one_goes_on() {
         }
     };
     assert!(matches!(lost, ClientError::Disconnected(_)), "{lost}");
-    // And so it stays.
+    // And it stays so.
     assert!(reader.next_transaction().unwrap_err().is_disconnection());
     assert!(reader.next_record().unwrap_err().is_disconnection());
     assert!(seen.len() < tids.len());
@@ -153,7 +153,7 @@ fn what_was_read_ahead_of_all_objects_is_not_given_once_it_may_be_old() {
     for oid in (0..5000).map(Oid) {
         if oid == Oid(2500) {
             let serial = commit(&other, &[(2500, "changed")]);
-            // Told of it, so that what was read ahead is known to be old.
+            // Told to the client, so that the objects read ahead are known to be stale.
             client.sync().unwrap();
             assert_eq!(client.next_object(from).unwrap().serial, serial);
         }

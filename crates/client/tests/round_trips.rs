@@ -1,5 +1,5 @@
-//! How often a client waits for the server: a relay between them holds answers back until it has
-//! seen a number of requests, so that one who waits in between waits for ever.
+//! Counts how often a client waits for the server. A relay between them holds replies back until it
+//! has seen a number of requests, so a client that waits in between hangs.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -22,7 +22,7 @@ use zodium_zeo::codec::Encoding;
 
 const LOAD: &[u8] = b"loadBefore";
 
-/// Between a client and its server.
+/// A relay between a client and its server.
 #[derive(Default)]
 struct Relay {
     state: Mutex<Held>,
@@ -31,9 +31,9 @@ struct Relay {
 
 #[derive(Default)]
 struct Held {
-    /// Loads that were asked for.
+    /// Number of loads requested.
     loads: usize,
-    /// Nothing is answered before there were so many.
+    /// Replies are held back until this many were requested.
     until_loads: usize,
 }
 
@@ -55,7 +55,7 @@ impl Relay {
         relay
     }
 
-    /// Holds all answers from now on, until so many loads were asked for.
+    /// Holds all replies from now on, until so many loads were requested.
     fn hold_for(&self, loads: usize) {
         let mut state = self.state.lock();
         state.until_loads = state.loads + loads;
@@ -74,7 +74,7 @@ impl Relay {
     }
 }
 
-/// Hands on frame by frame, until one side closes.
+/// Forwards frames until one side closes.
 fn forward(mut from: UnixStream, mut to: UnixStream, before: impl Fn(&[u8])) {
     let mut length = [0; 4];
     while from.read_exact(&mut length).is_ok() {
@@ -124,13 +124,13 @@ fn a_prefetch_waits_for_nothing_and_a_load_does_not_ask_again() {
     let path = server.path().with_file_name("relay");
     let relay = Relay::start(&path, &server.path());
     let client = through(&path, &server);
-    // One more than is prefetched: nothing is answered while a prefetch may wait for it.
+    // One more than is prefetched: no reply comes while a prefetch could be waiting for it.
     relay.hold_for(oids.len() + 1);
     client.prefetch(&oids, tid.next());
     client.prefetch(&oids, tid.next());
     let last = thread::scope(|scope| {
         let joined = scope.spawn(|| client.load_before(oids[7], tid.next()));
-        // Of another moment: a load of its own.
+        // As of another tid, so it is a load of its own.
         client.load_before(oids[7], tid).unwrap();
         joined.join().unwrap()
     });

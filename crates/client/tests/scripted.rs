@@ -1,5 +1,5 @@
-//! A client against a server that says what a test wants, message by message: what comes between
-//! the messages of a real one, and what a real one seldom says.
+//! A client against a scripted server: messages in between those of a real server, and messages
+//! that a real one seldom sends.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,7 +24,7 @@ use zodium_zeo::codec::{
 
 const ENCODING: Encoding = Encoding::Msgpack;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What should not come has not come by then.
+/// A message that has not arrived by then is taken not to come.
 const SILENCE: Duration = Duration::from_millis(200);
 
 /// The server's end of a connection.
@@ -34,7 +34,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Waits for a client, and greets it.
+    /// Waits for a client, and performs the handshake.
     fn accept(listener: &UnixListener) -> Peer {
         let (stream, _) = listener.accept().unwrap();
         let mut peer = Peer { stream, input: BytesMut::new() };
@@ -45,7 +45,7 @@ impl Peer {
         peer
     }
 
-    /// Lets the client in, and says `meanwhile` before it is.
+    /// Accepts the client's registration, after sending `meanwhile`.
     fn admit(&mut self, last: Tid, meanwhile: impl FnOnce(&mut Peer)) {
         let register = self.expect("register");
         self.reply(&register, last.into());
@@ -58,7 +58,7 @@ impl Peer {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next request, which is this one.
+    /// Reads the next request, which must be this one.
     fn expect(&mut self, name: &str) -> MessageId {
         let frame = self.frame(PATIENCE).unwrap_or_else(|| panic!("no {name} comes"));
         let Message { id, name: found, .. } = decode_message(ENCODING, &frame).unwrap();
@@ -83,7 +83,7 @@ impl Peer {
         self.send(&message);
     }
 
-    /// Asserts that the client says nothing for a while.
+    /// Asserts that the client sends nothing for a while.
     fn expect_silence(&mut self) {
         if let Some(frame) = self.frame(SILENCE) {
             panic!("{:?}", decode_message(ENCODING, &frame).unwrap());
@@ -113,11 +113,11 @@ impl Peer {
     }
 }
 
-/// What a client told its watcher.
+/// The calls that a client made to its watcher.
 #[derive(Default)]
 struct Log(Mutex<Vec<(Tid, Vec<Oid>)>>);
 
-/// The tid that stands for "everything may be old".
+/// The tid that stands for "everything may be stale".
 const ALL: Tid = Tid::MAX;
 
 impl Watcher for Log {
@@ -130,12 +130,12 @@ impl Watcher for Log {
     }
 }
 
-/// Runs a script of the server beside what the client does.
+/// Runs a script of the server in parallel with the client.
 fn play(script: impl FnOnce(&UnixListener) + Send, act: impl FnOnce(&Client, &Log)) {
     play_waiting(PATIENCE, script, act);
 }
 
-/// As [`play`], with a client whose calls wait so long for a connection.
+/// Like [`play`], with a client whose calls wait this long for a connection.
 fn play_waiting(
     wait_timeout: Duration,
     script: impl FnOnce(&UnixListener) + Send,
@@ -306,7 +306,7 @@ fn a_server_with_an_older_database_is_refused() {
         let mut peer = Peer::accept(listener);
         peer.admit(Tid(10), |_| ());
         drop(peer);
-        // The backup of yesterday, say.
+        // For example a server with yesterday's backup.
         let mut peer = Peer::accept(listener);
         let register = peer.expect("register");
         peer.reply(&register, Tid(5).into());

@@ -1,4 +1,5 @@
-//! Many threads on one connection: each answer reaches who asked, and what is told keeps its order.
+//! Many threads on one connection: each reply reaches its caller, and invalidations keep their
+//! order.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +21,7 @@ use zodium_zeo::codec::Encoding;
 const OBJECTS: u64 = 20;
 const THREADS: u64 = 8;
 
-/// Runs `work` in many threads until they are done; fails when they hang.
+/// Runs `work` in many threads until it is done; fails if they hang.
 fn in_threads(work: impl Fn(u64) + Sync) {
     let done = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -46,7 +47,7 @@ fn in_threads(work: impl Fn(u64) + Sync) {
 fn every_answer_reaches_its_caller_whoever_reads() {
     for encoding in [Encoding::Pickle, Encoding::Msgpack] {
         let server = Server::start(encoding);
-        // Without memory, so that each load is asked.
+        // Without a cache, so that each load is sent.
         let client = Client::connect(Options { cache_bytes: 0, ..server.options() }).unwrap();
         let mut history: BTreeMap<u64, Vec<(Tid, String)>> = BTreeMap::new();
         for round in 0..5 {
@@ -77,7 +78,7 @@ fn every_answer_reaches_its_caller_whoever_reads() {
     }
 }
 
-/// Holds what it is told against what can be loaded at that moment.
+/// Compares each invalidation with what can be loaded at that moment.
 struct Order {
     last: Mutex<Tid>,
     count: AtomicU64,
@@ -113,7 +114,7 @@ fn views_stay_whole_while_others_commit() {
             return;
         }
         while !is_over.load(Ordering::Relaxed) {
-            // Each commit writes the same to all three.
+            // Each commit writes the same value to all three objects.
             let before = client.last_tid().next();
             let [one, two, three] =
                 [1, 2, 3].map(|oid| client.load_before(Oid(oid), before).unwrap().unwrap());
@@ -163,7 +164,7 @@ fn all_who_wait_are_told_when_the_server_goes_and_go_on_when_it_comes_back() {
             return;
         }
         while !is_over.load(Ordering::Relaxed) {
-            // Loads come through, and other calls say that their connection is lost.
+            // Loads succeed, and other calls report a lost connection.
             client.load_current(Oid(1)).unwrap();
             match client.call("ping", &Value::tuple([])) {
                 Ok(_) => {}

@@ -1,8 +1,8 @@
-"""What a Python client takes: one case, as JSON in the only argument; figures as JSON lines.
+"""Run one case of a Python client, given as JSON in the only argument; print results as JSON lines.
 
-Only what a line is about is timed, with the processor time of the whole process. Checksums are
-taken afterwards, of all that was loaded. The client is new, and its cache empty, for each pass;
-the first pass is not told of. crates/bench/src/client/native.rs does the same without Python.
+Only the operation itself is timed, with the processor time of the whole process. Checksums over
+everything loaded are computed afterwards. Each pass has a new client with an empty cache; the
+first pass is not reported. crates/bench/src/client/native.rs does the same without Python.
 """
 
 import json
@@ -30,7 +30,7 @@ def connect():
 
 
 def timed(run):
-    """What it gives, and how long it took: by the clock, and of all processors."""
+    """Return its result, the elapsed time and the processor time of the process."""
     cpu, began = time.process_time(), time.perf_counter()
     result = run()
     return result, (time.perf_counter() - began, time.process_time() - cpu)
@@ -46,7 +46,7 @@ def tell(step, count, taken, data):
 
 
 def again_and_again(one_pass):
-    """Until it has taken long enough; the first time is for warming up."""
+    """Repeat a pass until the measurement is long enough; the first pass warms up."""
     one_pass(lambda *line: None)
     began = time.perf_counter()
     while True:
@@ -79,7 +79,7 @@ def threads(tell):
             thread.join()
 
     _, taken = timed(load_all)
-    # In the order of the oids again.
+    # Back in the order of the oids.
     data = [parts[index % count][index // count] for index in range(len(OIDS))]
     tell("uncached", len(OIDS), taken, data)
     storage.close()
@@ -158,7 +158,7 @@ def iterate():
 
 
 def main():
-    # ZEO's client makes files.
+    # ZEO's client writes files.
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         case = JOB["case"]

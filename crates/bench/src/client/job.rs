@@ -1,39 +1,39 @@
-//! What a client is told to do, and what it tells of it.
+//! The job that a client program gets, and the results that it prints.
 
 use serde::{Deserialize, Serialize};
 
 use crate::options::ClientCase;
 
-/// One case. `driver.py` reads the same names.
+/// A case. `driver.py` reads the same names.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) client: String,
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) case: String,
-    /// How many are loaded, or committed at once.
+    /// Number of objects loaded, or committed at once.
     pub(super) objects: u64,
-    /// Of an object that is committed.
+    /// Size of a committed object.
     pub(super) bytes: u32,
     pub(super) threads: u16,
-    /// How long it is to take at least.
+    /// Least time to measure.
     pub(super) seconds: f64,
-    /// Of commits: how long before that.
+    /// Warm-up time of commits.
     pub(super) warm_up: f64,
-    /// How many seconds an iteration may take.
+    /// Time limit of an iteration in seconds.
     pub(super) patience: u16,
-    /// Where an iteration ends, in hexadecimal digits.
+    /// The last transaction of an iteration, in hexadecimal digits.
     pub(super) last_tid: String,
 }
 
-/// One pass, or the sum of several.
+/// Results of one pass, or of several together.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) step: String,
     pub(super) count: u64,
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
-    /// Over all data of the pass.
+    /// The CRC-32 over all data of the pass.
     pub(super) crc32: String,
     #[serde(default = "one")]
     pub(super) passes: u64,
@@ -48,7 +48,7 @@ impl Line {
     }
 }
 
-/// What a case is called in a job.
+/// The name of a case in a job.
 pub(super) fn name(case: ClientCase) -> &'static str {
     match case {
         ClientCase::Load => "load",

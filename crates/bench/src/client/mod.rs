@@ -1,8 +1,8 @@
-//! `zodium bench client`: what Python's clients take, beside the native one.
+//! `zodium bench client`: the cost of Python clients, beside the native one.
 //!
-//! Key decision: a client is a program that is given a case and tells what it took. Python's are
-//! one script, the native one is this binary; here they are started in turns, and what they loaded
-//! is held against what was stored.
+//! Key decision: a client is a program that gets a case and prints its results. The Python clients
+//! share one script; the native one is this binary. They are started in turns, and what they loaded
+//! is compared with what was stored.
 
 mod job;
 pub(crate) mod native;
@@ -24,9 +24,9 @@ use crate::options::{Checksum, ClientCase, ClientOptions};
 use crate::result::{Measurement, Output, Sample, Shown};
 use crate::server::{Data, Server, ServerCommand};
 
-/// Objects that are loaded in bulk, if there are as many.
+/// Number of objects loaded in bulk, if there are as many.
 const BULK_OBJECTS: u64 = 1000;
-/// Of its passes the first is not counted: there are two at least.
+/// The first pass is not counted, so there are at least two.
 const PASSES: f64 = 2.0;
 
 /// Measures and reports.
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &ClientOptions) -> Result<()> {
     );
     let path = dataset.file(options.dataset.datasets.as_deref(), comparison.folder());
     let path = path.context("cannot write the dataset")?;
-    // A copy for each: clients commit.
+    // A copy for each server: clients commit.
     comparison.start(&options.servers, Data::Copied(&path))?;
     machine.versions.clone_from(&comparison.versions);
     machine.versions.push(programs::versions(&options.python)?);
@@ -78,7 +78,7 @@ struct Bench<'a> {
     dataset: &'a Dataset,
 }
 
-/// What is done, by how many threads.
+/// A case, and its number of threads.
 type Case = (ClientCase, u16);
 
 impl Bench<'_> {
@@ -121,7 +121,7 @@ impl Bench<'_> {
         measured
     }
 
-    /// Lets a client do its case; a sample for each step of it.
+    /// Runs a case in a client; returns a sample for each of its steps.
     fn measure(
         &self,
         comparison: &Comparison,
@@ -177,7 +177,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Whether what was loaded is what was stored.
+    /// Checks that the loaded data are the stored data.
     fn check(&self, case: ClientCase, line: &Line) -> Result<()> {
         if case == ClientCase::Commit {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The native client, in a process of its own: the same cases as those of `driver.py`.
+//! The native client in a process of its own: the same cases as in `driver.py`.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::options::{Checksum, ClientDriverOptions};
 
 const CACHE_BYTES: usize = 256 << 20;
 
-/// Does one case, and tells what it took.
+/// Runs one case, and prints its results.
 pub(crate) fn drive(options: &ClientDriverOptions) -> Result<()> {
     let driver = Driver { job: serde_json::from_str(&options.job).context("not a job")? };
     match driver.job.case.as_str() {
@@ -33,7 +33,7 @@ struct Driver {
     job: Job,
 }
 
-/// How long something took: by the clock, and of all processors.
+/// Elapsed time, and processor time of the process.
 struct Taken {
     time: Duration,
     cpu: Duration,
@@ -49,7 +49,7 @@ impl Driver {
         (0..self.job.objects).map(Oid).collect()
     }
 
-    /// Until it has taken long enough; the first time is for warming up.
+    /// Repeats a pass until the measurement is long enough; the first pass warms up.
     fn again_and_again(&self, pass: fn(&Driver) -> Result<Vec<Line>>) -> Result<()> {
         pass(self)?;
         let began = Instant::now();
@@ -81,7 +81,7 @@ impl Driver {
                 scope.spawn(move || {
                     let data = load_each(client, &mine);
                     loaded.wait();
-                    // What it took is known until it has ended.
+                    // A thread's processor time can be read only until it ends.
                     told.wait();
                     data
                 })
@@ -98,7 +98,7 @@ impl Driver {
             });
             anyhow::Ok((joined.collect::<Result<Vec<_>>>()?, taken))
         })?;
-        // In the order of the oids again.
+        // Back in the order of the oids.
         let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
         let in_order = (0..oids.len()).map(|index| parts.get_mut(index % count)?.next());
         let data = in_order.collect::<Option<Vec<_>>>().context("objects are missing")?;
@@ -186,7 +186,7 @@ fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, Taken)> {
     Ok((result, Taken { time, cpu: cpu_time()?.since(&cpu) }))
 }
 
-/// Of all threads; of this one up to now, since it gives its processor up for a moment.
+/// Processor time of all threads; yields first, so that the calling thread's time is up to date.
 fn cpu_time() -> Result<CpuTime> {
     std::thread::yield_now();
     Ok(CpuTime::of_process(std::process::id())?)

@@ -1,4 +1,4 @@
-//! The clients as programs.
+//! The client programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use super::job::{Job, Line};
 use crate::comparison::absolute;
 
-/// Both of Python's clients.
+/// The driver of both Python clients.
 const DRIVER: &str = include_str!("driver.py");
 
-/// Tells the versions of what is measured, or what is missing.
+/// Prints the versions of the Python packages, or what is missing.
 const VERSIONS: &str = "\
 import platform, sys
 from importlib.metadata import PackageNotFoundError, version
@@ -31,7 +31,7 @@ if missing:
 print(', '.join(told), 'on Python', platform.python_version())
 ";
 
-/// A client that is started anew for each case.
+/// A client program, started anew for each case.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
@@ -39,7 +39,7 @@ pub(super) struct Program {
     arguments: &'static [&'static str],
 }
 
-/// All that take part.
+/// All client programs.
 pub(super) fn all(python: &Path) -> Result<Vec<Program>> {
     let script: &[&str] = &["-c", DRIVER];
     let (python, this) = (absolute(python)?, std::env::current_exe()?);
@@ -48,7 +48,7 @@ pub(super) fn all(python: &Path) -> Result<Vec<Program>> {
     Ok(vec![of_python("zodium"), of_python("zeo"), native])
 }
 
-/// What Python's clients are; an error where one is missing.
+/// Versions of the Python clients; fails if one is missing.
 pub(super) fn versions(python: &Path) -> Result<String> {
     let shown = python.display();
     let output = Command::new(python).args(["-c", VERSIONS]).stdin(Stdio::null()).output();
@@ -64,7 +64,7 @@ pub(super) fn versions(python: &Path) -> Result<String> {
 }
 
 impl Program {
-    /// Does a case, in a process of its own.
+    /// Runs a case in a new process.
     pub(super) fn run(&self, job: &Job) -> Result<Vec<Line>> {
         let output = Command::new(&self.program)
             .args(self.arguments)
@@ -76,6 +76,6 @@ impl Program {
         ensure!(output.status.success(), "it ended with {}: {}", output.status, said.trim());
         let told = String::from_utf8(output.stdout)?;
         let lines = told.lines().map(serde_json::from_str).collect::<Result<_, _>>();
-        lines.with_context(|| format!("not the figures of a client: {told}"))
+        lines.with_context(|| format!("not the results of a client: {told}"))
     }
 }

@@ -1,4 +1,4 @@
-//! What the device itself takes to read the places where objects lie.
+//! Measures the device's own latency at the places where objects lie.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,23 +13,23 @@ use crate::result::Latencies;
 
 const BLOCK: usize = 4096;
 
-/// A data file that is read past the system's memory, and a buffer as devices want it.
+/// A data file opened for direct reads, with an aligned buffer.
 pub(super) struct Device {
     file: File,
     memory: Vec<u8>,
     bytes: u64,
-    /// Of a read: the pages that an object of that size lies on, wherever it begins.
+    /// Length of a read: all pages that an object may lie on, wherever it begins.
     length: usize,
 }
 
-/// What reading took.
+/// Time and latencies of the reads.
 pub(super) struct Taken {
     pub(super) latencies: Latencies,
     pub(super) seconds: f64,
 }
 
 impl Device {
-    /// A file of so many bytes with objects of one size.
+    /// Opens a file of `bytes` bytes with objects of one size.
     pub(super) fn open(path: &Path, bytes: u64, object_bytes: u32) -> Result<Device> {
         let flags = OFlags::DIRECT.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -41,7 +41,7 @@ impl Device {
         Ok(Device { file, memory: vec![0; length + BLOCK], bytes, length })
     }
 
-    /// Reads for so long, one place after the other: `next` tells which of how many objects.
+    /// Reads for this long, one place after the other; `next` picks one of the objects.
     pub(super) fn read_for(
         &mut self,
         time: Duration,
@@ -62,7 +62,8 @@ impl Device {
         Ok(Taken { latencies, seconds: began.elapsed().as_secs_f64() })
     }
 
-    /// Where about an object lies: all have the same size, and lie in the order of their oids.
+    /// The approximate position of an object: all have the same size, and lie in the order of their
+    /// oids.
     fn place(&self, object: u64, objects: u64) -> u64 {
         let last = self.bytes.saturating_sub(self.length as u64);
         let offset = u128::from(last) * u128::from(object) / u128::from(objects.max(1));

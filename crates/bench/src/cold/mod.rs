@@ -1,4 +1,4 @@
-//! `zodium bench cold`: loads of what is not in memory, and what others notice of them.
+//! `zodium bench cold`: loads of objects that are not in memory, and their effect on other clients.
 
 mod device;
 
@@ -22,13 +22,13 @@ use crate::reading::Reading;
 use crate::result::{Measurement, Output, Sample, Shown};
 use crate::server::{Data, Server, ServerCommand};
 
-/// Objects that resident loads are of: few enough to stay in any cache.
+/// Number of objects for resident loads: few enough for any cache.
 const RESIDENT_OBJECTS: u64 = 64;
-/// A server's own cache holds this part of the file at most.
+/// A server's own cache holds at most this part of the file.
 const CACHE_SHARE: u64 = 4;
-/// Neighbours share pages: in a measurement fewer than one in so many objects may be loaded.
+/// Neighbours share pages, so a measurement may load at most one in so many objects.
 const WALK_SHARE: u64 = 3;
-/// A server that takes less processor time than this in each step has settled.
+/// A server that uses less processor time than this in a step has settled.
 const SETTLED_CPU: Duration = Duration::from_millis(4);
 const SETTLE_STEP: Duration = Duration::from_millis(200);
 const SETTLE_STEPS_MAX: usize = 300;
@@ -37,9 +37,9 @@ const SERIAL: Cell = Cell { clients: 1, in_flight: 1 };
 /// What the clients of a measurement do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// Load what is not in memory.
+    /// Load objects that are not in memory.
     Cold(Cell),
-    /// One loads what is, one at a time, and others do this meanwhile.
+    /// One client loads resident objects one at a time, while others do this.
     Resident(Beside),
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     output.write()
 }
 
-/// Starts the servers with one worker, and caches that hold a part of the file.
+/// Starts the servers with one worker, and with caches for a part of the file.
 fn start(
     comparison: &mut Comparison,
     options: &ColdOptions,
@@ -109,7 +109,7 @@ fn start(
     Ok(())
 }
 
-/// Waits until no server does anything by itself: some read the whole file after a start.
+/// Waits until all servers are idle: some read the whole file after a start.
 fn settle(comparison: &Comparison) -> Result<()> {
     for server in &comparison.servers {
         let mut before = server.cpu_time()?;
@@ -173,7 +173,7 @@ impl Cold<'_> {
             .latencies()
     }
 
-    /// The same places, read one after the other without a server.
+    /// Reads the same places directly from the device, one after the other.
     fn measure_device(&self, comparison: &Comparison, round: usize) -> Result<Sample> {
         let mut device = Device::open(&self.path, self.bytes, self.options.object_bytes)?;
         let before = self.walk.taken();
@@ -198,7 +198,7 @@ impl Cold<'_> {
         case: Case,
         round: usize,
     ) -> Result<Sample> {
-        // A server that was not started here may have the very file.
+        // A server that runs already may serve this very file.
         forget(server.data().unwrap_or(&self.path))?;
         let before_walk = self.walk.taken();
         let resident = Objects::AtRandom(RESIDENT_OBJECTS.min(self.dataset.len()));
@@ -244,7 +244,7 @@ impl Cold<'_> {
         Generator::start(connections?, 1, Load { objects, in_flight: cell.in_flight, seed: 1 })
     }
 
-    /// Loads each of those objects that resident loads are of.
+    /// Loads each of the resident objects once.
     fn load_resident(&self, server: &Server) -> Result<()> {
         let mut connection = Connection::open(server.address, server.speech, &self.dataset)?;
         let mut scratch = Scratch::new();
@@ -256,7 +256,7 @@ impl Cold<'_> {
         Ok(())
     }
 
-    /// Fails when so much was loaded that some of it was in memory.
+    /// Fails if so many objects were loaded that some of them were in memory.
     fn check_walk(&self, before: u64) -> Result<()> {
         let (taken, objects) = (self.walk.taken() - before, self.dataset.len());
         ensure!(
@@ -293,7 +293,7 @@ impl Beside {
     }
 }
 
-/// Makes the system forget the pages of a file.
+/// Evicts a file from the system's page cache.
 fn forget(path: &Path) -> Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;

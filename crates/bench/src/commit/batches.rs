@@ -1,4 +1,4 @@
-//! How many transactions shared a sync, as the server itself tells over HTTP.
+//! Reads from a server's metrics how many transactions shared a sync.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A server that does not answer so long has failed.
+/// Timeout of the monitor's reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 const METRIC: &str = "zodium_commit_batch_transactions";
 
-/// Totals since the server's start.
+/// Totals since the server was started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Batches {
     pub(super) syncs: f64,
@@ -18,7 +18,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Asks a server; `None` of one that does not tell.
+    /// Reads the metrics of a server; `None` if it has none.
     pub(super) fn of(monitor: Option<SocketAddr>) -> Result<Option<Batches>> {
         let Some(address) = monitor else { return Ok(None) };
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;

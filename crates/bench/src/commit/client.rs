@@ -1,6 +1,6 @@
-//! One client that commits, driven by what it is answered.
+//! A client that commits, as a state machine driven by replies.
 //!
-//! It never waits: each answer leads to the next request, so that one thread serves many clients.
+//! It never blocks: each reply leads to the next request, so that one thread serves many clients.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use super::link::{Answer, Link};
 use crate::options::Mode;
 use crate::result::Latencies;
 
-/// Steps of a commit, and the whole.
+/// Names of the steps of a commit, and of the whole.
 pub(super) const OPERATIONS: [&str; 5] = ["begin", "store", "vote", "finish", "whole"];
 const BEGIN: usize = 0;
 const STORE: usize = 1;
@@ -26,20 +26,20 @@ const VOTE: usize = 2;
 const FINISH: usize = 3;
 const WHOLE: usize = 4;
 
-/// A client and what it has done.
+/// A client and its results.
 pub(super) struct Client {
     link: Link,
     content: Arc<Content>,
     mode: Mode,
-    /// Objects of a transaction.
+    /// Number of objects in a transaction.
     objects: usize,
     random: SmallRng,
     state: State,
-    /// Oids that nobody has used.
+    /// Unused oids.
     fresh: Vec<Oid>,
-    /// The objects that it writes again.
+    /// The objects that it updates.
     own: Vec<Known>,
-    /// What the transaction under way writes, as it will be.
+    /// What the current transaction writes, as of after its commit.
     chosen: Vec<Known>,
     /// The serials that `chosen` replaces.
     replaced: Vec<Tid>,
@@ -51,15 +51,15 @@ pub(super) struct Client {
     metrics: ClientMetrics,
 }
 
-/// What it has measured, while that was wanted.
+/// Results, recorded while counting.
 pub(super) struct ClientMetrics {
     pub(super) commits: u64,
     pub(super) conflicts: u64,
-    /// Of [`OPERATIONS`].
+    /// Latencies of [`OPERATIONS`].
     pub(super) operations: [Latencies; 5],
 }
 
-/// What is waited for.
+/// The pending request.
 #[derive(Debug)]
 enum State {
     Idle,
@@ -71,7 +71,7 @@ enum State {
 }
 
 impl Client {
-    /// A client that has made `own` objects, or is given those of others.
+    /// Creates a client without objects; it makes its own, or shares those of others.
     pub(super) fn new(
         link: Link,
         content: Arc<Content>,
@@ -108,7 +108,7 @@ impl Client {
         matches!(self.state, State::Idle)
     }
 
-    /// The objects that it writes again.
+    /// The objects that it updates.
     pub(super) fn own(&self) -> &[Known] {
         &self.own
     }
@@ -121,7 +121,7 @@ impl Client {
         (self.journal, self.metrics)
     }
 
-    /// Makes objects that it will write again, and waits for it.
+    /// Commits new objects for later updates, and waits for it.
     pub(super) fn make_own(&mut self, count: usize) -> Result<()> {
         while self.fresh.len() < count {
             let oids = self.link.call("new_oids", &Value::tuple([]))?;
@@ -167,7 +167,8 @@ impl Client {
         }
     }
 
-    /// Takes what has arrived. True when a transaction has come to its end and the next may begin.
+    /// Handles the replies that have arrived. Returns whether a transaction has ended, so that the
+    /// next one may begin.
     pub(super) fn take_turn(&mut self, counting: bool) -> Result<bool> {
         let answers = self.link.receive()?;
         let now = Instant::now();
@@ -194,7 +195,7 @@ impl Client {
                 answer.expect(&id)?;
                 let began = self.began;
                 self.start(counting)?;
-                // An attempt more, of the same undertaking.
+                // A further attempt of the same transaction, timed as a whole.
                 self.began = began;
             }
             State::Finish(id) => {
@@ -257,7 +258,7 @@ impl Client {
         Ok(())
     }
 
-    /// Each object as it will be, with a count one up.
+    /// Selects the objects to write, and increments their counts.
     fn choose(&mut self, objects: impl Iterator<Item = Known>) {
         self.chosen.clear();
         self.replaced.clear();
@@ -281,7 +282,7 @@ impl Client {
         Ok(())
     }
 
-    /// Begins and stores; tells `done` of each step when it began.
+    /// Sends begin and stores; calls `done` for each step with its start time.
     fn send_stores(&mut self, done: &mut dyn FnMut(usize, Instant)) -> Result<()> {
         self.number += 1;
         let number = || Value::Int(self.number.into());

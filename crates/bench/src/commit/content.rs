@@ -1,8 +1,8 @@
-//! What is in the objects that are committed, so that any of them can be checked.
+//! The data of committed objects, made so that any revision can be checked.
 //!
-//! A pickle, since servers look into what conflicts: a persistent object whose state is bytes.
-//! Those are the oid, a count, random bytes, and a CRC-32C over all that; the count tells one
-//! revision from another.
+//! The data are a pickle, since servers decode conflicting records: a persistent object whose state
+//! is bytes. These hold the oid, a count, random bytes, and a CRC-32C over all of them. The count
+//! tells revisions apart.
 
 use anyhow::{Context, Result, ensure};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -11,12 +11,12 @@ use zodium_types::Oid;
 
 const CLASS: &[u8] = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\0.\x80\x03B";
 const END: &[u8] = b".";
-/// Between class and end: a length, an oid, a count, and after the random bytes a checksum.
+/// Length of the fixed fields: a length, an oid, a count, and a checksum after the random bytes.
 const FIXED_BYTES: usize = 4 + 8 + 8 + 4;
-/// Random bytes to cut from.
+/// Size of the pool of random bytes.
 const POOL_BYTES: usize = 1 << 20;
 
-/// Makes data.
+/// Generates data.
 #[derive(Debug)]
 pub(crate) struct Content {
     pool: Vec<u8>,
@@ -31,7 +31,7 @@ impl Content {
         Content { pool, object_bytes }
     }
 
-    /// The data of an object with this count.
+    /// The data of an object's revision with this count.
     pub(crate) fn data(&self, oid: Oid, count: u64) -> Vec<u8> {
         let random = self.object_bytes.saturating_sub(CLASS.len() + END.len() + FIXED_BYTES);
         let from = (oid.0.wrapping_mul(31).wrapping_add(count.wrapping_mul(97))) as usize;
@@ -45,12 +45,12 @@ impl Content {
         [CLASS, &length.to_le_bytes(), &state, END].concat()
     }
 
-    /// Where the oid stands in the data of an object.
+    /// The position of the oid in the data of an object.
     pub(crate) fn oid_range(&self) -> std::ops::Range<usize> {
         CLASS.len() + 4..CLASS.len() + 12
     }
 
-    /// The count in the data of an object, if every byte is right.
+    /// Checks every byte of an object's data, and returns its count.
     pub(crate) fn check(&self, oid: Oid, data: &[u8]) -> Result<u64> {
         let count = data.get(CLASS.len() + 12..).and_then(|rest| rest.first_chunk());
         let count = u64::from_be_bytes(*count.context("data are shorter than stored")?);

@@ -1,9 +1,9 @@
-//! A proxy that makes the way long: every piece is forwarded when it is due.
+//! A proxy that adds a delay: it forwards each piece of data when it is due.
 //!
-//! One thread; pieces are due in the order they came, since the delay is the same for all. The
-//! timer is set a little early and the rest waited for awake, because a processor that sleeps
-//! wakes up late. Writes block: a peer that does not take what it gets holds up the others, which
-//! the clients and servers of a benchmark do not.
+//! One thread; pieces are due in the order of arrival, since the delay is the same for all. The
+//! timer is set a little early and the rest is spent polling, because a sleeping processor wakes up
+//! late. Writes block, so a peer that does not read holds up the others; clients and servers of the
+//! benchmark always read.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -21,9 +21,9 @@ use crate::options::DelayOptions;
 const EVENTS_MAX: usize = 64;
 const READ_BYTES: usize = 64 << 10;
 const LISTENER: u64 = u64::MAX;
-/// How long before a piece is due the proxy is awake.
+/// How long before a due time the proxy polls.
 const AWAKE_BEFORE: Duration = Duration::from_micros(60);
-/// How late a timer may be, as far as the system plans it.
+/// The kernel's timer slack.
 const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::MIN;
 
 /// Forwards until it is killed.
@@ -44,9 +44,9 @@ struct Proxy {
     epoll: OwnedFd,
     listener: TcpListener,
     to: SocketAddr,
-    /// Each way.
+    /// The delay in each direction.
     delay: Duration,
-    /// In pairs: what comes on one goes to the other. Those that have ended leave a gap.
+    /// Pairs of streams, forwarded to each other. Closed ones leave a gap.
     streams: Vec<Option<TcpStream>>,
     pieces: VecDeque<Piece>,
 }
@@ -54,7 +54,7 @@ struct Proxy {
 struct Piece {
     due: Instant,
     to: usize,
-    /// Nothing at the end of the stream.
+    /// Empty at the end of the stream.
     bytes: Vec<u8>,
 }
 
@@ -99,10 +99,10 @@ impl Proxy {
 
     fn receive(&mut self, from: usize, now: Instant, scratch: &mut [u8]) -> io::Result<()> {
         let Some(Some(stream)) = self.streams.get_mut(from) else { return Ok(()) };
-        // A connection that breaks has ended.
+        // A failed connection counts as closed.
         let count = stream.read(scratch).unwrap_or(0);
         if count == 0 {
-            // Else it would be told again and again until the end is due.
+            // Otherwise epoll would keep reporting it until the end of the stream is forwarded.
             epoll::delete(&self.epoll, &*stream)?;
         }
         let bytes = scratch.get(..count).unwrap_or_default().to_vec();
@@ -110,7 +110,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Sends all that is due.
+    /// Sends all pieces that are due.
     fn forward(&mut self) {
         while let Some(piece) = self.pieces.pop_front_if(|piece| piece.due <= Instant::now()) {
             let Some(Some(stream)) = self.streams.get_mut(piece.to) else { continue };
@@ -120,7 +120,7 @@ impl Proxy {
         }
     }
 
-    /// Ends both sides: who has ended one wants nothing more of the other.
+    /// Closes both sides: a client that has closed one direction needs nothing more.
     fn close(&mut self, key: usize) {
         for key in [key, key ^ 1] {
             if let Some(stream) = self.streams.get_mut(key) {

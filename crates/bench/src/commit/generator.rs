@@ -1,4 +1,4 @@
-//! Threads that keep clients committing.
+//! Runs the clients' threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(super) struct Generator {
     shared: Arc<Shared>,
 }
 
-/// All relaxed: these are signs and sums, nothing else is read by them.
+/// All relaxed: these are flags and sums; no other data depends on them.
 #[derive(Debug, Default)]
 struct Shared {
     counting: AtomicBool,
@@ -36,22 +36,22 @@ impl Generator {
         Ok(Generator { thread, shared })
     }
 
-    /// Commits so far.
+    /// Number of commits so far.
     pub(super) fn commits(&self) -> u64 {
         self.shared.commits.load(Ordering::Relaxed)
     }
 
-    /// Whether it is over already, which only happens when something goes wrong.
+    /// Whether the clients have stopped by themselves, which only an error causes.
     pub(super) fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Notes figures from now on, or no more.
+    /// Starts or stops recording results.
     pub(super) fn count(&self, counting: bool) {
         self.shared.counting.store(counting, Ordering::Relaxed);
     }
 
-    /// Lets every client come to the end of its transaction, and gives them back.
+    /// Lets every client finish its transaction, and returns the clients.
     pub(super) fn finish(self) -> Result<Vec<Client>> {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("a thread with clients panicked"))?

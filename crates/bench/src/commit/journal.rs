@@ -1,4 +1,4 @@
-//! What was acknowledged, and whether it is there.
+//! Records acknowledged commits, and verifies that they are present.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,15 +11,15 @@ use zodium_zeo::codec::MessageId;
 use super::content::Content;
 use super::link::Link;
 
-/// Loads under way while everything is read back.
+/// Pending loads while everything is read back.
 const IN_FLIGHT: usize = 64;
 
-/// An object as a client knows it.
+/// The last known revision of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) oid: Oid,
     pub(super) serial: Tid,
-    /// How often it was written.
+    /// How many times it was written.
     pub(super) count: u64,
 }
 
@@ -36,12 +36,12 @@ struct Written {
 }
 
 impl Journal {
-    /// One more acknowledged write.
+    /// Records an acknowledged write.
     pub(super) fn note(&mut self, known: Known) {
         self.merge(Written { last: known, times: 1 });
     }
 
-    /// Takes up what another client was acknowledged.
+    /// Adds the journal of another client.
     pub(super) fn add(&mut self, other: &Journal) {
         other.entries.values().for_each(|written| self.merge(*written));
     }
@@ -66,8 +66,8 @@ impl Journal {
         self.entries.len()
     }
 
-    /// Loads everything: the last revision that was acknowledged has to be current, and none of
-    /// the writes may be missing from its count.
+    /// Loads everything: the last acknowledged revision must be the current one, and its count must
+    /// include all acknowledged writes.
     pub(super) fn verify(&self, link: &mut Link, content: &Content) -> Result<()> {
         let written: Vec<&Written> = self.entries.values().collect();
         for batch in written.chunks(IN_FLIGHT) {

@@ -1,5 +1,5 @@
-//! A connection for commits: replies in whole; what is not answered leaves with the next request,
-//! as it does from Zodium's own clients.
+//! A connection for commits. Calls without a reply leave with the next request, as Zodium's own
+//! clients send them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +33,7 @@ pub(super) struct Link {
     scratch: Vec<u8>,
 }
 
-/// What a server answered to a request.
+/// A server's reply.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) id: MessageId,
@@ -71,7 +71,7 @@ impl Link {
         }
     }
 
-    /// Sends a call that is answered.
+    /// Sends a call that has a reply.
     pub(super) fn request(&mut self, method: &str, arguments: &Value<'_>) -> Result<MessageId> {
         self.last_id += 1;
         encode_request(self.encoding, &mut self.output, self.last_id, method, arguments)?;
@@ -79,19 +79,19 @@ impl Link {
         Ok(MessageId::Number(self.last_id))
     }
 
-    /// A call that is not answered; it leaves with the next request.
+    /// Buffers a call without a reply; it leaves with the next request.
     pub(super) fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<()> {
         Ok(encode_oneway(self.encoding, &mut self.output, method, arguments)?)
     }
 
-    /// Asks for the current revision of an object.
+    /// Requests the current revision of an object.
     pub(super) fn load(&mut self, oid: Oid) -> Result<MessageId> {
         encode_load_before_request(self.encoding, &mut self.output, oid, Tid::MAX);
         self.flush()?;
         Ok(MessageId::Load { oid, before: Tid::MAX })
     }
 
-    /// Reads once; gives what has been answered. Notices want nothing.
+    /// Reads once; returns the replies that have arrived, and skips notices.
     pub(super) fn receive(&mut self) -> Result<Vec<Answer>> {
         let count = match self.stream.read(&mut self.scratch) {
             Ok(0) => bail!("the server closed the connection"),
@@ -104,7 +104,7 @@ impl Link {
         self.answers()
     }
 
-    /// Calls, and waits for the answer; nothing else may be under way.
+    /// Calls and waits for the reply; no other request may be pending.
     pub(super) fn call(&mut self, method: &str, arguments: &Value<'_>) -> Result<Value<'static>> {
         let id = self.request(method, arguments)?;
         loop {
@@ -130,7 +130,7 @@ impl Link {
 }
 
 impl Answer {
-    /// What the request with this id was answered; anything else is an error.
+    /// The result of the request with this id; any other reply is an error.
     pub(super) fn expect(self, id: &MessageId) -> Result<Value<'static>> {
         if self.id != *id {
             bail!("{:?} was answered, but {id:?} was asked", self.id);

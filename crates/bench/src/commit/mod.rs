@@ -1,4 +1,4 @@
-//! `zodium bench commit`: what commits cost and how long they take, beside the peers.
+//! `zodium bench commit`: throughput, latency and cost of commits, beside the peers.
 
 mod batches;
 mod client;
@@ -31,11 +31,11 @@ use crate::reading::{Reading, Used};
 use crate::result::Output;
 use crate::server::{Data, Server, ServerCommand};
 
-/// Objects that all clients write in conflict mode.
+/// Number of objects that all clients write in conflict mode.
 const SHARED_OBJECTS: usize = 8;
-/// Transactions until a client that updates comes round to the same objects.
+/// Number of transactions after which an updating client writes the same objects again.
 const OWN_TRANSACTIONS: usize = 8;
-/// How often the round trip is measured before a case.
+/// Number of round trips measured before a case.
 const ROUND_TRIPS: usize = 9;
 
 /// Measures and reports.
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
     let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
-    // Zodium tells over HTTP what shared a sync; it counts that in any case.
+    // Zodium reports batch sizes over HTTP; it counts them in any case.
     let mut servers = options.servers.clone();
     servers.zodium_option.push("--monitor=127.0.0.1:{monitor}".to_owned());
     let commands = commands(&servers)?;
@@ -78,14 +78,12 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
     output.write()
 }
 
-/// What one client alone reached, by server, mode, round trip and round: how more clients do is
-/// told by that.
+/// Rates of a single client by server, mode, round trip and round, as the baseline of more clients.
 #[derive(Default)]
 struct LoneClients(HashMap<(String, &'static str, Duration, usize), f64>);
 
 impl LoneClients {
-    /// The rate of one client beside which a case stands; `None` where that was not measured
-    /// before it.
+    /// The baseline rate of a case; `None` if it was not measured before.
     fn rate(
         &mut self,
         server: &Server,
@@ -107,17 +105,17 @@ struct Bench<'a> {
     content: Arc<Content>,
 }
 
-/// What came of a server in a case.
+/// Results of a server in a case.
 struct Measured {
     wire: &'static str,
     used: Used,
     commits: u64,
     round_trip: Duration,
-    /// Transactions a second of one client alone.
+    /// Transactions per second of a single client.
     rate_of_one: Option<f64>,
-    /// Since the case began, where the server tells.
+    /// Since the case began, if the server reports them.
     batches: Option<Batches>,
-    /// Of each client.
+    /// One for each client.
     metrics: Vec<ClientMetrics>,
 }
 
@@ -125,7 +123,7 @@ impl Bench<'_> {
     fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         let mut all_clients = self.options.clients.clone();
-        // One client alone first: the others stand beside it.
+        // A single client first: it is the baseline of the others.
         all_clients.sort_unstable();
         for mode in &self.options.modes {
             for delay in &self.options.delays_ms {
@@ -147,7 +145,7 @@ impl Bench<'_> {
         let generator = Generator::start(clients)?;
         comparison.interrupt.sleep(self.options.time.warm_up)?;
         let earlier = Batches::of(server.monitor)?;
-        // What is counted is among what is noted: there are metrics of whatever there is.
+        // Recording starts before counting, so that every counted commit is recorded.
         generator.count(true);
         let (before, commits) = (Reading::take(server)?, generator.commits());
         comparison.interrupt.sleep(self.options.time.seconds)?;
@@ -170,7 +168,7 @@ impl Bench<'_> {
         Ok(Measured { wire, used, commits, round_trip, rate_of_one: None, batches, metrics })
     }
 
-    /// A proxy on the way, if it is to be longer.
+    /// Starts a proxy that adds the delay of the case, if any.
     fn proxy(
         &self,
         comparison: &Comparison,
@@ -186,8 +184,8 @@ impl Bench<'_> {
         Ok(Some(proxy))
     }
 
-    /// Clients with objects to write, which they make without a delay, and what they were
-    /// acknowledged for that.
+    /// Creates clients with objects to write, committed without a delay; also returns the journal
+    /// of these commits.
     fn clients(
         &self,
         server: &Server,
@@ -222,7 +220,7 @@ impl Bench<'_> {
         Ok((clients, journal))
     }
 
-    /// Reads back whatever was acknowledged; gives the metrics.
+    /// Verifies all acknowledged commits; returns the metrics.
     fn verify(
         &self,
         server: &Server,

@@ -1,4 +1,4 @@
-//! The metrics of commits as samples.
+//! Converts commit metrics to samples.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use crate::options::{CommitOptions, Mode};
 use crate::result::{Latencies, Measurement, Sample, Shown};
 use crate::server::Server;
 
-/// Of each transaction. (That of a hundred new oids now and then is not counted.)
+/// Round trips of a transaction. (Requests for new oids are rare and not counted.)
 const ROUND_TRIPS: f64 = 2.0;
 
-/// What is measured.
+/// A case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) mode: Mode,
-    /// Round trip that is added.
+    /// The added round trip time.
     pub(super) delay: Duration,
     pub(super) clients: usize,
 }
 
 impl Case {
-    /// Transactions a second if nothing took time but the round trips: one for the vote, one for
-    /// the finish. `None` where that is not what bounds them, or a matter of luck.
+    /// The rate if nothing took time but two round trips, for vote and finish. `None` if the rate
+    /// is bounded by something else, or by chance.
     fn allowed(&self, round_trip: Duration) -> Option<f64> {
         let is_far = !self.delay.is_zero() && self.mode != Mode::Conflict;
         is_far.then(|| self.clients as f64 / (ROUND_TRIPS * round_trip.as_secs_f64()))
@@ -165,7 +165,7 @@ pub(super) fn operations(
         .collect()
 }
 
-/// The latencies of each step, of all clients together.
+/// The latencies of each step, over all clients.
 fn all(measured: &Measured) -> Vec<Latencies> {
     let mut clients = measured.metrics.iter();
     let mut all = clients.next().map_or_else(Vec::new, |first| first.operations.to_vec());

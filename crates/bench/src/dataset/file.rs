@@ -1,4 +1,4 @@
-//! The files of datasets: written once, kept under a name that says what is in them.
+//! Dataset files: written once, and kept under a name that describes their content.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use zodium_types::{Oid, TransactionMetadata, TransactionStatus};
 use super::plan::{Plan, Write};
 use super::{Dataset, data};
 
-/// Counted up when the same options make other files than before.
+/// Incremented when the same options make a different file than before.
 const GENERATION: u32 = 3;
 /// Bytes written with one sync.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// Transactions that are written with one sync. They have no object in common: each refers to the
-/// revisions that were there before.
+/// Transactions written with one sync. They have no object in common: each one refers to revisions
+/// that were there before.
 #[derive(Default)]
 struct Batch {
     transactions: Vec<NewTransaction>,
@@ -46,8 +46,8 @@ impl Batch {
 }
 
 impl Dataset {
-    /// The data file, in `kept` or, without that, in `folder`. One that is kept is there either
-    /// whole or not at all.
+    /// The data file, kept in `kept` if given, else in `folder`. A kept file is either complete or
+    /// absent.
     pub(crate) fn file(&self, kept: Option<&Path>, folder: &Path) -> Result<PathBuf> {
         let Some(kept) = kept else {
             let path = folder.join("Data.fs");
@@ -71,7 +71,7 @@ impl Dataset {
         }
     }
 
-    /// The name of the dataset: all that its bytes depend on.
+    /// A name that includes everything that the bytes depend on.
     fn key(&self) -> String {
         let shape = format!("{:?}", self.shape).to_lowercase();
         let shape = shape.replace('(', "-").replace(')', "");
@@ -99,7 +99,7 @@ impl Dataset {
         Ok(storage.close()?)
     }
 
-    /// An object written twice in one transaction is there with its last data only.
+    /// An object written twice in one transaction is stored with its last data only.
     fn transaction(&self, number: usize, first: usize, writes: &[Write]) -> NewTransaction {
         let mut records: Vec<NewRecord> = Vec::new();
         for (place, Write { oid, length }) in writes.iter().enumerate().rev() {

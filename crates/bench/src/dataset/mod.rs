@@ -1,10 +1,10 @@
-//! The objects that are loaded, made from a seed, and how their bytes are checked.
+//! Datasets: objects generated from a seed, and the check of their bytes.
 //!
-//! Each revision is made from the seed, its oid and its place among all writes alone, so that the
-//! process that writes the file, the one that loads and the floor agree without talking. Its data
-//! are random bytes: no server looks into them. The last four are a CRC-32C over the oid and all
-//! bytes before, so that also another object's data are noticed; an older revision's are told by
-//! their transaction, and by their length where that differs.
+//! A revision depends only on the seed, its oid and its place among all writes. So the process that
+//! writes the file, the one that loads and the floor agree without communication. The data are
+//! random bytes, because servers do not decode them. The last four bytes are a CRC-32C over the oid
+//! and all bytes before, which also detects another object's data. An older revision is detected by
+//! its transaction, and by its length where that differs.
 
 mod file;
 mod plan;
@@ -19,24 +19,24 @@ pub(crate) use self::plan::Shape;
 
 /// Smallest object: random bytes and the checksum.
 pub(crate) const OBJECT_BYTES_MIN: u32 = 16;
-/// Largest object; the generator copies what it has of a reply with every read.
+/// Largest object; the generator copies the partial reply with every read.
 pub(crate) const OBJECT_BYTES_MAX: u32 = 1 << 20;
 
 const CHECKSUM_BYTES: usize = 4;
-/// 2023-11-14 22:13:20 UTC: what was written never lies in the future.
+/// 2023-11-14 22:13:20 UTC: always in the past.
 const FIRST_TID_NANOS: u64 = 1_700_000_000_000_000_000;
-/// Between one transaction and the next.
+/// Time between two transactions.
 const TID_STEP_NANOS: u64 = 1_000_000;
 
-/// The objects with oid 0 to one below their number.
+/// The objects with oids from 0 to one below their number.
 #[derive(Clone, Debug)]
 pub(crate) struct Dataset {
     shape: Shape,
     revisions: u32,
     seed: u64,
-    /// By oid.
+    /// Current revisions, by oid.
     current: Vec<Revision>,
-    /// Of all transactions.
+    /// The tids of all transactions.
     tids: Vec<Tid>,
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Dataset {
 #[derive(Clone, Copy, Debug, Default)]
 struct Revision {
     length: u32,
-    /// Its transaction, counted from the first.
+    /// The index of its transaction.
     transaction: u32,
     /// Its place among all writes.
     write: u64,
 }
 
-/// Data that are not what was stored.
+/// Data that differ from what was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum WrongData {
     #[error("object {oid} has {stored} bytes, but {got} were sent")]
@@ -87,7 +87,7 @@ impl Dataset {
         self.current.len() as u64
     }
 
-    /// Bytes of data of an object; 0 for an object that there is not.
+    /// Length of an object's data; 0 for an unknown oid.
     pub(crate) fn length(&self, oid: Oid) -> usize {
         self.revision(oid).map_or(0, |revision| revision.length as usize)
     }
@@ -98,7 +98,7 @@ impl Dataset {
         lengths.get(lengths.len() / 2).copied().unwrap_or(0)
     }
 
-    /// For people.
+    /// A description for people.
     pub(crate) fn description(&self) -> String {
         let (objects, median) = (self.len(), self.median_length());
         let again = match self.revisions {
@@ -108,8 +108,7 @@ impl Dataset {
         format!("{objects} objects, median {median} bytes{again}")
     }
 
-    /// The transaction that wrote what is current of an object; none for an object that there is
-    /// not.
+    /// The transaction that wrote an object's current revision; zero for an unknown oid.
     pub(crate) fn tid(&self, oid: Oid) -> Tid {
         let transaction = self.revision(oid).map(|revision| revision.transaction as usize);
         transaction.and_then(|number| self.tids.get(number)).map_or(Tid::ZERO, |tid| *tid)
@@ -140,7 +139,7 @@ impl Dataset {
         Tid::from_unix_nanos(FIRST_TID_NANOS + transaction as u64 * TID_STEP_NANOS)
     }
 
-    /// Whether these are the data of the object.
+    /// Checks that these are the data of the object.
     pub(crate) fn check(&self, oid: Oid, data: &[u8]) -> Result<(), WrongData> {
         let (stored, got) = (self.length(oid), data.len());
         if got != stored {

@@ -1,21 +1,21 @@
-//! Which transaction writes which object, and how long: the shape of a dataset.
+//! The shape of a dataset: which transaction writes which object, and its length.
 
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use super::{OBJECT_BYTES_MAX, OBJECT_BYTES_MIN};
 
-/// A block of 4096 bytes with the pickle around it.
+/// A block of 4096 bytes, with its pickle.
 pub(super) const BLOCK_BYTES: u32 = 4145;
-/// Of so many objects one is a node of the tree that holds the blocks together.
+/// One in so many objects is a node of the tree that holds the blocks.
 const OBJECTS_PER_NODE: u64 = 27;
 const NODE_BYTES: std::ops::Range<u32> = 150..1600;
-/// Objects of a transaction, unless the shape has it otherwise.
+/// Objects in a transaction, unless the shape defines it.
 const TRANSACTION_OBJECTS: u32 = 100;
 
-/// How large the objects are, and how they come about.
+/// Sizes of objects, and how transactions write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Like an array in blocks of 4 KB, and the tree that holds them.
+    /// Like an array in blocks of 4 KB, with the tree that holds them.
     Blocks,
     /// Like the database of an ERP5 site.
     Site,
@@ -23,12 +23,12 @@ pub(crate) enum Shape {
     Fixed(u32),
 }
 
-/// The distributions that NEO's benchmarks have for an ERP5 site: sizes of objects and objects of
-/// a transaction are log-normal, and so many of the objects written are new.
+/// The distributions that NEO's benchmarks use for an ERP5 site. Object sizes and objects per
+/// transaction are log-normal, and this share of the written objects is new.
 const SITE_BYTES: LogNormal = LogNormal { mu: 6.042, sigma: 1.558 };
 const SITE_OBJECTS: LogNormal = LogNormal { mu: 1.041, sigma: 0.907 };
 const SITE_NEW: f64 = 0.81;
-/// The largest object that 1,024 transactions of a site were found with.
+/// The largest object found in 1,024 transactions of a site.
 const SITE_BYTES_MAX: f64 = 284_000.0;
 
 struct LogNormal {
@@ -36,11 +36,11 @@ struct LogNormal {
     sigma: f64,
 }
 
-/// All writes, in order.
+/// All writes in order.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) writes: Vec<Write>,
-    /// Where in `writes` each transaction ends.
+    /// The end of each transaction in `writes`.
     pub(super) ends: Vec<usize>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Write {
 }
 
 impl Plan {
-    /// `objects` objects, each written `revisions` times over.
+    /// Plans `objects` objects, each written `revisions` times.
     pub(super) fn new(shape: Shape, objects: u64, revisions: u32, seed: u64) -> Plan {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x5153);
         let objects = u32::try_from(objects).unwrap_or(u32::MAX);
@@ -79,7 +79,8 @@ impl Plan {
         }
     }
 
-    /// Transactions until there are enough objects; once all are there, as many writes again.
+    /// Adds transactions until there are enough objects, or, once all are there, as many writes
+    /// again.
     fn write_like_a_site(&mut self, objects: u32, all_there: bool, random: &mut impl RngExt) {
         let mut made = if all_there { objects } else { 0 };
         let end = self.writes.len() + objects as usize;
@@ -99,7 +100,7 @@ impl Plan {
 }
 
 impl LogNormal {
-    /// By Box and Muller.
+    /// Samples with the Box-Muller transform.
     fn sample(&self, random: &mut impl RngExt) -> f64 {
         let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
         let angle = std::f64::consts::TAU * random.random::<f64>();

@@ -1,4 +1,4 @@
-//! `zodium bench messenger`: the link layer without what stands on it.
+//! `zodium bench messenger`: measures the link layer alone.
 
 pub(crate) mod server;
 
@@ -13,7 +13,7 @@ use crate::options::{Cell, DatasetOptions, MessengerOptions};
 use crate::result::{Measurement, Output, Shown};
 use crate::server::{Data, ServerCommand};
 
-/// Blocks of each size: what a processor's cache holds.
+/// Number of blocks of each size: they fit a processor's cache.
 const BLOCKS: u64 = 64;
 
 /// Measures and reports.

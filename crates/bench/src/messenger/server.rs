@@ -1,4 +1,4 @@
-//! A server that is nothing but the link layer: 36 bytes in, a block out.
+//! A server that is only the link layer: 36 bytes in, a block out.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ pub(crate) fn serve(options: &MessengerServerOptions) -> Result<()> {
     if variant == Variant::Unthrottled {
         limits.output_bytes_high = usize::MAX;
     }
-    // One worker, as the floor has one thread; a block is the same block on each.
+    // One worker, as the floor has one thread. Every worker sends the same blocks.
     let service = move |_| Messenger { blocks: blocks.iter().cloned().collect(), variant };
     let workers = WorkerOptions { count: 1, limits, busy_poll: None };
     let workers = Workers::start(workers, service)?;

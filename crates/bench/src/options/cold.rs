@@ -9,18 +9,17 @@ use super::{Cell, OutputOptions, ServerOptions, TimeOptions};
 
 pub(super) const HELP: &str = "\
 How it is measured:
-  Before each measurement the system forgets the pages of the data file, and of what was loaded
-  since a server has a quarter at most in its own memory (--cache-size). Cold clients go through the
-  objects in an order in which neighbours are far apart and none comes twice, so that every load is
-  from the device. Resident clients load 64 objects again and again.
+  Before each measurement the data file is evicted from the page cache. The servers' own caches
+  (--cache-size) hold a quarter of it at most. Cold clients load objects that are far apart, and
+  none of them twice, so every load reads from the device. Resident clients load the same 64
+  objects again and again.
 
 How to read it:
-  device       a thread of its own that reads the same places, past the system's memory: what no
-               server gets below
-  over device  a load's median over the median of those reads in the same round: the way to the
-               server and back is in it, which the row of resident loads has too
+  device       a single thread with direct reads of the same places: no server can be below it
+  over device  median of the loads over the median of those reads, in the same round; includes the
+               round trip to the server, which the row of resident loads shows too
   beside       what other clients do meanwhile on the same worker: resident loads beside cold ones
-               are to be as fast as beside resident ones
+               should be as fast as beside resident ones
 
 Examples:
   zodium bench cold                                       Zodium and the device
@@ -41,11 +40,11 @@ pub(crate) struct ColdOptions {
           help_heading = "Dataset")]
     pub(crate) object_bytes: u32,
 
-    /// Keep generated files in this folder, and use those that are there
+    /// Keep generated files in this folder, and use the files that it has
     #[arg(long, value_name = "FOLDER", env = "ZODIUM_BENCH_DATASETS", help_heading = "Dataset")]
     pub(crate) datasets: Option<PathBuf>,
 
-    /// Cold clients x requests in flight of each, with nobody beside them
+    /// Cold clients x requests in flight of each, without other clients
     #[arg(
         long,
         value_name = "CxR",
@@ -55,11 +54,11 @@ pub(crate) struct ColdOptions {
     )]
     pub(crate) cells: Vec<Cell>,
 
-    /// Clients beside the resident one
+    /// Clients that run beside the resident one
     #[arg(long, value_name = "CxR", default_value = "4x1", help_heading = "Measuring")]
     pub(crate) beside: Cell,
 
-    /// Measure Zodium with --busy-poll too, for so many microseconds
+    /// Also measure Zodium with --busy-poll, for this many microseconds
     #[arg(
         long,
         value_name = "MICROSECONDS",

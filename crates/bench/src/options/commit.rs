@@ -11,29 +11,28 @@ use super::{OutputOptions, ServerOptions, TimeOptions};
 
 pub(super) const HELP: &str = "\
 How it is measured:
-  Clients are native and wait for no thread: each begins, stores, votes and finishes, and begins
-  anew. Requests leave one by one, as stock clients send them. Every reply is checked; what was
-  acknowledged is read back at the end of each case, all of it, and compared.
+  Clients are native and driven by replies, without threads of their own: each begins, stores, votes
+  and finishes, and starts over. Requests leave one by one, as stock clients send them. Every reply
+  is checked. At the end of each case, all acknowledged data are read back and compared.
 
   add        new objects
   update     objects that only this client writes
-  conflict   all clients write the same 8 objects: each loads one, adds to a counter in it, and
-             commits, again and again until it succeeds; at the end the counters must be the sum of
-             what was acknowledged
+  conflict   all clients write the same 8 objects: each loads one, increments a counter in it, and
+             retries the commit until it succeeds; at the end the counters must equal the number of
+             acknowledged commits
 
-  A round trip longer than the machine's own is made by a proxy between client and server, a
-  process of its own, which forwards each piece when it is due. The round trip that clients see is
-  measured beside every case and shown.
-  `tmpfs` keeps the files in memory, where a sync costs nothing: what is left is the server.
+  A round trip longer than the machine's own is made by a proxy process between client and server.
+  The round trip that clients see is measured before every case and shown.
+  `tmpfs` keeps the files in memory, where a sync is free: only the server's own cost is left.
 
 How to read it:
-  x 1 client  transactions/s, in those of one client alone, where that was measured in the same run
-  % of allowed  of the transactions/s that two round trips (vote, finish) allow, as measured, if
-              nothing else took any time; where a delay was asked for
-  most / fewest  commits of the client that had most, over those of the one that had fewest
-  server CPU  microseconds of processor time the server took for each transaction
-  a sync      transactions that shared one sync, and syncs a second, where the server tells
-  begin, store  until the request is written; vote, finish  until the answer is read; whole  from
+  x 1 client  transactions/s relative to a single client, if that was measured in the same run
+  % of allowed  with a delay only: percentage of the transactions/s that are possible if nothing but
+              two round trips (vote, finish) takes time
+  most / fewest  commits of the most successful client, over those of the least successful one
+  server CPU  microseconds of the server's processor time per transaction
+  a sync      transactions per sync, and syncs per second, if the server reports them
+  begin, store  until the request is written; vote, finish  until the reply is read; whole  from
               begin to the end of finish, in conflict mode with all attempts
 
 Examples:
@@ -44,12 +43,12 @@ Examples:
 /// Options of `zodium bench commit`.
 #[derive(Debug, Args)]
 pub(crate) struct CommitOptions {
-    /// Clients that commit at once
+    /// Numbers of clients that commit at the same time
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4,16,64",
           value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
     pub(crate) clients: Vec<u16>,
 
-    /// What they do
+    /// What the clients do
     #[arg(
         long,
         value_enum,
@@ -64,7 +63,7 @@ pub(crate) struct CommitOptions {
           value_parser = milliseconds, help_heading = "Measuring")]
     pub(crate) delays_ms: Vec<Duration>,
 
-    /// Objects of a transaction; in conflict mode one
+    /// Objects in a transaction; conflict mode always has one
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Measuring")]
     pub(crate) objects: u16,
@@ -78,7 +77,7 @@ pub(crate) struct CommitOptions {
     #[command(flatten)]
     pub(crate) time: TimeOptions,
 
-    /// Where the servers have their files
+    /// Where the servers keep their files
     #[arg(
         long,
         value_enum,
@@ -126,11 +125,11 @@ pub(crate) struct DelayOptions {
     #[arg(long)]
     pub(crate) port: u16,
 
-    /// Where it leads
+    /// The server to forward to
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) to: SocketAddr,
 
-    /// Round trip that it adds, half of it each way
+    /// Round trip time to add, half of it in each direction
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub(crate) round_trip_ms: Duration,
 }

@@ -10,7 +10,7 @@ use super::{OutputOptions, ServerOptions};
 /// Options of `zodium bench idle`.
 #[derive(Debug, Args)]
 pub(crate) struct IdleOptions {
-    /// Connections that are open
+    /// Number of open connections
     #[arg(
         long,
         value_name = "N",
@@ -20,7 +20,7 @@ pub(crate) struct IdleOptions {
     )]
     pub(crate) connections: Vec<u16>,
 
-    /// How often each of them sends a heartbeat; 0: never. Stock clients do every 60 seconds
+    /// Seconds between heartbeats of each connection, 0 for none; stock clients use 60
     #[arg(
         long,
         value_name = "SECONDS",
@@ -30,22 +30,22 @@ pub(crate) struct IdleOptions {
     )]
     pub(crate) heartbeats: Vec<u16>,
 
-    /// How long each case is watched
+    /// Duration of each case
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds,
           help_heading = "Measuring")]
     pub(crate) seconds: Duration,
 
-    /// How long a server is left alone before that
+    /// Idle time of a server before each case
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds,
           help_heading = "Measuring")]
     pub(crate) warm_up: Duration,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Measuring",
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
 
-    /// Number of objects in the file that is served
+    /// Number of objects in the served file
     #[arg(long, value_name = "N", default_value = "1000", value_parser = count,
           help_heading = "Dataset")]
     pub(crate) objects: u64,

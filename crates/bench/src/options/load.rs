@@ -6,28 +6,28 @@ use super::{Cell, DatasetOptions, OutputOptions, ServerOptions, TimeOptions};
 
 pub(super) const HELP: &str = "\
 How it is measured:
-  Each server is a process of its own and serves a generated file. The cells (clients x requests in
-  flight) are gone through round by round; within a round the servers take turns, so that a
-  disturbance hits all of them. Objects are picked at random. Every reply is checked: that it
-  answers the request, its length, and a CRC-32C over its bytes.
+  Each server is a process of its own and serves a generated file. A cell is a number of clients x
+  requests in flight. Every round measures all cells, and within a round the servers take turns, so
+  that a disturbance affects all of them. Objects are picked at random. Every reply is checked: that
+  it answers the request, its length, and a CRC-32C over its bytes.
 
 How to read it:
-  server CPU   microseconds of processor time the server's threads took per request, the kernel's
-               work for them included: what a load costs, and what decides how many fit a core
-  requests/s   with the generator on the same machine, so of both together
-  p50 ... max  microseconds from before the request is written until after its reply is read; with
-               many in flight a request waits for the others
-  client CPU   what the generator itself took; where it nears 1/(requests/s), the generator is what
-               is measured, and only server CPU says something about the server
-  floor        a server that does nothing but answer as many bytes from memory: the hardware's and
-               the kernel's share, which no server gets below
-Medians over the rounds, with minimum and maximum. Ratios are taken round by round.
+  server CPU   microseconds of processor time of the server's threads per request, including the
+               kernel's work for them: the cost of a load, which decides how many fit a core
+  requests/s   with the generator on the same machine, so the throughput of both together
+  p50 ... max  latency in microseconds, from before the request is written until its reply is read;
+               with many requests in flight, each one waits for others
+  client CPU   processor time of the generator; if it is close to 1/(requests/s), the generator is
+               the bottleneck, and only server CPU says something about the server
+  floor        a server that only sends as many bytes from memory: the cost of hardware and kernel,
+               which no server can be below
+Values are medians over the rounds, with minimum and maximum. Ratios are taken round by round.
 
 Examples:
   zodium bench load                                 Zodium and the floor
   zodium bench load --zeo-python .venv/bin/python   ZEO/py too
   zodium bench load --cells 1x1 --seconds 10        serial loads only, longer
-  zodium bench load --cells 1x1 --busy-poll 50      serial loads, also from servers that poll
+  zodium bench load --cells 1x1 --busy-poll 50      serial loads, also with busy polling
   zodium bench load --dataset prod1 --wires M5,Z5
   zodium bench load --object-bytes 400 --objects 1M --revisions 5
   zodium bench load --peer 'other=other-server --port {port} {path}'
@@ -52,7 +52,7 @@ pub(crate) struct LoadOptions {
     #[command(flatten)]
     pub(crate) time: TimeOptions,
 
-    /// Threads of the load generator; a client stays on one
+    /// Threads of the load generator; each client stays on one of them
     #[arg(
         long,
         value_name = "N",
@@ -62,9 +62,8 @@ pub(crate) struct LoadOptions {
     )]
     pub(crate) threads: u16,
 
-    /// Measure servers that look for requests without sleeping too: Zodium with --busy-poll and a
-    /// floor that does the same, for so many microseconds after each request; ratios are of those
-    /// that poll alike
+    /// Also measure servers with busy polling: Zodium with --busy-poll, and a floor that does the
+    /// same, for this many microseconds after each request; ratios compare servers that poll alike
     #[arg(
         long,
         value_name = "MICROSECONDS",
@@ -73,8 +72,8 @@ pub(crate) struct LoadOptions {
     )]
     pub(crate) busy_poll: Option<u32>,
 
-    /// Afterwards count the system calls of each request, with strace and for so long; the
-    /// figures above are without it
+    /// Afterwards count the system calls per request with strace, in one more round; all other
+    /// results are measured without it
     #[arg(long, help_heading = "Measuring")]
     pub(crate) syscalls: bool,
 

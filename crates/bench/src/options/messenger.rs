@@ -18,7 +18,7 @@ pub(crate) struct MessengerOptions {
           value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
     pub(crate) depths: Vec<u16>,
 
-    /// What is measured beside the floor
+    /// Variants measured beside the floor
     #[arg(
         long,
         value_enum,
@@ -35,18 +35,18 @@ pub(crate) struct MessengerOptions {
     pub(crate) output: OutputOptions,
 }
 
-/// One way to answer.
+/// A variant of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Variant {
-    /// Blocks lie ready and are sent from there, with back-pressure, without a checksum
+    /// Prepared blocks sent without a copy, with back-pressure, without a checksum
     Base,
-    /// A CRC-32C over each block that is sent
+    /// With a CRC-32C over each sent block
     Checksum,
     /// Without back-pressure
     Unthrottled,
-    /// Each block is allocated and copied
+    /// With an allocation and a copy for each block
     Allocated,
-    /// Blocks are copied into the output, which is written as one
+    /// With blocks copied into the output, which is written as one
     Copied,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct MessengerServerOptions {
     #[arg(long)]
     pub(crate) port: u16,
 
-    /// How it answers
+    /// The variant to run
     #[arg(long, value_enum)]
     pub(crate) variant: Variant,
 }

@@ -39,70 +39,70 @@ pub struct BenchOptions {
     pub(crate) command: BenchCommand,
 }
 
-/// What to measure.
+/// The benchmark to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Measure loads: server CPU per request, and requests per second
     ///
-    /// Loads objects from Zodium and from its peers with few and many clients, one and many
-    /// requests in flight, and says what a request costs the server.
+    /// Loads objects from Zodium and its peers, with few and many clients and with one and many
+    /// requests in flight. Shows what a request costs the server.
     #[command(after_long_help = load::HELP)]
     Load(LoadOptions),
-    /// Measure loads of what is not in memory, beside the device's own latency
+    /// Measure loads of objects that are not in memory, beside the device's own latency
     ///
-    /// Says how much longer than the device a load takes, and whether clients that load what is in
-    /// memory notice those that do not.
+    /// Shows how much longer than the device a load takes, and whether such loads slow down clients
+    /// that load objects from memory.
     #[command(after_long_help = cold::HELP)]
     Cold(ColdOptions),
     /// Read every object once, one after the other, with a checksum over all: time per object
     ///
-    /// Also from a FileStorage within Python, without a server. Rows `none` say what loads take,
-    /// the others what a checksum adds; rows of `memory` are the checksum alone.
+    /// Also reads from a FileStorage within Python, without a server. Rows `none` show the cost of
+    /// loads, the others what a checksum adds; rows `memory` are the checksum alone.
     #[command(visible_alias = "zhash")]
     ReadAll(ReadAllOptions),
-    /// Measure commits: transactions per second, each step's time, server CPU per transaction
+    /// Measure commits: transactions per second, time of each step, server CPU per transaction
     ///
-    /// Clients add objects, write their own again and again, or all write the same few, near or
-    /// far away, with files on the disk or in memory.
+    /// Clients add objects, update their own objects, or all write the same few objects; near or
+    /// far away, with files on disk or in memory.
     #[command(after_long_help = commit::HELP)]
     Commit(CommitOptions),
     /// Measure Python clients: zodium.ClientStorage beside ZEO's and the native client
     ///
-    /// Loads, cached and not, by one and several threads, in bulk from far away; commits, and
-    /// iteration: time and processor time of the client's process.
+    /// Loads (cached and uncached, single- and multi-threaded, in bulk over a long round trip),
+    /// commits and iteration: elapsed time and processor time of the client's process.
     #[command(after_long_help = client::HELP)]
     Client(ClientOptions),
-    /// Measure the link layer alone, one thing switched at a time, beside bare epoll
+    /// Measure the link layer alone, varying one thing at a time, beside bare epoll
     ///
-    /// Servers without storage or protocol answer 36 bytes with a block. The variant `base` has its
-    /// messages ready and sends them from where they lie, with back-pressure and without checksum;
-    /// each other variant differs from it in one thing.
+    /// Servers without storage or protocol answer 36 bytes with a block. The variant `base` sends
+    /// prepared messages without a copy, with back-pressure and without a checksum; each other
+    /// variant differs from it in one thing.
     Messenger(MessengerOptions),
-    /// Measure packing: seconds and memory beside the stock packer, and what commits notice of it
+    /// Measure packing: seconds and memory beside the stock packer, and delays of commits
     ///
-    /// Each packer gets a fresh copy of one generated file in each round. Zodium's seconds are
-    /// those of the whole process `zodium pack`; the stock packer's are those of its pack alone,
-    /// without Python's start. Then each server packs while clients commit.
+    /// Each packer gets a fresh copy of one generated file in each round. Zodium's time is that of
+    /// the whole process `zodium pack`; the stock packer's is that of its pack alone, without
+    /// Python's start. Then each server packs while clients commit.
     Pack(PackOptions),
     /// Measure starts: time to the first reply with and without an index, and memory
     ///
-    /// Servers are started on the same file in turns, each time with nothing beside it but what
-    /// the case says. Memory is that of the process after the first reply, and after every object
-    /// was loaded once.
+    /// Servers are started on the same file in turns, each time with only the side files of the
+    /// case. Memory is that of the process after the first reply, and after every object was loaded
+    /// once.
     Start(StartOptions),
-    /// Measure what idle connections cost: processor time, context switches, memory
+    /// Measure idle connections: processor time, context switches, memory
     Idle(IdleOptions),
     /// Measure single system calls, warm and cold
     ///
-    /// Those that a server makes, one by one and in batches.
+    /// The calls that a server makes, one by one and in batches.
     Syscalls(SyscallOptions),
-    /// Tell what would disturb a benchmark on this machine, with advice
+    /// Find what would disturb a benchmark on this machine, with advice
     System(SystemOptions),
-    /// Make one page of tables and charts from files that --json wrote
+    /// Make an HTML page of tables and charts from files written with --json
     Report(ReportOptions),
-    /// Write the file that benchmarks load from, for a server that is started elsewhere
+    /// Write the dataset's file, for a server that is started elsewhere
     Dataset(DatasetFileOptions),
-    /// Do in Rust what `client` has Python clients do
+    /// Run the cases of `client` in Rust
     #[command(hide = true)]
     ClientDriver(ClientDriverOptions),
     /// Answer raw requests through the link layer, as `messenger` measures it
@@ -136,7 +136,7 @@ pub(crate) struct FloorOptions {
     #[arg(long)]
     pub(crate) port: u16,
 
-    /// Look for requests without sleeping for so many microseconds after each
+    /// Poll for requests for this many microseconds after each one, without sleeping
     #[arg(long, default_value_t = 0)]
     pub(crate) busy_poll: u32,
 }

@@ -9,12 +9,12 @@ use super::OutputOptions;
 /// Options of `zodium bench syscalls`.
 #[derive(Debug, Args)]
 pub(crate) struct SyscallOptions {
-    /// How often each call is made while everything it needs is in the processor's caches
+    /// Number of calls of each kind with warm processor caches
     #[arg(long, value_name = "N", default_value_t = 2000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) samples: u32,
 
-    /// How often after the caches were flooded
+    /// Number of calls of each kind after flooding the caches
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) cold_samples: u32,
@@ -26,7 +26,7 @@ pub(crate) struct SyscallOptions {
 /// Options of `zodium bench system`.
 #[derive(Debug, Args)]
 pub(crate) struct SystemOptions {
-    /// How often each thing is tried; syncs and reads past the cache a tenth as often
+    /// Number of samples of each kind; a tenth as many of syncs and direct reads
     #[arg(long, value_name = "N", default_value_t = 5000,
           value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub(crate) samples: u32,
@@ -35,11 +35,11 @@ pub(crate) struct SystemOptions {
     pub(crate) probe: ProbeOptions,
 }
 
-/// What both need.
+/// Options of both.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProbeOptions {
-    /// Folder for a file, which tells the disk that is measured [default: the system's for
-    /// temporary files]
+    /// Folder for a file, which decides which disk is measured [default: the system's temporary
+    /// folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
 

@@ -13,7 +13,7 @@ const BLOCKS_OBJECTS: u64 = 2127;
 const SITE_OBJECTS: u64 = 3551;
 const SIZED_BYTES: u32 = 1000;
 
-/// Which objects are loaded. The same options always make the same bytes.
+/// The dataset. The same options always make the same bytes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Dataset")]
 pub(crate) struct DatasetOptions {
@@ -29,16 +29,16 @@ pub(crate) struct DatasetOptions {
     #[arg(long, value_name = "BYTES", value_parser = object_bytes)]
     pub(crate) object_bytes: Option<u32>,
 
-    /// How often each object is written; loads want the last
+    /// How many times each object is written; loads request the last revision
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) revisions: u32,
 
-    /// Where the random bytes begin
+    /// Seed of the random bytes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Keep generated files in this folder, and use those that are there
+    /// Keep generated files in this folder, and use the files that it has
     #[arg(long, value_name = "FOLDER", env = "ZODIUM_BENCH_DATASETS")]
     pub(crate) datasets: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Sized,
 }
 
-/// Which servers take part.
+/// The servers to compare.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Servers")]
 pub(crate) struct ServerOptions {
@@ -75,16 +75,16 @@ pub(crate) struct ServerOptions {
     #[arg(long)]
     pub(crate) pickle: bool,
 
-    /// Measure ZEO/py too: a Python that has ZEO installed
+    /// Also measure ZEO/py: a Python with ZEO installed
     #[arg(long, value_name = "PYTHON")]
     pub(crate) zeo_python: Option<PathBuf>,
 
-    /// Measure another ZEO server too; may be repeated
+    /// Also measure another ZEO server; may be repeated
     ///
-    /// {path} and {port} of the shell command are filled in; it has to become the server, not to
-    /// start it in the background. Or zeo://HOST:PORT, of one that runs already and serves the
-    /// file that `zodium bench dataset` writes; what processor time it takes is then unknown. The
-    /// server is spoken to in the encoding that it announces.
+    /// In the shell command, {path} and {port} are replaced; it must run the server in the
+    /// foreground. Alternatively zeo://HOST:PORT names a running server of the file that `zodium
+    /// bench dataset` writes; its processor time is then unknown. The server's own encoding is
+    /// used.
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(crate) peer: Vec<Peer>,
 
@@ -92,17 +92,17 @@ pub(crate) struct ServerOptions {
     #[arg(long)]
     pub(crate) no_floor: bool,
 
-    /// Folder for the files of the servers, which tells the disk that is measured [default: the
-    /// system's for temporary files]
+    /// Folder for the servers' files, which decides which disk is measured [default: the system's
+    /// temporary folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// How often and how long.
+/// Number and length of measurements.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Measuring")]
 pub(crate) struct TimeOptions {
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(
         long,
         value_name = "N",
@@ -111,13 +111,13 @@ pub(crate) struct TimeOptions {
     )]
     pub(crate) rounds: u16,
 
-    /// How long each case of each server is measured in each round
+    /// Seconds to measure each case of each server in each round
     ///
-    /// Processor time is known to 4 ms at worst, so that 2 seconds are good for 0.2 %.
+    /// Processor time is exact to 4 ms at worst, so 2 seconds are good for 0.2 %.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub(crate) seconds: Duration,
 
-    /// Time under load before each measurement, not counted
+    /// Seconds of load before each measurement, not counted
     #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     pub(crate) warm_up: Duration,
 }
@@ -126,7 +126,7 @@ pub(crate) struct TimeOptions {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputOptions {
-    /// What goes to standard output
+    /// The format on standard output
     #[arg(long, value_enum, default_value_t = Format::Go)]
     pub(crate) format: Format,
 
@@ -138,8 +138,8 @@ pub(crate) struct OutputOptions {
 /// What goes to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A line per measurement in the format of Go's benchmarks, which benchstat reads; the table
-    /// goes to standard error
+    /// A line per measurement in the format of Go's benchmarks, for benchstat; the table goes to
+    /// standard error
     Go,
     /// The table
     Table,
@@ -148,7 +148,7 @@ pub(crate) enum Format {
 }
 
 impl DatasetOptions {
-    /// Objects of one size that are nowhere kept.
+    /// A dataset of objects of one size, whose file is not kept.
     pub(crate) fn sized(objects: u64, bytes: u32) -> DatasetOptions {
         DatasetOptions {
             dataset: Kind::Sized,
@@ -185,7 +185,7 @@ impl DatasetOptions {
 }
 
 impl ServerOptions {
-    /// `M5`, `Z5`, in the order they were asked for.
+    /// `M5`, `Z5`, in the order given.
     pub(crate) fn encodings(&self) -> &[&'static str] {
         if self.pickle { &["Z5"] } else { &self.wires.0 }
     }

@@ -20,11 +20,11 @@ pub(crate) struct StartOptions {
           help_heading = "Dataset")]
     pub(crate) object_bytes: u32,
 
-    /// Keep generated files in this folder, and use those that are there
+    /// Keep generated files in this folder, and use the files that it has
     #[arg(long, value_name = "FOLDER", env = "ZODIUM_BENCH_DATASETS", help_heading = "Dataset")]
     pub(crate) datasets: Option<PathBuf>,
 
-    /// What stands beside the data file
+    /// Side files beside the data file
     #[arg(
         long,
         value_enum,
@@ -44,12 +44,12 @@ pub(crate) struct StartOptions {
     )]
     pub(crate) source: Vec<Source>,
 
-    /// How often everything is measured; memory once
+    /// Number of rounds; memory is measured once
     #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Measuring",
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
 
-    /// Leave out memory, for which every object is loaded
+    /// Skip the measurement of memory, which loads every object
     #[arg(long, help_heading = "Measuring")]
     pub(crate) no_memory: bool,
 
@@ -60,14 +60,14 @@ pub(crate) struct StartOptions {
     pub(crate) output: OutputOptions,
 }
 
-/// What stands beside a data file.
+/// The side files of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Beside {
-    /// The index, what vouches for it, and checksums: as Zodium leaves its files
+    /// The index, its checksum file, and record checksums: as Zodium leaves them
     All,
-    /// The index alone, as ZODB leaves it
+    /// Only the index, as ZODB leaves it
     Index,
-    /// Checksums alone: the index is lost
+    /// Only the record checksums: the index is lost
     Checksums,
     /// Nothing
     Nothing,
@@ -76,7 +76,7 @@ pub(crate) enum Beside {
 /// Where files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Source {
-    /// In the system's memory
+    /// In the page cache
     Memory,
     /// On the disk only
     Disk,

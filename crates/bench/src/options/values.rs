@@ -6,34 +6,34 @@ use std::time::Duration;
 
 use crate::dataset::{OBJECT_BYTES_MAX, OBJECT_BYTES_MIN};
 
-/// Most requests a client may have in flight: so many fit the socket buffers whatever the server
-/// does, and a generator that writes before it reads cannot lock up with it.
+/// Most requests in flight per client. So many fit into the socket buffers whatever the server
+/// does, so a generator that writes before it reads cannot deadlock with the server.
 const IN_FLIGHT_MAX: usize = 1024;
 const CLIENTS_MAX: usize = 1024;
 const OBJECTS_MAX: u64 = 100_000_000;
-/// What a peer that runs already is called by.
+/// Prefix of a peer that is running already.
 const ADDRESS_SCHEME: &str = "zeo://";
 
-/// So many clients, each with so many requests in flight.
+/// A number of clients, each with a number of requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cell {
     pub(crate) clients: usize,
     pub(crate) in_flight: usize,
 }
 
-/// Another server: its name, and how to get at it.
+/// Another server: its name, and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) source: PeerSource,
 }
 
-/// Where a peer comes from.
+/// How to reach a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerSource {
-    /// The shell command that becomes it.
+    /// The shell command that runs it.
     Command(String),
-    /// It runs already.
+    /// The address of a running server.
     Running(SocketAddr),
 }
 
@@ -108,7 +108,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected at least 0.001 seconds".to_owned())
 }
 
-/// A number of milliseconds, fractions included; zero is none.
+/// A number of milliseconds, fractions included; zero is allowed.
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     let milliseconds: f64 = text.parse().map_err(|_| "expected milliseconds".to_owned())?;
     let duration = Duration::try_from_secs_f64(milliseconds / 1e3).ok();

@@ -1,4 +1,4 @@
-//! A file that is worth packing: old revisions, and objects that nothing leads to.
+//! Generates a file that is worth packing: old revisions and unreachable objects.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::options::PackOptions;
 const TRANSACTION_OBJECTS: usize = 10;
 /// Transactions written with one sync.
 const BATCH_TRANSACTIONS: usize = 100;
-/// 2023-11-14 22:13:20 UTC: all of it is before the pack time.
+/// 2023-11-14 22:13:20 UTC: before the pack time.
 const FIRST_TID_NANOS: u64 = 1_700_000_000_000_000_000;
 
-/// Objects 0 to `objects` - 1, where each refers to two more as in a heap, `garbage` more that
-/// nothing refers to, and then the former again, `revisions` times.
+/// Objects 0 to `objects` - 1, each with references to two more as in a heap; then `garbage`
+/// unreachable objects; then the former again, `revisions` times.
 pub(super) struct History {
     objects: u64,
     garbage: u64,
@@ -48,7 +48,7 @@ impl History {
         )
     }
 
-    /// Data of an object, different each time.
+    /// The data of an object, different each time.
     pub(super) fn data(&self, oid: u64, random: &mut impl Rng) -> Bytes {
         let mut data = b"\x80\x03cpersistent.list\nPersistentList\nq\0.\x80\x03(".to_vec();
         let children = [2 * oid + 1, 2 * oid + 2];

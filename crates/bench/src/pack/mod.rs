@@ -1,6 +1,6 @@
-//! `zodium bench pack`: packing a file beside the stock packer, and what commits notice of a pack.
+//! `zodium bench pack`: packs a file beside the stock packer, and measures commits during a pack.
 //!
-//! Packers are processes that get a fresh copy of one generated file each round, in turns. Then
+//! Each packer is a process that gets a fresh copy of one generated file each round, in turns. Then
 //! servers are packed while clients commit, and each commit is timed.
 
 mod history;

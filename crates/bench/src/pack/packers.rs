@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-/// How often a process is asked for its memory.
+/// Interval between looks at a process's memory.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The stock packer; it tells how long it took without Python's start and the opening.
+/// The stock packer; it prints the time of the pack alone, without Python's start and the opening.
 const STOCK_SCRIPT: &str = "\
 import sys, time
 from ZODB.FileStorage import FileStorage
@@ -22,16 +22,16 @@ print(time.perf_counter() - started)
 storage.close()
 ";
 
-/// A packer and how to start it; the path of the file is its last argument.
+/// A packer's command; the path of the file is its last argument.
 pub(super) struct Packer {
     pub(super) name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
-    /// It prints the seconds that count; else those of the whole process do.
+    /// Whether it prints the seconds to report; else those of the whole process count.
     tells_seconds: bool,
 }
 
-/// One pack.
+/// Results of one pack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackMetrics {
     pub(super) seconds: f64,
@@ -63,7 +63,7 @@ impl Packer {
             let with_suffix = |path: &Path| format!("{}{suffix}", path.display());
             std::fs::copy(with_suffix(original), with_suffix(&path))?;
         }
-        // What was copied is not to be written out on the packer's time.
+        // Written out now, so that the packer's time does not include it.
         rustix::fs::syncfs(std::fs::File::open(&folder)?)?;
         let started = Instant::now();
         let mut child = Command::new(&self.program)
@@ -87,7 +87,7 @@ impl Packer {
     }
 }
 
-/// The most memory that the process had, as far as it was looked at in time.
+/// Waits for the process; returns its peak memory, as far as it was seen in time.
 fn wait_for(child: &mut Child) -> Result<u64> {
     let mut peak = 0;
     while child.try_wait()?.is_none() {

@@ -1,10 +1,10 @@
-//! The metrics as samples.
+//! Converts pack metrics to samples.
 
 use super::packers::PackMetrics;
 use super::writers::{Commit, Stalls};
 use crate::result::{Latencies, Measurement, Sample, Shown};
 
-/// What packs take.
+/// The table of packs.
 pub(super) fn packs(title: String) -> Measurement {
     Measurement::new("Pack", title)
         .column("seconds", "seconds", Shown::Spread)
@@ -26,7 +26,7 @@ pub(super) fn pack(name: &str, round: usize, file_bytes: u64, metrics: &PackMetr
         .value("packed_megabytes", metrics.file_bytes as f64 / 1e6)
 }
 
-/// What commits notice.
+/// The table of commits during a pack.
 pub(super) fn stalls() -> Measurement {
     Measurement::new("CommitDuringPack", "Commits before a pack and during it".to_owned())
         .axis("when", "when")
@@ -42,7 +42,7 @@ pub(super) fn stalls() -> Measurement {
         .latencies()
 }
 
-/// The samples of one pack under load.
+/// The samples of one pack during commits.
 pub(super) fn stall(name: &str, round: usize, stalls: &Stalls) -> anyhow::Result<[Sample; 2]> {
     let sample = |when, seconds: f64, commits: &[Commit]| {
         let mut latencies = Latencies::new()?;

@@ -14,10 +14,10 @@ use super::history::History;
 use crate::options::PackOptions;
 use crate::server::Server;
 
-/// No commit takes so long, even while the stock server packs.
+/// Longer than any commit takes, even while the stock server packs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Commits of all clients, before the pack and during it.
+/// Commits of all clients, before and during the pack.
 pub(super) struct Stalls {
     pub(super) before: Vec<Commit>,
     pub(super) during: Vec<Commit>,
@@ -54,7 +54,7 @@ pub(super) fn measure(server: &Server, options: &PackOptions, history: &History)
         }
         packed?;
         ensure!(!commits.is_empty(), "nothing was committed");
-        // What began before the pack and ended in it was held up by it.
+        // A commit that began before the pack and ended in it was delayed by it.
         let is_before = |commit: &Commit| commit.began + commit.took < began;
         commits.retain(|commit| commit.began < ended);
         let (before, during) = commits.into_iter().partition(is_before);
@@ -77,7 +77,7 @@ fn pack(address: &Address) -> Result<()> {
     Ok(())
 }
 
-/// Commits until it is over.
+/// Commits until the end of the measurement.
 fn write(
     address: &Address,
     oid: u64,

@@ -1,4 +1,4 @@
-//! A bar for each server, case by case.
+//! Bar charts: a bar for each server, a chart for each case.
 
 use std::fmt::Write;
 

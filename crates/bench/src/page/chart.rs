@@ -1,26 +1,26 @@
-//! The ground that charts are drawn on: scales, axes, a legend, lines.
+//! The parts of charts: scales, axes, a legend, lines.
 
 use std::fmt::Write;
 
 use super::text::{escaped, short};
 
 const WIDTH: f64 = 560.0;
-/// Without the legend.
+/// Height without the legend.
 const HEIGHT: f64 = 270.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
-/// For the figures of the axis and its name.
+/// Space for the labels of the axis and its name.
 const BOTTOM: f64 = 36.0;
 const LEGEND_LINE: f64 = 16.0;
 const COLOURS: usize = 8;
 const TICKS: usize = 5;
-/// Over less than this there would be a power of ten or none.
+/// A logarithmic scale of less than this range may contain no power of ten.
 const FEW_DECADES: f64 = 100.0;
-/// A letter of the legend.
+/// Width of a letter in the legend.
 const LETTER: f64 = 6.4;
 
-/// From figures to places.
+/// Maps values to positions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     from: f64,
@@ -28,19 +28,19 @@ pub(super) struct Scale {
     is_log: bool,
 }
 
-/// Across, up, and from where to where it reached in single rounds.
+/// x, y, and the range of y over single rounds.
 pub(super) type Point = (f64, f64, Option<(f64, f64)>);
 
-/// A line of figures, with the range of each.
+/// A line of values with their ranges.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) points: Vec<Point>,
-    /// Points are marked, not only joined.
+    /// Whether points are marked, not only joined.
     pub(super) is_marked: bool,
 }
 
-/// A tick: where, and what stands there.
+/// A tick: its value and its label.
 pub(super) type Tick = (f64, String);
 
 /// Two axes.
@@ -54,18 +54,18 @@ pub(super) struct Axes<'a> {
 }
 
 impl Scale {
-    /// From zero.
+    /// A linear scale from zero.
     pub(super) fn linear(to: f64) -> Scale {
         Scale { from: 0.0, to: if to > 0.0 { to * 1.05 } else { 1.0 }, is_log: false }
     }
 
-    /// By factors; both ends are above zero.
+    /// A logarithmic scale; both ends must be positive.
     pub(super) fn log(from: f64, to: f64) -> Scale {
         let from = from.max(f64::MIN_POSITIVE);
         Scale { from, to: if to > from { to } else { from * 2.0 }, is_log: true }
     }
 
-    /// 0 at the beginning, 1 at the end.
+    /// The position of a value: 0 at the start of the scale, 1 at its end.
     fn place(self, value: f64) -> f64 {
         let Scale { from, to, is_log } = self;
         let place = if is_log {
@@ -76,7 +76,7 @@ impl Scale {
         place.clamp(0.0, 1.0)
     }
 
-    /// Round figures along the scale.
+    /// Ticks at round values.
     pub(super) fn ticks(self) -> Vec<Tick> {
         if self.is_log {
             let decades = self.from.log10().floor() as i32..=self.to.log10().ceil() as i32;
@@ -117,7 +117,7 @@ pub(super) fn figure(caption: &str, height: f64, inner: &str) -> String {
     )
 }
 
-/// Lines over two axes.
+/// A line chart.
 pub(super) fn lines(caption: &str, axes: &Axes<'_>, series: &[Series]) -> String {
     let (inner_width, inner_height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
     let x = |value: f64| LEFT + axes.across.place(value) * inner_width;
@@ -190,7 +190,7 @@ fn put_line(
     }
 }
 
-/// In as many lines as it takes, from `top` on; gives where it ends.
+/// Draws the legend from `top` on, in as many lines as it needs; returns where it ends.
 fn put_legend(svg: &mut String, series: &[Series], top: f64) -> f64 {
     let (mut x, mut y) = (LEFT, top + 10.0);
     for (number, line) in series.iter().enumerate() {

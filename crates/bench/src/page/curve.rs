@@ -1,4 +1,4 @@
-//! How a figure goes with an axis.
+//! Line charts of a value over a numeric axis.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use super::chart::{Axes, Scale, Series, lines};
 use super::text::short;
 use crate::result::{Measurement, Sample};
 
-/// From this factor between the first and the last on an axis goes by factors.
+/// An axis is logarithmic if its last value is at least this many times its first.
 const LOG_FROM: f64 = 8.0;
 
-/// A chart for each combination of the other axes that has more than one place on this one.
+/// A chart for each combination of the other axes that has several values on this one.
 pub(super) fn charts(measured: &Measurement, axis: &str, column: &str) -> String {
     let groups = measured.groups();
     let mut charts: BTreeMap<(usize, String), Vec<&Vec<&Sample>>> = BTreeMap::new();
@@ -28,7 +28,7 @@ pub(super) fn charts(measured: &Measurement, axis: &str, column: &str) -> String
     made.collect()
 }
 
-/// The case without one of its axes, for people.
+/// The name of a sample's case without one of its axes.
 fn others(measured: &Measurement, sample: &Sample, without: &str) -> String {
     let axes = measured.axes.iter().filter(|axis| axis.key != without);
     let named =

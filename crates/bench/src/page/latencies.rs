@@ -1,9 +1,9 @@
-//! How many latencies are longer than what: both by factors, so that the rare ones are seen.
+//! Charts of latency distributions; both axes are logarithmic, so that rare latencies show.
 
 use super::chart::{Axes, Scale, Series, Tick, lines};
 use crate::result::{Measurement, Sample};
 
-/// The rarest that is shown: one in so many.
+/// The rarest latency shown: one in so many.
 const RAREST: f64 = 1e-5;
 
 /// A chart for each case.
@@ -33,7 +33,7 @@ fn chart(case: &str, groups: &[Vec<&Sample>]) -> Option<String> {
     Some(lines(&format!("Latencies: {case}"), &axes, &series))
 }
 
-/// All rounds together.
+/// The distribution over all rounds.
 fn line(group: &[&Sample]) -> Option<Series> {
     let mut steps: Vec<(u64, u64)> =
         group.iter().flat_map(|sample| sample.latencies_ns.iter().copied()).collect();

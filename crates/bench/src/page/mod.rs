@@ -1,7 +1,7 @@
-//! `zodium bench report`: files of results as one page that needs nothing else.
+//! `zodium bench report`: shows result files as one self-contained page.
 //!
-//! Charts are SVG within the page, in colours that its style sheet names: so one page is right by
-//! day, by night and on paper, which pictures drawn by a library are not.
+//! Charts are inline SVG, with colours from the page's style sheet. So the same page fits light and
+//! dark mode and paper, which images drawn by a plotting library do not.
 
 mod bars;
 mod chart;
@@ -69,7 +69,7 @@ fn put_contents(page: &mut String, documents: &[Document]) {
     page.push_str("</ol></nav>\n");
 }
 
-/// `number` is that of the last section.
+/// `number` is the number of the last section.
 fn put_document(page: &mut String, document: &Document, number: &mut usize) {
     for measured in &document.measurements {
         *number += 1;

@@ -1,6 +1,6 @@
 //! Text within the page.
 
-/// Text as it stands between tags and in attributes.
+/// Escapes text for elements and attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -15,7 +15,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// A figure at an axis: short, with thousands and millions by a letter.
+/// Formats the label of an axis: short, with a letter for thousands and millions.
 pub(super) fn short(value: f64) -> String {
     let (value, letter) = match value.abs() {
         1e6.. => (value / 1e6, "M"),

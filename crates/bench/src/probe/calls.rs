@@ -1,4 +1,4 @@
-//! The calls that a server makes, each with what makes it ready.
+//! The system calls that a server makes, each with its preparation.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::thread::futex;
 
 const BLOCK: usize = 4096;
-/// Calls, or pieces of one, in a batch.
+/// Number of calls, or of pieces of one call, in a batch.
 const BATCH: usize = 16;
 const PIECE: usize = 256;
 const FILE_BLOCKS: usize = 256;
@@ -25,11 +25,11 @@ pub(super) struct Call {
     pub(super) name: &'static str,
     pub(super) prepare: fn(&mut Ground) -> io::Result<()>,
     pub(super) make: fn(&mut Ground) -> io::Result<()>,
-    /// Seldom enough that its time is not the point of many samples.
+    /// Whether it is so slow that fewer samples are taken.
     pub(super) is_slow: bool,
 }
 
-/// What the calls are made on.
+/// The sockets and files that the calls use.
 pub(super) struct Ground {
     near: TcpStream,
     far: TcpStream,
@@ -71,18 +71,18 @@ impl Ground {
         (self.place * BLOCK) as u64
     }
 
-    /// Takes what was sent to the far end.
+    /// Reads what was sent to the far end.
     fn drain(&mut self) -> io::Result<()> {
         self.far.set_nonblocking(true)?;
         while self.far.read(&mut self.block).is_ok_and(|count| count > 0) {}
         self.far.set_nonblocking(false)
     }
 
-    /// A block arrives at the near end, and nothing else is there.
+    /// Sends a block to the near end, and leaves nothing else there.
     fn deliver(&mut self) -> io::Result<()> {
         self.empty_near()?;
         self.far.write_all(&self.block)?;
-        // It is there when it can be seen.
+        // Waits until it has arrived.
         let mut seen = [0; BLOCK];
         while self.near.peek(&mut seen)? < BLOCK {}
         Ok(())
@@ -107,7 +107,7 @@ const fn call(
     Call { name, prepare, make, is_slow: false }
 }
 
-/// All of them. The first is none: what timing itself takes, which is in all others.
+/// All calls. The first one is empty: the cost of the clock, which is part of all others.
 pub(super) fn calls() -> Vec<Call> {
     let sync =
         call("fdatasync after a write of 4 KiB", dirty, |ground| Ok(fdatasync(&ground.file)?));

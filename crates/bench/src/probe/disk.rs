@@ -1,4 +1,4 @@
-//! What the disk takes: reads from memory and past it, and syncs.
+//! Measures the disk: cached reads, direct reads, and syncs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::result::Latencies;
 const BLOCK: usize = 4096;
 const FILE_BLOCKS: u64 = 16 << 10;
 
-/// A file of 64 MiB, and a place for a block that lies as disks want it.
+/// A file of 64 MiB, and an aligned buffer for direct reads.
 pub(super) struct Disk {
     file: File,
     direct: Option<File>,
@@ -35,7 +35,7 @@ impl Disk {
             file.write_all(&block)?;
         }
         file.sync_all()?;
-        // Files in memory cannot be read past it.
+        // Files in memory do not support direct reads.
         let flags = OFlags::DIRECT.bits().cast_signed();
         let direct = OpenOptions::new().read(true).custom_flags(flags).open(path).ok();
         Ok(Disk { file, direct, memory: vec![0; 2 * BLOCK], random })
@@ -53,7 +53,7 @@ impl Disk {
         )
     }
 
-    /// `None` where files cannot be read past the system's memory.
+    /// `None` if the file system does not support direct reads.
     pub(super) fn read_direct(&mut self, count: u32) -> Result<Option<Latencies>> {
         let Some(file) = self.direct.take() else { return Ok(None) };
         let start = self.memory.as_ptr().addr().wrapping_neg() % BLOCK;

@@ -1,4 +1,4 @@
-//! What the machine itself takes: single system calls, wake-ups, the disk.
+//! Measures the machine itself: single system calls, wake-ups, the disk.
 
 mod calls;
 mod disk;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::result::Latencies;
 
-/// Times a call `count` times; before each, uncounted, comes what makes it ready.
+/// Times `count` calls; before each one, `prepare` runs untimed.
 fn sampled<T>(
     count: u32,
     state: &mut T,

@@ -1,13 +1,13 @@
-//! How the machine is set, with a line of advice on each.
+//! Settings of the machine that affect benchmarks, with advice.
 
 use std::path::Path;
 
-/// From this exit latency on a sleeping processor is felt in a round trip.
+/// From this exit latency on, a sleeping processor shows in round trips.
 const DEEP_SLEEP_US: u64 = 20;
-/// Steal from this share on is worth a word.
+/// Share of stolen time from which on a warning is printed.
 const STEAL_SHARE: f64 = 0.005;
 
-/// Everything that can be read, a sentence each.
+/// A sentence on each setting that can be read.
 pub(super) fn advice() -> Vec<String> {
     vec![governor(), turbo(), sleep_states()]
 }
@@ -69,7 +69,7 @@ fn sleep_states() -> String {
     }
 }
 
-/// Processor time, in ticks.
+/// Processor time in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticks {
     all: u64,
@@ -85,7 +85,7 @@ impl Ticks {
         let line = text.lines().next().unwrap_or_default();
         let fields: Vec<u64> =
             line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
-        // Guests' time is in user time already.
+        // Guest time is part of user time already.
         let all = fields.iter().take(8).sum();
         Ticks { all, stolen: fields.get(7).copied().unwrap_or(0) }
     }

@@ -1,4 +1,4 @@
-//! `zodium bench syscalls`: what a system call costs, warm and cold.
+//! `zodium bench syscalls`: the cost of system calls, warm and cold.
 
 use anyhow::{Context, Result};
 
@@ -9,10 +9,10 @@ use crate::machine::Machine;
 use crate::options::SyscallOptions;
 use crate::result::{Latencies, Measurement, Output, Sample, Shown};
 
-/// More than any processor's caches that such calls stay in.
+/// More than fits the processor's caches.
 const FLOOD_BYTES: usize = 32 << 20;
 const LINE_BYTES: usize = 64;
-/// A slow call is made so much less often.
+/// Slow calls are made so many times less often.
 const SLOW: u32 = 10;
 
 /// Measures and reports.

@@ -1,4 +1,4 @@
-//! `zodium bench system`: what would disturb a benchmark here.
+//! `zodium bench system`: finds what would disturb a benchmark on this machine.
 
 use anyhow::{Context, Result};
 
@@ -10,11 +10,11 @@ use crate::machine::Machine;
 use crate::options::SystemOptions;
 use crate::result::{Latencies, Measurement, Output, Sample, Shown};
 
-/// Syncs and reads past the cache are tried so much less often.
+/// Syncs and direct reads are made so many times less often.
 const SLOW: u32 = 10;
-/// A wake-up of a sleeping processor from here on decides what is measured.
+/// From this wake-up latency on, wake-ups dominate the measurements.
 const WAKE_UP_US: f64 = 20.0;
-/// A sync that is faster reaches no disk.
+/// A faster sync does not reach a disk.
 const SYNC_US: f64 = 20.0;
 
 /// Measures and reports.

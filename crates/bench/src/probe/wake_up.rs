@@ -1,4 +1,4 @@
-//! Two threads that wake each other: a byte there and a byte back.
+//! Measures how fast two threads wake each other: a byte there and a byte back.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,14 +9,14 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::sampled;
 use crate::result::Latencies;
 
-/// How the threads stand to each other.
+/// How the two threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stand {
-    /// Both on one processor.
+    /// Both on one core.
     SameCore,
-    /// Each on its own, asleep until woken.
+    /// Each on its own core, blocking in reads.
     OtherCore,
-    /// Each on its own, awake and asking again and again.
+    /// Each on its own core, polling.
     Polling,
 }
 
@@ -32,7 +32,7 @@ impl Stand {
     }
 }
 
-/// Round trips of a byte. The threads end with it, and with them their places.
+/// Measures round trips of a byte. The threads, and their core affinity, end with it.
 pub(super) fn measure(stand: Stand, count: u32) -> Result<Latencies> {
     let (near, far) = UnixStream::pair()?;
     let is_polling = stand == Stand::Polling;
@@ -60,7 +60,7 @@ pub(super) fn measure(stand: Stand, count: u32) -> Result<Latencies> {
     })
 }
 
-/// Answers until the other end is gone.
+/// Echoes until the other end is closed.
 fn echo(mut far: UnixStream, place: usize) -> io::Result<()> {
     stay_on(place)?;
     while take(&mut far)? {
@@ -69,7 +69,7 @@ fn echo(mut far: UnixStream, place: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// A byte, waited for as the socket is set; false at the end.
+/// Reads a byte, in the socket's blocking mode; `false` at the end of the stream.
 fn take(stream: &mut UnixStream) -> io::Result<bool> {
     let mut byte = [0];
     loop {
@@ -80,7 +80,7 @@ fn take(stream: &mut UnixStream) -> io::Result<bool> {
     }
 }
 
-/// Where there is only one processor all are on it.
+/// Pins the calling thread to a core; on a single-core machine all share it.
 fn stay_on(place: usize) -> io::Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();

@@ -1,4 +1,4 @@
-//! `zodium bench read-all`: every object once, one after the other.
+//! `zodium bench read-all`: reads every object once, one after the other.
 
 mod python;
 
@@ -20,7 +20,7 @@ use crate::reading::Reading;
 use crate::result::{Latencies, Measurement, Output, Sample, Shown};
 use crate::server::{Data, Server};
 
-/// The row of a checksum over what is in memory.
+/// The name of the row that computes the checksum over data in memory.
 const MEMORY: &str = "memory";
 
 /// Measures and reports.
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &ReadAllOptions) -> Result<()> {
     output.write()
 }
 
-/// The checksum over all data.
+/// The expected checksum over all data.
 fn expected(dataset: &Dataset, checksum: Checksum) -> String {
     let mut sum = Sum::new(checksum);
     (0..dataset.len()).for_each(|oid| sum.update(&dataset.data(Oid(oid))));
@@ -109,7 +109,7 @@ impl ReadAll<'_> {
         measured
     }
 
-    /// Reads all, again and again until it has taken long enough.
+    /// Reads all objects repeatedly until the measurement is long enough.
     fn measure(
         &self,
         server: &Server,
@@ -186,7 +186,7 @@ impl ReadAll<'_> {
         sample.transpose()
     }
 
-    /// The checksum alone.
+    /// Measures the checksum alone.
     fn in_memory(&self, checksum: Checksum, round: usize) -> Sample {
         let objects: Vec<Vec<u8>> =
             (0..self.dataset.len()).map(|oid| self.dataset.data(Oid(oid))).collect();

@@ -1,4 +1,4 @@
-//! A FileStorage within Python: what there is without any server.
+//! A FileStorage within Python: the baseline without any server.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -40,13 +40,13 @@ print(json.dumps({
 }))
 ";
 
-/// A Python that has ZODB, and the file.
+/// A Python interpreter with ZODB, and the file.
 pub(super) struct Python {
     pub(super) program: PathBuf,
     pub(super) path: PathBuf,
 }
 
-/// What it tells.
+/// The output of the script.
 #[derive(Debug, Deserialize)]
 pub(super) struct Read {
     pub(super) seconds: f64,
@@ -56,7 +56,7 @@ pub(super) struct Read {
 }
 
 impl Python {
-    /// Reads all objects for so long; `None` of a checksum that Python does not have.
+    /// Reads all objects for this long; `None` if Python lacks the checksum.
     pub(super) fn read(
         &self,
         checksum: Checksum,

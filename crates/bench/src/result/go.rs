@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::{Document, Measurement, Sample};
 
-/// How often the benchmark ran, in Go's words: the first of these that a sample has.
+/// Names of the iteration count in Go's format: the first one that a sample has.
 const COUNTS: [&str; 3] = ["requests", "transactions", "samples"];
 
 impl Document {
@@ -41,7 +41,7 @@ impl Measurement {
         line
     }
 
-    /// A line for each sample that has ratios; they are known when all samples are.
+    /// A line for each sample with ratios, which are known after the last sample.
     pub(super) fn go_ratio_lines(&self) -> Vec<String> {
         let line = |sample: &Sample| {
             let ratios = self.ratios.iter().filter_map(|ratio| {
@@ -54,7 +54,7 @@ impl Measurement {
         self.samples.iter().filter_map(line).collect()
     }
 
-    /// The benchmark, and what tells a sample from others.
+    /// The name of the benchmark, with the properties that tell its samples apart.
     fn go_name(&self, suffix: &str, sample: &Sample) -> String {
         let mut name = format!("Benchmark{}{suffix}", self.benchmark);
         let word = |text: &str| text.replace(|c: char| c.is_whitespace() || c == '/', "_");

@@ -1,6 +1,6 @@
-//! What was measured, in one shape for all benchmarks: samples, and how they are to be shown.
+//! Results of all benchmarks in one shape: samples, and how to show them.
 //!
-//! The four forms (Go's benchmark lines, tables, JSON, the HTML page) are made of this alone, so
+//! The four formats (Go's benchmark lines, tables, JSON, HTML page) are made from this alone, so
 //! that a file written by one run can be read and shown by another.
 
 mod go;
@@ -18,10 +18,10 @@ pub(crate) use sample::{Latencies, Sample};
 use crate::machine::Machine;
 use crate::statistics::Spread;
 
-/// Of files that `report` reads; counted up when older ones could be misread.
+/// Version of the files that `report` reads; incremented when older files could be misread.
 pub(crate) const FORMAT: u32 = 2;
 
-/// A run: what a JSON file holds.
+/// A run; the content of a JSON file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Document {
     pub(crate) format: u32,
@@ -36,15 +36,15 @@ pub(crate) struct Document {
 /// Samples that go into one table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measurement {
-    /// One word, which Go's lines begin with.
+    /// The name of the benchmark in Go's format: one word.
     pub(crate) benchmark: String,
     pub(crate) title: String,
-    /// What a reader of the figures has to know, a sentence each.
+    /// Notes for readers of the results, a sentence each.
     pub(crate) notes: Vec<String>,
-    /// What takes part, in one word.
+    /// What is compared, in one word: servers or clients.
     #[serde(default = "server")]
     pub(crate) compared: String,
-    /// What tells one case from another, in the order of the columns.
+    /// The properties that make up a case, in the order of their columns.
     pub(crate) axes: Vec<Axis>,
     pub(crate) columns: Vec<Column>,
     pub(crate) ratios: Vec<Ratio>,
@@ -52,24 +52,24 @@ pub(crate) struct Measurement {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// One of the things that make up a case.
+/// A property of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Axis {
     pub(crate) key: String,
     pub(crate) heading: String,
 }
 
-/// A figure of each sample.
+/// A value of each sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) key: String,
     pub(crate) heading: String,
     pub(crate) shown: Shown,
-    /// Its unit in Go's lines, and what the figure is multiplied by there.
+    /// Its unit in Go's format, and the factor to that unit.
     pub(crate) go: Option<(String, f64)>,
 }
 
-/// One figure of the subject, divided by that of each other server in the same round.
+/// A value of the subject, divided by that of each other server in the same round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     pub(crate) column: String,
@@ -77,20 +77,20 @@ pub(crate) struct Ratio {
     pub(crate) heading: String,
 }
 
-/// A picture of a measurement.
+/// A chart of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Chart {
-    /// How a figure goes with an axis of numbers, a line for each server.
+    /// A value over a numeric axis, one line per server.
     Curve { axis: String, column: String },
     /// A bar for each server of each case.
     Bars { column: String },
-    /// How many of the latencies are longer, a line for each server.
+    /// The distribution of latencies, one line per server.
     Latencies,
 }
 
 impl Document {
-    /// A run that begins now, on this machine.
+    /// A run that starts now, on this machine.
     pub(crate) fn begin(machine: Machine) -> Document {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Document {
@@ -119,13 +119,13 @@ impl Measurement {
         }
     }
 
-    /// Says that other things take part than servers.
+    /// Sets what is compared, if not servers.
     pub(crate) fn compared(mut self, word: &str) -> Measurement {
         word.clone_into(&mut self.compared);
         self
     }
 
-    /// Tells cases apart by this too.
+    /// Adds a property to tell cases apart.
     pub(crate) fn axis(mut self, key: &str, heading: &str) -> Measurement {
         self.axes.push(Axis { key: key.to_owned(), heading: heading.to_owned() });
         self
@@ -137,7 +137,7 @@ impl Measurement {
         self
     }
 
-    /// Gives the last column a unit in Go's lines.
+    /// Sets the unit of the last column in Go's format.
     pub(crate) fn go(mut self, unit: &str, factor: f64) -> Measurement {
         if let Some(column) = self.columns.last_mut() {
             column.go = Some((unit.to_owned(), factor));
@@ -145,7 +145,7 @@ impl Measurement {
         self
     }
 
-    /// Shows this figure of the subject over that of each other server too.
+    /// Also shows the ratio of this value, subject over each other server.
     pub(crate) fn ratio(mut self, column: &str, subject: &str, heading: &str) -> Measurement {
         let [column, subject, heading] = [column, subject, heading].map(str::to_owned);
         self.ratios.push(Ratio { column, subject, heading });
@@ -180,7 +180,7 @@ impl Measurement {
         named.collect::<Vec<_>>().join(", ")
     }
 
-    /// Cuts [groups](Measurement::groups) into those of each case, given with one of its samples.
+    /// Splits [groups](Measurement::groups) by case, each with one of its samples.
     pub(crate) fn cases<'g, 's>(
         groups: &'g [Vec<&'s Sample>],
     ) -> impl Iterator<Item = (&'s Sample, &'g [Vec<&'s Sample>])> {
@@ -189,7 +189,7 @@ impl Measurement {
         cases.filter_map(|case| Some((*case.first()?.first()?, case)))
     }
 
-    /// The samples of each server in each case, case by case, as first measured.
+    /// The samples of each server in each case, in the order first measured.
     pub(crate) fn groups(&self) -> Vec<Vec<&Sample>> {
         let mut groups: Vec<Vec<&Sample>> = Vec::new();
         let mut place = std::collections::HashMap::new();
@@ -200,7 +200,7 @@ impl Measurement {
                 None => groups.push(vec![sample]),
             }
         }
-        // Servers of one case stand together also where cases were gone through server by server.
+        // Servers of one case are adjacent, even if the cases were measured server by server.
         let mut cases: Vec<&Sample> = Vec::new();
         for group in &groups {
             if let Some(first) = group.first()
@@ -216,17 +216,17 @@ impl Measurement {
         groups
     }
 
-    /// The figure of a group over its rounds; `None` where no sample has it.
+    /// The spread of a value over the rounds of a group; `None` if no sample has the value.
     pub(crate) fn spread(group: &[&Sample], key: &str) -> Option<Spread> {
         Spread::of(group.iter().filter_map(|sample| sample.values.get(key).copied()))
     }
 
-    /// A ratio of a group, taken round by round; `None` of the subject itself.
+    /// A ratio of a group, taken round by round; `None` for the subject itself.
     pub(crate) fn ratio_of(&self, ratio: &Ratio, group: &[&Sample]) -> Option<Spread> {
         Spread::of(group.iter().filter_map(|sample| self.sample_ratio(ratio, sample)))
     }
 
-    /// Notes the ratios among the figures of each sample, for who reads files.
+    /// Adds the ratios to the values of each sample, for readers of the files.
     fn note_ratios(&mut self) {
         for ratio in &self.ratios {
             let found: Vec<Option<f64>> =
@@ -248,7 +248,7 @@ impl Measurement {
                     && other.case == sample.case
             })
         };
-        // Beside the same encoding; what has none stands beside the first.
+        // The same encoding if there is one, else the first.
         let same = subjects().find(|other| other.wire == sample.wire);
         let subject = same.or_else(|| subjects().next())?;
         let figure = |sample: &Sample| sample.values.get(&ratio.column).copied();
@@ -256,13 +256,13 @@ impl Measurement {
     }
 }
 
-/// What takes part unless it is said.
+/// The default of [`Measurement::compared`].
 fn server() -> String {
     "server".to_owned()
 }
 
 impl Ratio {
-    /// Of its figures in samples.
+    /// Its key among the values of a sample.
     fn key(&self) -> String {
         format!("{}_ratio", self.column)
     }

@@ -1,24 +1,24 @@
-//! How figures are written for people.
+//! Formats numbers for people.
 
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::Spread;
 
-/// How a column shows its figure, and where.
+/// How and where a column is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Shown {
     /// The median with minimum and maximum.
     Spread,
-    /// The same, of a figure in the thousands.
+    /// Like `Spread`, in thousands.
     SpreadThousands,
     /// The median alone.
     Median,
-    /// The median with minimum and maximum; nothing where there is none.
+    /// Like `Spread`; empty if there is no value.
     SpreadIfAny,
     /// The median alone, as a whole number.
     Count,
-    /// In files only.
+    /// Not shown; in files only.
     Never,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn with_range(spread: Spread, format: fn(f64) -> String) -> String {
     format!("{} ({}-{})", format(median), format(min), format(max))
 }
 
-/// Three digits or more.
+/// Formats with at least three digits.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! Where results go: lines for benchstat as they come, then a table or JSON, and a file.
+//! Writes results: lines for benchstat as they come, then a table or JSON, and a file.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::{Document, Measurement, Sample};
 use crate::machine::Machine;
 use crate::options::{Format, OutputOptions};
 
-/// A run on its way to the reader.
+/// The output of a running benchmark.
 #[derive(Debug)]
 pub(crate) struct Output<'a> {
     options: &'a OutputOptions,
@@ -16,7 +16,7 @@ pub(crate) struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Begins with what the run is taken on.
+    /// Starts the output with a description of the machine.
     pub(crate) fn begin(options: &OutputOptions, machine: Machine) -> Output<'_> {
         let document = Document::begin(machine);
         if options.format == Format::Go {
@@ -25,7 +25,7 @@ impl Output<'_> {
         Output { options, document }
     }
 
-    /// Takes a sample for a measurement that is still under way.
+    /// Adds a sample to a measurement that is still running.
     pub(crate) fn take(&self, measured: &mut Measurement, sample: Sample) {
         if self.options.format == Format::Go {
             println!("{}", measured.go_line(&sample));
@@ -33,7 +33,7 @@ impl Output<'_> {
         measured.samples.push(sample);
     }
 
-    /// Takes a measurement that is complete.
+    /// Adds a complete measurement.
     pub(crate) fn finish(&mut self, mut measured: Measurement) {
         measured.note_ratios();
         if self.options.format == Format::Go {
@@ -42,7 +42,7 @@ impl Output<'_> {
         self.document.measurements.push(measured);
     }
 
-    /// Writes everything but the lines for benchstat, which were written as they came.
+    /// Writes everything except the lines for benchstat, which are written already.
     pub(crate) fn write(self) -> Result<()> {
         let tables = self.document.tables();
         match self.options.format {

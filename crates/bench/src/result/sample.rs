@@ -6,31 +6,31 @@ use std::fmt::Display;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// No wait is longer: everything here loses patience before.
+/// Longest latency; every timeout is shorter.
 const LATENCY_NANOS_MAX: u64 = 3600 * 1_000_000_000;
-/// Digits of a latency that are right.
+/// Significant digits of a latency.
 const LATENCY_DIGITS: u8 = 3;
-/// A file keeps so many steps of a distribution between one power of two and the next.
+/// Steps of a saved distribution per power of two.
 const STEPS_PER_OCTAVE: f64 = 16.0;
 
-/// Figures, and what they are figures of.
+/// Values, and what they are values of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) server: String,
-    /// `M5`, `Z5`, `raw`, or nothing where nothing is spoken.
+    /// `M5`, `Z5`, `raw`, or empty if there is no protocol.
     pub(crate) wire: String,
     pub(crate) round: usize,
     /// By key of the axis.
     pub(crate) case: BTreeMap<String, String>,
     /// By key of the column.
     pub(crate) values: BTreeMap<String, f64>,
-    /// A histogram: latencies in nanoseconds, each with how many were at most so long and longer
-    /// than the one before. Empty where none was taken.
+    /// A histogram: upper bounds of latencies in nanoseconds, each with the number of latencies up
+    /// to it and above the previous bound. Empty if none were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) latencies_ns: Vec<(u64, u64)>,
 }
 
-/// Latencies while they are taken.
+/// Latencies while they are recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies(Histogram<u64>);
 
@@ -58,7 +58,7 @@ impl Sample {
         self
     }
 
-    /// The percentiles of a distribution in microseconds, under keys that begin with `prefix`.
+    /// Adds the percentiles of a distribution in microseconds, under keys that begin with `prefix`.
     pub(crate) fn percentiles(self, prefix: &str, latencies: &Latencies) -> Sample {
         if latencies.is_empty() {
             return self;
@@ -72,18 +72,18 @@ impl Sample {
             .value(&format!("{prefix}max_us"), latencies.max_us())
     }
 
-    /// Keeps the whole distribution.
+    /// Adds the whole distribution.
     pub(crate) fn distribution(mut self, latencies: &Latencies) -> Sample {
         self.latencies_ns = latencies.steps();
         self
     }
 
-    /// The server and what it speaks, for people.
+    /// The server and its encoding, for people.
     pub(crate) fn label(&self) -> String {
         format!("{} {}", self.server, self.wire).trim_end().to_owned()
     }
 
-    /// What samples that differ in their round alone have in common.
+    /// What identifies a sample apart from its round.
     pub(crate) fn identity(&self) -> (&str, &str, &BTreeMap<String, String>) {
         (&self.server, &self.wire, &self.case)
     }
@@ -99,7 +99,7 @@ impl Latencies {
     }
 
     pub(crate) fn add(&mut self, other: &Latencies) {
-        // All have the same bounds, and only other bounds could fail.
+        // All histograms have the same bounds; only different bounds could fail.
         let _ = self.0.add(&other.0);
     }
 
@@ -107,7 +107,7 @@ impl Latencies {
         self.0.is_empty()
     }
 
-    /// How many were taken.
+    /// Number of latencies recorded.
     pub(crate) fn len(&self) -> u64 {
         self.0.len()
     }

@@ -1,24 +1,24 @@
-//! The table for people, which is also Markdown: what docs/benchmarks.md shows is its output.
+//! Tables for people, which are also Markdown: docs/benchmarks.md shows this output.
 
 use std::fmt::Write;
 
 use super::number::{digits, with_range};
 use super::{Document, Measurement, Sample, Shown};
 
-/// What a sample is called in one respect.
+/// Gives one of a sample's names.
 type Named = fn(&Sample) -> &str;
 
-/// A table as text, before it is laid out.
+/// A table of texts, before its layout.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// How many columns hold words; the rest are figures.
+    /// How many columns hold words; the rest hold numbers.
     pub(crate) words: usize,
     pub(crate) headings: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Document {
-    /// All tables, with a line above that says on what they were taken.
+    /// All tables, below a line that describes the machine.
     pub(crate) fn tables(&self) -> String {
         let mut text = format!("{}\n", self.machine.description());
         for measured in &self.measurements {
@@ -65,7 +65,7 @@ impl Measurement {
 }
 
 impl Table {
-    /// Markdown, its columns padded to be read as it is; words left, figures right.
+    /// Markdown, padded to be readable as text: words left, numbers right.
     pub(crate) fn markdown(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));

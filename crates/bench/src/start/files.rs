@@ -1,4 +1,4 @@
-//! The files that a server finds when it starts.
+//! Prepares the files that a server finds when it starts.
 
 use std::fs::File;
 use std::io::{Read, copy, sink};
@@ -10,14 +10,14 @@ use rustix::fs::{Advice, fadvise, syncfs};
 use crate::options::{Beside, Source};
 use crate::server::DATA;
 
-/// Empties the folder, and puts the data file there with what shall stand beside it.
+/// Empties the folder, and puts the data file and the selected side files into it.
 pub(super) fn provide(folder: &Path, original: &Path, beside: Beside) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
     }
     std::fs::create_dir(folder)?;
     let path = folder.join(DATA);
-    // Nobody writes to it; what stands beside it is each server's own.
+    // Servers do not write to the data file; their side files are copies.
     if std::fs::hard_link(original, &path).is_err() {
         std::fs::copy(original, &path)?;
     }
@@ -25,11 +25,11 @@ pub(super) fn provide(folder: &Path, original: &Path, beside: Beside) -> Result<
         let [from, to] = [original, &path].map(|path| format!("{}{suffix}", path.display()));
         std::fs::copy(&from, &to).with_context(|| format!("cannot copy {from}"))?;
     }
-    // What was copied is not to be written out on the server's time.
+    // Written out now, so that the server's measurement does not include it.
     Ok(syncfs(File::open(folder)?)?)
 }
 
-/// Has the files in the system's memory, or out of it.
+/// Loads the files into the page cache, or evicts them from it.
 pub(super) fn bring(folder: &Path, source: Source) -> Result<()> {
     let paths = std::fs::read_dir(folder)?
         .map(|entry| Ok(entry?.path()))

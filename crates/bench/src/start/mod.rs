@@ -1,8 +1,7 @@
-//! `zodium bench start`: from the start of a process to its first reply, and the memory it takes.
+//! `zodium bench start`: time from the start of a process to its first reply, and its memory.
 //!
-//! One server runs at a time. Each start has a new folder, in which the data file is the one file
-//! by another name, and beside it stands what the case says: nothing that an earlier start left
-//! there makes a later one quicker.
+//! One server runs at a time. Each start gets a new folder with a hard link to the data file and
+//! the side files of the case. So no start is faster because of files that an earlier one left.
 
 mod files;
 mod report;
@@ -25,12 +24,12 @@ use crate::options::{Beside, DatasetOptions, Source, StartOptions};
 use crate::result::{Output, Sample};
 use crate::server::{Server, ServerCommand};
 
-/// How often a server that starts is asked whether it does: what a start can be told to.
+/// Interval between connection attempts to a starting server, and so the resolution.
 const POLL: Duration = Duration::from_micros(500);
 /// ZEO/py takes minutes to read a file of ten million objects.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// One way to start.
+/// A case: what a server finds when it starts.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     beside: Beside,
@@ -39,7 +38,7 @@ struct Case {
 
 /// Measures and reports.
 pub(crate) fn run(options: &StartOptions) -> Result<()> {
-    // Beside the dataset, so that it can be linked.
+    // On the file system of the dataset, so that the file can be linked.
     let folder = options.servers.folder.as_deref().or(options.datasets.as_deref());
     let mut comparison = Comparison::prepare(folder)?;
     let mut machine = Machine::here();
@@ -68,7 +67,7 @@ struct Starts<'a> {
     path: &'a Path,
 }
 
-/// A server that has answered once.
+/// A server that has sent its first reply.
 struct Started {
     server: Server,
     wire: &'static str,
@@ -139,7 +138,7 @@ impl Starts<'_> {
         Ok(())
     }
 
-    /// Starts a server on a file in a new folder, which goes when the next one is started.
+    /// Starts a server on a file in a new folder; the next start removes it.
     fn start(
         &self,
         command: &ServerCommand,

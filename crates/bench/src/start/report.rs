@@ -1,9 +1,9 @@
-//! The metrics as samples.
+//! Converts start metrics to samples.
 
 use crate::memory::Memory;
 use crate::result::{Measurement, Sample, Shown};
 
-/// Starts that find an index.
+/// The table of starts with an index.
 pub(super) fn indexed(dataset: &str, rounds: u16) -> Measurement {
     let title = format!("Starts with an index: {dataset}; {rounds} rounds, median (min-max)");
     let mut measured =
@@ -15,7 +15,7 @@ pub(super) fn indexed(dataset: &str, rounds: u16) -> Measurement {
     measured
 }
 
-/// Starts that find none.
+/// The table of starts without an index.
 pub(super) fn scanned(dataset: &str, file_bytes: u64, rounds: u16) -> Measurement {
     let megabytes = file_bytes / 1_000_000;
     let title = format!(
@@ -46,7 +46,7 @@ fn times(benchmark: &str, title: String) -> Measurement {
         .go("cpu-sec/op", 1.0)
 }
 
-/// How fast the file was read, in all and for each second of processor time.
+/// Adds how fast the file was read, per second and per second of processor time.
 pub(super) fn rates(sample: Sample, file_bytes: u64) -> Sample {
     let rate = |key: &str| sample.values.get(key).map(|seconds| file_bytes as f64 / 1e6 / seconds);
     let (all, cpu) = (rate("seconds"), rate("cpu_seconds"));
@@ -55,7 +55,7 @@ pub(super) fn rates(sample: Sample, file_bytes: u64) -> Sample {
         .value("megabytes_per_cpu_second", cpu.unwrap_or(f64::NAN))
 }
 
-/// Memory of servers.
+/// The table of servers' memory.
 pub(super) fn memory(dataset: &str) -> Measurement {
     let mut measured = Measurement::new("Memory", format!("Memory of servers: {dataset}; once"))
         .column("index_bytes", "index bytes/object", Shown::Median)
@@ -77,10 +77,10 @@ pub(super) fn memory(dataset: &str) -> Measurement {
     measured
 }
 
-/// The memory of one server.
+/// Memory of one server.
 pub(super) struct StartMetrics {
     pub(super) objects: u64,
-    /// With one object, after the first reply.
+    /// After the first reply, with a file of one object.
     pub(super) empty: Memory,
     /// After the first reply.
     pub(super) first: Memory,

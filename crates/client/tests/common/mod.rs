@@ -1,6 +1,6 @@
 //! A server with one storage in memory, that can be stopped and started again.
 
-// Not every test uses all of it, and only tests do.
+// Not every test uses all of it.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ use zodium_zeo::server::{Config, Offer, Server as ZeoServer, ZeoService};
 
 const DATA: &str = "Data.fs";
 
-/// A server, and what it keeps when it is stopped.
+/// A server, and the state that it keeps while stopped.
 pub(crate) struct Server {
     pub(crate) encoding: Encoding,
     pub(crate) read_only: bool,
-    /// Commits that it remembers for clients that come back.
+    /// Commits that it remembers for reconnecting clients.
     pub(crate) remembered: usize,
     disk: MemoryDisk,
     folder: TempDir,
