@@ -1,30 +1,30 @@
-//! Figures of a run: what its clients have done.
+//! Counters of a run: what its clients have done.
 
 use std::fmt;
 
-/// What clients have done.
+/// What the clients have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Revisions that were read and found right.
+    /// Revisions read and found correct.
     pub reads: u64,
-    /// Of these, those that the client still had.
+    /// Of these, reads answered from a client's cache.
     pub cached_reads: u64,
     /// Views in which an invariant of the workload was checked.
     pub views: u64,
-    /// Commits that were acknowledged.
+    /// Acknowledged commits.
     pub commits: u64,
-    /// Conflicts that were resolved by clients.
+    /// Conflicts that clients resolved.
     pub resolved: u64,
-    /// Votes that were refused.
+    /// Refused votes.
     pub refused: u64,
-    /// Invalidations that came as they should.
+    /// Invalidations that arrived as expected.
     pub invalidations: u64,
-    /// Commits of which the client does not know whether they were made.
+    /// Commits whose outcome their client does not know.
     pub unknown: u64,
 }
 
 impl Counts {
-    /// Adds another run's.
+    /// Adds the counters of another run.
     pub(crate) fn add(&mut self, other: &Counts) {
         self.reads += other.reads;
         self.cached_reads += other.cached_reads;

@@ -1,7 +1,7 @@
-//! A wrong server, made out of the right one: what it sends is changed on its way to a client.
+//! A faulty server, made from the real one: its messages are changed on their way to a client.
 //!
-//! Only for tests of the checks themselves: each change is a mistake that a server could make, and
-//! that must be noticed.
+//! Only for tests of the checks themselves. Each change is a bug that a server could have, and that
+//! the simulation must detect.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use zodium_zeo::codec::{Encoding, MessageId, Reply, ServerMessage, decode_server
 use crate::plan::InjectedBug;
 use crate::random::Chance;
 
-/// After so many other messages an invalidation that was held back is sent.
+/// Number of other messages after which a held-back invalidation is sent.
 const HELD_BACK_MESSAGES: usize = 3;
 
-/// What has been held back of one connection.
+/// The messages held back on one connection.
 #[derive(Default)]
 pub(crate) struct FaultInjector {
     held: VecDeque<(BytesMut, usize)>,
@@ -23,15 +23,15 @@ pub(crate) struct FaultInjector {
 
 enum Kind {
     Invalidation,
-    /// The answer to a load.
+    /// The reply to a load.
     Loaded,
-    /// The answer to another request.
+    /// The reply to another request.
     Answer(u64),
     Other,
 }
 
 impl FaultInjector {
-    /// What the client gets instead of a frame. `vote` is the id of the vote whose answer it
+    /// What the client receives instead of a frame. `vote` is the id of the vote whose reply it
     /// waits for.
     pub(crate) fn change(
         &mut self,
@@ -58,7 +58,7 @@ impl FaultInjector {
                 return Vec::new();
             }
             (InjectedBug::WrongBytes, Kind::Loaded) if chance.permille(10) => {
-                // Within the data: both encodings put less than that behind them.
+                // Within the data: both encodings put fewer bytes than that after them.
                 let place = frame.len() - 24;
                 frame[place] ^= 1;
             }

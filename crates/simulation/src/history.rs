@@ -1,7 +1,6 @@
-//! What is true: every attempt of a client, and every transaction that stands in the file.
+//! The ground truth: every commit attempt of a client, and every transaction in the file.
 //!
-//! The file is read by `log_reader` alone as it grows, so that nothing here is taken from the
-//! server's word.
+//! Only `log_reader` reads the file as it grows, so nothing here relies on the server's word.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,19 +14,19 @@ use zodium_types::{Oid, Tid};
 use crate::log_reader::{FIRST, Written, read_transaction};
 use crate::record::Attempt;
 
-/// A transaction that a client tries to commit.
+/// A client's attempt to commit a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {
     pub(crate) client: usize,
-    /// What it writes: over which revision, and what.
+    /// What it writes: base serial and data by object.
     pub(crate) writes: BTreeMap<Oid, (Tid, Bytes)>,
-    /// What must still be current when it commits.
+    /// Serials that must still be current when it commits.
     pub(crate) current: BTreeMap<Oid, Tid>,
-    /// Whether the client has asked to finish it.
+    /// Whether the client has requested its finish.
     pub(crate) asked: bool,
-    /// What the client was answered.
+    /// The tid that the client was told.
     pub(crate) acknowledged: Option<Tid>,
-    /// Where it stands in the history.
+    /// Its tid in the file.
     pub(crate) committed: Option<Tid>,
 }
 
@@ -36,26 +35,26 @@ pub(crate) struct Tried {
 pub(crate) struct Committed {
     pub(crate) tid: Tid,
     pub(crate) attempt: Attempt,
-    /// In ascending order.
+    /// Oids in ascending order.
     pub(crate) oids: Vec<Oid>,
 }
 
-/// What is true.
+/// All attempts and transactions.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) attempts: Vec<Tried>,
     pub(crate) transactions: Vec<Committed>,
     revisions: FxHashMap<Oid, Vec<(Tid, Bytes)>>,
-    /// Revisions that nobody sees at this tid and later may be gone.
+    /// Revisions that are not visible at this tid or later may be gone.
     pub(crate) packed: Tid,
     file: Option<Arc<dyn DiskFile>>,
-    /// Up to here the file has been read.
+    /// The file has been read up to here.
     position: u64,
 }
 
 impl History {
-    /// Reads what has been added to the file, whose last transaction ends at `end`; how many
-    /// transactions.
+    /// Reads the transactions appended to the file, the last of which ends at `end`; returns how
+    /// many.
     pub(crate) fn absorb(&mut self, disk: &MemoryDisk, end: u64) -> Result<usize, String> {
         let file = open(disk)?;
         let is_same = self.file.as_ref().is_some_and(|known| Arc::ptr_eq(known, &file));
@@ -80,7 +79,7 @@ impl History {
         }
     }
 
-    /// Compares another file, which must begin with all that is known to be committed, but for
+    /// Compares with another file, which must begin with all committed transactions, except for
     /// what a pack may have dropped.
     fn compare(&mut self, file: &dyn DiskFile, end: u64) -> Result<(), String> {
         self.position = FIRST;
@@ -123,7 +122,7 @@ impl History {
         lost.map_or(Ok(()), |lost| Err(format!("transaction {} is lost", lost.tid)))
     }
 
-    /// A transaction that was not there before.
+    /// Adds a committed transaction, after checking it against its attempt.
     fn commit(&mut self, written: &Written) -> Result<(), String> {
         let tid = written.tid;
         if tid <= self.last_tid() {

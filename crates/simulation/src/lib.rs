@@ -1,14 +1,14 @@
-//! The server under simulated clients, networks, disks and clocks, all of it decided by a seed.
+//! Simulates the server with clients, networks, disks and clocks; a seed decides everything.
 //!
 //! Engine, file, protocol and links are the real ones, on one thread and without sockets. The same
-//! seed gives the same run, byte for byte, so a failure can be looked at again. What clients see is
-//! held against a history that is read from the file by a reader of its own.
+//! seed gives the same run, byte for byte, so a failure can be reproduced. What clients see is
+//! compared with a history that an independent reader reads from the file.
 //!
-//! - `world`: the run, and what goes wrong in it; `plan`: what each seed leaves out;
-//! - `server`, `pipe`: the real server on simulated links; `client`, `workload`: who uses it;
+//! - `world`: the run and its faults; `plan`: which faults a seed includes;
+//! - `server`, `pipe`: the real server on simulated links; `client`, `workload`: its clients;
 //! - `stage`: the same server by hand, for tests of what happens between two messages;
-//! - `history`, `log_reader`: what is true; `witness`: what holds while commits are announced;
-//! - `fault_injector`: a wrong server, to test the checks.
+//! - `history`, `log_reader`: the ground truth; `witness`: checks while commits are announced;
+//! - `fault_injector`: a faulty server, to test the checks.
 //!
 //! Must not be used by the server.
 

@@ -1,4 +1,4 @@
-//! A reader of `Data.fs` of its own: as short as can be, and knowing nothing of the server's.
+//! An independent reader of `Data.fs`: as short as possible, and sharing no code with the server.
 
 use std::io;
 
@@ -6,25 +6,25 @@ use bytes::Bytes;
 use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
-/// Where the first transaction stands.
+/// The position of the first transaction.
 pub(crate) const FIRST: u64 = 4;
 
-/// A transaction as it stands in the file.
+/// A transaction in the file.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) tid: Tid,
     pub(crate) description: Vec<u8>,
     pub(crate) records: Vec<(Oid, Bytes)>,
-    /// Where the next one stands.
+    /// The position of the next one.
     pub(crate) end: u64,
 }
 
-/// Reads the transaction at `position`, or says what is wrong with it.
+/// Reads the transaction at `position`, or reports what is wrong with it.
 pub(crate) fn read_transaction(file: &dyn DiskFile, position: u64) -> Result<Written, String> {
     let wrong = |what: &str| format!("the transaction at {position}: {what}");
     let head = bytes_at(file, position, 23).map_err(|error| wrong(&error.to_string()))?;
     let (tid, length) = (number(&head, 0), number(&head, 8));
-    // Packs mark what they have copied.
+    // A pack marks the transactions that it has copied.
     if ![b' ', b'p'].contains(&head[16]) {
         return Err(wrong("its status is not that of a committed one"));
     }
@@ -55,7 +55,7 @@ pub(crate) fn read_transaction(file: &dyn DiskFile, position: u64) -> Result<Wri
 }
 
 fn bytes_at(file: &dyn DiskFile, position: u64, length: usize) -> io::Result<Bytes> {
-    // Not more than there is, whatever the file says.
+    // Bounded by the file, whatever its length field says.
     let there = file.length()?.saturating_sub(position);
     if there < length as u64 {
         return Err(io::ErrorKind::UnexpectedEof.into());

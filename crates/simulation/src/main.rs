@@ -1,4 +1,4 @@
-//! `simulate`: runs seeds, one after the other or until a time is over.
+//! `simulate`: runs a number of seeds, or seeds for a time.
 
 #![forbid(unsafe_code)]
 
@@ -18,24 +18,24 @@ struct Arguments {
     /// The first seed; further runs have the next ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds.
+    /// Number of seeds
     #[arg(long, default_value_t = 1)]
     runs: u64,
-    /// Runs seeds for so many minutes instead.
+    /// Run seeds for this many minutes instead
     #[arg(long)]
     minutes: Option<f64>,
-    /// Steps of each run.
+    /// Steps of each run
     #[arg(long, default_value_t = 20_000)]
     steps: u64,
-    /// Runs at once; as many as there are processors if absent.
+    /// Parallel runs [default: number of processors]
     #[arg(long)]
     threads: Option<usize>,
-    /// Prints every event; with one seed.
+    /// Print every event; for one seed
     #[arg(long)]
     trace: bool,
 }
 
-/// What all threads share.
+/// State shared by all threads.
 struct Progress {
     arguments: Arguments,
     end: Option<Instant>,
@@ -51,7 +51,7 @@ struct Total {
 }
 
 thread_local! {
-    /// What this thread runs, in case that it panics.
+    /// The seed that this thread runs, for the panic message.
     static SEED: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -1,4 +1,4 @@
-//! A connection without a socket: bytes are under way until the simulation lets them arrive.
+//! A connection without a socket: bytes are in transit until the simulation delivers them.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,30 +9,30 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Open,
-    /// The client has said that it is done; what it sent before still arrives.
+    /// The client has closed its side; what it sent before still arrives.
     Finished,
-    /// Gone for both sides, with what was under way.
+    /// Closed on both sides; bytes in transit are lost.
     Reset,
 }
 
-/// The client's end, and the network between. Clones are the same connection.
+/// The client's end and the network. Clones are the same connection.
 #[derive(Clone)]
 pub(crate) struct Pipe {
     state: Rc<RefCell<State>>,
 }
 
 struct State {
-    /// Sent by the client, not arrived.
+    /// Sent by the client, in transit.
     requests: BytesMut,
-    /// Arrived, not read by the server.
+    /// Delivered, not read by the server.
     arrived: BytesMut,
-    /// Sent by the server, not arrived.
+    /// Sent by the server, in transit.
     replies: BytesMut,
-    /// Most bytes that the network takes from the server before they arrive.
+    /// Most bytes in transit from the server.
     window: usize,
     standing: Standing,
     server_closed: bool,
@@ -64,7 +64,7 @@ impl Pipe {
         self.state.borrow_mut().requests.extend_from_slice(bytes);
     }
 
-    /// Bytes that the client sent and that have not arrived.
+    /// Number of bytes in transit to the server.
     pub(crate) fn requests_under_way(&self) -> usize {
         self.state.borrow().requests.len()
     }
@@ -73,7 +73,7 @@ impl Pipe {
         self.state.borrow().replies.len()
     }
 
-    /// Lets so many bytes arrive at the server.
+    /// Delivers this many bytes to the server.
     pub(crate) fn deliver_requests(&self, count: usize) {
         let mut state = self.state.borrow_mut();
         let count = count.min(state.requests.len());
@@ -82,7 +82,7 @@ impl Pipe {
         state.wake();
     }
 
-    /// Lets so many bytes arrive at the client, and appends them to `input`.
+    /// Delivers this many bytes to the client, appending them to `input`.
     pub(crate) fn deliver_replies(&self, count: usize, input: &mut BytesMut) {
         let mut state = self.state.borrow_mut();
         let count = count.min(state.replies.len());
@@ -91,7 +91,7 @@ impl Pipe {
         state.wake();
     }
 
-    /// The client sends no more: the server reads the end of the stream after what it sent.
+    /// Closes the client's side: the server reads the end of the stream after what was sent.
     pub(crate) fn finish(&self) {
         let mut state = self.state.borrow_mut();
         if state.standing == Standing::Open {
@@ -100,7 +100,7 @@ impl Pipe {
         state.wake();
     }
 
-    /// The connection is gone; the first `kept` bytes under way to the client may still arrive.
+    /// Resets the connection; the first `kept` bytes in transit to the client may still arrive.
     pub(crate) fn reset(&self, kept: usize) {
         let mut state = self.state.borrow_mut();
         state.standing = Standing::Reset;
@@ -110,14 +110,14 @@ impl Pipe {
         state.wake();
     }
 
-    /// Whether nothing more can come from the server.
+    /// Whether no more bytes can come from the server.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state.borrow();
         let closed = state.server_closed || state.standing == Standing::Reset;
         closed && state.replies.is_empty()
     }
 
-    /// Whether the client has said that it is done.
+    /// Whether the client has closed its side.
     pub(crate) fn is_finished(&self) -> bool {
         self.state.borrow().standing == Standing::Finished
     }

@@ -1,5 +1,5 @@
-//! What a run is made of. Each seed leaves some things out: faults that are always there hide
-//! what happens without them.
+//! The shape of a run. Each seed leaves some faults out: a fault that is always present hides what
+//! happens without it.
 
 use std::time::Duration;
 
@@ -12,34 +12,34 @@ use zodium_zeo::server::Config as ZeoConfig;
 use crate::random::Chance;
 use crate::server::{Setting, open_options};
 
-/// Longest frame that a server takes.
+/// Longest frame that a server accepts.
 const FRAME_BYTES_MAX: u32 = 1 << 24;
 
-/// What is wrong with the server on purpose, to see that it is noticed.
+/// A bug injected on purpose, to check that the simulation detects it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InjectedBug {
-    /// Nothing.
+    /// No bug.
     #[default]
     None,
-    /// Syncs say that they succeeded, and make nothing durable.
+    /// Syncs report success without making anything durable.
     SyncsDoNothing,
-    /// An invalidation is sent after the message that should come next.
+    /// An invalidation is sent after the message that should follow it.
     LateInvalidations,
     /// Some invalidations are not sent.
     LostInvalidations,
     /// Some invalidations are sent twice.
     RepeatedInvalidations,
-    /// A byte of what is loaded is another.
+    /// A byte of loaded data is changed.
     WrongBytes,
-    /// Conflicts are not noticed.
+    /// Conflicts are not detected.
     NoConflicts,
-    /// The server that is asked for the last transaction knows less than others have said.
+    /// The server's answer about the last transaction is older than what another client was told.
     NoCatchUp,
-    /// The answer to a vote never comes.
+    /// The reply to a vote is never sent.
     LostReplies,
 }
 
-/// The shape of a run, from its seed.
+/// The parameters of a run, from its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) clients: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
     pub(crate) cache_bytes: usize,
     /// One in so many reads waits for the disk; 0: none.
     pub(crate) cold_every: u64,
-    /// Bytes that the network takes from the server.
+    /// Most bytes in transit from the server.
     pub(crate) window: usize,
     pub(crate) output_bytes_high: usize,
     pub(crate) unasked_bytes_max: usize,
@@ -56,32 +56,32 @@ pub(crate) struct Plan {
     pub(crate) reads_log: bool,
     pub(crate) transaction_timeout: Option<Duration>,
     pub(crate) reopening: Option<Reopening>,
-    /// Most bytes that arrive at once.
+    /// Most bytes delivered at once.
     pub(crate) chunk_bytes: u64,
-    /// Of a thousand operations of clients, how many end with a lost connection.
+    /// Client operations per thousand that end with a lost connection.
     pub(crate) disconnects: u64,
-    /// Of a thousand steps that may, in each case, how many do.
+    /// Interruptible disk operations per thousand that are interrupted.
     pub(crate) interruptions: u64,
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) clock_jumps: u64,
     pub(crate) packs: bool,
-    /// Of a thousand steps that may, in how many a client falls asleep.
+    /// Steps per thousand, of those that may, in which a client falls asleep.
     pub(crate) sleeps: u64,
-    /// Most filling bytes of a record.
+    /// Most filler bytes of a record.
     pub(crate) filling_bytes: u64,
     pub(crate) objects: Objects,
     pub(crate) bug: InjectedBug,
 }
 
-/// How many objects of each kind there are.
+/// Number of objects of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Objects {
     pub(crate) accounts: u64,
     pub(crate) ring: u64,
     pub(crate) counters: u64,
     pub(crate) logs: u64,
-    /// Pairs of which one at least must be on.
+    /// Pairs of which at least one must be on.
     pub(crate) pairs: u64,
 }
 
@@ -125,7 +125,7 @@ impl Plan {
         }
     }
 
-    /// What each of its servers is started with.
+    /// The settings that each of its servers is started with.
     pub(crate) fn setting(&self) -> Setting {
         Setting {
             open: OpenOptions { cache_bytes: self.cache_bytes, ..open_options() },
@@ -140,7 +140,7 @@ impl Plan {
             limits: Limits {
                 output_bytes_high: self.output_bytes_high,
                 unasked_bytes_max: self.unasked_bytes_max,
-                // There is no timer here, and nobody is slow.
+                // There is no timer here, and no client is slow.
                 introduction_time_max: Duration::MAX,
                 ..Limits::default()
             },

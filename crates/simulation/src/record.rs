@@ -1,11 +1,11 @@
-//! The data of simulated objects: which object, which attempt wrote it, its values, filling.
+//! The data of simulated objects: oid, attempt, values, filler.
 //!
-//! What is read says itself where it belongs, beside being compared with what was stored.
+//! Data identify themselves when they are read, in addition to the comparison with what was stored.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zodium_types::Oid;
 
-/// The number of a transaction that a client has tried; 0 is what the file begins with.
+/// The number of a commit attempt; 0 is the initial content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Attempt(pub(crate) u64);
 
@@ -15,20 +15,20 @@ impl Attempt {
     }
 }
 
-/// Lays out a record.
+/// Encodes a record.
 pub(crate) fn record(oid: Oid, attempt: Attempt, values: &[u64], filling: usize) -> Bytes {
     let mut data = BytesMut::with_capacity(18 + 8 * values.len() + filling);
     data.put_u64(oid.0);
     data.put_u64(attempt.0);
     data.put_u16(values.len() as u16);
     values.iter().for_each(|value| data.put_u64(*value));
-    // Zeros are what a sector that a power cut has lost reads as.
+    // A sector lost in a power cut reads as zeros.
     let byte = if attempt.0.is_multiple_of(3) { 0 } else { attempt.0 as u8 };
     data.put_bytes(byte, filling);
     data.freeze()
 }
 
-/// The values of a record of `oid`; `None` when it is of something else.
+/// The values in a record of `oid`; `None` if the data belong to another object.
 pub(crate) fn values(oid: Oid, data: &[u8]) -> Option<Vec<u64>> {
     let (head, rest) = data.split_first_chunk::<8>()?;
     let (_, rest) = rest.split_first_chunk::<8>()?;

@@ -1,4 +1,4 @@
-//! A run from beginning to end: a new file, steps, calm, and the last look at everything.
+//! A run from start to end: a new file, steps with faults, a calm phase, and the final checks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,41 +22,41 @@ use crate::record::{Attempt, record};
 use crate::server::open_options;
 use crate::world::World;
 
-/// Within so many steps without faults every client must come to rest.
+/// Steps without faults within which every client must finish.
 const CALM_STEPS_MAX: u64 = 300_000;
-/// Between two looks whether all have come to rest.
+/// Steps between two checks whether all have finished.
 const CALM_STEPS: u64 = 500;
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Decides everything that is left to chance.
+    /// Decides every random choice.
     pub seed: u64,
-    /// Steps before the calm.
+    /// Steps before the calm phase.
     pub steps: u64,
     /// Whether to print each event.
     pub trace: bool,
-    /// What is wrong on purpose.
+    /// The injected bug, if any.
     pub bug: InjectedBug,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Of all events, in their order.
+    /// Digest of all events in order.
     pub digest: u64,
-    /// How many there were.
+    /// Number of events.
     pub events: u64,
     /// What clients have done.
     pub counts: Counts,
     /// Transactions in the file, acknowledged or not.
     pub transactions: u64,
-    /// How often what happened.
+    /// Number of events of each kind.
     pub happened: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
-    /// Adds another run's figures. Digests are combined, in no order.
+    /// Adds the results of another run. Digests are combined regardless of their order.
     pub fn add(&mut self, other: &Report) {
         self.digest = self.digest.wrapping_add(other.digest);
         self.events += other.events;
@@ -78,14 +78,14 @@ impl fmt::Display for Report {
     }
 }
 
-/// Something that must not be.
+/// A violated invariant.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
-    /// In which step.
+    /// The step in which it was found.
     pub step: u64,
-    /// What was seen.
+    /// What was found.
     pub what: String,
 }
 
@@ -99,7 +99,8 @@ impl fmt::Display for Violation {
 /// Runs one seed.
 ///
 /// # Errors
-/// With what must not be.
+///
+/// The first violation.
 pub fn run(options: &Options) -> Result<Report, Violation> {
     let Options { seed, steps, trace, bug } = *options;
     let chance = Chance::new(seed);
@@ -140,7 +141,7 @@ fn report(world: &World) -> Report {
     }
 }
 
-/// Makes a file in which every object is once.
+/// Makes a file that contains every object once.
 fn begin(world: &Rc<World>) -> Result<(), String> {
     let files = MemoryDisk::new();
     let first = world.plan.objects.first_values(world.plan.clients);
@@ -166,7 +167,7 @@ fn write_first(files: &MemoryDisk, records: Vec<NewRecord>) -> Result<(), Storag
     file.close()
 }
 
-/// Lets nothing go wrong any more: everybody must get to the end of what he is about.
+/// The calm phase: no more faults, and every client must finish what it has begun.
 fn come_to_rest(world: &Rc<World>) -> Result<(), String> {
     world.is_calm.set(true);
     world.event("calm", &[]);
@@ -183,7 +184,7 @@ fn come_to_rest(world: &Rc<World>) -> Result<(), String> {
     }
     let clients = world.clients.borrow();
     let stuck = clients.iter().filter(|client| !client.is_idle()).map(|c| c.describe());
-    Err(format!("somebody waits for ever: {}", stuck.collect::<Vec<_>>().join("; ")))
+    Err(format!("a client waits for ever: {}", stuck.collect::<Vec<_>>().join("; ")))
 }
 
 fn is_at_rest(world: &World) -> bool {
@@ -218,7 +219,7 @@ fn check_attempts(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Every increment that was committed counts once, and so does every item that was appended.
+/// Checks that every committed increment and every appended item counts exactly once.
 fn check_sums(history: &History) -> Result<(), String> {
     let last = |oid: Oid| {
         let data = history.before(oid, Tid::MAX).map(|(_, data, _)| data);
@@ -258,7 +259,7 @@ fn check_file(files: &MemoryDisk) -> Result<(), String> {
     damages.first().map_or(Ok(()), |damage| Err(format!("the file is damaged: {damage:?}")))
 }
 
-/// Opens the file anew and reads every revision of every object.
+/// Opens the file again and reads every revision of every object.
 fn check_revisions(files: &MemoryDisk, history: &History) -> Result<(), String> {
     let disk = FaultyDisk::new(files.after_power_cut());
     let file = FileStorage::open(Arc::new(disk), &open_options())

@@ -1,4 +1,4 @@
-//! The real server but for its threads and sockets: nothing runs in it unless it is told to.
+//! The real server without its threads and sockets: each part runs only when it is told to.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use crate::history::path;
 use crate::pipe::ServerEnd;
 use crate::witness::Witness;
 
-/// What clients ask for.
+/// The name of the storage.
 pub(crate) const STORAGE_NAME: &str = "1";
-/// Bytes of the file whose checksums are taken at once.
+/// Bytes of the file whose checksums are computed at once.
 const COVER_BYTES: u64 = 1 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What a server is started with.
+/// The settings of a server.
 pub(crate) struct Setting {
     pub(crate) open: OpenOptions<'static>,
     pub(crate) storage: StorageConfig,
@@ -42,15 +42,14 @@ pub(crate) struct Server {
     pub(crate) storage: Arc<Storage>,
     witness: Arc<Witness>,
     writer: RefCell<LogWriter>,
-    /// The time of all rounds of the writer, which has never been away.
+    /// The clock value of all rounds of the log writer, which is never away.
     opened: Instant,
     workers: Vec<Worker>,
     jobs: Jobs,
     limits: Limits,
 }
 
-/// A worker as two sets of tasks, since on a real one nobody knows whether it comes to its notices
-/// or to its connections first.
+/// A worker as two sets of tasks, since a real worker may run its notices or its connections first.
 struct Worker {
     host: Rc<Host<ZeoService>>,
     notices: Tasks,
@@ -62,7 +61,7 @@ struct Tasks {
     awake: Arc<Awake>,
 }
 
-/// What would be done on blocking threads, in the order in which it was asked for.
+/// Jobs for blocking threads, in the order in which they were submitted.
 #[derive(Clone, Default)]
 struct Jobs(Rc<RefCell<Vec<Job>>>);
 
@@ -103,17 +102,17 @@ impl Server {
         Ok(Server { disk, storage, witness, writer, opened, workers, jobs, limits })
     }
 
-    /// What the thread that keeps checksums up does when it looks.
+    /// One pass of the checksum upkeep thread.
     pub(crate) fn keep_checksums_up(&self) {
         cover(self.storage.file());
     }
 
-    /// What it does now and then.
+    /// The periodic sync of the checksum upkeep thread.
     pub(crate) fn sync_checksums(&self) {
         self.storage.file().sync_checksums();
     }
 
-    /// What was wrong in a moment in which commits were announced.
+    /// Fails with the first violation found while commits were announced.
     pub(crate) fn check_announcements(&self) -> Result<(), String> {
         self.witness.check()
     }
@@ -126,17 +125,17 @@ impl Server {
         connections.awake.0.store(true, Ordering::Relaxed);
     }
 
-    /// A round of the log writer; how many transactions it has written, or tried to.
+    /// One round of the log writer; returns how many transactions it wrote or tried to write.
     pub(crate) fn write(&self) -> usize {
         self.writer.borrow_mut().step(|| self.opened)
     }
 
-    /// Lets a worker look at its notices.
+    /// Runs a worker's pending notices.
     pub(crate) fn run_notices(&self, worker: usize) -> bool {
         self.workers[worker].notices.run()
     }
 
-    /// Lets a worker look at its connections.
+    /// Runs a worker's connections.
     pub(crate) fn run_connections(&self, worker: usize) -> bool {
         self.workers[worker].connections.run()
     }
@@ -149,12 +148,12 @@ impl Server {
         self.jobs.0.borrow().len()
     }
 
-    /// Takes a job away, to run it.
+    /// Removes a job from the queue, for the caller to run.
     pub(crate) fn take_job(&self, place: usize) -> Job {
         self.jobs.0.borrow_mut().swap_remove(place)
     }
 
-    /// Lets everything under way come to its end, with nobody there any more.
+    /// Finishes all pending work after the last client has gone.
     pub(crate) fn drain(&self) {
         loop {
             let mut busy = false;
@@ -172,12 +171,12 @@ impl Server {
     }
 }
 
-/// How the program opens a file, but for its cache.
+/// The options that the program opens a file with, except for its cache.
 pub(crate) fn open_options() -> OpenOptions<'static> {
     OpenOptions { checksums: ChecksumMode::Full, ..OpenOptions::new(path()) }
 }
 
-/// Takes the checksums that are missing.
+/// Computes missing checksums.
 fn cover(file: &FileStorage) {
     while file.cover(COVER_BYTES) > 0 {}
 }
@@ -201,13 +200,13 @@ impl Tasks {
         Tasks { set: RefCell::new(LocalSet::new()), awake }
     }
 
-    /// Does what there is to do; false when there was nothing.
+    /// Runs what is ready; returns `false` if nothing was.
     fn run(&self) -> bool {
         if !self.awake.0.swap(false, Ordering::Relaxed) {
             return false;
         }
         let waker = Waker::from(Arc::clone(&self.awake));
-        // Whether all its tasks have ended does not matter: others will come.
+        // It does not matter whether all tasks have ended: others will follow.
         let _ = Pin::new(&mut *self.set.borrow_mut()).poll(&mut Context::from_waker(&waker));
         true
     }

@@ -1,8 +1,8 @@
-//! The server of the simulation by hand: tests say what happens next, where the simulation leaves
-//! it to chance.
+//! The server of the simulation by hand: a test decides what happens next, where the simulation
+//! leaves it to chance.
 //!
-//! Nothing runs unless it is told to: a worker looks at its connections or its notices, a job that
-//! would wait for the disk is done, the log writer takes a round.
+//! Nothing runs by itself. A test makes a worker look at its connections or its notices, runs a job
+//! that would wait for the disk, or runs a round of the log writer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,15 +30,15 @@ const BEGIN: u64 = 1_767_225_600_000_000_000;
 const ENCODING: Encoding = Encoding::Msgpack;
 const FRAME_BYTES_MAX: u32 = 1 << 24;
 
-/// How a stage differs from the usual.
+/// Options of a stage.
 pub struct StageOptions {
-    /// Where blobs are.
+    /// The blob directory, if any.
     pub blob_directory: Option<&'static str>,
-    /// Most bytes of the data file.
+    /// Quota of the data file.
     pub quota_bytes: Option<u64>,
-    /// What links may hold.
+    /// Limits of links.
     pub limits: Limits,
-    /// Bytes that the network takes from the server before they arrive.
+    /// Most bytes in transit from the server.
     pub window: usize,
 }
 
@@ -49,35 +49,35 @@ impl Default for StageOptions {
     }
 }
 
-/// A server of two workers.
+/// A server with two workers.
 pub struct Stage {
     server: Server,
     window: usize,
     peers: Cell<u64>,
 }
 
-/// What the server said to a speaker.
+/// A message of the server to a speaker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// The answer to a request: a value, or the name of an exception.
+    /// The reply to a request: a value, or the name of an exception.
     Answer(MessageId, Result<Value<'static>, String>),
-    /// A commit of another client.
+    /// The invalidation by another client's commit.
     Invalidation(Tid, Vec<Oid>),
-    /// Something else unasked for.
+    /// Another message that is no reply.
     Notice(String),
 }
 
-/// A client that says what it is told to.
+/// A client that sends what the test tells it to.
 pub struct Speaker {
     pipe: Pipe,
     input: BytesMut,
     last_id: u64,
-    /// All that was said, in its order.
+    /// All messages received, in order.
     pub said: Vec<Said>,
 }
 
 impl Stage {
-    /// Opens `Data.fs` of a disk, or makes it, and serves it.
+    /// Opens or creates `Data.fs` on a disk, and serves it.
     pub fn start(disk: &FaultyDisk, options: StageOptions) -> Result<Stage, StorageError> {
         let StageOptions { blob_directory, quota_bytes, limits, window } = options;
         let setting = Setting {
@@ -106,12 +106,12 @@ impl Stage {
         Ok(Stage { server, window, peers: Cell::new(0) })
     }
 
-    /// The storage that is served.
+    /// The served storage.
     pub fn storage(&self) -> &Arc<Storage> {
         &self.server.storage
     }
 
-    /// A connection to a worker that has been greeted and has said nothing.
+    /// Connects to a worker; only the server's announcement has arrived.
     pub fn connect_without_greeting(&self, worker: usize) -> Result<Speaker, CodecError> {
         let (pipe, end) = Pipe::new(self.window);
         self.peers.set(self.peers.get() + 1);
@@ -125,7 +125,7 @@ impl Stage {
         Ok(speaker)
     }
 
-    /// A connection to a worker, with greetings exchanged.
+    /// Connects to a worker, with the handshake done.
     pub fn connect(&self, worker: usize) -> Result<Speaker, CodecError> {
         let speaker = self.connect_without_greeting(worker)?;
         let mut greeting = BytesMut::new();
@@ -134,7 +134,7 @@ impl Stage {
         Ok(speaker)
     }
 
-    /// A connection to a worker, registered; everything has settled.
+    /// Connects to a worker and registers; nothing is pending afterwards.
     pub fn register(&self, worker: usize, read_only: bool) -> Result<Speaker, CodecError> {
         let mut speaker = self.connect(worker)?;
         speaker.ask_to_register(read_only)?;
@@ -144,32 +144,32 @@ impl Stage {
         Ok(speaker)
     }
 
-    /// Lets a worker look at its connections.
+    /// Runs a worker's connections.
     pub fn run(&self, worker: usize) {
         while self.server.run_connections(worker) {}
     }
 
-    /// Lets a worker look at its notices.
+    /// Runs a worker's pending notices.
     pub fn run_notices(&self, worker: usize) {
         while self.server.run_notices(worker) {}
     }
 
-    /// A round of the log writer; how many transactions it has written, or tried to.
+    /// One round of the log writer; returns how many transactions it wrote or tried to write.
     pub fn write(&self) -> usize {
         self.server.write()
     }
 
-    /// How many jobs wait for a blocking thread.
+    /// Number of jobs waiting for a blocking thread.
     pub fn jobs(&self) -> usize {
         self.server.jobs()
     }
 
-    /// Does the job that waits longest; its result is not taken yet.
+    /// Runs the oldest job; its result is not handled yet.
     pub fn run_job(&self) {
         self.server.take_job(0)();
     }
 
-    /// Lets everything come to its end but what waits for clients.
+    /// Runs everything until only clients can make progress.
     pub fn settle(&self) {
         loop {
             self.server.drain();
@@ -181,12 +181,12 @@ impl Stage {
 }
 
 impl Speaker {
-    /// Asks for the storage; the answer is the last tid.
+    /// Calls `register`; the reply is the last tid.
     pub fn ask_to_register(&mut self, read_only: bool) -> Result<MessageId, CodecError> {
         self.ask("register", [STORAGE_NAME.into(), read_only.into()])
     }
 
-    /// Calls a method; the call has arrived at the server, which has not looked at it.
+    /// Calls a method; the call has arrived at the server, but is not handled yet.
     pub fn ask<const N: usize>(
         &mut self,
         name: &str,
@@ -199,7 +199,7 @@ impl Speaker {
         Ok(MessageId::Number(self.last_id))
     }
 
-    /// Calls a method that is not answered.
+    /// Calls a method without a reply.
     pub fn tell<const N: usize>(
         &mut self,
         name: &str,
@@ -211,7 +211,7 @@ impl Speaker {
         Ok(())
     }
 
-    /// Asks for revisions with one message after the other, which arrive together.
+    /// Requests revisions with one message each; all arrive together.
     pub fn load(&mut self, loads: &[(Oid, Tid)]) {
         let mut out = BytesMut::new();
         for (oid, before) in loads {
@@ -220,7 +220,7 @@ impl Speaker {
         self.send(&out);
     }
 
-    /// Begins a transaction with one store.
+    /// Begins a transaction with these stores.
     pub fn store(&mut self, name: u64, objects: &[(Oid, Tid, &[u8])]) -> Result<(), CodecError> {
         self.begin(name)?;
         for (oid, serial, data) in objects {
@@ -237,7 +237,7 @@ impl Speaker {
         self.tell("tpc_begin", [name.into(), empty(), empty(), extension, Value::None, " ".into()])
     }
 
-    /// Takes all that has come.
+    /// Receives all messages that have arrived.
     pub fn listen(&mut self) -> Result<(), CodecError> {
         self.pipe.deliver_replies(usize::MAX, &mut self.input);
         while let Ok(Peek::Complete(payload)) = peek_frame(&self.input, FRAME_BYTES_MAX) {
@@ -264,7 +264,7 @@ impl Speaker {
         Ok(())
     }
 
-    /// The answer to a request, if it has come.
+    /// The reply to a request, if it has arrived.
     pub fn answer(&mut self, id: &MessageId) -> Option<Result<Value<'static>, String>> {
         self.listen().ok()?;
         self.said.iter().find_map(|said| match said {
@@ -273,17 +273,17 @@ impl Speaker {
         })
     }
 
-    /// Is gone without a word.
+    /// Disconnects without a message.
     pub fn hang_up(&self) {
         self.pipe.reset(0);
     }
 
-    /// Whether the server has ended the connection, and all that it said has come.
+    /// Whether the server has closed the connection and all its messages have arrived.
     pub fn is_over(&self) -> bool {
         self.pipe.is_over()
     }
 
-    /// Sends bytes, which have arrived then.
+    /// Sends bytes and delivers them.
     pub fn send(&self, bytes: &[u8]) {
         self.pipe.send(bytes);
         self.pipe.deliver_requests(usize::MAX);

@@ -1,8 +1,8 @@
-//! What happened in a run, as a digest that a second run must reach, and as lines for people.
+//! Events of a run: as a digest that a second run must reproduce, and as lines for people.
 
 use std::collections::BTreeMap;
 
-/// Counts and digests events; keeps or prints lines of them when asked.
+/// Counts and digests events; keeps or prints their lines if asked to.
 pub(crate) struct Trace {
     digest: Digest,
     events: u64,
@@ -15,7 +15,7 @@ impl Trace {
         Trace { digest: Digest::default(), events: 0, happened: BTreeMap::new(), prints }
     }
 
-    /// Notes an event: what, and the numbers that tell it from others of its kind.
+    /// Records an event: its kind, and numbers that describe it.
     pub(crate) fn event(&mut self, what: &'static str, numbers: &[u64]) {
         self.events += 1;
         *self.happened.entry(what).or_default() += 1;
@@ -33,7 +33,7 @@ impl Trace {
         self.digest.0
     }
 
-    /// How often what happened.
+    /// Number of events of each kind.
     pub(crate) fn happened(&self) -> &BTreeMap<&'static str, u64> {
         &self.happened
     }
@@ -43,13 +43,13 @@ impl Trace {
     }
 }
 
-/// A digest of bytes, in their order.
+/// A digest of bytes in order.
 #[derive(Clone, Copy)]
 pub(crate) struct Digest(pub(crate) u64);
 
 impl Default for Digest {
     fn default() -> Digest {
-        // The offset basis of FNV-1a with 64 bits, whose steps are those below, by words.
+        // The offset basis of 64-bit FNV-1a; the steps below are FNV-1a over words.
         Digest(0xcbf2_9ce4_8422_2325)
     }
 }

@@ -1,20 +1,20 @@
-//! A mailbox that looks at the storage in the moment in which commits are posted to it, when
-//! nothing else of this thread runs.
+//! A mailbox that checks the storage at the moment in which commits are posted to it, while nothing
+//! else on this thread runs.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use zodium_engine::{Commit, Mailbox, Notice, Storage};
 
-/// What holds while commits are announced. It reads nothing from the disk: what goes on during a
-/// call to the disk may need what the announcement holds.
+/// Checks what must hold while commits are announced. It reads nothing from the disk: work that
+/// runs during a disk call may need locks that the announcement holds.
 pub(crate) struct Witness {
     storage: Weak<Storage>,
     violation: Mutex<Option<String>>,
 }
 
 impl Witness {
-    /// Looks at all that is announced from now on.
+    /// Checks all announcements from now on.
     pub(crate) fn subscribe(storage: &Arc<Storage>) -> Arc<Witness> {
         let storage_of = Arc::downgrade(storage);
         let witness = Arc::new(Witness { storage: storage_of, violation: Mutex::default() });
@@ -23,7 +23,7 @@ impl Witness {
         witness
     }
 
-    /// What was wrong first.
+    /// Fails with the first violation.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.violation.lock().clone().map_or(Ok(()), Err)
     }

@@ -1,10 +1,10 @@
-//! What clients do with the database, and what must be true of whatever they read in one view.
+//! What clients do with the database, and the invariants of everything they read in one view.
 //!
-//! - accounts: transfers between them; the sum stays;
+//! - accounts: transfers between accounts; the sum is constant;
 //! - ring: each object names the next; it is rewired, and stays one ring;
-//! - counters: increments, resolved by the client when they conflict;
-//! - logs: each client appends numbered items; no gap, no repeat;
-//! - pairs: one of two is on at least; who turns one off demands that the other is still current.
+//! - counters: increments; clients resolve their conflicts;
+//! - logs: each client appends numbered items; no gap, no repetition;
+//! - pairs: at least one of two is on; turning one off demands that the other is still current.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use zodium_types::{Oid, Tid};
 use crate::plan::{Objects, Plan};
 use crate::random::Chance;
 
-/// What each account begins with.
+/// Initial balance of each account.
 const BALANCE: u64 = 1000;
 
-/// What a client is about.
+/// A task of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     ReadAccounts,
@@ -30,17 +30,17 @@ pub(crate) enum Task {
     Switch { pair: u64 },
 }
 
-/// What was read in one view, by object: who wrote it, and its values.
+/// What was read in one view, by object: the transaction that wrote it, and its values.
 pub(crate) type Seen = BTreeMap<Oid, (Tid, Vec<u64>)>;
 
-/// What a task comes to once its objects are read.
+/// The next step of a task after its objects were read.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// More objects are needed.
+    /// Read more objects.
     Read(Vec<Oid>),
-    /// It was only for reading, or there is nothing to do.
+    /// The task is done: it only reads, or there is nothing to do.
     Done,
-    /// Objects get new values, given that those named last are still current.
+    /// Write new values to objects, provided that the other objects named are still current.
     Write(Vec<(Oid, Vec<u64>)>, Vec<Oid>),
 }
 
@@ -77,7 +77,7 @@ impl Objects {
         (300..400).contains(&oid.0)
     }
 
-    /// All objects with their first values.
+    /// All objects with their initial values.
     pub(crate) fn first_values(&self, clients: usize) -> Vec<(Oid, Vec<u64>)> {
         let next = |oid: Oid| 100 + (oid.0 - 99) % self.ring;
         let root = [(Oid::ROOT, Vec::new())];
@@ -117,7 +117,7 @@ impl Task {
         matches!(self, Task::ReadAccounts | Task::ReadRing | Task::ReadLogs | Task::ReadPairs)
     }
 
-    /// What to read first.
+    /// The objects to read first.
     pub(crate) fn reads(self, objects: &Objects) -> Vec<Oid> {
         match self {
             Task::ReadAccounts => objects.accounts().collect(),
@@ -132,7 +132,8 @@ impl Task {
         }
     }
 
-    /// Goes on with what has been read, by client number `client`; or says what cannot be true.
+    /// Continues the task of client number `client` with what it has read; fails if that violates
+    /// an invariant.
     pub(crate) fn step(
         self,
         objects: &Objects,

@@ -1,8 +1,7 @@
-//! One run: server, clients, links, disk and time, all on one thread, in an order that the seed
-//! decides.
+//! One run: server, clients, links, disk and time on one thread, in an order that the seed decides.
 //!
-//! While the server is in the middle of a call to the disk, the rest of the world can go on: the
-//! disk calls back here. So what other threads would do meanwhile is done on the same one.
+//! While the server is inside a disk call, the rest of the world can continue: the disk calls back
+//! here. So what other threads would do meanwhile happens on the same thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +22,7 @@ use crate::trace::Trace;
 
 /// 2026, in nanoseconds since the Unix epoch.
 const BEGIN: u64 = 1_767_225_600_000_000_000;
-/// Operations of the disk in which something else may happen.
+/// Disk operations that can be interrupted.
 const INTERRUPTIBLE: [Operation; 6] = [
     Operation::Write,
     Operation::Sync,
@@ -32,19 +31,19 @@ const INTERRUPTIBLE: [Operation; 6] = [
     Operation::Folder,
     Operation::Open,
 ];
-/// Most steps for which a client sleeps, or a worker does not look at its connections.
+/// Most steps for which a client sleeps, or a worker ignores its connections.
 const ABSENCE_STEPS_MAX: u64 = 4000;
-/// Most reads that a pack overtakes between the disk and the worker that asked for them.
+/// Most reads that a pack overtakes between the disk and the worker that requested them.
 const OVERTAKEN_MAX: u64 = 20;
-/// Most clients' steps within one call to the disk.
+/// Most client steps within one disk call.
 const INTERRUPTION_STEPS_MAX: u64 = 30;
 
 thread_local! {
-    /// The run on this thread, for the disk to call back.
+    /// The run on this thread, for callbacks of the disk.
     static CURRENT: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
 
-/// Everything there is in a run.
+/// The state of a run.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) chance: Chance,
@@ -55,26 +54,26 @@ pub(crate) struct World {
     pub(crate) history: RefCell<History>,
     pub(crate) counts: RefCell<Counts>,
     known: Cell<Tid>,
-    /// Connections that clients have given up without a word.
+    /// Connections that clients have abandoned without closing.
     silent: RefCell<Vec<Pipe>>,
-    /// What the disk holds after a crash, from the moment of the crash on.
+    /// The content of the disk after a crash, from the moment of the crash on.
     pub(crate) crashed: RefCell<Option<MemoryDisk>>,
-    /// What the disk held before the last write; for injected bugs.
+    /// The content of the disk before the last write; for injected bugs.
     stale: RefCell<Option<MemoryDisk>>,
-    /// Whether faults still happen, and clients still begin things.
+    /// Whether the calm phase has begun: no more faults and no new tasks.
     pub(crate) is_calm: Cell<bool>,
     violation: RefCell<Option<String>>,
-    /// In how many calls of the server to the disk this is.
+    /// Nesting depth of disk calls of the server.
     depth: Cell<u32>,
-    /// Whether a pack is under way.
+    /// Whether a pack is running.
     is_packing: Cell<bool>,
     /// Whether the checksums are being synced.
     is_syncing: Cell<bool>,
-    /// Steps so far, those in the midst of others too.
+    /// Steps so far, nested ones included.
     steps: Cell<u64>,
-    /// Until which step clients sleep: what they are sent arrives late, and they ask nothing.
+    /// The step until which each client sleeps: messages to it are delayed, and it sends nothing.
     asleep: RefCell<Vec<u64>>,
-    /// A worker that looks at its notices only, and until which step.
+    /// A worker that handles only notices, and until which step.
     stalled: Cell<(usize, u64)>,
 }
 
@@ -110,7 +109,7 @@ impl World {
         world
     }
 
-    /// Forgets the run of this thread, so that it can be dropped.
+    /// Drops this thread's reference to the run.
     pub(crate) fn leave() {
         CURRENT.with(|current| current.borrow_mut().take());
     }
@@ -119,7 +118,7 @@ impl World {
         self.trace.borrow_mut().event(what, numbers);
     }
 
-    /// Notes what must not be; the first one counts.
+    /// Records a violation; the first one counts.
     pub(crate) fn check(&self, outcome: Result<(), String>) {
         if let Err(what) = outcome {
             self.violation.borrow_mut().get_or_insert(what);
@@ -134,7 +133,7 @@ impl World {
         self.server.borrow().clone()
     }
 
-    /// One step, whatever comes up.
+    /// Runs one random step.
     pub(crate) fn step(self: &Rc<Self>) {
         match self.chance.number(0..=99) {
             0..=9 => self.write(),
@@ -151,7 +150,7 @@ impl World {
         }
     }
 
-    /// A step of clients, links and workers: what may happen while the server waits for a disk.
+    /// Runs a step of clients, links or workers: all that may happen during a disk call.
     fn run_light(&self) {
         let Some(server) = self.server() else { return };
         self.steps.set(self.steps.get() + 1);
@@ -220,7 +219,7 @@ impl World {
         self.check(outcome.map_err(|error| format!("client {number}: {error}")));
     }
 
-    /// Of a client that is done, but was still sending.
+    /// Delivers the last bytes of a client that has closed its side.
     fn deliver_last_words(&self) {
         let left = self.silent.borrow();
         if let Some(pipe) = left.get(self.chance.place(left.len())).filter(|p| p.is_finished()) {
@@ -236,7 +235,7 @@ impl World {
         }
     }
 
-    /// A round of the log writer.
+    /// Runs a round of the log writer.
     fn write(&self) {
         let Some(server) = self.server() else { return };
         // One writer at a time, and none while a pack replaces the file.
@@ -254,7 +253,7 @@ impl World {
         self.absorb(&server);
     }
 
-    /// Looks at what the file has got.
+    /// Reads what was appended to the file.
     fn absorb(&self, server: &Server) {
         // What is written after a crash never happened.
         if self.crashed.borrow().is_none() {
@@ -278,8 +277,8 @@ impl World {
         self.depth.set(self.depth.get() - 1);
     }
 
-    /// A worker looks at its notices only for a while. What was read from the disk for its clients
-    /// is there, and comes to them when others have committed, or the file is another.
+    /// Makes a worker handle only its notices for a while. Finished reads for its clients then
+    /// reach them after further commits, or after a pack.
     fn stall(&self, server: &Server) {
         let worker = self.chance.place(server.workers());
         let until = self.steps.get() + self.chance.size(ABSENCE_STEPS_MAX);
@@ -323,7 +322,7 @@ impl World {
         self.absorb(&server);
     }
 
-    /// Not while anything else is in the middle of a call to the disk: it may hold what this needs.
+    /// Not during another disk call, which may hold locks that this needs.
     fn keep_checksums_up(&self) {
         let Some(server) = self.server() else { return };
         if server.storage.is_appending() {
@@ -335,7 +334,7 @@ impl World {
         server.keep_checksums_up();
         self.depth.set(self.depth.get() - 1);
         if syncs {
-            // What others do would wait for it, on this very thread. But it may crash.
+            // Other work would wait for it on this very thread. But a crash may happen.
             self.arm(&server.disk);
             self.is_syncing.set(true);
             self.depth.set(self.depth.get() + 1);
@@ -349,7 +348,7 @@ impl World {
         self.clock.advance(Duration::from_millis(self.chance.size(1000)));
     }
 
-    /// Something that should not happen, but does.
+    /// Injects a random fault.
     fn go_wrong(self: &Rc<Self>) {
         if self.is_calm.get() {
             return;
@@ -376,7 +375,7 @@ impl World {
         }
     }
 
-    /// More often while the file waits to be reopened, so that the two meet.
+    /// Higher while the file is about to be reopened, so that both happen together.
     fn pack_permille(&self) -> u64 {
         let server = self.server();
         let is_failed = server.is_some_and(|server| server.storage.write_failure().is_some());
@@ -392,7 +391,7 @@ impl World {
         self.event("disconnect", &[number as u64, how]);
         match how {
             0 => {
-                // What was sent before still arrives, at some time.
+                // What was sent before still arrives at some time.
                 pipe.finish();
                 self.silent.borrow_mut().push(pipe);
             }
@@ -432,7 +431,7 @@ impl World {
         }
     }
 
-    /// Lets the next operation of some kind call back.
+    /// Makes the next disk operation of a random kind call back.
     fn arm(&self, disk: &FaultyDisk) {
         if self.chance.permille(self.plan.interruptions) {
             let operation = INTERRUPTIBLE[self.chance.place(INTERRUPTIBLE.len())];
@@ -445,9 +444,9 @@ impl World {
         }
     }
 
-    /// Called by the disk, before it does something.
+    /// Called by the disk before an operation.
     fn interrupted(self: &Rc<Self>) {
-        // A call that was meant for another place: workers are never interrupted.
+        // Meant for a call at another place: workers are never interrupted.
         if self.depth.get() == 0 || self.violation.borrow().is_some() {
             return;
         }
@@ -482,7 +481,7 @@ impl World {
         self.take_image();
     }
 
-    /// The server is dead from here on: what it does is not seen any more.
+    /// Crashes the server: what it does from now on is lost.
     fn take_image(&self) {
         let Some(server) = self.server() else { return };
         if self.crashed.borrow().is_some() {
@@ -502,9 +501,9 @@ impl World {
         self.cut_connections();
     }
 
-    /// All connections are gone, with some of what was under way.
+    /// Resets all connections; some bytes in transit still arrive.
     fn cut_connections(&self) {
-        // Within a client's step there is none to be borrowed, and no crash either.
+        // During a client's step no client can be borrowed, and no crash happens.
         for client in self.clients.borrow().iter() {
             if let Some(pipe) = client.pipe() {
                 pipe.reset(self.chance.number(0..=pipe.replies_under_way() as u64) as usize);
@@ -524,7 +523,7 @@ impl World {
         }
     }
 
-    /// An orderly stop, and another start.
+    /// Stops the server in an orderly way, and starts another one.
     pub(crate) fn restart_in_order(self: &Rc<Self>) {
         let Some(server) = self.server() else { return };
         self.event("restart", &[]);
@@ -546,7 +545,7 @@ impl World {
         self.restart_after_crash();
     }
 
-    /// Opens what is on a disk and serves it.
+    /// Opens the file on a disk and serves it.
     pub(crate) fn start(self: &Rc<Self>, files: MemoryDisk) {
         files.set_capacity(u64::MAX / 2);
         let disk = FaultyDisk::new(files);
@@ -575,7 +574,7 @@ impl World {
             .ok_or_else(|| format!("the file was opened at {told}, but ends with {known}"))
     }
 
-    /// Nothing of the disk is broken any more; a server that has met it starts anew.
+    /// Repairs the disk; a server that has met the fault is restarted.
     pub(crate) fn mend_disk(self: &Rc<Self>) {
         let Some(server) = self.server() else { return };
         server.disk.mend();
@@ -585,13 +584,13 @@ impl World {
         }
     }
 
-    /// Resets what clients have given up.
+    /// Resets the connections that clients have abandoned.
     pub(crate) fn end_silence(&self) {
         self.silent.borrow_mut().drain(..).for_each(|pipe| pipe.reset(0));
     }
 }
 
-/// What a client's step borrows of the world.
+/// The parts of the world that a client's step borrows.
 struct Borrowed<'a> {
     history: std::cell::RefMut<'a, History>,
     counts: std::cell::RefMut<'a, Counts>,

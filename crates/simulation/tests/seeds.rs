@@ -1,4 +1,4 @@
-//! A fixed budget of seeds, and what shows that they would notice.
+//! Runs a fixed number of seeds, and shows that they would detect bugs.
 //!
 //! `SOAK_SEED` is the first seed (1); `cargo run -p zodium-simulation -- --seed N --trace` replays
 //! one. `make simulate` runs as many as there is time for.
@@ -45,7 +45,7 @@ fn a_seed_gives_the_same_run_again() {
     assert_ne!(run_seed(1).unwrap().digest, run_seed(2).unwrap().digest);
 }
 
-/// Seeds that a wrong server may get through; by far not all meet the situation.
+/// Seeds within which an injected bug must be found; many seeds never reach the situation.
 const SEEDS_MAX: u64 = 60;
 
 fn assert_noticed(bug: InjectedBug, words: &str) {

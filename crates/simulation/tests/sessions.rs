@@ -1,4 +1,4 @@
-//! What a session does between two messages: each test says what happens next, where the
+//! What a session does between two messages: each test decides what happens next, where the
 //! simulation leaves it to chance.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
@@ -22,24 +22,24 @@ fn speaker(stage: &Stage, worker: usize) -> Speaker {
     stage.register(worker, false).unwrap()
 }
 
-/// The value of an answer that has come.
+/// The value of a reply that has arrived.
 fn value(speaker: &mut Speaker, id: &MessageId) -> Value<'static> {
     speaker.answer(id).expect("it is answered").expect("it is no exception")
 }
 
-/// The name of the exception that an answer is.
+/// The name of the exception in a reply.
 fn exception(speaker: &mut Speaker, id: &MessageId) -> String {
     speaker.answer(id).expect("it is answered").expect_err("it is an exception")
 }
 
-/// Has a transaction voted; what the vote says.
+/// Votes on a transaction; returns the server's answer.
 fn vote(stage: &Stage, speaker: &mut Speaker, name: u64) -> Value<'static> {
     let vote = speaker.ask("vote", [name.into()]).unwrap();
     stage.settle();
     value(speaker, &vote)
 }
 
-/// Asserts that a vote found nothing to resolve, and nothing that its client does not have.
+/// Asserts that a vote reports no conflict and no object changed by the server.
 fn assert_passed(vote: &Value<'_>) {
     assert_eq!(vote.as_sequence(), Some([].as_slice()));
 }
@@ -64,7 +64,7 @@ fn a_client_that_registers_is_told_of_all_that_others_have_heard_of() {
     stage.run_notices(0);
     stage.run(0);
     let tid = value(&mut writer, &finish);
-    // The other worker has not looked at its notices.
+    // The other worker has not handled its notices.
     let mut newcomer = stage.connect(1).unwrap();
     let asked = newcomer.ask_to_register(false).unwrap();
     stage.run(1);
@@ -140,7 +140,7 @@ fn a_vote_that_is_given_up_while_it_is_checked_frees_its_locks_at_once() {
     commit(&stage, &mut client, 2, &[(Oid(1), Tid::ZERO, b"free")]);
 }
 
-/// One that is lost while its transaction is in any state.
+/// A client that disconnects while its transaction is in any state.
 #[test]
 fn a_client_that_is_gone_holds_nothing() {
     for asked in 0..3 {
@@ -196,7 +196,7 @@ fn loads_from_memory_wait_for_a_client_that_takes_no_answers() {
     }
     let old = found.iter().take_while(|serial| **serial == first).count();
     assert!(old > 0 && found[old..].iter().all(|serial| *serial == second));
-    // What the network takes, what may wait, and the answer that is one too many.
+    // What the network and the output may hold, and one reply too many.
     let most = (64 << 10) / 1000 * 2 + 2;
     assert!(old <= most, "{old} loads were answered before any answer was taken");
 }
@@ -218,12 +218,12 @@ fn a_connection_has_so_many_iterators_and_no_more_however_they_are_begun() {
     stage.settle();
     client.listen().unwrap();
     assert!(client.said.iter().all(|said| !matches!(said, Said::Answer(_, Err(_)))));
-    // There is room for one, when each is asked for.
+    // There is memory for one, when each is requested alone.
     let both = [start(&mut client), start(&mut client)];
     stage.settle();
     value(&mut client, &both[0]);
     assert!(exception(&mut client, &both[1]).contains("ValueError"));
-    // When there is none, the file is not even looked at.
+    // Without memory the file is not even read.
     let one_more = start(&mut client);
     stage.run(0);
     assert_eq!(stage.jobs(), 0);
@@ -292,8 +292,8 @@ fn a_read_only_session_may_call_nothing_that_writes() {
     assert_eq!(value(&mut reader, &last), tid.into());
 }
 
-/// Two commits of a client of the first worker, of which it has heard, and the other worker has
-/// not looked at its notices.
+/// Two commits of a client of the first worker, which it has been told of. The other worker has not
+/// handled its notices.
 fn commit_twice(stage: &Stage, writer: &mut Speaker, mut serial: Tid) -> [Tid; 2] {
     [2, 3].map(|name| {
         writer.store(name, &[(Oid(1), serial, b"new")]).unwrap();
@@ -338,7 +338,7 @@ fn an_answer_never_lags_behind_what_another_client_was_told() {
     }
 }
 
-/// Begins a transaction with one blob, as far as its end.
+/// Begins a transaction with one blob, up to the end of the blob.
 fn store_blob(client: &mut Speaker, name: u64, oid: Oid) {
     client.begin(name).unwrap();
     client.tell("storeBlobStart", []).unwrap();
@@ -432,7 +432,7 @@ fn a_vote_that_was_given_up_when_it_had_just_passed_holds_nothing() {
         let vote = client.ask("vote", [name.into()]).unwrap();
         stage.run(0);
         assert_eq!(stage.jobs(), 1, "blobs are checked off the worker");
-        // The worker reads the abort before it looks at what the check came to.
+        // The worker reads the abort before it sees the result of the check.
         client.ask("tpc_abort", [name.into()]).unwrap();
         stage.run_job();
         stage.settle();
@@ -488,7 +488,7 @@ fn a_load_that_waited_for_the_disk_does_not_overtake_a_commit() {
     let first = commit(&stage, &mut writer, 1, &[(Oid(1), Tid::ZERO, b"one")]);
     stage.storage().close().unwrap();
     drop(stage);
-    // Nothing is in memory, and the first look at the disk finds nothing there either.
+    // Nothing is in memory, and the first attempt without blocking finds nothing either.
     let disk = FaultyDisk::new(disk.files().after_kill());
     let stage = Stage::start(&disk, StageOptions::default()).unwrap();
     disk.forget_every(1);
@@ -497,7 +497,7 @@ fn a_load_that_waited_for_the_disk_does_not_overtake_a_commit() {
     stage.run(0);
     assert_eq!(stage.jobs(), 1, "the load waits for the disk");
     stage.run_job();
-    // It is read; before the worker looks at it, another revision is committed and announced.
+    // The read is done; before the worker sees it, another revision is committed and announced.
     disk.forget_every(0);
     writer.store(2, &[(Oid(1), first, b"two")]).unwrap();
     let vote = writer.ask("vote", [2.into()]).unwrap();
@@ -537,7 +537,7 @@ fn a_client_that_has_not_introduced_itself_may_send_little_and_call_nothing() {
         client.is_over()
     };
     let frame = |length: u32| length.to_be_bytes();
-    // A frame that is too long is refused by its length, before anything of it has come.
+    // A frame that is too long is refused by its length, before any of its bytes arrive.
     assert!(!say(&frame(16), false) && say(&frame(17), false));
     assert!(!say(&frame(64 << 10), true) && say(&frame((64 << 10) + 1), true));
     let mut early = stage.connect(0).unwrap();
@@ -551,8 +551,8 @@ fn a_client_that_has_not_introduced_itself_may_send_little_and_call_nothing() {
     assert!(client.is_over(), "the message of a method without data is long");
 }
 
-/// Where the position of a record means another one after a pack: the second of two revisions
-/// comes to stand where the first was, and the next one where the second was.
+/// The position of a record means another record after a pack: the second of two revisions moves to
+/// where the first was, and the next one to where the second was.
 #[test]
 fn a_load_from_the_disk_that_spans_a_pack_and_a_commit_does_not_say_that_old_data_are_current() {
     let disk = FaultyDisk::new(MemoryDisk::new());
@@ -572,7 +572,7 @@ fn a_load_from_the_disk_that_spans_a_pack_and_a_commit_does_not_say_that_old_dat
     stage.run_job();
     disk.forget_every(0);
     assert!(stage.storage().pack(second).unwrap().is_some());
-    // The worker of the reader hears of the commit before it looks at what was read.
+    // The reader's worker handles the notice of the commit before it sees the finished read.
     writer.store(3, &[(Oid(1), second, b"new")]).unwrap();
     let vote = writer.ask("vote", [3.into()]).unwrap();
     stage.run(1);

@@ -69,7 +69,7 @@ impl Client {
             Err(error) => {
                 with.counts.refused += 1;
                 let is_usual = error.name.contains("Conflict") || with.plan.faults > 0;
-                // The server has ended the transaction; stock clients abort it all the same.
+                // The server has ended the transaction; stock clients still send an abort.
                 let aborted = self.abort(doing, attempt, with);
                 return if is_usual { aborted } else { Err(format!("a vote fails: {error:?}")) };
             }

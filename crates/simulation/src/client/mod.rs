@@ -1,5 +1,5 @@
-//! A client as ZODB's are: it has a cache, reads in views, commits with conflicts, and is lost at
-//! any moment. It holds what it is told against the history.
+//! A client like ZODB's: it has a cache, reads in views, commits with conflicts, and may disconnect
+//! at any moment. It checks everything it is told against the history.
 
 mod commit;
 mod registration;
@@ -27,7 +27,7 @@ use crate::workload::{Seen, Step, Task};
 
 const FRAME_BYTES_MAX: u32 = 1 << 24;
 
-/// What a client needs from outside at each of its steps.
+/// What a client needs from outside in each of its steps.
 pub(crate) struct Surroundings<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) chance: &'a Chance,
@@ -45,16 +45,16 @@ pub(crate) struct Client {
     output: BytesMut,
     session: Session,
     last_id: u64,
-    /// The last transaction told of on this connection.
+    /// The last transaction told on this connection.
     told: Tid,
-    /// The last one told of on any.
+    /// The last transaction told on any connection.
     highest: Tid,
-    /// What is current as of `told`.
+    /// Current revisions as of `told`.
     cache: BTreeMap<Oid, (Tid, Bytes)>,
     doing: Option<Doing>,
     scratch: BytesMut,
     fault_injector: FaultInjector,
-    /// All bytes that it has got.
+    /// Digest of all bytes received.
     heard: Digest,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Client {
 enum Session {
     Away,
     Greeting,
-    /// `floor`: what was known to anybody when it was asked.
+    /// `floor`: the newest transaction known to any client when the request was sent.
     Registering {
         floor: Tid,
     },
@@ -73,10 +73,10 @@ enum Session {
     Ready,
 }
 
-/// What a client is about.
+/// The client's current task.
 struct Doing {
     task: Task,
-    /// What has been read, by the tid before which it was.
+    /// What has been read, by the `before` tid of its view.
     views: BTreeMap<Tid, Seen>,
     loads: Vec<(Oid, Tid)>,
     phase: Phase,
@@ -84,7 +84,7 @@ struct Doing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Asks for the last transaction, to see at least what anybody knew by then.
+    /// Asks for the last transaction, which must include all that any client knew by then.
     Syncing {
         id: u64,
         floor: Tid,
@@ -94,7 +94,7 @@ enum Phase {
         id: u64,
         attempt: Attempt,
     },
-    /// Reads what is current of a counter, to add to that.
+    /// Loads the current revision of a counter, to add to it.
     Resolving {
         attempt: Attempt,
         oid: Oid,
@@ -134,12 +134,12 @@ impl Client {
         self.pipe.as_ref()
     }
 
-    /// Whether it is connected and has nothing to do.
+    /// Whether it is connected and has no task.
     pub(crate) fn is_idle(&self) -> bool {
         self.session == Session::Ready && self.doing.is_none()
     }
 
-    /// The vote whose answer it waits for.
+    /// The id of the vote whose reply it waits for.
     fn vote_id(&self) -> Option<u64> {
         match self.doing.as_ref()?.phase {
             Phase::Voting { id, .. } => Some(id),
@@ -152,7 +152,7 @@ impl Client {
         matches!(phase, Some(Phase::Finishing { .. }))
     }
 
-    /// What it is about, for people.
+    /// Describes its task for people.
     pub(crate) fn describe(&self) -> String {
         let doing = self.doing.as_ref();
         let doing = doing.map(|d| format!("{:?} {:?}, {} loads", d.task, d.phase, d.loads.len()));
@@ -168,23 +168,23 @@ impl Client {
         self.fault_injector = FaultInjector::default();
     }
 
-    /// The connection is gone, or given up; gives it back.
+    /// Ends or abandons the connection; returns it.
     pub(crate) fn disconnect(&mut self, with: &mut Surroundings<'_>) -> Option<Pipe> {
         with.counts.unknown += u64::from(self.is_finishing());
         self.doing = None;
         if let Session::Verifying { since, .. } = self.session {
-            // What it has in its cache is of then.
+            // Its cache is as of then.
             self.told = since;
         }
         self.session = Session::Away;
         if with.chance.permille(200) {
-            // As after a restart of the client.
+            // As if the client had been restarted.
             self.cache.clear();
         }
         self.pipe.take()
     }
 
-    /// A digest of all bytes that it has got.
+    /// Digest of all bytes received.
     pub(crate) fn heard(&self) -> u64 {
         self.heard.0
     }
@@ -194,7 +194,7 @@ impl Client {
         self.told
     }
 
-    /// Takes what has arrived, and answers.
+    /// Handles bytes that have arrived.
     pub(crate) fn receive(&mut self, bytes: usize, with: &mut Surroundings<'_>) -> Outcome {
         let Some(pipe) = self.pipe.clone() else { return Ok(()) };
         let before = self.input.len();
@@ -227,7 +227,7 @@ impl Client {
         self.handle(&frame[HEADER_LENGTH..], with)
     }
 
-    /// Begins something.
+    /// Begins a random task.
     pub(crate) fn begin(&mut self, with: &mut Surroundings<'_>) -> Outcome {
         if !self.is_idle() {
             return Ok(());
@@ -274,8 +274,8 @@ impl Client {
         encode_oneway(with.plan.encoding, &mut self.output, name, arguments).map_err(encoding)
     }
 
-    /// Asks for the objects that a task reads, in the present view, and when it only reads in
-    /// others too.
+    /// Loads the objects that a task reads, in the present view; a read-only task also uses other
+    /// views.
     fn read(&mut self, doing: &mut Doing, with: &mut Surroundings<'_>) -> Outcome {
         let oids = doing.task.reads(&with.plan.objects);
         doing.views.insert(self.told.next(), Seen::new());
@@ -317,8 +317,8 @@ impl Client {
         Ok(())
     }
 
-    /// Recognises the answer to the oldest load by what it must be, which is quick. False only
-    /// means that it must be looked at.
+    /// Compares the reply to the oldest load with the expected one, which is fast. `false` only
+    /// means that it must be decoded.
     fn is_expected_load(
         &mut self,
         frame: &[u8],
@@ -428,7 +428,7 @@ impl Client {
                 };
                 let may_fail = other.is_err() && !missing && with.plan.faults > 0;
                 if may_fail || missing && is_packed {
-                    // This view cannot be had.
+                    // This view is no longer available.
                     doing.views.remove(&before);
                     return Ok(());
                 }
@@ -480,7 +480,7 @@ impl Client {
         }
     }
 
-    /// Does what can be done without an answer.
+    /// Continues until a reply is needed.
     fn go_on(&mut self, with: &mut Surroundings<'_>) -> Outcome {
         while let Some(mut doing) = self.doing.take_if(|doing| doing.loads.is_empty()) {
             match doing.phase {
@@ -556,7 +556,8 @@ impl Doing {
     }
 }
 
-/// Holds an answer against the history. `told` is what came before it on its connection.
+/// Checks a reply against the history. `told` is the last transaction told before it on its
+/// connection.
 fn check_load(
     history: &History,
     oid: Oid,

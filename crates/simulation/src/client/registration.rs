@@ -1,4 +1,4 @@
-//! The beginning of a client's session: greeting, registration, and what its cache has missed.
+//! The start of a client's session: handshake, registration, and missed invalidations.
 
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
