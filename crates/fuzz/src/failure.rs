@@ -1,18 +1,18 @@
-//! What failed: written to a file, with the command that does it again.
+//! A failing input: saved to a file, with the command that replays it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// An input that did harm.
+/// An input that made its target fail.
 #[derive(Debug)]
 pub struct Failure {
     /// The target.
     pub target: &'static str,
-    /// What it did.
+    /// What went wrong.
     pub what: String,
     /// The input.
     pub input: Vec<u8>,
-    /// With which seed and number it was made.
+    /// The seed and number that it was made from.
     pub made_of: (u64, u64),
 }
 

@@ -1,14 +1,14 @@
-//! Fuzzers: what nobody should send or leave on a disk, and random calls held against models.
+//! Fuzzers: hostile input for decoders, and random calls checked against models.
 //!
-//! A **target** ([`targets`]) is a decoder and what must hold whatever it is given. Its inputs are
-//! seeds from real messages and files, changed at random in ways that know what lengths, numbers
-//! and nesting look like ([`mutation`]). The **run** ([`run`]) sees to panics, time and memory, and
-//! writes down what fails. **Sessions** ([`sessions`]) are spoken to by clients whose every answer
-//! is held against a model.
+//! A **target** ([`targets`]) is a decoder with the claims that hold for any input. Its inputs are
+//! seeds from real messages and files, changed at random with knowledge of lengths, numbers and
+//! nesting ([`mutation`]). The **run** ([`run`]) watches for panics, time and memory, and saves
+//! failing inputs. **Sessions** ([`sessions`]) have clients that check every answer against a
+//! model.
 //!
-//! Key decision: everything runs on stable Rust, in `cargo test` for a second each and in
-//! `make fuzz` for as long as is asked. An input is made of its target's name, a seed and a number
-//! alone, so that any run can be had again.
+//! Key decision: everything runs on stable Rust, in `cargo test` for a second each and in `make
+//! fuzz` for as long as wanted. An input depends only on its target's name, a seed and a number, so
+//! any run can be reproduced.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The long runs: `make fuzz`, and whatever has to be had again.
+//! Long fuzzing runs, for `make fuzz`, and replays.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ use zodium_fuzz::run::{Budget, Tally, replay, run};
 use zodium_fuzz::sessions::{Difference, orders, storage_calls};
 use zodium_fuzz::targets::{TARGETS, Target, find};
 
-/// Feeds decoders what nobody should send, and sessions calls in any order.
+/// Fuzz decoders with hostile input, and sessions with random calls
 #[derive(Debug, Parser)]
 struct Options {
     #[command(subcommand)]
@@ -21,46 +21,46 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tell the names of the targets.
+    /// List the targets
     List,
-    /// Run targets, one after the other.
+    /// Run targets, one after the other
     Run {
-        /// Which; none: all.
+        /// Names of targets [default: all]
         targets: Vec<String>,
-        /// How long each, in seconds.
+        /// Seconds to run each target
         #[arg(long, default_value_t = 60)]
         seconds: u64,
-        /// How many inputs each, at most.
+        /// Most inputs for each target
         #[arg(long, default_value_t = u64::MAX)]
         inputs: u64,
-        /// What the inputs are made of; drawn when absent.
+        /// Seed of the inputs [default: random]
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Make random calls of eight clients, and hold the answers against a model of the storage.
+    /// Make random calls from eight clients, and check the answers against a model of the storage
     Calls {
-        /// How many.
+        /// Number of calls
         #[arg(long, default_value_t = 1_000_000)]
         count: u64,
-        /// What they are made of; drawn when absent.
+        /// Seed of the calls [default: random]
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Make sequences of calls out of order, and hold the answers against what the stock server
-    /// says.
+    /// Make sequences of calls out of order, and check the answers against those of the stock
+    /// server
     Orders {
-        /// How many.
+        /// Number of sequences
         #[arg(long, default_value_t = 100_000)]
         count: u64,
-        /// What they are made of; drawn when absent.
+        /// Seed of the calls [default: random]
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Give a target the input of a file.
+    /// Run a target on the input in a file
     Replay {
-        /// Which target.
+        /// Name of the target
         target: String,
-        /// The input.
+        /// File with the input
         file: PathBuf,
     },
 }
@@ -98,7 +98,7 @@ fn named(name: &str) -> Result<&'static Target> {
     find(name).with_context(|| format!("there is no target {name}; `list` names them"))
 }
 
-/// Each on a thread with the stack that workers have, and whose name tells where it overflowed.
+/// Runs each target on a thread with a worker's stack size, named after it in case of an overflow.
 fn run_all(targets: &[&'static Target], budget: Budget) -> Result<ExitCode> {
     let mut failed = false;
     for &target in targets {

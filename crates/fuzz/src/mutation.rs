@@ -1,16 +1,16 @@
-//! Changes inputs in the ways that decoders are sensitive to.
+//! Mutates inputs in ways that decoders are sensitive to.
 //!
-//! Beside flips and splices: numbers of 1 to 8 bytes in either order are set to limits, parts are
-//! repeated until they nest deep, and the end is cut.
+//! Beside bit flips and splices: numbers of 1 to 8 bytes in either byte order are set to limits,
+//! parts are repeated until they nest deep, and the end is truncated.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-/// No input grows beyond this; larger ones only take longer.
+/// Largest input; larger ones only take longer.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// Changes to one input; most get few.
+/// Most changes to one input; most inputs get few.
 const CHANGES_MAX: u32 = 6;
-/// Numbers at which something ends.
+/// Numbers at limits.
 const LIMITS: [u64; 14] = [
     0,
     1,
@@ -27,12 +27,12 @@ const LIMITS: [u64; 14] = [
     i64::MAX as u64,
     u64::MAX,
 ];
-/// Bytes that open something, or mean much, in pickles and msgpack.
+/// Bytes that open something, or have much effect, in pickles and msgpack.
 const TELLING: &[u8] =
     b"(]}l).0eutsbRicoQP\x80\x81\x85\x86\x87\x88\x8a\x8b\x93\x94\x95cCBXTUJKMNGIFLVqrjhg2\
     \x90\x91\x9f\xc0\xc4\xc5\xc6\xc7\xc9\xca\xcb\xcc\xd4\xd9\xda\xdb\xdc\xdd\xde\xdf\xff";
 
-/// The input of this number: one of `seeds`, changed or (seldom) as it is.
+/// The input with this number: one of `seeds`, usually mutated.
 pub fn input(seeds: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
     let mut random = SmallRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut input = one_of(&mut random, seeds).to_vec();
@@ -74,7 +74,7 @@ fn change(random: &mut SmallRng, seeds: &[Vec<u8>], input: &mut Vec<u8>) {
     }
 }
 
-/// A limit over what may be a length.
+/// Overwrites a possible length with a limit.
 fn put_number(random: &mut SmallRng, place: &mut [u8]) {
     let number = LIMITS[random.random_range(0..LIMITS.len())];
     let width = [1, 2, 4, 4, 8][random.random_range(0..5)].min(place.len());
@@ -85,7 +85,7 @@ fn put_number(random: &mut SmallRng, place: &mut [u8]) {
     }
 }
 
-/// A little more or less than what is there.
+/// Increases or decreases a number a little.
 fn shift_number(random: &mut SmallRng, place: &mut [u8]) {
     let change = random.random_range(1..=32_u8);
     place[0] =
@@ -103,7 +103,7 @@ fn remove(random: &mut SmallRng, input: &mut Vec<u8>, at: usize) {
     input.drain(at..at + length);
 }
 
-/// Once or twice mostly; now and then often enough to nest beyond any limit.
+/// Repeats a part once or twice; sometimes often enough to exceed any nesting limit.
 fn repeat(random: &mut SmallRng, input: &mut Vec<u8>, at: usize) {
     let length = length_from(random, input, at);
     let times = match random.random_range(0..16) {
@@ -116,7 +116,7 @@ fn repeat(random: &mut SmallRng, input: &mut Vec<u8>, at: usize) {
     input.splice(at..at, part);
 }
 
-/// A part of another seed, over or between what is there.
+/// Overwrites or inserts a part of another seed.
 fn splice(random: &mut SmallRng, other: &[u8], input: &mut Vec<u8>, at: usize) {
     if other.is_empty() {
         return;
@@ -135,7 +135,7 @@ fn swap(random: &mut SmallRng, input: &mut [u8], at: usize) {
     }
 }
 
-/// Noise, for seeds of what has no real ones.
+/// Random bytes, for targets without real seeds.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     SmallRng::seed_from_u64(seed).fill_bytes(&mut bytes);

@@ -1,4 +1,4 @@
-//! Feeds a target its inputs, and sees to panics, time and memory.
+//! Runs a target on its inputs, watching for panics, time and memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use crate::mutation;
 use crate::targets::Target;
 use crate::watch::Watch;
 
-/// Memory is counted for the whole process, so one run at a time.
+/// Memory is counted for the whole process, so there is one run at a time.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// What a run that found nothing has done.
+/// The results of a run without failures.
 #[derive(Clone, Copy, Debug)]
 pub struct Tally {
-    /// How many inputs.
+    /// Number of inputs.
     pub inputs: u64,
-    /// In what time.
+    /// Seconds that they took.
     pub seconds: f64,
-    /// The most that one of them allocated, in bytes.
+    /// Most bytes allocated for one input.
     pub memory_bytes_max: usize,
 }
 
-/// How long to go on, and with which inputs.
+/// How long to run, and with which inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Ends after this time...
+    /// End after this time...
     pub time: Duration,
     /// ...or after this many inputs.
     pub inputs: u64,
-    /// What the inputs are made of.
+    /// Seed of the inputs.
     pub seed: u64,
 }
 
-/// Runs a target until the budget is used up, or an input does harm. The seeds come first, as
-/// they are.
+/// Runs a target until the budget is used up or an input fails. The unchanged seeds come first.
 ///
 /// # Errors
-/// The first input that did harm; it has been written to a file.
+///
+/// The first failing input, which has been saved to a file.
 pub fn run(target: &'static Target, budget: Budget) -> Result<Tally, Failure> {
     let _one = RUNNING.lock();
     let seeds = Arc::new((target.seeds)());
@@ -61,10 +61,11 @@ pub fn run(target: &'static Target, budget: Budget) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Gives a target one input.
+/// Runs a target on one input.
 ///
 /// # Errors
-/// When it did harm.
+///
+/// If the input fails.
 pub fn replay(target: &'static Target, input: &[u8]) -> Result<Tally, Failure> {
     let mut tally = Tally { inputs: 0, seconds: 0.0, memory_bytes_max: 0 };
     feed(target, input, (0, 0), &mut tally)?;

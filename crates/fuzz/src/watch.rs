@@ -1,4 +1,4 @@
-//! Ends the process when one input takes too long: a decoder that hangs cannot be stopped.
+//! Ends the process if one input takes too long: a decoder that hangs cannot be stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,21 +9,21 @@ use crate::failure::Failure;
 use crate::mutation;
 use crate::targets::Target;
 
-/// How long one input may take, on the slowest machine that tests run on.
+/// Time limit of an input, on the slowest machine that tests run on.
 pub(crate) const INPUT_TIME_MAX: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Interval between checks.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Looks at a run from a thread of its own.
+/// Watches a run from a thread of its own.
 pub(crate) struct Watch {
-    /// The input under way. Relaxed: only whether it changes counts.
+    /// The current input. Relaxed: only changes of it matter.
     current: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Begins to watch; the inputs are those of `seeds` and `seed`.
+    /// Starts watching; inputs are made from `seeds` and `seed`.
     pub(crate) fn begin(target: &'static Target, seeds: Arc<Vec<Vec<u8>>>, seed: u64) -> Watch {
         let (current, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (watched, stop) = (Arc::clone(&current), Arc::clone(&ended));
@@ -42,7 +42,7 @@ impl Watch {
         Watch { current, ended, thread: Some(thread) }
     }
 
-    /// The next input begins.
+    /// Reports that the next input begins.
     pub(crate) fn note(&self, number: u64) {
         self.current.store(number, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl Drop for Watch {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It does not panic, and has nothing to say.
+            // It returns nothing, and does not panic.
             let _ = thread.join();
         }
     }

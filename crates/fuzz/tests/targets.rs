@@ -1,6 +1,6 @@
-//! Every decoder, for a second: no input makes it panic, hang, or take more memory than it may.
+//! Runs every decoder for a second: no input makes it panic, hang, or use too much memory.
 //!
-//! `FUZZ_SECONDS` makes it longer, `FUZZ_SEED` chooses the inputs.
+//! `FUZZ_SECONDS` makes it longer, `FUZZ_SEED` selects the inputs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

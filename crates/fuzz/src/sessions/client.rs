@@ -1,4 +1,4 @@
-//! A client that can say anything: calls are gathered, sent at once, and answered by id.
+//! A client that can send anything: calls are buffered, sent at once, and answered by id.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -17,13 +17,13 @@ use zodium_zeo::codec::{
 
 use super::Difference;
 
-/// A server that says nothing for so long hangs.
+/// A server that sends nothing for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two pieces of what is sent piecewise.
+/// Pause between two pieces of a split request.
 const PIECE_PAUSE: Duration = Duration::from_micros(50);
 const FRAME_BYTES_MAX: u32 = 64 << 20;
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Value(Value<'static>),
@@ -40,13 +40,13 @@ pub(super) struct Client {
     output: BytesMut,
     last_id: u64,
     answers: HashMap<MessageId, Answer>,
-    /// Of other clients' commits, in the order they came.
+    /// Other clients' commits, in the order of arrival.
     pub(super) invalidations: VecDeque<(Tid, BTreeSet<Oid>)>,
     closed: bool,
 }
 
 impl Client {
-    /// Connects and shakes hands.
+    /// Connects and performs the handshake.
     pub(super) fn connect(socket: &Path) -> Result<Client, Difference> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -81,7 +81,7 @@ impl Client {
         }
     }
 
-    /// Gathers a call; its reply is to be asked for by what this gives.
+    /// Buffers a call; returns the id of its reply.
     pub(super) fn call<const N: usize>(
         &mut self,
         name: &str,
@@ -93,13 +93,13 @@ impl Client {
         Ok(MessageId::Number(self.last_id))
     }
 
-    /// Gathers a load as stock clients write it. The same one must not be under way already.
+    /// Buffers a load as stock clients encode it. The same load must not be pending.
     pub(super) fn load(&mut self, oid: Oid, before: Tid) -> MessageId {
         encode_load_before_request(self.encoding, &mut self.output, oid, before);
         MessageId::Load { oid, before }
     }
 
-    /// Gathers a call that wants no reply.
+    /// Buffers a call without a reply.
     pub(super) fn tell<const N: usize>(
         &mut self,
         name: &str,
@@ -108,18 +108,18 @@ impl Client {
         Ok(encode_oneway(self.encoding, &mut self.output, name, &Value::tuple(arguments))?)
     }
 
-    /// Sends what was gathered.
+    /// Sends the buffered calls.
     pub(super) fn send(&mut self) -> Result<(), Difference> {
         let output = std::mem::take(&mut self.output);
         match self.stream.write_all(&output) {
-            // What is to be read says it too.
+            // The next read reports it too.
             Err(error) if is_closing(error.kind()) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Sends what was gathered in pieces that end there, each after the one before had the time to
-    /// be read.
+    /// Sends the buffered calls in pieces with these ends, with a pause after each piece so that it
+    /// is read alone.
     pub(super) fn send_pieces(&mut self, ends: &[usize]) -> Result<(), Difference> {
         let output = std::mem::take(&mut self.output);
         let mut from = 0;
@@ -131,12 +131,12 @@ impl Client {
         Ok(())
     }
 
-    /// Bytes that were gathered.
+    /// Number of buffered bytes.
     pub(super) fn gathered_bytes(&self) -> usize {
         self.output.len()
     }
 
-    /// Calls and waits.
+    /// Calls and waits for the reply.
     pub(super) fn ask<const N: usize>(
         &mut self,
         name: &str,
@@ -160,7 +160,7 @@ impl Client {
         }
     }
 
-    /// Reads until the server closes; what comes meanwhile are answers.
+    /// Reads until the server closes; replies that arrive meanwhile are kept.
     pub(super) fn wait_closed(&mut self) -> Result<(), Difference> {
         while !self.closed {
             self.take_messages()?;
@@ -168,7 +168,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether every reply was asked for.
+    /// Whether there is a reply that was not asked for.
     pub(super) fn has_unasked(&self) -> bool {
         !self.answers.is_empty()
     }

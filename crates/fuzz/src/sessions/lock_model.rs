@@ -1,13 +1,13 @@
-//! Who holds the locks of which objects, and who waits for them: a list in the order of asking.
+//! A model of object locks: a list of requests in the order of asking.
 //!
-//! A request is granted when nobody before it in the list wants the same object in a way that does
-//! not go together. Who waits holds nothing, but what comes later waits behind it.
+//! A request is granted if no earlier one in the list wants the same object in an incompatible
+//! mode. A waiting request holds no locks, but later requests queue behind it.
 
 use std::collections::BTreeSet;
 
 use zodium_types::Oid;
 
-/// What a vote asks for, all at once.
+/// The locks that a vote requests, all at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) exclusive: BTreeSet<Oid>,
@@ -32,14 +32,15 @@ impl Locks {
         !self.requests.iter().any(|request| request.wanted.conflicts(wanted))
     }
 
-    /// Adds a request; whether it is granted at once.
+    /// Adds a request; returns whether it is granted at once.
     pub(super) fn request(&mut self, client: usize, wanted: Wanted) -> bool {
         let granted = self.are_free(&wanted);
         self.requests.push(Request { client, wanted, granted });
         granted
     }
 
-    /// Removes the request of a client; gives those that are granted by it, in their order.
+    /// Removes the request of a client; returns the clients whose requests are granted by it, in
+    /// order.
     pub(super) fn release(&mut self, client: usize) -> Vec<usize> {
         self.requests.retain(|request| request.client != client);
         let mut granted = Vec::new();

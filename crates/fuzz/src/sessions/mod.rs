@@ -1,5 +1,5 @@
-//! Sessions of a real server in this process, spoken to by the client's side of the codec, and
-//! models that say what each call has to come to.
+//! Sessions of a real server in this process, used through the client side of the codec, and models
+//! that predict the result of each call.
 
 mod client;
 mod lock_model;
@@ -14,10 +14,10 @@ mod writer;
 
 use std::fmt;
 
-/// A server that did not do what its model says.
+/// A server that deviated from its model.
 #[derive(Debug)]
 pub struct Difference {
-    /// What was asked, found and expected.
+    /// What was called, found and expected.
     pub what: String,
 }
 
@@ -33,7 +33,7 @@ impl<E: std::error::Error> From<E> for Difference {
     }
 }
 
-/// An error unless both are equal.
+/// Fails unless both are equal.
 pub(crate) fn same<T: PartialEq + fmt::Debug>(
     what: impl fmt::Display,
     found: T,

@@ -1,17 +1,17 @@
-//! What the stock server answers to the calls of one connection, in whatever order they come.
+//! Models the stock server's answers to the calls of one connection, in any order.
 //!
-//! Kept to kinds: a value, the name of an exception, or a closed connection. Each rule is one
-//! that the end-to-end tests have seen in a stock server.
+//! Answers are modelled by kind: a value, the name of an exception, or a closed connection. The
+//! end-to-end tests have seen each rule in a stock server.
 
 use std::collections::BTreeMap;
 
-/// How a call was made, and which.
+/// A call, and how it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) kind: CallKind,
-    /// Whether a reply is wanted.
+    /// Whether a reply is requested.
     pub(super) waits: bool,
-    /// The transaction's number, for those that name one.
+    /// The transaction's number, if the call names one.
     pub(super) transaction: i64,
 }
 
@@ -21,7 +21,7 @@ pub(super) enum CallKind {
         read_only: bool,
     },
     Begin,
-    /// Of the connection's object of this number; with a serial that fits or not.
+    /// Stores the connection's object of this number, with a matching serial or not.
     Store {
         object: usize,
         fits: bool,
@@ -37,14 +37,14 @@ pub(super) enum CallKind {
     UnknownMethod,
 }
 
-/// What a call comes to.
+/// The expected result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     Nothing,
     None,
-    /// Anything but none.
+    /// Any value but none.
     Some,
-    /// A list of so many conflicts.
+    /// A list of this many conflicts.
     Conflicts(usize),
     /// The tid of a commit of these objects, by the number of the store.
     Committed(BTreeMap<usize, u64>),
@@ -55,10 +55,10 @@ pub(super) enum Expected {
 const WRONG_TRANSACTION: Expected = Expected::Error("ZODB.POSException.StorageTransactionError");
 const MISSING: Expected = Expected::Error("ZODB.POSException.POSKeyError");
 
-/// One connection.
+/// The state of one connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
-    /// Whether registered, and then whether for reading only.
+    /// `None` before registration, then whether it is read-only.
     registered: Option<bool>,
     transaction: Option<Transaction>,
     /// Which of its objects are committed.
@@ -84,7 +84,7 @@ impl Connection {
         self.registered.is_some()
     }
 
-    /// The number of the store that comes next; its data name it.
+    /// The number of the next store; its data contain it.
     pub(super) fn next_store(&self) -> u64 {
         self.stores
     }
@@ -92,7 +92,7 @@ impl Connection {
     pub(super) fn play(&mut self, call: Call) -> Expected {
         let expected = self.answer(call);
         match expected {
-            // Who does not wait cannot be told of an error but by the end.
+            // A call without a reply can report an error only by closing the connection.
             Expected::Error(_) if !call.waits => Expected::Closed,
             Expected::Closed => Expected::Closed,
             _ if !call.waits => Expected::Nothing,
@@ -150,7 +150,7 @@ impl Connection {
         let State::Open { stores, misses } = state else { return Expected::None };
         match call.kind {
             CallKind::Store { object, fits } => {
-                // What does not exist yet fits whatever it comes with.
+                // Any serial is accepted for an object that does not exist yet.
                 stores.insert(object, (fits || !exists[object], next));
             }
             CallKind::UndoGarbage => *state = State::Unfit,
@@ -167,7 +167,7 @@ impl Connection {
                 self.transaction = None;
                 Expected::Error("ZODB.POSException.UndoError")
             }
-            // Before conflicts, which could be resolved.
+            // Checked before conflicts that could be resolved.
             State::Open { misses: true, .. } => {
                 self.transaction = None;
                 MISSING

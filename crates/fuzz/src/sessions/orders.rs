@@ -1,8 +1,8 @@
-//! Calls in any order: before registration, twice, of transactions that are not there, after a
-//! vote that failed, by the wrong client.
+//! Calls in any order: before registration, repeated, for unknown transactions, after a failed
+//! vote, or by the wrong client.
 //!
-//! Each sequence goes on where the one before on its connection ended, or on a new connection
-//! where that was closed. What was committed, and nothing else, can be loaded afterwards.
+//! Each sequence continues where the previous one on its connection ended, or on a new connection
+//! if that was closed. Afterwards exactly the committed data can be loaded.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -17,15 +17,16 @@ use super::{Difference, same};
 
 const CONNECTIONS: usize = 4;
 const CALLS_MAX: usize = 12;
-/// No sequence has these objects.
+/// An oid that no sequence uses.
 const NOWHERE: Oid = Oid(1 << 40);
-/// After so many sequences a fresh server.
+/// Number of sequences after which the server is replaced.
 const SEQUENCES_EACH: u64 = 20_000;
 
-/// Plays so many sequences of calls; gives the number of calls.
+/// Runs this many sequences of calls; returns the number of calls.
 ///
 /// # Errors
-/// The first thing that a server did otherwise than the model; what it says replays it.
+///
+/// The first deviation from the model, with what is needed to replay it.
 pub fn play(seed: u64, sequences: u64) -> Result<u64, Difference> {
     let mut calls = 0;
     let mut left = sequences;
@@ -57,20 +58,20 @@ struct Orders {
     players: Vec<Player>,
     last_tid: Tid,
     calls: u64,
-    /// Connections so far; each has objects of its own.
+    /// Number of connections so far; each one has its own objects.
     connections: u64,
 }
 
 struct Player {
     client: Client,
     model: Connection,
-    /// Its first object.
+    /// The oid of its first object.
     first_oid: u64,
     serials: [Tid; 2],
     data: [Vec<u8>; 2],
 }
 
-/// A call that was sent: what is to come of it.
+/// A call that was sent, with its expected result.
 struct Sent {
     call: Call,
     id: Option<MessageId>,
@@ -123,12 +124,12 @@ impl Orders {
                 let expected = player.model.clone().play(call);
                 let ends = matches!(call.kind, CallKind::Vote | CallKind::Finish);
                 if ends && !call.waits && expected != Expected::Closed {
-                    // When a vote or commit that nobody waits for is done cannot be known.
+                    // The end of a vote or commit without a reply cannot be observed.
                     continue;
                 }
                 self.calls += 1;
                 sent.push(player.send(call)?);
-                // What follows a vote or a commit would meet it under way, if it has to wait for
+                // A call after a vote or commit could find it still running, if it has to wait for
                 // the disk.
                 if ends || expected == Expected::Closed {
                     break;
@@ -181,7 +182,7 @@ impl Orders {
         same(format!("{}: found {found:?}, expected {expected:?}", call_text(call)), fits, true)
     }
 
-    /// Another client sees what was committed, and nothing else.
+    /// Checks from another client that exactly the committed data are visible.
     fn observe(&mut self, all: bool) -> Result<(), Difference> {
         let last = self.observer.ask("lastTransaction", [])?;
         same("the last transaction", last, Answer::Value(self.last_tid.into()))?;
@@ -225,7 +226,7 @@ impl Player {
             38 => CallKind::LoadMissing,
             _ => CallKind::UnknownMethod,
         };
-        // Most keep to one number, and register once, or little else would happen.
+        // Most sequences use one transaction number and register once, or little else would happen.
         let kind = match kind {
             CallKind::Register { .. }
                 if self.model.is_registered() && random.random_ratio(9, 10) =>
@@ -299,7 +300,7 @@ impl Player {
     }
 }
 
-/// Data that nothing else has.
+/// Data that no other store has.
 fn data_of(first_oid: u64, number: u64) -> Vec<u8> {
     format!("store {number} of the client of {first_oid}").into_bytes()
 }

@@ -20,9 +20,9 @@ use zodium_zeo::server::{Config, Offer, Server, ZeoService};
 use super::Difference;
 
 const DATA: &str = "Data.fs";
-/// What clients may send at once; a stock server has no limit.
+/// Most bytes that clients may send at once; a stock server has no limit.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
-/// Commits that a server remembers for clients that come back.
+/// Commits that a server remembers for reconnecting clients.
 pub(super) const REMEMBERED: usize = 100;
 const WORKERS: usize = 2;
 
@@ -75,7 +75,7 @@ impl InProcess {
         self.storage.last_tid()
     }
 
-    /// Stops it and checks the file it leaves.
+    /// Stops it and checks its file.
     pub(super) fn close(mut self) -> Result<(), Difference> {
         self.stop();
         self.storage.close()?;
@@ -93,7 +93,7 @@ impl InProcess {
 
     fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A thread that has ended needs no word.
+            // The thread may have ended already.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -129,7 +129,7 @@ fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = Bound::bind(address).await?.listen()?;
-        // Who waits for it has gone only when the test has failed already.
+        // The receiver is gone only if the test has failed already.
         let _ = ready.send(());
         loop {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! The same calls in other pieces: cut at every byte, byte by byte, all in one write.
+//! The same calls split differently: cut at every byte, byte by byte, or all in one write.
 
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
@@ -8,11 +8,11 @@ use super::client::{Answer, Client};
 use super::server::InProcess;
 use super::{Difference, same};
 
-/// Sends the same calls in every way of cutting them in two, and bytewise; gives the number of
-/// ways.
+/// Sends the same calls cut in two at every byte, and byte by byte; returns the number of ways.
 ///
 /// # Errors
-/// When an answer is not the one to calls in one write.
+///
+/// If an answer differs from that to the calls in one write.
 pub fn check() -> Result<usize, Difference> {
     let mut ways = 0;
     for encoding in [Encoding::Pickle, Encoding::Msgpack] {
@@ -40,7 +40,7 @@ fn answers(server: &InProcess, ends: &[usize]) -> Result<(usize, Vec<Answer>), D
     Ok((length, answers))
 }
 
-/// Calls of many kinds and lengths; a transaction that is given up too.
+/// Buffers calls of many kinds and lengths, including an aborted transaction.
 fn gather(client: &mut Client) -> Result<Vec<MessageId>, Difference> {
     let empty = || Value::from(&b""[..]);
     let mut ids = vec![client.call("register", ["1".into(), false.into()])?];

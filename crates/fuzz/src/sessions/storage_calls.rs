@@ -1,8 +1,8 @@
-//! Random valid calls of eight clients, each answer held against a model of the storage.
+//! Random valid calls of eight clients, each answer checked against a model of the storage.
 //!
-//! Reads of all clients are sent at once, when no commit is under way; what concerns a commit goes
-//! one call at a time, so that the model knows the order. Every client must have been told of
-//! every commit of the others, once and in order, before it is answered anything later.
+//! Reads of all clients are sent at once, while no commit is running. Calls of commits are sent one
+//! at a time, so that the model knows their order. Before any later answer, every client must have
+//! been told of the others' commits, once and in order.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -22,36 +22,37 @@ use super::writer::{Conflict, Kind, Outcome, Phase, Write, Writer};
 use super::{Difference, same};
 
 const CLIENTS: usize = 8;
-/// Few enough for clients to meet.
+/// Few enough that clients conflict.
 const OBJECTS: u64 = 24;
-/// After so many calls a fresh server.
+/// Number of calls after which the server is replaced.
 const CALLS_EACH: u64 = 100_000;
-/// Long enough to get a frame buffer of its own, and to be sent from where it lies.
+/// Long enough for a frame buffer of its own, and to be sent without a copy.
 const LONG_DATA_BYTES: usize = 80_000;
 
-/// What has been seen to work.
+/// Counters of what has happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Calls of all kinds.
     pub calls: u64,
-    /// Transactions that were finished.
+    /// Finished transactions.
     pub commits: u64,
-    /// Those of them that undo another.
+    /// Those that undo another one.
     pub undos: u64,
     /// Votes that waited for locks.
     pub waits: u64,
     /// Votes that gave conflicts to resolve.
     pub conflicts: u64,
-    /// Votes that failed.
+    /// Failed votes.
     pub refusals: u64,
     /// Packs that freed something.
     pub packs: u64,
 }
 
-/// Makes so many calls, or some more.
+/// Makes this many calls, or a few more.
 ///
 /// # Errors
-/// The first answer that is not the model's; what it says replays it.
+///
+/// The first answer that differs from the model's, with what is needed to replay it.
 pub fn play(seed: u64, calls: u64) -> Result<Seen, Difference> {
     let (mut seen, mut round) = (Seen::default(), 0);
     while seen.calls < calls {
@@ -79,7 +80,7 @@ pub(super) struct Play {
     pub(super) model: StorageModel,
     locks: Locks,
     pub(super) seen: Seen,
-    /// Makes every data and description another.
+    /// Makes all data and descriptions different.
     count: u64,
     given_oids: BTreeSet<Oid>,
 }
@@ -88,7 +89,7 @@ pub(super) struct Player {
     pub(super) client: Client,
     writer: Writer,
     vote: Option<MessageId>,
-    /// What it has still to be told.
+    /// Invalidations that it has not received yet.
     pub(super) untold: VecDeque<(Tid, BTreeSet<Oid>)>,
 }
 
@@ -151,11 +152,11 @@ impl Play {
 
     pub(super) fn oid(&mut self) -> Oid {
         let number = self.random.random_range(0..OBJECTS);
-        // Some far apart.
+        // Some oids are far apart.
         Oid(if number < OBJECTS - 2 { number } else { number << 40 })
     }
 
-    /// A tid that means something, or nearly.
+    /// A tid close to one that exists.
     pub(super) fn tid(&mut self) -> Tid {
         let transactions = &self.model.transactions;
         if transactions.is_empty() || self.random.random_ratio(1, 4) {
@@ -224,7 +225,7 @@ impl Play {
         }
     }
 
-    /// Mostly the current one.
+    /// Usually the current serial.
     fn serial(&mut self, oid: Oid) -> Tid {
         if self.random.random_ratio(1, 15) {
             return self.tid();
@@ -236,7 +237,7 @@ impl Play {
         let writer = &self.clients[client].writer;
         let wanted = writer.wanted(&self.model);
         if let Some(undone) = writer.undoes {
-            // What it undoes is looked up before the locks are asked for: when, nobody can tell.
+            // The undo's target may be looked up before or after other commits.
             let found = self.model.undoable().find(|transaction| transaction.tid == undone);
             let unsure = found.is_some_and(|transaction| {
                 matches!(self.model.undo(transaction), super::storage_model::Undone::Unsure)
@@ -258,12 +259,12 @@ impl Play {
         player.writer.phase = Phase::Waiting;
         self.seen.waits += 1;
         self.seen.calls += 1;
-        // Behind it, so that the vote has been taken when this is answered.
+        // Sent after the vote, so its reply shows that the vote has been handled.
         let ping = player.client.ask("ping", [])?;
         same("ping behind a vote that waits", ping, Answer::Value(Value::None))
     }
 
-    /// The outcome of a vote that has its locks, and of those that it was in the way of.
+    /// Checks the result of a vote that has its locks, and of the votes that waited for it.
     fn voted(&mut self, client: usize) -> Result<(), Difference> {
         let mut granted = VecDeque::from([client]);
         while let Some(client) = granted.pop_front() {
@@ -275,7 +276,7 @@ impl Play {
             let what = format!("vote of client {client}: {writer:?}");
             match outcome {
                 Outcome::Voted(records) => {
-                    // What the client does not know by itself has changed.
+                    // The client does not know the data of an undo.
                     let undone = writer.undoes.map(|_| records.keys().copied().collect());
                     same(what, oids_of(&found), Some(undone.unwrap_or_default()))?;
                     writer.voted = records;
@@ -297,7 +298,7 @@ impl Play {
         Ok(())
     }
 
-    /// What conflicts is stored again, over what is there now.
+    /// Stores conflicting objects again, upon their current revisions.
     fn resolve(&mut self, client: usize) -> Result<(), Difference> {
         let Outcome::Conflicts(conflicts) = self.clients[client].writer.outcome(&self.model) else {
             return self.abort(client);
@@ -309,7 +310,7 @@ impl Play {
             let number = Value::from(writer.number);
             let sent = Value::from(&data[..]);
             client.tell("storea", [oid.into(), current.into(), sent, number])?;
-            // The last store of an object is the one that counts.
+            // The last store of an object counts.
             let write = Write { kind: Kind::Store, serial: current, data: Some(data) };
             writer.writes.retain(|(written, _)| *written != oid);
             writer.writes.push((oid, write));
@@ -360,7 +361,7 @@ impl Play {
         Ok(())
     }
 
-    /// A client without locks leaves, and another comes.
+    /// Disconnects a client without locks, and connects another.
     fn reconnect(&mut self, client: usize) -> Result<(), Difference> {
         if !matches!(self.clients[client].writer.phase, Phase::Idle | Phase::Open) {
             return Ok(());
@@ -388,7 +389,7 @@ impl Play {
         Ok(())
     }
 
-    /// Everything up to now, while nobody undoes or restores: that would make it wait.
+    /// Packs up to now, while no client undoes or restores: those would make the pack wait.
     fn pack(&mut self, client: usize) -> Result<(), Difference> {
         let points_back = |player: &Player| {
             let writer = &player.writer;
@@ -401,7 +402,7 @@ impl Play {
         }
         self.seen.calls += 2;
         let player = &mut self.clients[client];
-        // A moment that all tids are before.
+        // A time after all tids.
         let time = Value::from(self.model.last_tid.to_unix_nanos() as f64 / 1e9 + 100.0);
         let packed = player.client.ask("pack", [time, true.into()])?;
         same("pack", packed, Answer::Value(Value::None))?;

@@ -1,4 +1,4 @@
-//! What a storage has to answer: revisions in a map, transactions in a list.
+//! A model of a storage: revisions in a map, transactions in a list.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,7 +6,7 @@ use zodium_types::{Oid, Tid};
 
 use super::server::REMEMBERED;
 
-/// Data, or that there are none any more.
+/// The data of a revision; `None` for a deletion.
 pub(super) type Data = Option<Vec<u8>>;
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Committed {
     packed: bool,
 }
 
-/// What a load comes to.
+/// The result of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Loaded {
     Missing,
@@ -31,18 +31,18 @@ pub(super) enum Loaded {
     Revision { data: Vec<u8>, tid: Tid, end: Option<Tid> },
 }
 
-/// What an undo comes to.
+/// The result of an undo.
 #[derive(Clone, Debug)]
 pub(super) enum Undone {
     Records(BTreeMap<Oid, Data>),
     Conflict,
-    /// Whether the data of deleted objects are the same is not for a model to say.
+    /// The model does not predict whether a deletion counts as the same data.
     Unsure,
 }
 
 #[derive(Debug)]
 pub(super) struct StorageModel {
-    /// Oldest first.
+    /// Revisions by object, oldest first.
     pub(super) objects: BTreeMap<Oid, Vec<Revision>>,
     pub(super) transactions: Vec<Committed>,
     recent: VecDeque<(Tid, BTreeSet<Oid>)>,
@@ -102,14 +102,14 @@ impl StorageModel {
         Some(revisions.iter().rev().take(count).map(|revision| revision.tid).collect())
     }
 
-    /// The first object from there on, with its current revision, and the one after it.
+    /// The first object from `from` on with its current revision, and the oid after it.
     pub(super) fn next_object(&self, from: Oid) -> Option<(Oid, &Revision, Option<Oid>)> {
         let mut objects = self.objects.range(from..);
         let (oid, revisions) = objects.next()?;
         Some((*oid, revisions.last()?, objects.next().map(|(oid, _)| *oid)))
     }
 
-    /// What has changed since; `None` when that is too long ago.
+    /// Objects changed since `since`; `None` if that is too long ago.
     pub(super) fn changed_since(&self, since: Tid) -> Option<BTreeSet<Oid>> {
         if since >= self.last_tid {
             return Some(BTreeSet::new());
@@ -121,7 +121,7 @@ impl StorageModel {
         Some(newer.flat_map(|(_, oids)| oids.iter().copied()).collect())
     }
 
-    /// Those that can be undone, newest first.
+    /// Transactions that can be undone, newest first.
     pub(super) fn undoable(&self) -> impl Iterator<Item = &Committed> {
         self.transactions.iter().rev().take_while(|transaction| !transaction.packed)
     }
@@ -152,7 +152,7 @@ impl StorageModel {
         self.objects.values().any(drops)
     }
 
-    /// Everything up to now was packed, nothing taken for garbage.
+    /// Packs everything up to now, without garbage collection.
     pub(super) fn pack(&mut self) {
         for revisions in self.objects.values_mut() {
             revisions.drain(..revisions.len().saturating_sub(1));

@@ -1,4 +1,4 @@
-//! The calls that change nothing, of all clients at once, and iterators.
+//! Read-only calls of all clients at once, and iterators.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,12 +13,12 @@ use super::storage_model::{Data, Loaded};
 use super::{Difference, same};
 use crate::targets::plain;
 
-/// Reads that one client sends at once.
+/// Most reads that one client sends at once.
 const READS_MAX: usize = 12;
-/// Transactions of one iteration.
+/// Most transactions of one iteration.
 const STEPS_MAX: usize = 12;
 
-/// A call that was sent, how its answer is looked at, and what it has to be.
+/// A call that was sent, with the expected answer and how to compare it.
 struct Asked {
     what: String,
     id: MessageId,
@@ -27,7 +27,7 @@ struct Asked {
 }
 
 impl Play {
-    /// All clients ask, and are answered as the model says.
+    /// All clients send reads, and check the answers against the model.
     pub(super) fn read_all(&mut self) -> Result<(), Difference> {
         let mut asked = Vec::new();
         for client in 0..self.clients.len() {
@@ -175,7 +175,7 @@ impl Play {
         Ok(Asked { what: format!("the object from {from} on"), id, view: plain, expected })
     }
 
-    /// Transactions and their records, from some tid on.
+    /// Checks transactions and their records from some tid on.
     pub(super) fn iterate(&mut self, client: usize) -> Result<(), Difference> {
         let start = self.tid();
         let later = self.model.transactions.iter().filter(|one| one.tid >= start);

@@ -1,4 +1,4 @@
-//! Blob directories that hold whatever somebody has put there.
+//! Blob directories with arbitrary content.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,9 +27,8 @@ pub(super) const BLOB_NAMES: Target = Target {
     memory_bytes_max: |length| (64 << 20) + 16 * linear(length),
 };
 
-/// Lines of names and contents (`|` for each end of a line) in turn, as files of the blob
-/// directory. Nothing outside of it is
-/// touched, and no panic.
+/// Interprets lines of names and contents in turn as files of the blob directory (`|` ends a line
+/// of content). Nothing outside of the directory is touched, and nothing panics.
 fn check(input: &[u8]) {
     let disk = MemoryDisk::volatile();
     disk.put("Data.fs".as_ref(), history());

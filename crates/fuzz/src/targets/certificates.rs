@@ -14,7 +14,7 @@ use super::{Target, linear};
 pub(super) const CERTIFICATES: Target = Target {
     name: "certificates",
     seeds: || {
-        // Not those whose key is derived in as many rounds as the file says.
+        // Without files whose key derivation has as many rounds as the file says.
         let files: [&[&str]; 5] = [
             &[
                 include_str!("../../../tls/tests/keys/ec.crt"),
@@ -51,7 +51,7 @@ thread_local! {
     static FOLDER: OnceCell<Option<TempDir>> = const { OnceCell::new() };
 }
 
-/// The same file as certificate, as key, and as the list of whom to believe.
+/// Reads the same file as certificate, as key, and as list of trusted certificates.
 fn check(input: &[u8], folder: &Path) {
     let (file, password) = (folder.join("file.pem"), folder.join("password"));
     if fs::write(&file, input).is_err() || fs::write(&password, b"zodium\n").is_err() {

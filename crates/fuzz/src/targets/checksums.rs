@@ -1,5 +1,4 @@
-//! Checksums beside a data file: a side file that anybody may have changed, and a data file that a
-//! disk has changed.
+//! Checksums beside a data file: a modified side file, and a data file damaged by a disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ fn open(disk: &MemoryDisk) -> Result<FileStorage, StorageError> {
     FileStorage::open(Arc::new(disk.clone()), &options)
 }
 
-/// The good file with what we keep beside it when all of it is covered, and its bytes.
+/// The good file with side files that cover it completely, and its bytes.
 fn covered() -> Option<(MemoryDisk, Vec<u8>)> {
     let disk = disk(history(), None);
     let storage = open(&disk).ok()?;
@@ -57,13 +56,13 @@ fn covered() -> Option<(MemoryDisk, Vec<u8>)> {
     Some((disk, data))
 }
 
-/// What we keep beside the data file.
+/// The checksum side file.
 fn side_file() -> Vec<u8> {
     let covered = covered().and_then(|(disk, _)| disk.bytes(Path::new(SIDE_FILE)));
     covered.unwrap_or_default()
 }
 
-/// Whatever the side file holds, a good file opens and gives what was stored.
+/// Whatever the side file holds, a good file opens and returns what was stored.
 fn check_side_file(input: &[u8]) {
     let Some((disk, _)) = covered() else { return };
     let side_file = disk.open(Path::new(SIDE_FILE), OpenMode::Truncate);
@@ -81,8 +80,8 @@ fn check_side_file(input: &[u8]) {
     assert_eq!(revisions(&storage), stored());
 }
 
-/// Bytes of the data file are changed: two bytes of an input say where, one how. What is loaded is
-/// what was stored, or an error.
+/// Changes bytes of the data file: two bytes of the input give a position, one the change. A load
+/// must return what was stored, or an error.
 fn check_damaged_data(input: &[u8]) {
     let Some((disk, mut data)) = covered() else { return };
     for change in input.chunks_exact(3).take(8) {
@@ -109,7 +108,7 @@ fn stored() -> Vec<Revision> {
     FileStorage::open(disk, &options).map(|storage| revisions(&storage)).unwrap_or_default()
 }
 
-/// Those before an object was deleted as well: a damaged end that is put aside brings them back.
+/// Also those before a deletion: they come back when a damaged end is set aside.
 fn ever_stored() -> Vec<Revision> {
     let options = OpenOptions { read_only: true, ..OpenOptions::new(DATA) };
     let disk: Arc<MemoryDisk> = Arc::new(disk(history(), None));
@@ -127,7 +126,7 @@ fn ever_stored() -> Vec<Revision> {
     stored
 }
 
-/// Those that can be loaded.
+/// The revisions that can be loaded.
 fn revisions(storage: &FileStorage) -> Vec<Revision> {
     let mut revisions = Vec::new();
     for oid in (0..OBJECTS).map(Oid) {

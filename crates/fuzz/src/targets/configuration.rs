@@ -36,12 +36,12 @@ pub(super) const TOML: Target = Target {
     memory_bytes_max: memory,
 };
 
-/// The parsers are made for small files: what they keep of each byte is not.
+/// The parsers are made for small files, and keep much for each byte.
 fn memory(length: usize) -> usize {
     (16 << 20) + 4 * linear(length)
 }
 
-/// What is accepted can be checked and written as TOML, and means the same there.
+/// An accepted configuration can be checked and written as TOML, where it means the same.
 fn check(input: &[u8], is_zconfig: bool) {
     let text = String::from_utf8_lossy(input);
     let environment = |name: &str| (name == "HOME").then(|| "/srv/zodium".to_owned());

@@ -1,7 +1,7 @@
 //! Whole data files: opened, read in every way, checked, recovered, packed.
 //!
-//! Nothing panics, goes round in circles, or allocates by what a length field says. And what is
-//! recovered is a good file.
+//! Nothing panics, loops for ever, or allocates by a length field, and the result of a recovery is
+//! a good file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use zodium_types::{Oid, Tid};
 
 use super::{Target, linear};
 
-/// Steps of any iteration: a file of 64 KiB has fewer transactions, records and revisions.
+/// Most steps of an iteration: a file of 64 KiB has fewer transactions, records and revisions.
 const STEPS_MAX: usize = 100_000;
 const DATA: &str = "Data.fs";
 
@@ -24,11 +24,11 @@ pub(super) const DATA_FILE: Target = Target {
     name: "data-file",
     seeds: || vec![history(), b"FS30".to_vec(), b"FS21".to_vec(), Vec::new()],
     check: check_file,
-    // Positions come in pages, and reading in windows; of each there may be many open at a time.
+    // The index allocates pages, and reads use windows; many of both may be in use.
     memory_bytes_max: |length| (64 << 20) + 16 * linear(length),
 };
 
-/// What FileStorage wrote.
+/// A file written by FileStorage.
 pub(super) fn history() -> Vec<u8> {
     include_bytes!("../../corpus/history.fs").to_vec()
 }
@@ -46,7 +46,7 @@ fn check_file(input: &[u8]) {
     }
 }
 
-/// `None` when it is no FileStorage at all.
+/// `None` if it is no FileStorage at all.
 fn count_damages(disk: &MemoryDisk, path: &str) -> Option<u64> {
     let options = CheckOptions {
         path: path.into(),
@@ -69,7 +69,7 @@ fn read_only(disk: &MemoryDisk) {
     assert!(disk.bytes(Path::new(DATA)) == before, "reading has changed the file");
 }
 
-/// What is recovered can be opened and read without an error.
+/// A recovered file can be opened and read without an error.
 fn recovered(disk: &MemoryDisk, damages: Option<u64>) {
     for (name, partial, drop_mismatches) in
         [("whole.fs", false, false), ("partial.fs", true, false), ("fitting.fs", true, true)]
@@ -110,7 +110,7 @@ pub(super) fn open_named(
     FileStorage::open(Arc::new(disk.clone()), &options)
 }
 
-/// Every way to read; errors are fine.
+/// Reads in every way; errors are fine.
 pub(super) fn read_everything(storage: &FileStorage) {
     let mut oids: Vec<Oid> = (0..6).map(Oid).collect();
     let mut from = Oid(0);

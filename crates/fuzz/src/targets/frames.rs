@@ -1,4 +1,4 @@
-//! The byte stream before it is messages: frames, and the handshake.
+//! The byte stream below the messages: frames and the handshake.
 
 use bytes::BytesMut;
 use zodium_zeo::codec::frame::{Frames, HEADER_LENGTH, encode_frame, split_frame};
@@ -33,7 +33,8 @@ pub(super) const HANDSHAKES: Target = Target {
     memory_bytes_max: linear,
 };
 
-/// Walking, taking off, and taking off what comes byte by byte see the same frames.
+/// Walking over frames, splitting them off, and splitting them off byte by byte give the same
+/// result.
 fn check_frames(input: &[u8]) {
     let mut walk = Frames::new(input, LIMIT);
     let mut whole = BytesMut::from(input);

@@ -1,4 +1,4 @@
-//! Index files beside a good data file, and what vouches for them.
+//! Index files beside a good data file, and the checksum that seals them.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const DATA: &str = "Data.fs";
 const INDEX_FILE: &str = "Data.fs.index";
 const VOUCHER_FILE: &str = "Data.fs.index.crc32c";
 
-/// Entries may name oids far apart, each of which then has a page of positions.
+/// Entries may contain distant oids, each of which then needs an index page.
 const PAGES_BYTES_MAX: usize = 256 << 20;
 
 pub(super) const INDEX: Target = Target {
@@ -30,7 +30,7 @@ pub(super) const INDEX_CHECKSUM: Target = Target {
     memory_bytes_max: |length| (64 << 20) + 16 * linear(length),
 };
 
-/// What we save beside the data file.
+/// A file that the server saves beside the data file.
 fn saved(name: &str) -> Vec<u8> {
     let disk = disk();
     if let Ok(storage) = open_named(&disk, DATA, false) {
@@ -45,7 +45,7 @@ fn disk() -> MemoryDisk {
     disk
 }
 
-/// Whatever an index says that is vouched for, nothing panics.
+/// Nothing panics, whatever a correctly sealed index contains.
 fn check_vouched(input: &[u8]) {
     let disk = disk();
     let plain = open_named(&disk, DATA, true);
@@ -56,12 +56,12 @@ fn check_vouched(input: &[u8]) {
     if let Ok(storage) = open_named(&disk, DATA, true) {
         read_everything(&storage);
     }
-    // Nobody vouches for it: the answers are those of the data alone.
+    // Without a valid seal the answers come from the data alone.
     disk.put(Path::new(VOUCHER_FILE), b"00000000 0 0\n".to_vec());
     assert_same_answers(&disk, &plain);
 }
 
-/// Whatever vouches for an index that misses everything, the answers are those of the data.
+/// Whatever seals an index without entries, the answers are those of the data.
 fn check_voucher(input: &[u8]) {
     let disk = disk();
     let plain = open_named(&disk, DATA, true);
@@ -83,7 +83,7 @@ fn assert_same_answers(disk: &MemoryDisk, plain: &FileStorage) {
     }
 }
 
-/// Serial and data.
+/// Serial and data of the current revision.
 fn current(storage: &FileStorage, oid: Oid) -> Option<(Tid, Vec<u8>)> {
     match storage.load_before(oid, Tid::MAX, Access::Blocking) {
         Ok(Load::Revision(revision)) => Some((revision.serial, revision.data.to_vec())),

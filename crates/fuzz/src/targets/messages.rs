@@ -1,7 +1,7 @@
 //! Messages in both encodings, as a server and as a client read them.
 //!
-//! What is understood can be written, and is then understood as the same; what one encoding says
-//! the other can say too; and the short cut for loads agrees with the decoder.
+//! A decoded message can be encoded, and decodes to the same again. Each encoding can express the
+//! messages of the other. The fast path for loads agrees with the decoder.
 
 use bytes::BytesMut;
 use zodium_pickle::Value;
@@ -15,9 +15,9 @@ use zodium_zeo::codec::{
 use super::values::{has_nan, is_beyond_limits, plain};
 use super::{Target, linear};
 
-/// What a million values may take, which is what a request may hold however it mentions them.
+/// Memory of a million values, the most that a request may contain.
 const VALUES_BYTES_MAX: usize = 192 << 20;
-/// As much again for each of the 16 that a reply may hold.
+/// A reply may contain 16 times as many.
 const REPLY_VALUES_BYTES_MAX: usize = 16 * VALUES_BYTES_MAX;
 
 pub(super) const REQUESTS_Z5: Target = Target {
@@ -55,7 +55,7 @@ pub(super) const LOADS: Target = Target {
     memory_bytes_max: |length| VALUES_BYTES_MAX + linear(length),
 };
 
-/// The payloads of recorded frames, and more.
+/// The payloads of recorded frames, and further ones.
 fn payloads(streams: &[&[u8]], more: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut payloads = more;
     for stream in streams {
@@ -67,7 +67,7 @@ fn payloads(streams: &[&[u8]], more: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     payloads
 }
 
-/// A message around a value that nobody should send.
+/// A message around a hostile value.
 fn hostile_pickles() -> Vec<Vec<u8>> {
     let inner: [&[u8]; 10] = [
         b"cos\nsystem\n(X\x02\0\0\0idtR",
@@ -144,7 +144,7 @@ fn check_server_message(encoding: Encoding, input: &[u8]) {
         Err(error) => encode_error(encoding, &mut out, &reply.id, &error.name, &error.payload),
     };
     if written.is_err() {
-        // A pickle can say what msgpack cannot.
+        // A pickle can express values that msgpack cannot.
         assert_eq!(out.len(), 0, "what cannot be written leaves nothing");
         return;
     }
@@ -170,7 +170,7 @@ fn check_server_message(encoding: Encoding, input: &[u8]) {
     }
 }
 
-/// The first byte chooses the encoding.
+/// The first byte selects the encoding.
 fn check_load(input: &[u8]) {
     let Some((first, payload)) = input.split_first() else { return };
     let encoding = if first & 1 == 0 { Encoding::Pickle } else { Encoding::Msgpack };

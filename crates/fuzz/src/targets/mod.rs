@@ -1,4 +1,4 @@
-//! Everything that reads what others wrote, each with the claims that hold for any input.
+//! All decoders of foreign input, with the claims that hold for any input.
 
 mod blob_names;
 mod certificates;
@@ -16,20 +16,20 @@ mod values;
 
 pub(crate) use values::plain;
 
-/// A decoder, and what must hold whatever it is given.
+/// A decoder, and the claims that hold for any input.
 #[derive(Debug)]
 pub struct Target {
-    /// What it is asked for by.
+    /// The name of the target.
     pub name: &'static str,
-    /// Inputs to begin with; most are good ones.
+    /// Initial inputs; most are valid.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Panics when something does not hold.
+    /// Panics if a claim does not hold.
     pub check: fn(&[u8]),
-    /// What an input of this length may make it allocate, in bytes.
+    /// Most bytes that an input of this length may allocate.
     pub memory_bytes_max: fn(usize) -> usize,
 }
 
-/// All of them.
+/// All targets.
 pub static TARGETS: &[Target] = &[
     frames::FRAMES,
     frames::HANDSHAKES,
@@ -54,12 +54,12 @@ pub static TARGETS: &[Target] = &[
     stretches::STRETCHES,
 ];
 
-/// The target of that name.
+/// Finds a target by name.
 pub fn find(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Little more than the input takes itself.
+/// Little more than the input itself.
 const fn linear(length: usize) -> usize {
     (256 << 10) + 64 * length
 }

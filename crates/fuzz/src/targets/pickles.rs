@@ -1,4 +1,4 @@
-//! Pickles as data: of any kind, and records with their two.
+//! Pickles as data: single pickles, and records with two.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use zodium_pickle::{
 use super::values::{each_value, has_nan};
 use super::{Target, linear};
 
-/// A million values.
+/// Memory of a million values.
 const VALUES_BYTES_MAX: usize = 192 << 20;
 
 pub(super) const VALUES: Target = Target {
@@ -26,7 +26,7 @@ pub(super) const RECORDS: Target = Target {
     memory_bytes_max: |length| VALUES_BYTES_MAX + linear(length),
 };
 
-/// Data records, and pickles of every protocol with whatever opcodes they have.
+/// Data records, and pickles of every protocol with various opcodes.
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 14] = [
         b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x01.\x80\x03}q\x02X\x04\0\0\0dataq\x03}\
@@ -52,12 +52,12 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     seeds.iter().map(|seed| seed.to_vec()).collect()
 }
 
-/// What is read can be written, and is then read as the same.
+/// A decoded pickle can be encoded, and decodes to the same again.
 fn check_value(input: &[u8]) {
     let _ = decode(input, &Limits::PLAIN);
     let Ok((value, length)) = decode(input, &Limits::OBJECTS) else { return };
     assert!(length <= input.len());
-    // Cutting what follows changes nothing.
+    // Truncating what follows changes nothing.
     assert!(decode(&input[..length], &Limits::OBJECTS).is_ok());
     if has_nan(&value) {
         return;
@@ -69,7 +69,7 @@ fn check_value(input: &[u8]) {
     }
 }
 
-/// A pack must not miss a reference that whoever reads all of a record would see.
+/// A pack must not miss a reference that a full decoder of the record would find.
 fn check_record(input: &[u8]) {
     let mut scanned = BTreeSet::new();
     let references = references_of_record(input, &mut |reference| {

@@ -1,11 +1,11 @@
-//! Conflicts of records that anybody may have made.
+//! Conflicts between hostile records.
 
 use zodium_pickle::{Limits, decode_record};
 use zodium_resolution::{Outcome, resolve};
 
 use super::{Target, linear};
 
-/// Between the three records of an input.
+/// Separates the three records of an input.
 const SEPARATOR: &[u8] = b"|||";
 
 pub(super) const RESOLUTION: Target = Target {
@@ -42,7 +42,7 @@ fn seeds() -> Vec<Vec<u8>> {
     cases.iter().map(|case| case.join(SEPARATOR)).collect()
 }
 
-/// A resolved record can be read, and is not much longer than those it was made of.
+/// A resolved record can be read, and is not much longer than its inputs.
 fn check(input: &[u8]) {
     let mut records = split(input);
     let mut next = || records.next().unwrap_or_default();

@@ -13,7 +13,7 @@ const PATH: &str = "cache";
 const SOURCE: &str = "1";
 const CACHE_BYTES: usize = 1 << 20;
 const SUM_BYTES: usize = 4;
-/// Objects in the seed, and those that are looked at.
+/// Number of objects in the seed, and of those that are looked up.
 const OBJECTS: u64 = 8;
 
 pub(super) const SAVED_CACHE: Target = Target {
@@ -36,7 +36,7 @@ fn saved() -> Vec<u8> {
     disk.bytes(Path::new(PATH)).unwrap_or_default()
 }
 
-/// Saves a cache whatever was there before.
+/// Saves a cache over whatever was there before.
 fn keep(disk: &MemoryDisk, cache: &Cache) {
     if let (_, Some(file)) = open(disk) {
         let _ = file.save(cache);
@@ -50,8 +50,8 @@ fn open(disk: &MemoryDisk) -> (Cache, Option<CacheFile>) {
     (cache, file)
 }
 
-/// Whatever the file holds, the cache has room for it, answers only what was asked, and comes back
-/// the same. A file without the right checksum is not used.
+/// Whatever the file holds: the cache stays within its bounds, answers only what was asked, and
+/// survives another save. A file without the right checksum is not used.
 fn check(input: &[u8]) {
     let disk = MemoryDisk::volatile();
     disk.put(Path::new(PATH), input.to_vec());

@@ -33,7 +33,7 @@ fn all_kinds() -> Vec<u8> {
     out
 }
 
-/// What is understood is written as it was; what is not is left where it stands.
+/// A decoded item encodes to the same bytes; on an error nothing is taken.
 fn check(input: &[u8]) {
     let (mut rest, mut again) = (input, Vec::new());
     loop {

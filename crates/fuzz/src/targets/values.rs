@@ -1,8 +1,8 @@
-//! Questions about whole trees of values.
+//! Predicates on trees of values.
 
 use zodium_pickle::Value;
 
-/// The value as both encodings know it: msgpack has no lists beside tuples.
+/// The value as both encodings express it: msgpack has no lists beside tuples.
 pub(crate) fn plain(value: &Value<'_>) -> Value<'static> {
     match value {
         Value::List(items) | Value::Tuple(items) => Value::Tuple(items.iter().map(plain).collect()),
@@ -13,7 +13,7 @@ pub(crate) fn plain(value: &Value<'_>) -> Value<'static> {
     }
 }
 
-/// A number that is not equal to itself cannot be compared.
+/// NaN is not equal to itself, so such values cannot be compared.
 pub(super) fn has_nan(value: &Value<'_>) -> bool {
     let mut found = false;
     each_value(value, &mut |value| {
@@ -22,7 +22,7 @@ pub(super) fn has_nan(value: &Value<'_>) -> bool {
     found
 }
 
-/// Whether it may take more nodes written anew, or nest deeper, than is read.
+/// Whether the encoded value may have more nodes, or nest deeper, than a decoder accepts.
 pub(super) fn is_beyond_limits(value: &Value<'_>) -> bool {
     let mut count = 0;
     each_value(value, &mut |_| count += 1);
@@ -35,7 +35,7 @@ fn depth(value: &Value<'_>) -> usize {
     deepest + 1
 }
 
-/// The value and all that is within it.
+/// Visits the value and everything within it.
 pub(super) fn each_value<'v, 'a>(value: &'v Value<'a>, each: &mut dyn FnMut(&'v Value<'a>)) {
     each(value);
     each_part(value, &mut |part| each_value(part, each));
