@@ -1,4 +1,4 @@
-//! States of buckets and sets: read, merged, made again.
+//! Decodes, merges and encodes the states of buckets and sets.
 
 use zodium_pickle::Value;
 
@@ -7,7 +7,7 @@ use crate::column::Column;
 use crate::entry::Entry;
 use crate::merge::merge;
 
-/// What a bucket (with values) or a set (without) holds.
+/// The types in a bucket (with values) or a set (without).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf {
     pub(crate) keys: Column,
@@ -30,7 +30,7 @@ pub(crate) fn resolve<'a>(
     let old = read(leaf, old)?;
     let committed = read(leaf, committed)?;
     let new = read(leaf, new)?;
-    // C compares references by identity, which is that of what is written in the pickle.
+    // C compares references by identity; here the references as pickled are compared.
     if old.next != committed.next || old.next != new.next {
         return Err(Reason::Contradiction("the next bucket is another"));
     }

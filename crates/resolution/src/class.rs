@@ -1,12 +1,12 @@
-//! Which classes are resolved here, and by which names records call them.
+//! The classes that are resolved here, and their names in records.
 
 use zodium_pickle::Value;
 
 use crate::bucket::Leaf;
 use crate::column::Column;
 
-/// A class whose conflicts are resolved here. Never one that an application derives from it: its
-/// name is another.
+/// A class whose conflicts are resolved here. Subclasses in applications are never resolved here:
+/// they have another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `BTrees.Length.Length`
@@ -45,8 +45,9 @@ const SHAPES: [(&str, Shape); 4] = [
 ];
 
 impl Class {
-    /// The class of this name. `BTrees.OOBTree.OOBucket` has several: `_OOBTree` is the same
-    /// module in C, `Bucket` the same class, `OOBucketPy` its twin in Python.
+    /// Finds the class by name. A class such as `BTrees.OOBTree.OOBucket` has several names:
+    /// `_OOBTree` is the same module in C, `Bucket` is an alias, and `OOBucketPy` is its Python
+    /// version.
     pub(crate) fn from_name(module: &str, name: &str) -> Option<Class> {
         let module = module.strip_prefix("BTrees.")?;
         if module == "Length" {
@@ -64,7 +65,8 @@ impl Class {
         Some(Class::Node(Family::from_prefix(prefix)?, *shape))
     }
 
-    /// The class of a record: itself, or with arguments, of which ours have none.
+    /// The class in a record's metadata: alone, or in a tuple with arguments, of which ours have
+    /// none.
     pub(crate) fn from_metadata(metadata: &Value<'_>) -> Option<Class> {
         let class = match metadata {
             Value::Tuple(parts) => match &parts[..] {
@@ -96,7 +98,7 @@ impl Family {
         Some(Family { keys, values })
     }
 
-    /// What the leaves of a class of this family hold.
+    /// The types in the leaves of a class of this family.
     pub(crate) fn leaf(self, shape: Shape) -> Leaf {
         let values = match shape {
             Shape::Bucket | Shape::Tree => Some(self.values),

@@ -1,10 +1,10 @@
-//! The types of keys and values: what a bucket takes, and what it makes of it.
+//! The types of keys and values: what a bucket accepts, and how it stores it.
 
 use zodium_pickle::Value;
 
 use crate::Reason;
 
-/// What one kind of key or value may be.
+/// The type of a key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// `O`: anything.
@@ -13,7 +13,7 @@ pub(crate) enum Column {
     Int { min: i128, max: i128 },
     /// `F`: floats of 32 bits.
     Float,
-    /// `fs`: so many bytes.
+    /// `fs`: bytes of this length.
     Bytes(usize),
 }
 
@@ -30,7 +30,7 @@ impl Column {
         })
     }
 
-    /// What a bucket keeps of a value. What it would refuse, nobody can resolve.
+    /// Converts a value as a bucket stores it; fails where a bucket would refuse the value.
     pub(crate) fn take<'a>(self, value: Value<'a>) -> Result<Value<'a>, Reason> {
         match self {
             Column::Object => Ok(value),
@@ -47,7 +47,7 @@ impl Column {
     }
 }
 
-/// A float is rounded to 32 bits. The twins in C and in Python disagree about NaN.
+/// Rounds a float to 32 bits. The C and Python versions disagree about NaN.
 fn take_float<'a>(value: &Value<'a>) -> Result<Value<'a>, Reason> {
     let number = match value {
         Value::Float(number) => *number as f32,

@@ -1,8 +1,8 @@
-//! How Python compares keys and values, as far as that is certain without Python.
+//! Compares keys and values as Python does, as far as that is certain without Python.
 //!
-//! BTrees compares with `<` and then `==`, `None` before everything. Where Python would raise an
-//! exception the conflict is not resolved there either, and where a class would be asked it is
-//! not here: both are [`Reason::Uncertain`].
+//! BTrees compares with `<` and then `==`, with `None` before everything. If Python would raise an
+//! exception, Python does not resolve the conflict either. If Python would call a method of a
+//! class, it cannot be resolved here. Both cases are [`Reason::Uncertain`].
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use zodium_pickle::{Global, Value};
 
 use crate::Reason;
 
-/// How BTrees orders two keys, or two values to see whether they are the same.
+/// Compares two keys, or two values, as BTrees does.
 pub(crate) fn compare(one: &Value<'_>, other: &Value<'_>) -> Result<Ordering, Reason> {
     match (one, other) {
         (Value::None, Value::None) => Ok(Ordering::Equal),
@@ -74,7 +74,7 @@ fn equal(one: &Value<'_>, other: &Value<'_>) -> Result<bool, Reason> {
         }
         (Value::Str(one), Value::Str(other)) => Ok(one == other),
         (Value::Bytes(one), Value::Bytes(other)) => Ok(one == other),
-        // Of different kinds, none of which asks a class.
+        // Different types, neither of which calls a method.
         _ => Ok(false),
     }
 }
@@ -91,7 +91,7 @@ fn equal_items(one: &[Value<'_>], other: &[Value<'_>]) -> Result<bool, Reason> {
     Ok(true)
 }
 
-/// Dicts that were written alike are equal; what else is would take a hash of every key.
+/// Dicts pickled in the same order can be compared; others would need the hash of every key.
 fn equal_entries(
     one: &[(Value<'_>, Value<'_>)],
     other: &[(Value<'_>, Value<'_>)],
@@ -103,7 +103,8 @@ fn equal_entries(
     if alike { Ok(true) } else { uncertain("dicts in different order") }
 }
 
-/// Instances of these are equal when they are made alike, and asking them raises nothing.
+/// Instances of these classes are equal if they are constructed alike, and comparing raises
+/// nothing.
 fn is_plain(class: &Global<'_>) -> bool {
     match class.module() {
         "datetime" => ["date", "datetime", "time", "timedelta"].contains(&class.name()),
@@ -129,7 +130,7 @@ fn order_numbers(one: &Value<'_>, other: &Value<'_>) -> Result<Ordering, Reason>
 
 const NAN: Reason = Reason::Uncertain("NaN");
 
-/// Exactly, as Python does: the integer is not rounded.
+/// Compares exactly, as Python does: the integer is not rounded.
 fn order_with_float(one: &Value<'_>, float: f64) -> Result<Ordering, Reason> {
     if float.is_nan() {
         return Err(NAN);
@@ -142,14 +143,14 @@ fn order_with_float(one: &Value<'_>, float: f64) -> Result<Ordering, Reason> {
     if float < -limit {
         return Ok(Ordering::Greater);
     }
-    // Within 128 bits the whole part converts exactly.
+    // Within 128 bits the integral part converts exactly.
     let whole = float.trunc();
     let fraction = float - whole;
     Ok(int.cmp(&(whole as i128)).then(0.0_f64.partial_cmp(&fraction).unwrap_or(Ordering::Equal)))
 }
 
-/// Minimal two's complements of more than 128 bits: of one sign the longer is the farther from
-/// zero, and of one length the bytes decide from the top.
+/// Compares minimal two's complements of more than 128 bits. With equal signs, the longer one is
+/// farther from zero; with equal lengths, the bytes decide from the top.
 fn order_huge(one: &[u8], other: &[u8]) -> Ordering {
     let by_sign = sign(one).cmp(&sign(other));
     let by_length = one.len().cmp(&other.len());
@@ -157,7 +158,7 @@ fn order_huge(one: &[u8], other: &[u8]) -> Ordering {
     by_sign.then(by_length).then_with(|| one.iter().rev().cmp(other.iter().rev()))
 }
 
-/// How a huge integer compares to zero, and so to all that are not huge.
+/// Compares a huge integer with zero, and so with all that are not huge.
 fn sign(bytes: &[u8]) -> Ordering {
     match bytes.last() {
         Some(top) if top & 0x80 != 0 => Ordering::Less,
@@ -165,8 +166,8 @@ fn sign(bytes: &[u8]) -> Ordering {
     }
 }
 
-/// References are only ever equal or not comparable: the objects are not at hand. One that is
-/// weak equals only what is written just like it.
+/// References are either equal or not comparable, because the objects are not available. A weak
+/// reference equals only an identical one.
 fn equal_references(one: &Value<'_>, other: &Value<'_>) -> Result<bool, Reason> {
     let alike = one == other;
     let same = match (strong_target(one), strong_target(other)) {
@@ -176,7 +177,7 @@ fn equal_references(one: &Value<'_>, other: &Value<'_>) -> Result<bool, Reason> 
     if alike || same { Ok(true) } else { uncertain("references to different objects") }
 }
 
-/// Database (`None`: this one) and oid of a reference that is not weak.
+/// Database (`None`: this one) and oid of a strong reference.
 fn strong_target<'v>(id: &'v Value<'_>) -> Option<(Option<&'v str>, &'v [u8])> {
     match id {
         Value::Bytes(oid) => Some((None, oid)),

@@ -1,10 +1,10 @@
-//! `BTrees.Length`: what both transactions added is added.
+//! Resolves `BTrees.Length`: both transactions' increments are added.
 
 use zodium_pickle::Value;
 
 use crate::Reason;
 
-/// A number as Python adds it.
+/// A number, added as Python adds it.
 #[derive(Clone, Copy)]
 enum Number {
     Int(i128),

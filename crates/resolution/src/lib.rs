@@ -1,15 +1,15 @@
-//! Conflict resolution as BTrees' buckets, sets and Length do it, without Python.
+//! Conflict resolution of BTrees' buckets, sets and Length, without Python.
 //!
-//! [`resolve`] takes the three data records that a conflict is about and gives the one that
-//! `ZODB.ConflictResolution` would make of them. What a class of an application would have to
-//! decide, and every comparison whose outcome is not certain from the pickles alone, is left to
-//! the client, which has the classes.
+//! [`resolve`] takes the three data records of a conflict, and returns the one that
+//! `ZODB.ConflictResolution` would make of them. Two cases are left to the client, which has the
+//! classes: classes of the application, and comparisons whose result is not certain from the
+//! pickles alone.
 //!
-//! Invariants: the state that Python loads from a resolved record equals the one that Python's
-//! own resolution gives; nothing is imported or executed; memory is linear in the records.
+//! Invariants: the state that Python loads from a resolved record equals that of Python's own
+//! resolution; nothing is imported or executed; memory is linear in the records.
 //!
 //! Sources: `ZODB/ConflictResolution.py` (loading, references, writing), `BTrees/MergeTemplate.c`
-//! and `BucketTemplate.c` (what merges), `BTrees/Length.py`.
+//! and `BucketTemplate.c` (merging), `BTrees/Length.py`.
 
 #![forbid(unsafe_code)]
 
@@ -30,9 +30,9 @@ use zodium_pickle::{Limits, Objects, Value, class_of_record, decode_record};
 use class::{Class, Shape};
 pub use outcome::{Outcome, Reason};
 
-/// Containers within containers; far more than anything that is kept in a bucket has.
+/// Most nested containers; far more than anything in a bucket has.
 const NESTING_MAX: usize = 100;
-/// How much more text a state may mention than its pickle holds: comparing takes as long.
+/// How many times more text a state may mention than its pickle holds, since all of it is compared.
 const GROWTH_MAX: usize = 32;
 
 /// Resolves a conflict: `new` was made from `old`, and `committed` came first.
@@ -72,9 +72,9 @@ fn resolve_states(
     Ok(writer::record(&metadata, &state, size))
 }
 
-/// The class and state of a record of this class.
+/// Decodes class and state of a record of this class.
 fn read<'a>(class: &Class, record: &'a [u8]) -> Result<(Value<'a>, Value<'a>), Reason> {
-    // A value takes a byte of the pickle at least, unless it is mentioned again and again.
+    // A value takes at least a byte of the pickle, unless it is fetched from the memo.
     let limits = Limits { nesting: NESTING_MAX, nodes: record.len(), objects: Objects::Allowed };
     let (metadata, state) = decode_record(record, &limits)?;
     match Class::from_metadata(&metadata) {

@@ -1,9 +1,8 @@
-//! Merging two changed lists of entries with the one they were made from.
+//! Merges two changed lists of entries with their common base.
 //!
-//! The rules are those of BTrees: what only one transaction inserted, deleted or changed is
-//! taken; a key that both touched is a conflict, but for the same change of a value. A deletion
-//! of the first key is a conflict while the other transaction's keys go on, because it may
-//! change the node above.
+//! The rules are those of BTrees. A change by only one transaction is taken. A key changed by both
+//! is a conflict, unless both change the value to the same one. Deleting the first key is a
+//! conflict if the other transaction has further keys, because it may change the parent node.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -13,7 +12,7 @@ use crate::Reason;
 use crate::compare::compare;
 use crate::entry::Entry;
 
-/// The entries of one state, taken one by one.
+/// An iterator over the entries of one state.
 struct Cursor<'a> {
     entries: Peekable<IntoIter<Entry<'a>>>,
     taken: usize,
@@ -50,7 +49,7 @@ pub(crate) fn merge<'a>(
 }
 
 impl<'a> Merge<'a> {
-    /// Deals with the entry or entries that come next; false at the end.
+    /// Merges the next entry or entries; returns `false` at the end.
     fn step(&mut self) -> Result<bool, Reason> {
         match (self.old.is_left(), self.committed.is_left(), self.new.is_left()) {
             (true, true, true) => self.step_all()?,
@@ -84,7 +83,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Neither transaction is at the old key.
+    /// Neither transaction has the old key next.
     fn step_apart(&mut self, by_committed: Ordering, by_new: Ordering) -> Result<(), Reason> {
         let between = compare_keys(&mut self.committed, &mut self.new)?;
         if between == Ordering::Equal {
@@ -113,7 +112,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// One side lacks the old key, the other has it: deleted, if that other left it alone.
+    /// One side lacks the old key: it is deleted, if the other side left it unchanged.
     fn delete(&mut self, by: Side) -> Result<(), Reason> {
         let (deleter, other) = match by {
             Side::Committed => (&mut self.committed, &mut self.new),
@@ -130,7 +129,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// No old entries are left: inserts of both.
+    /// No old entries are left: both sides insert.
     fn insert_first(&mut self) -> Result<(), Reason> {
         match compare_keys(&mut self.committed, &mut self.new)? {
             Ordering::Less => self.keep(Side::Committed),
@@ -140,7 +139,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// One side has no more entries: it has deleted all that are old.
+    /// One side has no more entries: it has deleted all remaining old ones.
     fn step_after_end_of(&mut self, ended: Side) -> Result<(), Reason> {
         let (rest, other) = match ended {
             Side::Committed => (&mut self.new, Side::New),
@@ -157,7 +156,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// The next entry of a side goes into the result.
+    /// Copies the next entry of a side to the result.
     fn keep(&mut self, side: Side) {
         let cursor = match side {
             Side::Committed => &mut self.committed,

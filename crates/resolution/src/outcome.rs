@@ -1,16 +1,16 @@
-//! What becomes of a conflict.
+//! The outcome of a conflict resolution.
 
 use thiserror::Error;
 use zodium_pickle::PickleError;
 
-/// The answer to [`crate::resolve`].
+/// The result of [`crate::resolve`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The data record to store.
+    /// The merged data record, to be stored.
     Resolved(Vec<u8>),
-    /// The class is known, but these changes do not merge, or it is not certain how.
+    /// The class is known, but these changes do not merge, or the result is uncertain.
     Unresolvable(Reason),
-    /// A class that only Python knows, or none that resolves conflicts.
+    /// A class that only Python knows, or one without conflict resolution.
     NotOurs,
 }
 
@@ -18,25 +18,25 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A record that cannot be read, or not exactly.
+    /// A record that cannot be decoded exactly.
     #[error(transparent)]
     Pickle(#[from] PickleError),
     /// The three records are not all of one class.
     #[error("the revisions are of different classes, or of one with arguments")]
     OtherClass,
-    /// A state that the class would not take either.
+    /// A state that the class would not accept either.
     #[error("a state is malformed: {0}")]
     Malformed(&'static str),
     /// The changes contradict each other, or the result would not fit its tree.
     #[error("the changes do not merge: {0}")]
     Contradiction(&'static str),
-    /// Only Python could tell how two keys or values compare.
+    /// Only Python can compare two of the keys or values.
     #[error("a comparison is left to Python: {0}")]
     Uncertain(&'static str),
 }
 
 impl Reason {
-    /// Whether Python, with the class itself, would not merge these either.
+    /// Whether Python, with the real class, would not merge these either.
     pub fn is_certain(&self) -> bool {
         match self {
             Reason::Malformed(_) | Reason::Contradiction(_) => true,

@@ -1,4 +1,4 @@
-//! A tree of one bucket, which it holds in its own state, resolves as that bucket.
+//! Resolves a tree with a single bucket, which is stored in the tree's own state, as that bucket.
 
 use zodium_pickle::Value;
 
@@ -16,7 +16,7 @@ pub(crate) fn resolve<'a>(
     Ok(Value::tuple([Value::tuple([merged])]))
 }
 
-/// The state of a tree's only bucket; `None` of an empty tree, as both states say it.
+/// The state of a tree's only bucket; `None` for an empty tree, as in the tree's own state.
 fn only_bucket(state: Value<'_>) -> Result<Value<'_>, Reason> {
     let malformed = Reason::Malformed("no state of a tree");
     let parts = match state {

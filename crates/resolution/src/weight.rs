@@ -1,8 +1,8 @@
-//! How much there is to compare and to write.
+//! Measures how much text there is to compare and to write.
 
 use zodium_pickle::Value;
 
-/// Bytes of text in a value, each mention counted.
+/// Bytes of text in a value, counting each mention.
 pub(crate) fn weight(value: &Value<'_>) -> usize {
     match value {
         Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,

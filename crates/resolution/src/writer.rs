@@ -1,17 +1,17 @@
 //! Writes a data record with a memo, as ZODB's pickler does: what is one object in Python is
-//! written once and fetched after that.
+//! written once and fetched from the memo afterwards.
 //!
-//! Which values are one object: classes of one name, references with one id, and text and bytes
-//! that came from the same place of a record (or are so short that Python has them only once).
-//! Tuples are written as often as they are mentioned, which loses nothing; lists, dicts and
-//! instances were refused when they were mentioned twice.
+//! These values are one object: classes with the same name, references with the same id, and text
+//! and bytes from the same place of a record (or so short that Python has only one of them). Tuples
+//! are written at every mention, which loses nothing. Lists, dicts and instances that are mentioned
+//! twice were refused before.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use zodium_pickle::{BATCH_LENGTH, Construction, Object, Value, encode_body, opcode};
 
-/// Writes class and state, about `size` bytes of them.
+/// Writes class and state; `size` is an estimate of their size.
 pub(crate) fn record(metadata: &Value<'_>, state: &Value<'_>, size: usize) -> Vec<u8> {
     let mut writer =
         Writer { out: Vec::with_capacity(size + size / 8 + 64), memo: HashMap::new(), count: 0 };
@@ -26,14 +26,14 @@ pub(crate) fn record(metadata: &Value<'_>, state: &Value<'_>, size: usize) -> Ve
 struct Writer<'v> {
     out: Vec<u8>,
     memo: HashMap<Identity<'v>, u32>,
-    /// Objects memoized so far, those included that nothing can ask for.
+    /// Number of objects memoized so far, including those that are never fetched.
     count: u32,
 }
 
-/// What makes two values one object in Python.
+/// The identity of a value in Python.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity<'v> {
-    /// Where borrowed text or bytes lie: address and length.
+    /// Address and length of borrowed text or bytes.
     Place(usize, usize),
     ShortText(&'v str),
     ShortBytes(&'v [u8]),
@@ -94,7 +94,7 @@ impl<'v> Writer<'v> {
         self.memoize(None);
     }
 
-    /// In batches as the C pickler makes them.
+    /// Writes items in the batches of the C pickler.
     fn write_items(&mut self, items: &'v [Value<'_>]) {
         if let [item] = items {
             self.write(item);
@@ -146,7 +146,7 @@ impl<'v> Writer<'v> {
         }
     }
 
-    /// Python keeps one reference for each id, and with it the id.
+    /// Python keeps one reference object for each id, and with it the id.
     fn write_reference(&mut self, id: &'v Value<'_>) {
         let mut pickle = Vec::new();
         encode_body(id, &mut pickle);
@@ -165,7 +165,7 @@ impl<'v> Writer<'v> {
         self.out.push(opcode::BINPERSID);
     }
 
-    /// Writes an instruction to memoize what is on top.
+    /// Writes an opcode that memoizes the top of the stack.
     fn memoize(&mut self, identity: Option<Identity<'v>>) {
         match u8::try_from(self.count) {
             Ok(number) => self.out.extend([opcode::BINPUT, number]),
@@ -180,7 +180,7 @@ impl<'v> Writer<'v> {
         self.count += 1;
     }
 
-    /// Writes an instruction to fetch what is one with this; false when nothing is.
+    /// Writes an opcode that fetches the identical value; returns `false` if there is none.
     fn fetch(&mut self, identity: Option<&Identity<'v>>) -> bool {
         let Some(number) = identity.and_then(|identity| self.memo.get(identity)) else {
             return false;
@@ -211,7 +211,7 @@ fn place<'v>(bytes: &[u8]) -> Identity<'v> {
     Identity::Place(bytes.as_ptr().addr(), bytes.len())
 }
 
-/// Text of which Python has only one: nothing, and single characters of Latin 1.
+/// Text that exists only once in Python: the empty string, and single Latin-1 characters.
 fn is_latin1_character(text: &str) -> bool {
     let mut characters = text.chars();
     let first = characters.next();
@@ -222,7 +222,7 @@ fn is_latin1_character(text: &str) -> bool {
 mod tests {
     use zodium_pickle::{Limits, decode_record};
 
-    /// What is read and written again.
+    /// Decodes a record and writes it again.
     fn rewritten(record: &[u8]) -> Vec<u8> {
         let (metadata, state) = decode_record(record, &Limits::OBJECTS).unwrap();
         super::record(&metadata, &state, record.len())

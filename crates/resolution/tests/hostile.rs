@@ -1,4 +1,4 @@
-//! Whatever the three records hold: no panic, no growth, and a resolved record can be read.
+//! Hostile records: nothing panics or grows, and a resolved record can be read.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::sample::Index;
 use zodium_pickle::{Limits, Value, decode_record, encode};
 use zodium_resolution::{Outcome, resolve};
 
-/// A bucket of these entries, as ZODB stores it.
+/// A bucket with these entries, as ZODB stores it.
 fn bucket(class: &str, items: Vec<Value<'_>>, next: Option<u8>) -> Vec<u8> {
     let mut record = format!("\x03cBTrees.OOBTree\n{class}\n").into_bytes();
     record.insert(0, 0x80);
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// A record of a set, with this pickle for a state.
+/// A record of a set, with this pickle as its state.
 fn set_of(state: &[u8]) -> Vec<u8> {
     [b"\x80\x03cBTrees.OOBTree\nOOSet\nq\0.\x80\x03", state, b"."].concat()
 }
