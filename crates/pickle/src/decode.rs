@@ -1,21 +1,21 @@
-//! Reading pickles: what may be in them, and the two ways to read one.
+//! Decodes pickles, within limits; there is a fast path for plain data.
 
 use crate::machine::Machine;
 use crate::plain::decode_plain;
 use crate::{PickleError, Value};
 
-/// What a pickle may demand.
+/// Limits of what a pickle may contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Containers within containers; never more than 1000.
+    /// Most nested containers; never more than 1000.
     pub nesting: usize,
-    /// Values in all, each copy of a memoized one counted. A value takes some 60 bytes.
+    /// Most values, counting each copy of a memoized one. A value takes some 60 bytes.
     pub nodes: usize,
-    /// Classes, instances and persistent references.
+    /// The classes, instances and persistent references that are allowed.
     pub objects: Objects,
 }
 
-/// Which classes, instances and persistent references a pickle may mention.
+/// Which classes, instances and persistent references a pickle may contain.
 #[derive(Clone, Copy, Debug)]
 pub enum Objects {
     /// None at all.
@@ -34,7 +34,7 @@ impl Limits {
     pub const OBJECTS: Limits = Limits { nesting: 200, nodes: 1 << 20, objects: Objects::Allowed };
 }
 
-/// Reads the pickle that `bytes` begin with; gives its value and its length in bytes.
+/// Decodes the pickle at the start of `bytes`; returns its value and its length in bytes.
 ///
 /// Time and memory are bounded by the length of `bytes` and by `limits`, whatever lengths the
 /// pickle declares.
@@ -45,18 +45,18 @@ pub fn decode<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize)
     decode_fully(bytes, limits)
 }
 
-/// Reads any pickle.
+/// Decodes any pickle, without the fast path.
 fn decode_fully<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize), PickleError> {
     let mut machine = Machine::new(bytes, limits);
     let value = machine.value()?;
     Ok((value, machine.position()))
 }
 
-/// Reads a data record: the pickles of its class metadata and of its state.
+/// Decodes a data record: the pickles of its class metadata and of its state.
 ///
-/// They cannot be read apart, because the second may fetch what the first memoized. Whoever
-/// writes the record anew must lose nothing: it is refused where the values would not tell all,
-/// which is of lists, dicts and instances that it mentions twice, and of `str` of Python 2.
+/// They cannot be decoded separately, because the second one may use the first one's memo. The
+/// result can be encoded again without loss. So a record is refused where values would lose
+/// information: if it refers twice to one list, dict or instance, or contains a `str` of Python 2.
 pub fn decode_record<'a>(
     record: &'a [u8],
     limits: &Limits,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        // The codes are those that the short cut takes, so that whole pickles come up often.
+        // These codes are on the fast path, so complete pickles are frequent.
         #[test]
         fn the_short_cut_gives_what_the_full_machine_gives(
             codes in proptest::collection::vec(
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_memo_bomb_is_refused_by_the_number_of_copies() {
-        // Each list holds the one before twice: 2^60 lists in 500 bytes.
+        // Each list contains the previous one twice: 2^60 lists in 500 bytes.
         let mut pickle = b"]q\0".to_vec();
         for number in 0..60_u8 {
             pickle.extend([b']', b'q', number + 1, b'(', b'h', number, b'h', number, b'e']);

@@ -1,14 +1,14 @@
 //! Writes pickles of protocol 3 as zodbpickle does in fast mode: no memo, so that any part can
 //! be spliced into another pickle verbatim.
 //!
-//! For plain values the bytes are those of the real thing; tests compare them.
+//! For plain values the bytes equal zodbpickle's; tests compare them.
 
 use bytes::BufMut;
 
 use crate::value::trim_sign;
 use crate::{Construction, Object, Value, opcode};
 
-/// How many items one APPENDS or SETITEMS adds at most.
+/// Most items that one APPENDS or SETITEMS adds.
 pub const BATCH_LENGTH: usize = 1000;
 
 /// Appends a whole pickle: PROTO, the value, STOP.
@@ -78,7 +78,7 @@ pub fn encode_bytes(bytes: &[u8], out: &mut impl BufMut) {
     out.put_slice(bytes);
 }
 
-/// Appends what comes before the bytes of a bytes value of this length.
+/// Appends the opcode and length of a bytes value.
 pub fn encode_bytes_header(length: usize, out: &mut impl BufMut) {
     if let Ok(short) = u8::try_from(length) {
         out.put_slice(&[opcode::SHORT_BINBYTES, short]);
@@ -162,7 +162,7 @@ fn encode_entries(entries: &[(Value<'_>, Value<'_>)], out: &mut impl BufMut) {
         }
         out.put_u8(opcode::SETITEMS);
     }
-    // The C pickler only learns from an empty batch that a full one was the last.
+    // After a full batch, the C pickler writes an empty one if there are no more entries.
     if !entries.is_empty() && entries.len().is_multiple_of(BATCH_LENGTH) {
         out.put_slice(&[opcode::MARK, opcode::SETITEMS]);
     }

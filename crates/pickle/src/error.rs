@@ -1,4 +1,4 @@
-//! Why a pickle was refused. Offsets count bytes from the start of the pickle.
+//! Errors of decoding. Offsets count bytes from the start of the pickle.
 
 use thiserror::Error;
 
@@ -34,37 +34,37 @@ pub enum PickleError {
         /// Where the operation begins.
         offset: usize,
     },
-    /// Containers within containers beyond [`crate::Limits::nesting`], or a value that
-    /// contains itself.
+    /// Containers nested deeper than [`crate::Limits::nesting`], or a value that contains itself.
     #[error("the pickle nests deeper than {limit} containers, or a value contains itself")]
     TooDeep {
-        /// The limit that was met.
+        /// The exceeded limit.
         limit: usize,
     },
-    /// A pickle that says more than [`crate::Value`]s tell, where they had to tell all.
-    #[error("the pickle holds {what}, which cannot be told exactly")]
+    /// A pickle with information that [`crate::Value`]s cannot represent, where they have to be
+    /// exact.
+    #[error("the pickle holds {what}, which cannot be represented exactly")]
     Inexact {
-        /// What it is.
+        /// What cannot be represented.
         what: &'static str,
     },
     /// More values than [`crate::Limits::nodes`].
     #[error("the pickle holds more than {limit} values")]
     TooManyNodes {
-        /// The limit that was met.
+        /// The exceeded limit.
         limit: usize,
     },
-    /// An instance, class or persistent reference where only plain data may be.
+    /// An instance, class or persistent reference where only plain data are allowed.
     #[error("the pickle holds {name} at byte {offset}, which is not allowed here")]
     ObjectRefused {
         /// `module.name` of the class or function, or "a persistent reference".
         name: String,
-        /// Where it is named.
+        /// Where the name is.
         offset: usize,
     },
-    /// A persistent reference in none of ZODB's forms.
+    /// A persistent reference in an unknown form.
     #[error("the record's persistent reference at byte {offset} has no known form")]
     UnknownReference {
-        /// Where the reference is made, counted from the start of the record.
+        /// The offset of the reference, from the start of the record.
         offset: usize,
     },
 }

@@ -1,15 +1,15 @@
-//! Pickles as data: reads and writes them without ever importing or running anything.
+//! Pickles as data: decodes and encodes them without importing or executing anything.
 //!
-//! Zodium meets pickles in ZEO's `Z5` messages, in the extension of a transaction and in data
-//! records. [`decode()`] gives a tree of [`Value`]s, [`encode()`] writes one as zodbpickle's
-//! fast mode would, [`class_of_record`] and [`references_of_record`] answer the two questions a
-//! storage has about a record without building its state.
+//! Pickles occur in ZEO's `Z5` messages, in the extension of a transaction and in data records.
+//! [`decode()`] returns a tree of [`Value`]s, and [`encode()`] writes one as zodbpickle's fast mode
+//! would. [`class_of_record`] and [`references_of_record`] answer the two questions that a storage
+//! has about a record, without decoding its state.
 //!
-//! Invariant: a class or function is a name here, never something that is looked up. What a
-//! pickle would construct becomes a [`Value::Object`] that says how.
+//! Invariant: a class or function is only a name here, and never looked up. What a pickle would
+//! construct becomes a [`Value::Object`] that describes the construction.
 //!
-//! Formats: CPython `Lib/pickletools.py` documents every opcode; protocols 0 to 4 are read,
-//! protocol 3 is written.
+//! Formats: CPython's `Lib/pickletools.py` documents every opcode. Protocols 0 to 4 are decoded,
+//! protocol 3 is encoded.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ pub use error::PickleError;
 pub use record::{ClassName, Reference, class_of_record, is_whole_record, references_of_record};
 pub use value::{Construction, Global, Object, Value};
 
-/// The bytes that hexadecimal digits stand for.
+/// Parses hexadecimal digits.
 #[cfg(test)]
 fn test_bytes(digits: &str) -> Vec<u8> {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

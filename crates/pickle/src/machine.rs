@@ -1,8 +1,8 @@
-//! The pickle machine: operations in, a [`Value`] out.
+//! The pickle machine: executes operations and returns a [`Value`].
 //!
-//! It fills a flat arena of nodes that refer to each other by number, because a memoized list
-//! may be mentioned before it is filled. Nothing here recurses, so no nesting can hurt; the
-//! tree is made of the nodes at the end.
+//! It fills a flat arena of nodes that refer to each other by number, because a memoized list may
+//! be referred to before it is filled. Nothing here recurses, so deep nesting is harmless. At the
+//! end the nodes are converted to a tree.
 
 use std::borrow::Cow;
 
@@ -13,19 +13,19 @@ use crate::text::{parse_decimal, parse_float, unescape_unicode, unquote};
 use crate::tree::Tree;
 use crate::{Construction, Global, Limits, Objects, PickleError, Value};
 
-/// Deeper nesting is refused whatever [`Limits::nesting`] says: making the tree recurses.
+/// Upper bound of [`Limits::nesting`]: conversion to a tree recurses.
 pub(crate) const NESTING_MAX: usize = 1000;
 
-/// Runs operations.
+/// The state of the machine.
 pub(crate) struct Machine<'a> {
     reader: Reader<'a>,
     limits: Limits,
     nodes: Vec<Node<'a>>,
     stack: Vec<NodeId>,
-    /// Heights of the stack at each open mark. What lies below the last one is out of reach.
+    /// Heights of the stack at each open mark. Items below the last mark cannot be popped.
     marks: Vec<usize>,
     memo: Memo<NodeId>,
-    /// Refuse what the values would not tell.
+    /// Whether to refuse information that values cannot represent.
     exact: bool,
 }
 
@@ -43,12 +43,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A machine that gives only values which tell all that the pickle says.
+    /// A machine that refuses pickles with information that values cannot represent.
     pub(crate) fn exact(bytes: &'a [u8], limits: &Limits) -> Machine<'a> {
         Machine { exact: true, ..Machine::new(bytes, limits) }
     }
 
-    /// Reads one pickle, up to its STOP. The memo stays for the next.
+    /// Decodes one pickle, up to its STOP. The memo is kept for the next one.
     pub(crate) fn value(&mut self) -> Result<Value<'a>, PickleError> {
         let root = loop {
             match self.reader.next()? {
@@ -61,7 +61,7 @@ impl<'a> Machine<'a> {
         Tree::new(&self.nodes, self.limits, self.exact).value(root, 0)
     }
 
-    /// The bytes read so far.
+    /// Number of bytes read so far.
     pub(crate) fn position(&self) -> usize {
         self.reader.position()
     }
@@ -201,7 +201,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// A container being filled opens at most two marks, so that more of them than this are too
+    /// Opens a mark. A container being filled opens at most two marks, so too many marks mean too
     /// deep a nesting.
     fn mark(&mut self) -> Result<(), PickleError> {
         if self.marks.len() > 2 * self.limits.nesting {
@@ -246,7 +246,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// POP takes a mark away if it is on top, else an item.
+    /// Executes POP: removes a mark if it is on top, else an item.
     fn discard(&mut self) -> Result<(), PickleError> {
         if self.marks.last() == Some(&self.stack.len()) {
             self.marks.pop();
@@ -365,8 +365,8 @@ impl<'a> Machine<'a> {
         })))
     }
 
-    /// Sets become what protocol 3 makes of them: a call of the class, here with or without a
-    /// list of the items.
+    /// Pushes a set as protocol 3 pickles it: a call of the class, with or without a list of the
+    /// items.
     fn push_set(
         &mut self,
         name: &'static str,

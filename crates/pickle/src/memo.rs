@@ -1,11 +1,11 @@
-//! The numbered store that PUT writes and GET reads.
+//! The memo: numbered values that PUT stores and GET fetches.
 //!
-//! Picklers number densely, so a vector does; a hostile number goes to a map instead of making
-//! the vector huge.
+//! Picklers number densely, so the memo is a vector. A hostile large number is stored in a map
+//! instead of growing the vector.
 
 use std::collections::BTreeMap;
 
-/// How far beyond the end of the vector a number may lie and still extend it.
+/// How far beyond its end a number may extend the vector.
 const GAP_LENGTH_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl<T: Copy> Memo<T> {
         }
     }
 
-    /// Stores under the next number, as MEMOIZE does: the count of items stored so far.
+    /// Stores under the next number, as MEMOIZE does: the number of items stored so far.
     pub(crate) fn push(&mut self, item: T) {
         self.put(self.count, item);
     }

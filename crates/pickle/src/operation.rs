@@ -1,7 +1,7 @@
 //! Splits a pickle into operations: an opcode with its argument, borrowed from the input.
 //!
-//! Knows the byte layout of every opcode and nothing of what it does, so that the decoder and
-//! the reference scanner share it.
+//! Knows the byte layout of every opcode but not its effect, so that the decoder and the reference
+//! scanner can share it.
 
 use crate::{PickleError, opcode};
 
@@ -24,7 +24,7 @@ pub(crate) enum Operation<'a> {
     Bytes(&'a [u8]),
     /// A Python 2 `repr`, quotes included.
     QuotedBytes(&'a [u8]),
-    /// Claimed, not checked, to be UTF-8.
+    /// UTF-8, not validated.
     Text(&'a [u8]),
     EscapedText(&'a [u8]),
     EmptyList,
@@ -51,12 +51,12 @@ pub(crate) enum Operation<'a> {
     },
     StackGlobal,
     Extension,
-    /// Instance of a named class, its arguments from the mark on.
+    /// An instance of a named class, with the arguments from the mark on.
     Instance {
         module: &'a [u8],
         name: &'a [u8],
     },
-    /// Instance of the class on the mark, its arguments above it.
+    /// An instance of the class above the mark, with the arguments after it.
     InstanceFromMark,
     Reduce,
     New,
@@ -64,11 +64,11 @@ pub(crate) enum Operation<'a> {
     Build,
     PersistentLine(&'a [u8]),
     Persistent,
-    /// PROTO and FRAME: nothing to do.
+    /// PROTO and FRAME have no effect.
     Nothing,
 }
 
-/// Reads operations one after the other.
+/// Reads operations one by one.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -81,12 +81,12 @@ impl<'a> Reader<'a> {
         Reader { bytes, position: 0, operation_start: 0 }
     }
 
-    /// Bytes consumed so far.
+    /// Number of bytes consumed so far.
     pub(crate) fn position(&self) -> usize {
         self.position
     }
 
-    /// Where the operation read last begins.
+    /// Offset of the last operation.
     pub(crate) fn offset(&self) -> usize {
         self.operation_start
     }
@@ -95,25 +95,25 @@ impl<'a> Reader<'a> {
         PickleError::Malformed { what, offset: self.operation_start }
     }
 
-    /// The opcode of the operation read last is understood but not supported by the caller.
+    /// The error for the last operation, if the caller does not support it.
     pub(crate) fn unsupported(&self) -> PickleError {
         let opcode = self.bytes.get(self.operation_start).copied().unwrap_or_default();
         PickleError::UnsupportedOpcode { opcode, offset: self.operation_start }
     }
 
-    /// Whether the operation read last made a `str` of Python 2, which is bytes or text.
+    /// Whether the last operation was a `str` of Python 2, which is bytes or text.
     pub(crate) fn read_python2_text(&self) -> bool {
         let code = self.bytes.get(self.operation_start);
         matches!(code, Some(&(opcode::SHORT_BINSTRING | opcode::BINSTRING | opcode::STRING)))
     }
 
-    // Inlined, as its callers' steps are, so that an operation stays in registers: moving it
-    // through memory takes longer than carrying it out.
+    // Inlined, like its callers' steps, to keep operations in registers: moving one through memory
+    // takes longer than executing it.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Operation<'a>, PickleError> {
         self.operation_start = self.position;
         let [code] = self.array()?;
-        // Three tables instead of one, to keep each readable; the first has what is frequent.
+        // Three functions instead of one, for readability; the first one has the frequent opcodes.
         Ok(match code {
             opcode::MARK => Operation::Mark,
             opcode::BINPUT => Operation::Put(self.u8()?.into()),
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The lines of protocol 0 and the long forms of protocol 4.
+    /// The text lines of protocol 0 and the long forms of protocol 4.
     fn rare_operation(&mut self, code: u8) -> Result<Operation<'a>, PickleError> {
         Ok(match code {
             opcode::INT => match self.line()? {
@@ -214,8 +214,8 @@ impl<'a> Reader<'a> {
         self.take(length.into())
     }
 
-    // BINSTRING and LONG4 have signed lengths; a negative one is as much too long as its
-    // unsigned reading.
+    // BINSTRING and LONG4 have signed lengths; a negative one, read as unsigned, is too long as
+    // well.
     fn counted_u32(&mut self) -> Result<&'a [u8], PickleError> {
         let length = self.u32()?;
         self.take(length as usize)
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    /// Up to the next newline, which is consumed but not given.
+    /// Reads up to the next newline, which is consumed but not returned.
     fn line(&mut self) -> Result<&'a [u8], PickleError> {
         let rest = self.bytes.get(self.position..).unwrap_or_default();
         let length = rest.iter().position(|&byte| byte == b'\n');
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Operations that are their opcode alone.
+/// Operations without an argument.
 #[inline(always)]
 fn bare_operation<'a>(code: u8) -> Option<Operation<'a>> {
     Some(match code {

@@ -1,18 +1,17 @@
-//! The short cut for small pickles of plain data without a memo: what ZEO's peers send.
+//! The fast path for small pickles of plain data without a memo, as ZEO peers send them.
 //!
-//! It builds values right on the stack. Whatever it does not expect, and every error, it leaves
-//! to the full machine, which is always right and several times slower.
+//! It builds values directly on the stack. Anything unexpected, and every error, is left to the
+//! full machine, which is always right and several times slower.
 
 use std::borrow::Cow;
 
 use crate::operation::{Operation, Reader};
 use crate::{Limits, Value};
 
-/// Values nest no deeper than the number of operations that put one into another, so that
-/// counting these few keeps the nesting harmless.
+/// The number of operations that nest values is bounded, which bounds the nesting.
 const FILLS_MAX: usize = 50;
 
-/// Reads the pickle that `bytes` begin with. `None` says nothing of it.
+/// Decodes the pickle at the start of `bytes`; `None` only means that the full machine must do it.
 pub(crate) fn decode_plain<'a>(bytes: &'a [u8], limits: &Limits) -> Option<(Value<'a>, usize)> {
     let mut reader = Reader::new(bytes);
     let mut stack = Stack { values: Vec::with_capacity(8), marks: Vec::with_capacity(4) };
@@ -62,12 +61,12 @@ fn leaf(operation: Operation<'_>) -> Option<Value<'_>> {
 
 struct Stack<'a> {
     values: Vec<Value<'a>>,
-    /// Heights of the stack at each open mark. What lies below the last one is out of reach.
+    /// Heights of the stack at each open mark. Items below the last mark cannot be popped.
     marks: Vec<usize>,
 }
 
 impl<'a> Stack<'a> {
-    /// Puts values into another; gives whether this other is a new one.
+    /// Moves values into a container; returns whether the container is a new one.
     fn fill(&mut self, operation: Operation<'a>) -> Option<bool> {
         match operation {
             Operation::Tuple(length) => {

@@ -1,9 +1,9 @@
-//! What a storage asks of a data record: its class, and which objects it refers to.
+//! What a storage needs to know about a data record: its class and its references.
 //!
-//! A record is two pickles, class metadata and state (`ZODB/serialize.py` describes both), with
-//! one memo: the state may fetch what the metadata put there. The class is decoded as data.
-//! References are found by running the pickle machine on items that
-//! remember only what a reference can be made of, since a pack does this for every record.
+//! A record is two pickles, class metadata and state (`ZODB/serialize.py` describes both), with a
+//! common memo: the state may use the metadata's memo. The class is decoded as data. References are
+//! found by running the pickle machine on items that keep only what a reference can consist of,
+//! since a pack does this for every record.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::memo::Memo;
 use crate::operation::{Operation, Reader};
 use crate::{Limits, PickleError, Value, decode};
 
-/// More items on the stack, or marks, than any real record needs at a time.
+/// More stack items, or marks, than any real record needs.
 const STACK_LENGTH_MAX: usize = 1 << 24;
 
 /// The class of a record's object.
@@ -32,14 +32,14 @@ impl fmt::Display for ClassName<'_> {
     }
 }
 
-/// A mention of another object.
+/// A reference to another object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// Keeps the object alive.
     Strong(Oid),
-    /// Does not.
+    /// Does not keep the object alive.
     Weak(Oid),
-    /// To an object of another database; it concerns no other object of this one.
+    /// Refers to an object of another database, so to no object of this one.
     CrossDatabase {
         /// The name of the other database.
         database: &'a str,
@@ -50,7 +50,7 @@ pub enum Reference<'a> {
     },
 }
 
-/// The class that a data record's first pickle names; `None` if it names none.
+/// Returns the class named by a data record's first pickle; `None` if it names none.
 ///
 /// The three forms are the class itself, `(class, arguments)`, and the old
 /// `((module, name), arguments)`.
@@ -83,11 +83,10 @@ fn into_text(value: Value<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Finds all references that a data record makes, in the order of the record, repeated ones
-/// repeated.
+/// Calls `found` for each reference in a data record, in order, including repeated ones.
 ///
-/// A record that is damaged, or refers to something in an unknown way, is an error: what it
-/// refers to is then not known, and must not be taken for garbage.
+/// Fails for a record that is damaged or has a reference of an unknown form. The references of such
+/// a record are unknown, so no object may be taken for garbage.
 pub fn references_of_record<'a>(
     data: &'a [u8],
     found: &mut impl FnMut(Reference<'a>),
@@ -97,7 +96,7 @@ pub fn references_of_record<'a>(
     scanner.run(found)
 }
 
-/// Whether `data` are the two pickles of a record, whole, and nothing more.
+/// Whether `data` are exactly the two complete pickles of a record.
 #[must_use]
 pub fn is_whole_record(data: &[u8]) -> bool {
     let mut scanner = Scanner::new(data);
@@ -105,10 +104,10 @@ pub fn is_whole_record(data: &[u8]) -> bool {
     run() && run() && scanner.reader.position() == data.len()
 }
 
-/// What the scanner remembers of a value.
+/// What the scanner keeps of a value.
 #[derive(Clone, Copy, Debug)]
 enum Item<'a> {
-    /// Nothing that a reference could be made of.
+    /// A value that is no part of a reference.
     Opaque,
     /// Bytes or text.
     Text(&'a [u8]),
@@ -116,7 +115,7 @@ enum Item<'a> {
     Sequence(usize),
 }
 
-/// The beginning of a list or tuple; no reference has more than three items.
+/// The first items of a list or tuple; no reference has more than three.
 #[derive(Clone, Copy, Debug)]
 struct Sequence<'a> {
     is_list: bool,
@@ -140,8 +139,8 @@ impl<'a> Sequence<'a> {
         self.head.get(..self.length)
     }
 
-    /// Whether a reference may be made of it: it has an oid as first or second item, or is a
-    /// list that may still get one.
+    /// Whether it can become a reference: its first or second item is an oid, or it is a list that
+    /// may still get one.
     fn is_referable(&self) -> bool {
         let [first, second, _] = self.head;
         let has_oid = [first, second].iter().any(|i| matches!(i, Item::Text(t) if t.len() == 8));
@@ -169,7 +168,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads one pickle, up to its STOP.
+    /// Scans one pickle, up to its STOP.
     fn run(&mut self, found: &mut impl FnMut(Reference<'a>)) -> Result<(), PickleError> {
         loop {
             match self.reader.next()? {
@@ -306,7 +305,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes the last mark away; gives its height and how many items are above it.
+    /// Removes the last mark; returns its height and the number of items above it.
     fn close_mark(&mut self) -> Result<(usize, usize), PickleError> {
         match self.marks.pop() {
             Some(start) => Ok((start, self.stack.len().saturating_sub(start))),
@@ -358,7 +357,7 @@ impl<'a> Scanner<'a> {
             .ok_or(PickleError::UnknownReference { offset: self.reader.offset() })
     }
 
-    /// `oid` or `(oid, class)`
+    /// Parses `oid` or `(oid, class)`.
     fn strong(&self, id: Item<'a>) -> Option<Oid> {
         match id {
             Item::Text(oid) => Oid::from_slice(oid),
@@ -370,7 +369,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// `[kind, arguments]`, or `[oid]` for a weak reference of long ago
+    /// Parses `[kind, arguments]`, or `[oid]` for an old form of weak references.
     fn listed(&self, id: Item<'a>) -> Option<Reference<'a>> {
         let (kind, arguments) = match self.items(id, true)? {
             [Item::Text(oid)] => return Oid::from_slice(oid).map(Reference::Weak),
@@ -401,7 +400,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// A quoted string without escapes; no reference of a real record has escapes.
+/// A quoted string without escapes; references in real records have no escapes.
 fn unescaped(literal: &[u8]) -> Item<'_> {
     match literal {
         [b'\'', text @ .., b'\''] | [b'"', text @ .., b'"'] if !text.contains(&b'\\') => {
@@ -429,7 +428,7 @@ mod tests {
         class_of_record(record).map(|class| class.to_string())
     }
 
-    /// A state with this persistent id, made by protocol 3 or by Python 2.
+    /// A state with this persistent id, pickled by protocol 3 or by Python 2.
     fn record_of(id: &[u8]) -> Vec<u8> {
         [b"cm\nC\nq\0.}q\x01U\x01ar\x02\0\0\0", id, b"Qs."].concat()
     }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use crate::Value;
 
-/// More digits than this are refused, as CPython does: the conversion is quadratic.
+/// Most digits of an integer, as in CPython: the conversion is quadratic.
 const DIGITS_MAX: usize = 4300;
 
-/// The integer of an INT or LONG line, without its trailing `L`.
+/// Parses the integer of an INT or LONG line, without its trailing `L`.
 pub(crate) fn parse_decimal(digits: &[u8]) -> Option<Value<'static>> {
     let text = std::str::from_utf8(digits).ok()?.trim();
     if let Ok(number) = text.parse::<i128>() {
@@ -44,12 +44,12 @@ fn twos_complement(magnitude: &str, negative: bool) -> Vec<u8> {
     bytes
 }
 
-/// The float of a FLOAT line, as Python's `repr` writes it.
+/// Parses the float of a FLOAT line, as written by Python's `repr`.
 pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// The bytes of a STRING line: a Python 2 `repr` of a `str`, quotes included.
+/// Parses the bytes of a STRING line: a Python 2 `repr` of a `str`, quotes included.
 pub(crate) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inner = match literal.trim_ascii_end() {
         [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => inner,
@@ -69,7 +69,7 @@ pub(crate) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(out))
 }
 
-/// Reads one escape after its backslash; gives what follows it.
+/// Parses an escape after its backslash; returns the rest.
 fn unescape_byte<'a>(escape: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let (&kind, tail) = escape.split_first()?;
     let plain = match kind {
@@ -104,7 +104,7 @@ fn unescape_octal<'a>(digits: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     Some(tail)
 }
 
-/// The text of a UNICODE line: Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
+/// Parses the text of a UNICODE line: Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
 pub(crate) fn unescape_unicode(line: &[u8]) -> Option<Cow<'_, str>> {
     if line.is_ascii() && !line.contains(&b'\\') {
         return std::str::from_utf8(line).ok().map(Cow::Borrowed);
@@ -118,7 +118,7 @@ pub(crate) fn unescape_unicode(line: &[u8]) -> Option<Cow<'_, str>> {
         match (high_surrogate.take(), code) {
             (None, 0xd800..=0xdbff) => high_surrogate = Some(code),
             (None, _) => out.push(char::from_u32(code)?),
-            // Python 2 on a narrow build writes what lies beyond U+FFFF as a surrogate pair.
+            // Python 2 on a narrow build writes characters beyond U+FFFF as surrogate pairs.
             (Some(high), 0xdc00..=0xdfff) => {
                 let combined = 0x1_0000 + ((high - 0xd800) << 10) + (code - 0xdc00);
                 out.push(char::from_u32(combined)?);

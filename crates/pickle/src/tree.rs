@@ -1,7 +1,7 @@
-//! Turns the pickle machine's nodes into a tree of values.
+//! Converts the pickle machine's nodes to a tree of values.
 //!
-//! A node that is mentioned twice becomes two values, so this is where the number of values is
-//! counted. It recurses, no deeper than the limit allows.
+//! A node that is referred to twice becomes two values, so values are counted here. The conversion
+//! recurses, no deeper than the limit allows.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,30 +9,30 @@ use std::collections::HashSet;
 use crate::node::{Node, NodeId, ObjectNode};
 use crate::{Limits, Object, PickleError, Value};
 
-/// Makes values of nodes.
+/// The state of a conversion.
 pub(crate) struct Tree<'n, 'a> {
     nodes: &'n [Node<'a>],
-    /// How many values may still be made.
+    /// How many more values may be made.
     left: usize,
     limits: Limits,
-    /// When sharing is refused: the containers made so far.
+    /// Containers made so far, if sharing is refused.
     made: Option<HashSet<u32>>,
-    /// Within how many persistent references; these may share, since they are ids.
+    /// Nesting depth of persistent references; their ids may share values.
     references: usize,
 }
 
 impl<'n, 'a> Tree<'n, 'a> {
-    /// `exact`: an object that can change and is mentioned twice is an error.
+    /// `exact`: refuse a mutable object that is referred to twice.
     pub(crate) fn new(nodes: &'n [Node<'a>], limits: Limits, exact: bool) -> Tree<'n, 'a> {
         let made = exact.then(HashSet::new);
         Tree { nodes, left: limits.nodes, limits, made, references: 0 }
     }
 
-    /// The value of a node within `depth` containers.
+    /// The value of a node inside of `depth` containers.
     pub(crate) fn value(&mut self, id: NodeId, depth: usize) -> Result<Value<'a>, PickleError> {
         self.spend(1)?;
         let nodes = self.nodes;
-        // Ids are made by `Machine::push` only, so that the node is always there.
+        // Only `Machine::push` makes ids, so the node always exists.
         let Some(node) = nodes.get(id.0 as usize) else { return Ok(Value::None) };
         if depth > self.limits.nesting {
             return Err(PickleError::TooDeep { limit: self.limits.nesting });
@@ -66,7 +66,7 @@ impl<'n, 'a> Tree<'n, 'a> {
     }
 
     fn leaf(&mut self, leaf: &Value<'a>) -> Result<Value<'a>, PickleError> {
-        // A leaf that owns its bytes is copied with each mention of it.
+        // A leaf that owns its bytes is copied for each reference to it.
         match leaf {
             Value::Bytes(Cow::Owned(bytes)) | Value::BigInt(Cow::Owned(bytes)) => {
                 self.spend(bytes.len() / size_of::<Value<'_>>())?;

@@ -1,6 +1,6 @@
-//! What a pickle says, as a tree of plain data that borrows from the pickle where it can.
+//! The content of a pickle: a tree of plain data that borrows from the pickle where possible.
 //!
-//! Sharing between values is not kept: an object that a pickle mentions twice is two values.
+//! Identity is not kept: an object that a pickle refers to twice becomes two values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,8 +9,8 @@ use zodium_types::{Oid, Tid};
 
 /// A Python value.
 ///
-/// Dropping, cloning and encoding recurse; values from [`crate::decode()`] are no deeper than
-/// its limit allows.
+/// Dropping, cloning and encoding recurse; values from [`crate::decode()`] are no deeper than its
+/// limit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// `None`
@@ -31,17 +31,17 @@ pub enum Value<'a> {
     List(Vec<Value<'a>>),
     /// `tuple`
     Tuple(Vec<Value<'a>>),
-    /// `dict`, in the order of the pickle; a repeated key is repeated here, and the last counts.
+    /// `dict`, in the order of the pickle; of repeated keys the last one counts.
     Dict(Vec<(Value<'a>, Value<'a>)>),
     /// A class or function, by name.
     Global(Global<'a>),
-    /// An instance, described by how it is made.
+    /// An instance, described by its construction.
     Object(Box<Object<'a>>),
-    /// A persistent reference: what ZODB stores in place of another persistent object.
+    /// A persistent reference, which ZODB stores in place of another persistent object.
     Persistent(Box<Value<'a>>),
 }
 
-/// The name of a class or function. Neither part holds a newline.
+/// The name of a class or function. Neither part contains a newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global<'a> {
     // Boxed, because a class is rare and would double the size of every value.
@@ -54,25 +54,25 @@ struct Names<'a> {
     name: Cow<'a, str>,
 }
 
-/// How an instance is made: the callable is called with the arguments, or its `__new__` is; then
-/// items are appended, entries set, and the state is given to it.
+/// The construction of an instance: the callable or its `__new__` is called with the arguments;
+/// then items are appended, entries are set, and the state is passed to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object<'a> {
-    /// Which of the two ways.
+    /// How the callable is called.
     pub construction: Construction,
     /// The class or function; usually a [`Value::Global`].
     pub callable: Value<'a>,
     /// The arguments; usually a [`Value::Tuple`].
     pub arguments: Value<'a>,
-    /// What a list-like object gets appended.
+    /// Items to append to a list-like object.
     pub items: Vec<Value<'a>>,
-    /// What a dict-like object gets set.
+    /// Entries to set in a dict-like object.
     pub entries: Vec<(Value<'a>, Value<'a>)>,
-    /// What `__setstate__` gets.
+    /// The argument of `__setstate__`.
     pub state: Option<Value<'a>>,
 }
 
-/// The two ways to make an instance.
+/// How an instance is constructed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Construction {
     /// The callable is called: REDUCE, INST, OBJ.
@@ -82,7 +82,7 @@ pub enum Construction {
 }
 
 impl<'a> Global<'a> {
-    /// A name; `None` if a part holds a newline, which GLOBAL cannot express.
+    /// A name; `None` if a part contains a newline, which GLOBAL cannot express.
     pub fn new(
         module: impl Into<Cow<'a, str>>,
         name: impl Into<Cow<'a, str>>,
@@ -156,7 +156,7 @@ impl<'a> Value<'a> {
         matches!(self, Value::None)
     }
 
-    /// Python's truth: false for `None`, `False`, zero and whatever is empty.
+    /// Python's truth value: false for `None`, `False`, zero and empty values.
     pub fn is_truthy(&self) -> bool {
         match self {
             Value::None => false,
@@ -188,7 +188,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// An integer; `True` and `False` are 1 and 0 as in Python.
+    /// An integer; `True` and `False` are 1 and 0, as in Python.
     pub fn as_int(&self) -> Option<i128> {
         match self {
             Value::Int(number) => Some(*number),
@@ -202,7 +202,7 @@ impl<'a> Value<'a> {
         self.as_int()?.try_into().ok()
     }
 
-    /// A float, or an integer as one.
+    /// A float, or an integer converted to one.
     pub fn as_float(&self) -> Option<f64> {
         match self {
             Value::Float(number) => Some(*number),
@@ -210,7 +210,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The items of a list or tuple: the two mean the same on the wire.
+    /// The items of a list or tuple; the protocol does not distinguish them.
     pub fn as_sequence(&self) -> Option<&[Value<'a>]> {
         match self {
             Value::List(items) | Value::Tuple(items) => Some(items),
@@ -234,7 +234,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What a dict holds under a text key; a Python 2 key is found as well.
+    /// The value of a text key in a dict; also finds a Python 2 key.
     pub fn entry(&self, key: &str) -> Option<&Value<'a>> {
         let found = |(k, _): &&(Value<'a>, Value<'a>)| k.as_str() == Some(key);
         self.as_dict()?.iter().rev().find(found).map(|(_, value)| value)
@@ -266,7 +266,7 @@ impl<'a> Value<'a> {
         self.as_bytes().and_then(Tid::from_slice)
     }
 
-    /// What kind of value this is, in Python's words, for error texts.
+    /// The kind of the value in Python's words, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::None => "None",
@@ -284,7 +284,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same value, owning all its parts.
+    /// The same value with all its parts owned.
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Value::None => Value::None,
@@ -305,7 +305,7 @@ impl<'a> Value<'a> {
 }
 
 impl Object<'_> {
-    /// The same instance, owning all its parts.
+    /// The same instance with all its parts owned.
     pub fn into_owned(self) -> Object<'static> {
         Object {
             construction: self.construction,
@@ -335,7 +335,7 @@ fn own_entries(entries: Vec<(Value<'_>, Value<'_>)>) -> Vec<(Value<'static>, Val
     entries.into_iter().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
 }
 
-/// Cuts off the high bytes that only repeat the sign.
+/// Removes high bytes that only repeat the sign.
 pub(crate) fn trim_sign(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes;
     while let [shorter @ .., last] = rest {
@@ -415,7 +415,7 @@ impl From<Tid> for Value<'_> {
     }
 }
 
-/// `None`, or the value.
+/// Converts `None` to [`Value::None`].
 impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     fn from(option: Option<T>) -> Self {
         option.map_or(Value::None, Into::into)

@@ -1,4 +1,4 @@
-//! Whatever is encoded is decoded again, and no bytes whatsoever do harm.
+//! Round trips of random values, and random bytes that must do no harm.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn encoded(value: &Value<'_>) -> Vec<u8> {
     pickle
 }
 
-/// Reads bytes in every way there is; only a panic can go wrong.
+/// Decodes bytes in every way; they must not panic.
 fn read(bytes: &[u8]) {
     for limits in [Limits::PLAIN, Limits::OBJECTS] {
         let _ = decode(bytes, &limits);
