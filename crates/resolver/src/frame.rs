@@ -1,32 +1,32 @@
-//! What goes over a helper's socket.
+//! The messages on a helper's socket.
 //!
-//! A request: three lengths of 4 bytes, and three records. An answer, and what the helper says at
-//! its start: a byte for its kind, a length of 4 bytes, and a record or a text.
+//! A request: three lengths of 4 bytes, and three records. An answer or the greeting at the
+//! helper's start: a byte for its kind, a length of 4 bytes, and a record or a text.
 
-/// The bytes before an answer's payload.
+/// Length of an answer's header.
 pub(crate) const HEADER_BYTES: usize = 5;
 
-/// What the helper says of a conflict.
+/// The helper's answer about a conflict.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The merged record.
     Resolved(Vec<u8>),
-    /// The class does not merge these, has no such method, or cannot be imported.
+    /// The class does not merge these revisions, has no such method, or cannot be imported.
     Unresolved(String),
-    /// An exception that no class should raise.
+    /// The class raised an unexpected exception.
     Failed(String),
 }
 
-/// What the helper says at its start.
+/// The helper's greeting.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// It is ready. What it cannot reach, in words.
+    /// The helper is ready; the text says which kinds of access it has given up.
     Ready(String),
-    /// It cannot do its work.
+    /// The helper cannot work.
     Refused(String),
 }
 
-/// A request, as it is sent; `None` when a record is longer than a length says.
+/// Encodes a request; `None` if a record is too long for its length field.
 pub(crate) fn request(records: [&[u8]; 3]) -> Option<Vec<u8>> {
     let bytes = records.iter().map(|record| record.len()).sum::<usize>();
     let mut request = Vec::with_capacity(12 + bytes);
@@ -39,13 +39,13 @@ pub(crate) fn request(records: [&[u8]; 3]) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// The kind of an answer, and the length of its payload.
+/// Decodes a header: the kind of an answer, and the length of its payload.
 pub(crate) fn header([kind, length @ ..]: [u8; HEADER_BYTES]) -> (u8, usize) {
     (kind, u32::from_be_bytes(length) as usize)
 }
 
 impl Answer {
-    /// An answer of this kind; `None` when there is no such kind, or it has no record.
+    /// An answer of this kind; `None` for an unknown kind, or if a record is missing.
     pub(crate) fn new(kind: u8, payload: Vec<u8>) -> Option<Answer> {
         match kind {
             b'R' if !payload.is_empty() => Some(Answer::Resolved(payload)),
@@ -57,7 +57,7 @@ impl Answer {
 }
 
 impl Greeting {
-    /// A greeting of this kind; `None` when there is no such kind.
+    /// A greeting of this kind; `None` for an unknown kind.
     pub(crate) fn new(kind: u8, payload: &[u8]) -> Option<Greeting> {
         match kind {
             b'H' => Some(Greeting::Ready(text(payload))),
@@ -67,8 +67,8 @@ impl Greeting {
     }
 }
 
-/// What a helper says, for the log: clients can have it say anything, so its lines are indented,
-/// which no line of the log's own is, and nothing in them controls a terminal.
+/// Makes a helper's text safe to log: clients can control it. Its lines are indented, unlike the
+/// log's own lines, and control characters are escaped.
 fn text(payload: &[u8]) -> String {
     let shown = |character: char| match character {
         '\n' => "\n    ".to_owned(),

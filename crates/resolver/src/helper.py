@@ -1,8 +1,8 @@
-# Helper of the zodium server: merges conflicting revisions with the application's classes.
+# Helper of the zodium server: resolves conflicts with the application's classes.
 #
-# What it is sent was written by clients, and loading it calls what these name, as it does in a
-# stock server. So it gives up what it can do without before it reads anything: files to write,
-# the network, other processes, memory without end. docs/conflicts.md says what that keeps out.
+# It loads records written by clients, which calls what they name, as in a stock server. So it first
+# gives up all rights that it does not need: writing files, the network, other processes, unlimited
+# memory. docs/conflicts.md says what that prevents.
 
 import logging
 import os
@@ -13,7 +13,7 @@ import struct
 import sys
 import traceback
 
-# Processor time for one conflict, the import of the class included.
+# Processor time limit of a conflict, including the import of the class.
 CALL_CPU_SECONDS = 10
 ADDRESS_SPACE_BYTES = 2 << 30
 OPEN_FILES = 256
@@ -25,16 +25,16 @@ CLONE_NEWUSER, CLONE_NEWNET, CLONE_NEWIPC = 0x10000000, 0x40000000, 0x08000000
 PR_SET_NO_NEW_PRIVS = 38
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
 LANDLOCK_CREATE_RULESET_VERSION = 1
-# What writes to a file system: by version of the kernel's interface, the bits that came with it.
-# Executing (1), reading a file (4) and a folder (8) stay allowed.
+# Landlock access rights that write to a file system, by the version of the interface that added
+# them. Executing (1), reading a file (4) and a folder (8) stay allowed.
 LANDLOCK_WRITES = {1: 0b1_1111_1111_0010, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
 LANDLOCK_TCP = {4: 0b11}
-# Abstract Unix sockets, signals to other processes.
+# Abstract Unix sockets, and signals to other processes.
 LANDLOCK_SCOPES = {6: 0b11}
 
 
 def take_channel():
-    """The socket to the server; nothing else that the server has open stays open here."""
+    """Return the socket to the server; close all other inherited descriptors."""
     channel = socket.socket(fileno=os.dup(0))
     os.closerange(channel.fileno() + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     os.closerange(3, channel.fileno())
@@ -46,7 +46,7 @@ def take_channel():
 
 
 def give_up_rights():
-    """What is out of reach from here on, in words."""
+    """Drop rights and set limits; return words for what is out of reach."""
     os.setsid()
     for signal_number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(signal_number, signal.SIG_IGN)
@@ -65,7 +65,7 @@ def give_up_rights():
 
 
 def ask_kernel():
-    """Gives up what only calls of the kernel give up; not every system has them."""
+    """Drop rights by system calls that not every system has; return words for them."""
     try:
         import ctypes
 
@@ -77,13 +77,13 @@ def ask_kernel():
 
 
 def leave_network(libc):
-    """Goes to a network of its own, an empty one, where the kernel lets this process have one."""
+    """Move to an empty network namespace, if the kernel allows it."""
     alone = CLONE_NEWNET | CLONE_NEWIPC
     return any(libc.unshare(flags) == 0 for flags in (CLONE_NEWUSER | alone, alone))
 
 
 def forbid_writing(libc, size_t):
-    """Has the kernel refuse changes to all file systems (Landlock); what it refuses, in words."""
+    """Forbid changes to all file systems with Landlock; return words for what is refused."""
     version = libc.syscall(
         SYS_LANDLOCK_CREATE_RULESET, None, size_t(0), LANDLOCK_CREATE_RULESET_VERSION
     )
@@ -106,7 +106,7 @@ def forbid_writing(libc, size_t):
 
 
 class Reasons(logging.Handler):
-    """Keeps what ZODB logs of a conflict that it does not resolve."""
+    """Collect what ZODB logs about a conflict that it does not resolve."""
 
     kind, text = UNRESOLVED, ""
 
@@ -134,7 +134,7 @@ def allow_time_for_a_call():
 
 
 def serve(channel, resolution, conflict_error):
-    """Answers requests, each of three records, until the server closes the channel."""
+    """Answer requests of three records each, until the server closes the channel."""
 
     class Revisions(resolution.ConflictResolvingStorage):
         def loadSerial(self, oid, serial):
@@ -145,7 +145,7 @@ def serve(channel, resolution, conflict_error):
     logger.addHandler(reasons)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
-    # It stands for a class in what is logged.
+    # Its repr stands for the class in log messages.
     resolution.BadClass.__repr__ = lambda bad: f"{'.'.join(bad.args)}, which cannot be imported"
     old, committed = bytes(7) + b"\1", bytes(7) + b"\2"
     requests = channel.makefile("rb")
@@ -166,7 +166,7 @@ def serve(channel, resolution, conflict_error):
 
 def main():
     channel = take_channel()
-    # `-c` puts the current folder there.
+    # `python -c` adds the current folder.
     sys.path[:] = [folder for folder in sys.path if folder]
     try:
         without = give_up_rights()
@@ -180,7 +180,7 @@ def main():
     try:
         serve(channel, ZODB.ConflictResolution, ConflictError)
     finally:
-        # Nothing of what was imported runs any more.
+        # Skips exit handlers of imported code.
         os._exit(0)
 
 

@@ -1,4 +1,4 @@
-//! One helper process, from its start to its end.
+//! A helper process, from start to end.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -16,16 +16,16 @@ use crate::frame::{self, Answer, Greeting, HEADER_BYTES};
 
 /// Run as `python -c`, so that no file has to be installed for it.
 const PROGRAM: &str = include_str!("helper.py");
-/// Bytes of a greeting's text.
+/// Longest text of a greeting.
 const GREETING_BYTES_MAX: usize = 64 << 10;
-/// Of the environment only this is passed on: where programs, libraries and modules are.
+/// The environment variables that are passed on: search paths of programs, libraries and modules.
 const FORWARDED: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME"];
-/// Threads of numeric libraries, which begin them when they are imported, count as processes, and
-/// the helper may have none.
+/// Numeric libraries start threads when they are imported. Threads count as processes, and the
+/// helper may have none.
 const SET: [(&str, &str); 3] =
     [("LANG", "C.UTF-8"), ("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1")];
 
-/// Why a helper cannot be used, or not any more.
+/// Why a helper cannot be used any longer.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     /// The interpreter could not be executed.
@@ -34,31 +34,31 @@ pub(crate) enum Failure {
         python.display()
     )]
     Spawn { python: PathBuf, source: io::Error },
-    /// It said so itself.
+    /// The helper reported the error itself.
     #[error("it cannot begin; does this Python have ZODB? {0}")]
     Refused(String),
-    /// It ended, or closed its socket, before it was ready.
+    /// The helper ended, or closed its socket, before it was ready.
     #[error("it ended at its start ({0}); see standard error")]
     EndedAtStart(String),
-    /// It did not greet in time.
+    /// The helper was not ready in time.
     #[error("it was not ready within {0:?}, and was killed")]
     SlowStart(Duration),
-    /// It ended between two calls.
+    /// The helper ended between two calls.
     #[error("it ended while it had nothing to do ({0})")]
     EndedIdle(String),
-    /// It ended during a call.
+    /// The helper ended during a call.
     #[error("it ended while it resolved a conflict ({0})")]
     Ended(String),
-    /// It did not answer in time.
+    /// The helper did not answer in time.
     #[error("it took longer than {0:?} for a conflict, and was killed")]
     Slow(Duration),
-    /// It answered something else.
+    /// The helper sent an invalid answer.
     #[error("its answer is malformed, and it was killed")]
     Malformed,
 }
 
 impl Failure {
-    /// Whether it was never ready: the next one will hardly be.
+    /// Whether it failed at its start, as the next one probably will.
     pub(crate) fn is_at_start(&self) -> bool {
         match self {
             Failure::Spawn { .. }
@@ -72,26 +72,26 @@ impl Failure {
     }
 }
 
-/// What went wrong on the socket.
+/// An error on the socket.
 enum Broken {
     Late,
     Closed,
     Malformed,
 }
 
-/// A process that resolves conflicts; killed when it is dropped.
+/// A process that resolves conflicts; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Helper {
     child: Child,
     socket: UnixStream,
     calls: u32,
     without: String,
-    /// How it ended. Its number may be another process's from then on.
+    /// How it ended. Its process id may belong to another process from then on.
     end: Option<String>,
 }
 
 impl Helper {
-    /// Starts one, and waits until it is ready.
+    /// Starts a helper, and waits until it is ready.
     pub(crate) fn start(python: &Path, limits: &Limits) -> Result<Helper, Failure> {
         let failed = |source| Failure::Spawn { python: python.to_owned(), source };
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
@@ -101,7 +101,7 @@ impl Helper {
         command.envs(SET);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
         let child = command.spawn().map_err(failed)?;
-        // With it our copy of its end of the socket: else its end would not be noticed.
+        // Closes our copy of the helper's end of the socket, so that its end is noticed.
         drop(command);
         let mut helper = Helper { child, socket, calls: 0, without: String::new(), end: None };
         let deadline = Instant::now() + limits.start_time_max;
@@ -116,17 +116,17 @@ impl Helper {
         }
     }
 
-    /// What it says it cannot reach.
+    /// The kinds of access that it has given up.
     pub(crate) fn without(&self) -> &str {
         &self.without
     }
 
-    /// How many conflicts it was given.
+    /// Number of conflicts it was given.
     pub(crate) fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// What it makes of a conflict. After a failure it must not be asked again.
+    /// Asks the helper to resolve a conflict. After a failure it must not be used again.
     pub(crate) fn call(&mut self, records: [&[u8]; 3], limits: &Limits) -> Result<Answer, Failure> {
         self.calls += 1;
         let deadline = Instant::now() + limits.call_time_max;
@@ -191,7 +191,7 @@ impl Helper {
         Ok(())
     }
 
-    /// Whether it has ended while it had nothing to do, and then how.
+    /// Fails if it has ended while idle.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -203,12 +203,12 @@ impl Helper {
         }
     }
 
-    /// Ends it, if it has not ended by itself, with all that it may have started; how it ended.
+    /// Kills it, with all processes that it may have started; returns how it ended.
     fn ended(&mut self) -> String {
         if let Some(end) = &self.end {
             return end.clone();
         }
-        // It leads a session of its own, unless it ended before it began one.
+        // It is the leader of a session, unless it ended before it created one.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
         let end = self.child.wait().map_or_else(|error| error.to_string(), described);
@@ -223,7 +223,7 @@ impl Drop for Helper {
     }
 }
 
-/// How a process ended, with the limit that it met.
+/// Describes how a process ended, with the limit that it exceeded.
 fn described(status: ExitStatus) -> String {
     let limit = match status.signal() {
         Some(signal) if signal == Signal::XCPU.as_raw() => ": its processor time was used up",
@@ -237,8 +237,8 @@ fn time_left(deadline: Instant) -> Result<Duration, Broken> {
     if left.is_zero() { Err(Broken::Late) } else { Ok(left) }
 }
 
-/// Whether a read or write may be tried again: after a signal, or when its time is up, which the
-/// next look at the clock tells.
+/// Decides whether a read or write may be retried: after a signal, or a timeout, for which the
+/// caller checks the clock.
 fn again(error: &io::Error) -> Result<(), Broken> {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     match error.kind() {

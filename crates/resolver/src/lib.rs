@@ -1,13 +1,13 @@
-//! Conflict resolution with the classes of an application, in a Python process of its own.
+//! Conflict resolution with an application's classes, in a separate Python process.
 //!
-//! [`PythonResolver`] has a helper, a Python interpreter of the operator's, import the classes and
-//! call their `_p_resolveConflict`, as ZODB does in a stock server's own process (`helper.py`).
-//! Loading what clients have stored executes what they name, so the helper has limits and few
-//! rights, and nothing in this process depends on it: whatever happens to it, a conflict is not
-//! resolved, and the next one finds another helper.
+//! [`PythonResolver`] has a helper: a Python interpreter chosen by the operator (`helper.py`). It
+//! imports the classes and calls their `_p_resolveConflict`, as ZODB does inside of a stock server.
+//! Loading what clients have stored executes what they name. So the helper has limits and few
+//! rights, and this process does not depend on it. Whatever happens to a helper, the worst result
+//! is an unresolved conflict, and the next conflict gets another helper.
 //!
-//! Invariants: no call waits for a helper longer than its limits say; a helper has one request at
-//! a time, and none that failed one is asked again; the helper gets no descriptor but its socket.
+//! Invariants: no call waits for a helper longer than its limits allow. A helper has one request at
+//! a time, and is not used again after a failure. It inherits no descriptor except its socket.
 
 #![forbid(unsafe_code)]
 
@@ -27,19 +27,19 @@ use frame::Answer;
 use helper::{Failure, Helper};
 use retrying::Retrying;
 
-/// What a helper may take.
+/// Limits of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Time for its start: an interpreter, and the import of ZODB, on a busy machine.
+    /// Time limit of its start: an interpreter and the import of ZODB, on a busy machine.
     pub start_time_max: Duration,
-    /// Time for one conflict, the import of the class included. The objects of the transaction are
-    /// locked meanwhile. Of processor time the helper allows itself a third of the default.
+    /// Time limit of a conflict, including the import of the class. The transaction's objects are
+    /// locked meanwhile. The helper limits its own processor time to a third of the default.
     pub call_time_max: Duration,
-    /// Calls after which another helper takes over, so that what leaks does not pile up.
+    /// Number of calls after which the helper is replaced, which bounds leaks.
     pub calls_max: u32,
-    /// Bytes of the three records of a conflict together, and of the merged one.
+    /// Largest total size of a conflict's three records, and of the merged one.
     pub record_bytes_max: usize,
-    /// Conflicts that may wait at once. Each has a thread, and locks.
+    /// Most conflicts that may wait at once. Each one has a thread, and locks.
     pub waiting_max: usize,
 }
 
@@ -55,9 +55,10 @@ impl Default for Limits {
     }
 }
 
-/// Resolves the conflicts of one storage with the classes that a Python interpreter imports.
+/// Resolves the conflicts of one storage with classes imported by a Python interpreter.
 ///
-/// One for each storage: what a hostile record does to a helper stays with the storage it is in.
+/// There is one for each storage, so that a hostile record affects only the storage that contains
+/// it.
 #[derive(Debug)]
 pub struct PythonResolver {
     python: PathBuf,
@@ -66,7 +67,7 @@ pub struct PythonResolver {
     state: Mutex<State>,
 }
 
-/// Held during a call: the helper has one at a time.
+/// Locked during a call: the helper has one call at a time.
 #[derive(Debug, Default)]
 struct State {
     helper: Option<Helper>,
@@ -74,13 +75,13 @@ struct State {
 }
 
 impl PythonResolver {
-    /// Uses this interpreter: a path, or a name that is looked up in `PATH`. It is started by the
-    /// first conflict that needs it.
+    /// Uses this interpreter: a path, or a name looked up in `PATH`. It is started for the first
+    /// conflict that needs it.
     pub fn new(python: PathBuf, limits: Limits) -> PythonResolver {
         PythonResolver { python, limits, waiting: AtomicUsize::new(0), state: Mutex::default() }
     }
 
-    /// Whether there is such a program now.
+    /// Whether the program exists now.
     pub fn is_there(&self) -> bool {
         if self.python.components().count() > 1 {
             return self.python.is_file();
@@ -89,15 +90,16 @@ impl PythonResolver {
         env::split_paths(&folders).any(|folder| folder.join(&self.python).is_file())
     }
 
-    /// What the class of these records makes of a conflict: `new` was made from `old`, and
-    /// `committed` came first. `None`: it is not resolved. Blocking, as long as the limits say.
+    /// Resolves a conflict with the class of these records: `new` was made from `old`, and
+    /// `committed` came first. Returns `None` if it is not resolved. Blocks as long as the limits
+    /// allow.
     pub fn resolve(&self, old: &[u8], committed: &[u8], new: &[u8]) -> Option<Vec<u8>> {
         let bytes = old.len() + committed.len() + new.len();
         if bytes > self.limits.record_bytes_max {
             debug!(bytes, "a conflict is too large for the Python resolver");
             return None;
         }
-        // Relaxed: a bound, and nothing is read that another thread wrote before it.
+        // Relaxed: a bound; no other data depend on it.
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let merged = match waiting < self.limits.waiting_max {
             true => self.resolve_in_turn([old, committed, new]),
@@ -132,7 +134,7 @@ impl PythonResolver {
         }
     }
 
-    /// The helper that takes the next call. `None`: it cannot be started, or not yet again.
+    /// The helper for the next call; `None` if it cannot be started, or not yet again.
     fn started<'a>(&self, state: &'a mut State) -> Option<&'a mut Helper> {
         if state.helper.as_ref().is_some_and(|helper| helper.calls() >= self.limits.calls_max) {
             state.helper = None;
@@ -159,7 +161,7 @@ impl PythonResolver {
         state.helper.as_mut()
     }
 
-    /// A helper that failed is no more, and logged unless that was said just now.
+    /// Discards a failed helper, and logs the failure unless one was logged recently.
     fn end(&self, state: &mut State, failure: &Failure) {
         state.helper = None;
         if let Some(times) = state.retrying.has_failed(failure.is_at_start(), Instant::now()) {

@@ -1,24 +1,24 @@
-//! When a helper that failed is started again, and what the log says of it.
+//! Rate-limits restarts of failing helpers, and log messages about them.
 
 use std::time::{Duration, Instant};
 
-/// A helper that fails more often than this in a row is not started again at once.
+/// Consecutive failures without a pause before the next start.
 const FAILURES_FREE: u32 = 2;
 /// The first pause; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause. Failures so far apart are not in a row.
+/// The longest pause. Failures this far apart are not consecutive.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// What can happen a thousand times a second is logged so often.
+/// Interval of log messages about events that can happen at every conflict.
 const SAID_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The failures of helpers so far.
+/// Counters of failures, and the state of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Retrying {
     in_row: u32,
     failed: Option<Instant>,
-    /// Whether the log's last word is that a helper runs.
+    /// Whether the last logged state is that a helper runs.
     is_running: bool,
-    /// Whether the log's last word is that none can be started.
+    /// Whether the last logged state is that none can be started.
     is_absent: bool,
     said: Option<Instant>,
     unsaid: u64,
@@ -37,14 +37,15 @@ impl Retrying {
         }
     }
 
-    /// A helper runs; whether to log that: the first time, and after one could not be started.
+    /// A helper was started. Returns whether to log it: the first time, and after a failure to
+    /// start.
     pub(crate) fn has_started(&mut self) -> bool {
         self.is_absent = false;
         !std::mem::replace(&mut self.is_running, true)
     }
 
-    /// A helper failed; whether to log that, and how often it happened since it was logged. A
-    /// helper that cannot be started is logged once, until one could be.
+    /// A helper failed. Returns whether to log it, with the number of failures since the last
+    /// message. A failure to start is logged once, until a start succeeds.
     pub(crate) fn has_failed(&mut self, is_at_start: bool, now: Instant) -> Option<u64> {
         let is_in_row = self.failed.is_some_and(|failed| now - failed < PAUSE_MAX + PAUSE);
         self.in_row = if is_in_row { self.in_row.saturating_add(1) } else { 1 };
@@ -56,7 +57,8 @@ impl Retrying {
         self.is_said_at(now)
     }
 
-    /// Whether to log what may happen at every conflict, and how often it happened since.
+    /// Returns whether to log an event of a conflict, with the number of events since the last
+    /// message.
     pub(crate) fn is_said(&mut self) -> Option<u64> {
         self.is_said_at(Instant::now())
     }

@@ -1,5 +1,5 @@
-//! Whatever a helper does, a conflict is not resolved, in time, and the next one has another
-//! helper. Each helper here is a shell script in place of Python.
+//! Misbehaving helpers: the conflict is not resolved, the call returns in time, and the next one
+//! gets another helper. Each helper here is a shell script in place of Python.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
@@ -13,11 +13,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 use zodium_resolver::{Limits, PythonResolver};
 
-/// A script that another thread's new process has open for writing cannot be executed.
+/// A script cannot be executed while a forked child of another thread has it open for writing.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const GREET: &str = "echo $$ >> $0.started; printf 'H\\0\\0\\0\\0' >&0\n";
-/// Takes a request with records of one byte each.
+/// Reads a request with records of one byte each.
 const TAKE: &str = "dd bs=1 count=15 <&0 >/dev/null 2>&1\n";
 const FOR_EVER: &str = "exec sleep 10000\n";
 
@@ -46,7 +46,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The process ids of all that greeted.
+    /// The process ids of all helpers that greeted.
     fn started(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("python.started")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -92,7 +92,7 @@ fn a_helper_that_does_not_answer_is_killed_and_replaced() {
         assert_eq!(started.len(), count);
         assert!(!is_running(&started[count - 1]));
     }
-    // Failing in a row it is given a pause.
+    // After consecutive failures there is a pause.
     assert_eq!(scene.resolve(), None);
     assert_eq!(scene.resolve(), None);
     assert_eq!(scene.started().len(), 3);
@@ -129,13 +129,13 @@ fn malformed_answers_end_the_helper() {
 #[test]
 fn what_a_helper_has_started_is_killed_with_it() {
     let background = "sleep 10000 & echo $! > $0.background\n";
-    // As the real one: the leader of a session.
+    // Like the real helper, the leader of a session.
     let leader = "[ -n \"$LEADS\" ] || { export LEADS=1; exec setsid \"$0\"; }\n";
     let scene = Scene::new(&[leader, GREET, background, TAKE, FOR_EVER], briefly());
     assert_eq!(scene.resolve(), None);
     let background = fs::read_to_string(scene.path("python.background")).unwrap();
     let stat = Path::new("/proc").join(background.trim()).join("stat");
-    // Killed, but perhaps not dead yet; or dead, and its parent has not asked for its end yet.
+    // Killed, but perhaps not dead yet, or not reaped yet by its parent.
     let is_alive = || {
         let state = fs::read_to_string(&stat).unwrap_or_default();
         !(state.is_empty() || state.contains(") Z ") || state.contains(") X "))
