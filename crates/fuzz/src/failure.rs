@@ -17,10 +17,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Writes the input where the text of the failure says it is.
+    /// Writes the input to the file that the failure's text names.
     ///
     /// # Errors
-    /// When it cannot be written.
+    ///
+    /// If it cannot be written.
     pub fn keep(&self) -> std::io::Result<()> {
         let path = self.path();
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;

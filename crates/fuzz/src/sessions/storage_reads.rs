@@ -224,13 +224,13 @@ fn missing() -> Answer {
     Answer::Error("ZODB.POSException.POSKeyError".to_owned())
 }
 
-/// One entry of each of a list of dicts.
+/// Picks one entry of each dict in a list.
 fn entries(value: &Value<'_>, name: &str) -> Value<'static> {
     let entry = |value: &Value<'_>| value.entry(name).map_or(Value::None, plain);
     Value::tuple(value.as_sequence().unwrap_or_default().iter().map(entry))
 }
 
-/// A tid and oids, those in order.
+/// A tid and oids, with the oids sorted.
 fn sorted_changes(value: &Value<'_>) -> Value<'static> {
     let Some([tid, oids]) = value.as_sequence() else { return plain(value) };
     let mut oids: Vec<Oid> =

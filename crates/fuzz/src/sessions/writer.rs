@@ -1,4 +1,4 @@
-//! The transaction of one client, as the model knows it.
+//! The model of one client's transaction.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use zodium_types::{Oid, Tid};
 use super::lock_model::Wanted;
 use super::storage_model::{Data, StorageModel, Undone};
 
-/// How far a client's transaction has come.
+/// The state of a client's transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
     Idle,
     Open,
-    /// Its vote waits for locks.
+    /// The vote waits for locks.
     Waiting,
-    /// The vote found conflicts, which the client may resolve; it has its locks.
+    /// The vote found conflicts that the client may resolve; it holds its locks.
     Conflicted,
     Voted,
 }
@@ -24,7 +24,7 @@ pub(super) enum Phase {
 pub(super) enum Kind {
     Store,
     Delete,
-    /// Unchecked.
+    /// A copy without a conflict check.
     Restore,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Write {
     pub(super) data: Data,
 }
 
-/// What a client has sent since it began.
+/// What a client has sent in its transaction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writer {
     pub(super) phase: Phase,
@@ -45,12 +45,12 @@ pub(super) struct Writer {
     pub(super) writes: Vec<(Oid, Write)>,
     pub(super) checks: Vec<(Oid, Tid)>,
     pub(super) undoes: Option<Tid>,
-    /// What a finish writes. Not what it would be by now: a pack after the vote may have taken away
-    /// the deletion that a write goes over.
+    /// What a finish writes, as of the vote. A later computation could differ: a pack after the
+    /// vote may remove the deletion that a write replaces.
     pub(super) voted: BTreeMap<Oid, Data>,
 }
 
-/// What a client is asked to resolve.
+/// A conflict that the client is asked to resolve.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Conflict {
     pub(super) oid: Oid,
@@ -59,7 +59,7 @@ pub(super) struct Conflict {
     pub(super) data: Vec<u8>,
 }
 
-/// What a vote comes to once it has its locks.
+/// The result of a vote that has its locks.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Voted(BTreeMap<Oid, Data>),
@@ -97,7 +97,7 @@ impl Writer {
                     let (oid, sent) = (*oid, write.serial);
                     conflicts.push(Conflict { oid, current, sent, data });
                 }
-                // What stands before it is resolved first.
+                // Conflicts of earlier writes are resolved first.
                 (Kind::Delete, _) if !conflicts.is_empty() => break,
                 (Kind::Delete, None) => return Outcome::Error("ZODB.POSException.POSKeyError"),
                 (Kind::Delete, Some(_)) => {
