@@ -1,8 +1,8 @@
-//! The client of a server, for one storage of Python's.
+//! The Python class `Client`: a native client for one storage.
 //!
-//! Key decision: the interpreter's lock is given up for whatever may wait, be it for a server or
-//! for a lock whose holder may be waiting for the interpreter. What is answered from memory keeps
-//! it: another thread that computes gives it back after 5 ms only.
+//! Key decision: the GIL is released for everything that may wait, for a server or for a lock whose
+//! holder may be waiting for the GIL. Loads answered from the cache keep the GIL: if another thread
+//! is computing, it gives the GIL back only after 5 ms.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use crate::transaction::{NativeTransaction, metadata};
 use crate::value::{arguments, to_python};
 use crate::watcher::PythonWatcher;
 
-/// A storage on a server.
+/// A client for a storage on a server.
 #[pyclass(frozen, name = "Client", module = "zodium._native")]
 pub(crate) struct NativeClient {
     client: Client,
 }
 
-/// What a load answers: data, serial, and the tid that ended the revision.
+/// The result of a load: data, serial, and the tid that ended the revision.
 type Loaded<'py> = Option<Parts<'py>>;
 type Parts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 
-/// An object on a walk over all: oid, tid, data, and the oid of the next.
+/// An object in an iteration over all objects: oid, tid, data, and the oid of the next one.
 type NextObject<'py> =
     (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 
 #[pymethods]
 impl NativeClient {
-    /// Begins to connect. `watcher` gives the storage that is told of commits, or None.
+    /// Starts to connect. `watcher` is called to get the storage that receives events, or None.
     #[new]
     #[pyo3(signature = (addresses, watcher, **options))]
     fn new(
@@ -76,7 +76,7 @@ impl NativeClient {
         py.detach(|| self.client.close());
     }
 
-    /// Leaves the server for one of these.
+    /// Reconnects to one of these servers.
     fn set_addresses(&self, py: Python<'_>, addresses: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let addresses = addresses.iter().map(address).collect::<PyResult<Vec<_>>>()?;
         py.detach(|| self.client.set_addresses(addresses)).map_err(|error| raised(py, &error))
@@ -120,7 +120,7 @@ impl NativeClient {
         Ok(loaded.map(|revision| revision_parts(py, &revision)))
     }
 
-    /// Begins to load objects. `oids` is anything that gives oids.
+    /// Starts loading objects. `oids` is any iterable of oids.
     fn prefetch(
         &self,
         py: Python<'_>,
@@ -132,8 +132,8 @@ impl NativeClient {
         Ok(())
     }
 
-    /// Revisions of many objects, asked for at once; None for what did not exist before `before`,
-    /// or does not exist any more.
+    /// Loads many objects with one request; the result is None for an object that did not exist
+    /// before `before`, or no longer exists.
     fn load_many<'py>(
         &self,
         py: Python<'py>,
@@ -151,7 +151,7 @@ impl NativeClient {
         answers.collect()
     }
 
-    /// The first object from an oid on: oid, tid, data, and the oid that follows.
+    /// The first object from an oid on: oid, tid, data, and the oid of the next one.
     #[pyo3(signature = (next = None))]
     fn next_object<'py>(
         &self,
@@ -168,7 +168,7 @@ impl NativeClient {
         ))
     }
 
-    /// Reads the log. `record` makes a record of oid, tid, data and the tid of the data.
+    /// Reads the log. `record` constructs a record from oid, tid, data and the tid of the data.
     fn read_log(
         &self,
         py: Python<'_>,
@@ -187,8 +187,8 @@ impl NativeClient {
         Ok(PyBytes::new(py, &oid.to_bytes()))
     }
 
-    /// The tid of a transaction whose finish was not answered, None: it was not committed, or
-    /// False: that cannot be found out.
+    /// Finds out the outcome of a transaction whose finish was not answered: its tid, None if it
+    /// was not committed, or False if that cannot be found out.
     fn outcome<'py>(
         &self,
         py: Python<'py>,
@@ -202,7 +202,7 @@ impl NativeClient {
         }
     }
 
-    /// Has the server send a blob to a file that is not there yet.
+    /// Has the server send a blob, which is written to a new file.
     fn fetch_blob(
         &self,
         py: Python<'_>,
@@ -233,7 +233,7 @@ impl NativeClient {
         to_python(py, &answer.map_err(|error| raised(py, &error))?)
     }
 
-    /// Calls a method that is not answered.
+    /// Calls a method without a reply.
     #[pyo3(signature = (method, *items))]
     fn cast(&self, py: Python<'_>, method: &str, items: &Bound<'_, PyTuple>) -> PyResult<()> {
         let items: Vec<_> = items.iter().collect();
@@ -258,7 +258,7 @@ impl NativeClient {
 }
 
 impl Drop for NativeClient {
-    /// Closing waits for a thread that may be telling Python something.
+    /// Releases the GIL: closing waits for a thread that may be calling Python.
     fn drop(&mut self) {
         let _ = Python::try_attach(|py| py.detach(|| self.client.close()));
     }
@@ -272,18 +272,18 @@ fn revision_parts<'py>(py: Python<'py>, revision: &Revision) -> Parts<'py> {
     )
 }
 
-/// The oids that something gives.
+/// The oids in an iterable.
 fn oids_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<Oid>> {
     given.try_iter()?.map(|oid| oid?.extract().map(|OidArgument(oid)| oid)).collect()
 }
 
-/// What may go wrong with a blob.
+/// Errors of fetching a blob.
 enum Failure {
     File(std::io::Error),
     Client(ClientError),
 }
 
-/// A path, or a host and a port.
+/// Converts a path, or a host and a port.
 fn address(given: &Bound<'_, PyAny>) -> PyResult<Address> {
     if let Ok((host, port)) = given.extract::<(String, u16)>() {
         return Ok(Address::Tcp { host, port });

@@ -1,4 +1,4 @@
-//! Errors of the client as Python's exceptions.
+//! Converts errors of the client to Python exceptions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::interrupt::take_raised;
 use crate::outcome::NativeUnfinished;
 use crate::value::to_python;
 
-/// The exception that says what an error says.
+/// The exception for an error.
 pub(crate) fn raised(py: Python<'_>, error: &ClientError) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)
 }
 
-/// That a connection is gone.
+/// The exception for a lost connection.
 pub(crate) fn disconnected(py: Python<'_>, text: &str) -> PyErr {
     made(py, "zodium.exceptions", "ClientDisconnected", text).unwrap_or_else(|failure| failure)
 }
@@ -50,7 +50,7 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
             let unfinished = NativeUnfinished(Arc::clone(transaction));
             unknown.value(py).setattr("unfinished", Py::new(py, unfinished)?)?;
             let Some(raised) = take_raised() else { return Ok(unknown) };
-            // What a signal's handler has raised goes through; it says what it left behind.
+            // The exception of a signal handler passes through; its cause says what is left undone.
             raised.set_cause(py, Some(unknown));
             Ok(raised)
         }
@@ -61,8 +61,8 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
     }
 }
 
-/// An exception's arguments as plain data. An exception among them, which stock servers pickle,
-/// becomes its name and its own arguments, which is how they write it in msgpack.
+/// An exception's arguments as plain data. Stock servers pickle exceptions among them, which become
+/// their name and arguments, as in msgpack.
 fn plain<'a>(value: &Value<'a>) -> Value<'a> {
     let all = |items: &[Value<'a>]| items.iter().map(plain).collect();
     match value {
@@ -76,8 +76,8 @@ fn plain<'a>(value: &Value<'a>) -> Value<'a> {
     }
 }
 
-/// An exception's name, and its attributes or arguments. ZODB's are made by a function that is
-/// given class and attributes, others by their class.
+/// An exception's name, and its attributes or arguments. ZODB's are constructed by a function from
+/// class and attributes, others by their class.
 fn described<'a>(exception: &Object<'a>) -> Option<Value<'a>> {
     let Value::Global(made_by) = &exception.callable else { return None };
     let (class, given) = match &exception.arguments {
@@ -92,7 +92,7 @@ fn described<'a>(exception: &Object<'a>) -> Option<Value<'a>> {
     Some(Value::Tuple(vec![Value::Str(Cow::Owned(name)), plain(said)]))
 }
 
-/// What a server raised, by its name.
+/// The exception for a name sent by a server.
 fn remote(py: Python<'_>, name: &str, payload: Bound<'_, PyAny>) -> PyResult<PyErr> {
     let module = py.import("zodium._remote")?;
     Ok(PyErr::from_value(module.call_method1("exception", (name, payload))?))

@@ -1,7 +1,7 @@
-//! Oids, tids and data of records as arguments: bytes.
+//! Arguments that are bytes: oids, tids and data of records.
 //!
-//! Key decision: an ASCII text is taken for its bytes, since ZEO's client takes it and applications
-//! that began with Python 2 pass `'\0' * 8`. Any other text could mean several.
+//! Key decision: ASCII text is accepted as bytes, because ZEO's client does so and applications
+//! with a Python 2 history pass `'\0' * 8`. Any other text would be ambiguous.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use zodium_types::{Oid, Tid};
 
-/// An oid that Python gives.
+/// An oid passed from Python.
 #[derive(Clone, Copy)]
 pub(crate) struct OidArgument(pub(crate) Oid);
 
-/// A tid that Python gives.
+/// A tid passed from Python.
 #[derive(Clone, Copy)]
 pub(crate) struct TidArgument(pub(crate) Tid);
 
-/// The data of a record that Python gives.
+/// The data of a record passed from Python.
 pub(crate) struct DataArgument<'a>(pub(crate) Cow<'a, [u8]>);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for OidArgument {

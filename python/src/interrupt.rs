@@ -1,4 +1,4 @@
-//! Signals: Python handles them in its main thread, which may be waiting for the server in here.
+//! Signals: Python handles them in its main thread, which may be waiting for the server here.
 
 use std::cell::RefCell;
 
@@ -8,16 +8,16 @@ use rustix::thread::gettid;
 use zodium_client::Interrupt;
 
 thread_local! {
-    /// What a handler has raised, for the call that stops waiting because of it.
+    /// The exception of a signal handler, for the call that it interrupts.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Runs the handlers of signals that have come; callers stop waiting when one raises.
+/// Runs pending signal handlers; a call is interrupted if one of them raises.
 pub(crate) struct PythonSignals;
 
 impl Interrupt for PythonSignals {
-    /// The thread that a process begins with, and goes on with after a fork: Python's main thread.
-    /// Others need not ask the interpreter.
+    /// Whether this is Python's main thread: the first one of the process, also after a fork. Other
+    /// threads need not ask the interpreter.
     fn may_stop(&self) -> bool {
         gettid() == getpid()
     }
@@ -32,7 +32,7 @@ impl Interrupt for PythonSignals {
     }
 }
 
-/// What a handler has raised in this thread, once.
+/// The exception that a signal handler has raised in this thread; returned once.
 pub(crate) fn take_raised() -> Option<PyErr> {
     RAISED.take()
 }

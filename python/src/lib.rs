@@ -14,7 +14,7 @@ mod transaction;
 mod value;
 mod watcher;
 
-/// What the package is made of; only its own modules import this.
+/// The native module; only the package's own modules import it.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]

@@ -1,20 +1,21 @@
-//! What the native client notes, in Python's logging.
+//! Forwards the native client's log messages to Python's logging.
 //!
-//! Key decision: the interpreter is tried, never insisted on. Threads of ours may outlive it.
+//! Key decision: messages are dropped if the interpreter is not available. Native threads may
+//! outlive it.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
 
-/// The part of the program whose notes these are.
+/// The target of the client's log messages.
 const SOURCE: &str = "zodium_client";
-/// Where they go.
+/// The name of the Python logger.
 const LOGGER: &str = "zodium.client";
 
 struct PythonLog;
 
-/// From now on notes go to Python's logging; the program of the same package does otherwise.
+/// Installs the logger; the program in the same package uses another one.
 pub(crate) fn begin() {
-    // A second client finds it set.
+    // Fails if another client has installed it already.
     if log::set_logger(&PythonLog).is_ok() {
         log::set_max_level(LevelFilter::Info);
     }
@@ -29,7 +30,7 @@ impl Log for PythonLog {
         if self.enabled(record.metadata()) {
             let text = record.args().to_string();
             Python::try_attach(|py| {
-                // There is nobody to tell that nothing can be told.
+                // If logging fails, there is no way to report it.
                 let _ = tell(py, level(record.level()), &text);
             });
         }
@@ -43,7 +44,7 @@ fn tell(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {
     logger.call_method1("log", (level, "%s", text)).map(drop)
 }
 
-/// A level in Python's numbers.
+/// Converts a level to Python's numbers.
 fn level(level: Level) -> u8 {
     match level {
         Level::Error => 40,

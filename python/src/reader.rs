@@ -1,7 +1,7 @@
-//! Reading the log of a storage for Python's iterators.
+//! Reads the log of a storage for Python's iterators.
 //!
-//! Key decision: records are handed over many at once, so that the interpreter's lock is taken,
-//! and Python's iterator called, once for all of them.
+//! Key decision: many records are passed at once, so that the GIL is taken, and Python's iterator
+//! called, once for all of them.
 
 use std::cell::RefCell;
 use std::process;
@@ -20,31 +20,31 @@ use crate::ids::TidArgument;
 use crate::interrupt::PythonSignals;
 use crate::value::to_python;
 
-/// Records handed over at once.
+/// Most records passed at once.
 const RECORDS_MAX: usize = 256;
-/// How often a thread that waits for another one's read looks for signals.
+/// Interval of signal checks while another thread reads.
 const SIGNALS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A place in the log.
+/// A reader of the log.
 #[pyclass(frozen, name = "LogReader", module = "zodium._native")]
 pub(crate) struct NativeLogReader {
-    /// Borrowed while it waits for the server: a signal's handler that wants it then, in the same
-    /// thread, is told so. Other threads wait until it is free.
+    /// Borrowed during a wait for the server. A signal handler that uses it then, in the same
+    /// thread, gets an error; other threads wait.
     reader: ReentrantMutex<RefCell<Option<LogReader>>>,
-    /// The process that made it: in a forked child its connection is not ours to touch.
+    /// The process that created it: a forked child must not use its connection.
     process: u32,
-    /// Makes a record of its four parts.
+    /// Constructs a record from its four parts.
     record: Py<PyAny>,
 }
 
-/// What a transaction says of itself: tid, status, user, description, and the extension as a
-/// pickle or a dict.
+/// Metadata of a transaction: tid, status, user, description, and the extension as a pickle or a
+/// dict.
 type Head<'py> =
     (Bound<'py, PyBytes>, char, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyAny>);
 
-/// Why nothing is read.
+/// Why the reader cannot be used.
 enum Refusal {
-    /// The caller interrupts a call of its own thread.
+    /// The call would interrupt another one of its own thread.
     InUse,
     GivenUp,
     Client(ClientError),
@@ -85,7 +85,8 @@ impl NativeLogReader {
         .map_err(|refusal| refusal.into_exception(py))
     }
 
-    /// Waits while another thread reads. A signal's handler is run meanwhile, and may end the wait.
+    /// Locks the reader, waiting while another thread reads. Runs signal handlers meanwhile, which
+    /// may end the wait.
     fn locked(&self) -> Result<ReentrantMutexGuard<'_, RefCell<Option<LogReader>>>, Refusal> {
         loop {
             if let Some(reader) = self.reader.try_lock_for(SIGNALS_INTERVAL) {
@@ -100,13 +101,13 @@ impl NativeLogReader {
 
 #[pymethods]
 impl NativeLogReader {
-    /// The server's number for the place in the log.
+    /// The server's id of the iterator.
     #[getter]
     fn number(&self, py: Python<'_>) -> PyResult<i128> {
         self.with(py, |reader| Ok(reader.number()))
     }
 
-    /// The next transaction, None at the end.
+    /// The next transaction; None at the end.
     fn next_transaction<'py>(&self, py: Python<'py>) -> PyResult<Option<Head<'py>>> {
         let Some(head) = self.with(py, LogReader::next_transaction)? else { return Ok(None) };
         let extension = match head.extension {
@@ -122,8 +123,8 @@ impl NativeLogReader {
         )))
     }
 
-    /// Some records of a transaction, of which `taken` were, and no more than would make it `upto`;
-    /// none: that was all. None: what is read now is another transaction, or another place in it.
+    /// Some records of a transaction after the first `taken`, at most up to record `upto`; empty at
+    /// the end of the transaction. None if the reader is at another transaction or position.
     #[pyo3(signature = (tid, taken, upto = usize::MAX))]
     fn records<'py>(
         &self,
@@ -158,7 +159,7 @@ fn made<'py>(
 }
 
 impl Drop for NativeLogReader {
-    /// To give a place back writes to the server, from the process that has the connection.
+    /// Releases the server's iterator, but only in the process that has the connection.
     fn drop(&mut self) {
         let reader = self.reader.get_mut().get_mut().take();
         if process::id() != self.process {
@@ -169,7 +170,7 @@ impl Drop for NativeLogReader {
     }
 }
 
-/// The dict that is pickled in a transaction's extension; only plain data.
+/// Decodes a transaction's extension: a pickled dict of plain data.
 #[pyfunction]
 pub(crate) fn plain_extension<'py>(
     py: Python<'py>,

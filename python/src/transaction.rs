@@ -1,4 +1,4 @@
-//! A transaction of a storage of Python's.
+//! The Python class `Transaction`.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -18,19 +18,19 @@ use crate::error::raised;
 use crate::ids::{DataArgument, OidArgument, TidArgument};
 use crate::value::owned;
 
-/// An open transaction; dropped it is aborted.
+/// An open transaction; dropping it aborts it.
 #[pyclass(frozen, name = "Transaction", module = "zodium._native")]
 pub(crate) struct NativeTransaction {
-    /// Taken when it is over. Borrowed while it waits: a signal's handler that wants it then, in
-    /// the same thread, is told so.
+    /// `None` when the transaction is over. Borrowed during a wait: a signal handler that uses it
+    /// then, in the same thread, gets an error.
     open: ReentrantMutex<RefCell<Option<Transaction>>>,
 }
 
-/// What a vote answers: oids whose data are others now, and conflicts: oid, committed serial,
-/// serial stored upon, data.
+/// The result of a vote: oids whose data the server has changed, and conflicts as oid, committed
+/// serial, base serial and data.
 type Voted<'py> = (Vec<Bound<'py, PyBytes>>, Vec<[Bound<'py, PyBytes>; 4]>);
 
-/// What a finish answers: the tid, and the exception of the function that was called with it.
+/// The result of a finish: the tid, and the exception of the function that was called with it.
 type Finished<'py> = (Bound<'py, PyBytes>, Option<PyErr>);
 
 impl NativeTransaction {
@@ -51,7 +51,7 @@ impl NativeTransaction {
         outcome?.map_err(|error| raised(py, &error))
     }
 
-    /// The transaction, whose end this is.
+    /// Takes the transaction, to end it.
     fn take(&self) -> PyResult<Option<Transaction>> {
         let open = self.open.lock();
         let mut open = open.try_borrow_mut().map_err(|_| is_busy())?;
@@ -72,7 +72,7 @@ impl NativeTransaction {
         self.with(py, |open| open.store(oid.0, upon(serial), Bytes::copy_from_slice(data)))
     }
 
-    /// Stores an object with a blob, which is read from a file.
+    /// Stores an object with a blob, whose content is read from a file.
     fn store_blob(
         &self,
         py: Python<'_>,
@@ -88,7 +88,7 @@ impl NativeTransaction {
         })
     }
 
-    /// Stores an object with a blob that lies in the directory that client and server share.
+    /// Stores an object with a blob in the directory shared by client and server.
     fn store_shared_blob(
         &self,
         py: Python<'_>,
@@ -141,9 +141,9 @@ impl NativeTransaction {
         Ok((changed.collect(), conflicts.collect()))
     }
 
-    /// Commits; the tid, and the exception that `then` raised. It is called with the tid before
-    /// any later transaction is told. An error means that the server has not answered that the
-    /// transaction is committed.
+    /// Commits; returns the tid, and the exception that `then` raised. `then` is called with the
+    /// tid before any later transaction is reported. An error means that the server has not
+    /// confirmed the commit.
     fn finish<'py>(&self, py: Python<'py>, then: Py<PyAny>) -> PyResult<Finished<'py>> {
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
@@ -171,14 +171,14 @@ impl NativeTransaction {
 }
 
 impl Drop for NativeTransaction {
-    /// Aborting an open one writes to the server.
+    /// Aborting an open transaction writes to the server.
     fn drop(&mut self) {
         let open = self.open.get_mut().get_mut().take();
         let _ = Python::try_attach(|py| py.detach(|| drop(open)));
     }
 }
 
-/// The serial that is stored upon: none, or 0, for a new object.
+/// The base serial of a store: none, or 0, for a new object.
 fn upon(serial: Option<TidArgument>) -> Tid {
     serial.map_or(Tid::ZERO, |serial| serial.0)
 }
@@ -191,7 +191,7 @@ fn is_busy() -> PyErr {
     PyRuntimeError::new_err("the transaction waits for the server, under the caller of this")
 }
 
-/// What a transaction says of itself.
+/// Builds the metadata of a transaction.
 pub(crate) fn metadata(
     user: &Bound<'_, PyAny>,
     description: &Bound<'_, PyAny>,

@@ -1,7 +1,7 @@
-//! Values of the wire as Python objects, and the other way round.
+//! Converts values of the protocol to Python objects and back.
 //!
-//! Key decision: plain data only. A class that a server names is never looked up, so that nothing
-//! it sends is imported or called.
+//! Key decision: plain data only. A class named by a server is never looked up, so nothing that it
+//! sends is imported or called.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use zodium_pickle::{Construction, Global, Object, Value};
 
-/// Deeper arguments are refused, as servers do; a list that holds itself is one.
+/// Deepest nesting of arguments, as in servers; a list that contains itself exceeds it.
 const DEPTH_MAX: usize = 100;
 
-/// The module and class of the one instance that stock clients send: what paths begin with, in
-/// the specification of `undoInfo`.
+/// Module and class of the only instance that stock clients send: a path prefix in the
+/// specification of `undoInfo`.
 const PREFIX: (&str, &str) = ("ZopeUndo.Prefix", "Prefix");
 
-/// What a server sent, as Python has it. An error for anything but plain data.
+/// Converts a value from a server; fails for anything but plain data.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::None => py.None().into_bound(py),
@@ -53,8 +53,8 @@ fn all_to_python<'py>(py: Python<'py>, items: &[Value<'_>]) -> PyResult<Vec<Boun
     items.iter().map(|item| to_python(py, item)).collect()
 }
 
-/// Arguments of a call. Bytes among them are borrowed, since they may be large; those inside of
-/// lists and dicts are copied.
+/// Converts the arguments of a call. Top-level bytes are borrowed, since they may be large; bytes
+/// inside of lists and dicts are copied.
 pub(crate) fn arguments<'a>(items: &'a [Bound<'_, PyAny>]) -> PyResult<Value<'a>> {
     let values: PyResult<Vec<_>> = items.iter().map(argument).collect();
     Ok(Value::Tuple(values?))
@@ -67,7 +67,7 @@ fn argument<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<Value<'a>> {
     }
 }
 
-/// A value of its own.
+/// Converts an argument to an owned value.
 pub(crate) fn owned(item: &Bound<'_, PyAny>) -> PyResult<Value<'static>> {
     from_python(item, 0)
 }
@@ -126,7 +126,7 @@ fn dict(entries: &Bound<'_, PyDict>, depth: usize) -> PyResult<Value<'static>> {
     Ok(Value::Dict(entries.collect::<PyResult<_>>()?))
 }
 
-/// A prefix of paths; nothing else is known to servers.
+/// Converts a path prefix; servers know no other instances.
 fn instance(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'static>> {
     let class = item.get_type();
     let (module, name) = PREFIX;

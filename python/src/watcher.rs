@@ -1,4 +1,4 @@
-//! Telling a storage of Python's what others commit.
+//! Forwards the events of a client to a Python storage.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -8,9 +8,9 @@ use zodium_types::{Oid, Tid};
 
 use crate::value::to_python;
 
-/// Calls the methods of a storage, from whichever thread reads.
+/// Calls the methods of a storage, on the thread that reads from the server.
 pub(crate) struct PythonWatcher {
-    /// Gives the storage, or None when it is gone: it holds the client, which holds us.
+    /// Returns the storage, or None if it no longer exists: a strong reference would be a cycle.
     storage: Py<PyAny>,
 }
 
@@ -19,10 +19,10 @@ impl PythonWatcher {
         PythonWatcher { storage }
     }
 
-    /// Runs with the storage, unless it or the interpreter is gone. What it raises is reported,
-    /// and does not reach the connection.
+    /// Calls a function with the storage, unless it or the interpreter no longer exists. Exceptions
+    /// are reported, and do not affect the connection.
     fn tell(&self, with: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<()>) {
-        // Without an interpreter there is nobody to tell.
+        // Without an interpreter there is no storage.
         let _ = Python::try_attach(|py| {
             let storage = self.storage.bind(py).call0();
             let told = storage.and_then(|storage| match storage.is_none() {

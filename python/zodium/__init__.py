@@ -14,12 +14,12 @@ __all__ = ["TLS", "ClientStorage", "DB", "client", "connection"]
 
 
 def client(*args, **options):
-    """A client storage: see ClientStorage."""
+    """Return a ClientStorage."""
     return ClientStorage(*args, **options)
 
 
 def DB(*args, **options):
-    """A database on a client storage."""
+    """Return a database on a ClientStorage."""
     import ZODB
 
     storage = ClientStorage(*args, **options)
@@ -31,7 +31,7 @@ def DB(*args, **options):
 
 
 def connection(*args, **options):
-    """A connection to a database that is closed with it."""
+    """Return a connection to a new database, which is closed with the connection."""
     db = DB(*args, **options)
     try:
         return db.open_then_close_db_when_connection_closes()

@@ -7,7 +7,7 @@ from ._native import run_program
 
 def main():
     if sys.argv[1:2] == ["bench"]:
-        # It starts the servers that it measures from its own binary.
+        # The benchmarks start servers from the program's own binary.
         print(
             "zodium: bench needs the binary: run `make build`, then target/release/zodium bench",
             file=sys.stderr,

@@ -1,4 +1,4 @@
-"""Where servers are: what callers write, and what is connected to."""
+"""Parse the addresses of servers."""
 
 import os
 from urllib.parse import unquote, urlsplit
@@ -8,16 +8,16 @@ PORT = 8100
 
 
 def addresses(given):
-    """A list of (host, port) and of paths of Unix sockets.
+    """Return a list of (host, port) tuples and of paths of Unix sockets.
 
-    Given is one address or a sequence of them. Each is a port of this machine, a
+    `given` is one address or a sequence of them. Each one is a port of this machine, a
     (host, port) tuple, the path of a Unix socket, or a zodium:// URL.
     """
     if is_one(given):
         given = [given]
     found = [address for one in given for address in addresses_of(one)]
     if not found:
-        raise ValueError("no address of a server was given")
+        raise ValueError("no server address was given")
     return found
 
 
@@ -37,8 +37,8 @@ def addresses_of(given):
         found, storage = from_url(given)
         if storage is not None or "?" in given:
             raise ValueError(
-                f"{given!r} says more than where a server is: name the storage and options as "
-                "parameters of their own"
+                f"{given!r} contains more than an address: pass the storage and options as "
+                "separate parameters"
             )
         return found
     return [address(given)]
@@ -57,9 +57,9 @@ def address(given):
 
 
 def from_url(url):
-    """(addresses, storage or None) of zodium://host:port,host:port/storage.
+    """Return (addresses, storage or None) of zodium://host:port,host:port/storage.
 
-    Without a host the path is that of a Unix socket, and the storage is not named.
+    Without a host the path is that of a Unix socket, and the URL contains no storage.
     """
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:

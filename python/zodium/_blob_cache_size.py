@@ -1,4 +1,4 @@
-"""A blob cache that grew too large is made smaller, least recently used files first."""
+"""Shrink a blob cache that has grown too large, least recently used files first."""
 
 import logging
 import os
@@ -14,10 +14,10 @@ is_folder_of_cache = re.compile(r"\d+$").match
 
 
 def shrink(directory, target_bytes):
-    """Remove files until what is left has `target_bytes` at most.
+    """Remove files until the rest has at most `target_bytes`.
 
-    One process at a time does it. Another that finds it under way leaves a note,
-    and whoever is at it goes round once more.
+    Only one process at a time does this. Another process that finds it running leaves a
+    marker file, and the running process then starts over.
     """
     attempt = os.path.join(directory, "check_size.attempt")
     lock = size_lock(directory)
@@ -48,7 +48,7 @@ def size_lock(directory):
 
 
 def files_of(directory):
-    """[(time of use, bytes, path)] of all blobs in the cache."""
+    """Return [(time of use, bytes, path)] of all blobs in the cache."""
     found = []
     for folder in os.scandir(directory):
         if not (is_folder_of_cache(folder.name) and folder.is_dir()):
@@ -65,7 +65,7 @@ def files_of(directory):
 
 
 def remove_oldest(files, target_bytes):
-    """Whether any file could be removed."""
+    """Remove files; return whether any could be removed."""
     left_bytes = sum(size for _, size, _ in files)
     removed = 0
     for _, size, path in sorted(files):

@@ -1,7 +1,7 @@
-"""Blobs: a directory shared with the server, or a cache of our own.
+"""Blob files, in a directory shared with the server or in a cache of the client.
 
-Files of a cache lie where ZEO's clients put theirs, under the locks that those
-take, so that several processes, of either kind, can use one directory.
+Cache files are where ZEO's client puts them, and under its locks. So processes with
+either client can share one directory.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from ._blob_cache_size import shrink
 logger = logging.getLogger("zodium.blobs")
 
 LAYOUT = "zeocache"
-# How long another process may keep a folder's lock: as long as a large download takes.
+# Longest wait for another process's lock of a folder: as long as a large download takes.
 LOCK_SECONDS_MAX = 600
 
 
 class CacheLayout:
-    """A file's folder and name, from its oid and tid."""
+    """Return the folder and name of a blob file."""
 
     size = 997
 
@@ -60,11 +60,11 @@ class BlobFiles:
             self._shrink()
 
     def take(self, oid, serial, file_name):
-        """Move a file that is to be committed to where it is ours."""
+        """Move a file that will be committed to a temporary name of our own."""
         self.helper.getPathForOID(oid, create=True)
         descriptor, reserved = self.helper.blob_mkstemp(oid, serial)
         os.close(descriptor)
-        # The server, which may share this directory, knows such a file by the end of its name.
+        # A server that shares this directory recognises such a file by the end of its name.
         taken = f"{reserved}-"
         try:
             zodb_blob.rename_or_copy_blob(file_name, taken)
@@ -76,9 +76,9 @@ class BlobFiles:
         return taken
 
     def committed(self, blobs, tid):
-        """Make files that were sent part of the cache, and forget them.
+        """Add blobs that were sent to the cache, and empty the list.
 
-        One that cannot be is removed: the server sends it when it is needed.
+        A blob that cannot be added is removed: it is loaded from the server when needed.
         """
         while blobs:
             oid, file_name = blobs[-1]
@@ -99,20 +99,20 @@ class BlobFiles:
         try:
             self._shrink_when_due()
         except Exception as error:
-            logger.warning("%s: the blob cache is not made smaller: %s", self._name, error)
+            logger.warning("%s: cannot shrink the blob cache: %s", self._name, error)
 
     def _keep(self, oid, file_name, tid):
         size = os.stat(file_name).st_size
         self.helper.getPathForOID(oid, create=True)
         target = self.helper.getBlobFilename(oid, tid)
         with lock_of(target):
-            # In the same folder: it is there as a whole, or not at all.
+            # A rename within the folder: other processes see the whole file or none.
             zodb_blob.set_not_writable(file_name)
             os.replace(file_name, target)
         self._loaded_bytes += size
 
     def load(self, oid, serial, fetch):
-        """The name of a blob's file; `fetch` has the server send it to a new file."""
+        """Return the name of a blob's file; `fetch` has the server send it to a new file."""
         file_name = self.helper.getBlobFilename(oid, serial)
         if self.shared:
             if os.path.exists(file_name):
@@ -125,12 +125,12 @@ class BlobFiles:
             return self._load_locked(oid, serial, file_name, fetch)
 
     def open(self, oid, serial, fetch, blob=None):
-        """A committed blob, opened for reading."""
+        """Return a committed blob, opened for reading."""
         file_name = self.load(oid, serial, fetch)
         try:
             return opened(file_name, blob)
         except OSError:
-            # Another process made room in the cache just now: once more, with the lock held.
+            # Another process has just removed the file from the cache: retry with the lock held.
             if self.shared:
                 raise POSKeyError("No blob file", oid, serial) from None
         with lock_of(file_name):
@@ -140,7 +140,7 @@ class BlobFiles:
         if os.path.exists(file_name):
             return used(file_name)
         partial = f"{file_name}.dl"
-        # What is left of a download that was cut short.
+        # The rest of an interrupted download.
         remove(partial)
         try:
             fetch(oid, serial, partial)
@@ -179,11 +179,11 @@ def remove(file_name):
 
 
 def discard(file_name):
-    """Remove a file that nothing needs; one that stays is logged, and no error."""
+    """Remove a file that is not needed; log a failure."""
     try:
         remove(file_name)
     except OSError as error:
-        logger.warning("A temporary file stays, remove it: %s", error)
+        logger.warning("Cannot remove a temporary file, please remove it: %s", error)
 
 
 def opened(file_name, blob):
@@ -193,7 +193,7 @@ def opened(file_name, blob):
 
 
 def used(file_name):
-    """Note the time of use, by which files are thrown out of the cache."""
+    """Record the time of use, which decides evictions; return the name."""
     with contextlib.suppress(OSError):
         os.utime(file_name, (time.time(), os.stat(file_name).st_mtime))
     return file_name
@@ -201,7 +201,7 @@ def used(file_name):
 
 @contextlib.contextmanager
 def lock_of(file_name):
-    """The lock of a file's folder, which processes that share the cache take."""
+    """Lock a file's folder against other processes that share the cache."""
     lock_name = os.path.join(os.path.dirname(file_name), ".lock")
     deadline = time.monotonic() + LOCK_SECONDS_MAX
     while True:

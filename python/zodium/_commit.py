@@ -1,8 +1,8 @@
 """The two-phase commit of a client storage.
 
-What is stored goes out as it comes and is not answered; the vote tells what
-became of it. One transaction at a time is open on a connection, since the
-protocol knows one only: another one waits in tpc_begin.
+Stores are sent as they come and have no reply; the vote reports their results. One
+transaction at a time is open on a connection, because the protocol allows only one. Others
+wait in tpc_begin.
 """
 
 import logging
@@ -16,7 +16,7 @@ from .exceptions import OutcomeUnknown
 
 logger = logging.getLogger("zodium.client")
 
-# Each attempt may meet with conflicts that the one before did not know.
+# Each attempt may find conflicts with commits after the previous one.
 VOTES_MAX = 9
 
 
@@ -25,14 +25,14 @@ class Pending:
 
     def __init__(self, native):
         self.native = native
-        # Files that are ours until they are the cache's: [(oid, path)].
+        # Files that belong to us until they are in the cache: [(oid, path)].
         self.blobs = []
         # The oids whose data are not those that the application stored.
         self.resolved = set()
 
 
 class Commits:
-    """What a storage does between tpc_begin and tpc_finish or tpc_abort."""
+    """The methods of a storage from tpc_begin to tpc_finish or tpc_abort."""
 
     def tpc_begin(self, txn, tid=None, status=" "):
         if self.is_read_only():
@@ -49,13 +49,13 @@ class Commits:
     def storeBlob(self, oid, serial, data, blobfilename, version, txn):
         assert not version
         pending = self._checked(txn, "storeBlob")
-        # At once: whether there is room for it is better known now than at the end.
+        # Moved at once: an error, such as a full disk, is better found now than at the end.
         path = self._blob_files().take(oid, serial, blobfilename)
         if self.shared_blob_dir:
             try:
                 pending.native.store_shared_blob(oid, serial, data, os.path.basename(path))
             except BaseException:
-                # The server, which did not hear of it, does not remove it.
+                # The server has not heard of it, so it will not remove it.
                 _blobs.discard(path)
                 raise
         else:
@@ -73,12 +73,12 @@ class Commits:
         self._checked(txn, "undo").native.undo(trans_id)
 
     def restore(self, oid, serial, data, version, prev_txn, transaction):
-        """Write a revision that another database committed, under its own tid."""
+        """Copy a revision committed in another database, with its tid."""
         assert not version
         self._checked(transaction, "restore").native.restore(oid, serial, data, prev_txn)
 
     def tpc_vote(self, txn):
-        """The oids whose data are not those that were stored, or None."""
+        """Vote; return the oids whose data the server has changed, or None."""
         pending = self._checked(txn, "tpc_vote")
         for _ in range(VOTES_MAX):
             changed, conflicts = pending.native.vote()
@@ -89,10 +89,10 @@ class Commits:
         return list(pending.resolved) or None
 
     def tpc_finish(self, txn, f=lambda tid: None):
-        """Commit; `f` is called with the tid before anybody here sees its objects.
+        """Commit; `f` is called with the tid before other threads see the new objects.
 
-        Once the server has committed, no error is raised: an application would take the
-        transaction for failed. What goes wrong on this side is logged, and made good.
+        After the server has committed, no error is raised: the application would treat the
+        transaction as failed. Local failures are logged and repaired.
         """
         pending = self._checked(txn, "tpc_finish")
         try:
@@ -103,11 +103,11 @@ class Commits:
         return tid
 
     def _after_commit(self, pending, tid, failure):
-        """Keep the blobs that were sent; `failure` is an exception of the function that is told."""
+        """Add the blobs to the cache; `failure` is an exception that `f` has raised."""
         try:
             if failure is not None:
-                # Connections of this process may have missed the commit: as after a lost
-                # connection they load all objects anew.
+                # Connections of this process may have missed the commit. As after a lost
+                # connection, they load all objects again.
                 self.invalidateCache()
             if pending.blobs:
                 self._blobs.committed(pending.blobs, tid)
@@ -121,7 +121,7 @@ class Commits:
                 tid_repr(tid),
             )
         except BaseException as error:
-            # It stops the process, or was raised by a signal's handler: `outcome` tells the rest.
+            # It stops the process, or a signal handler has raised it: `outcome` tells the tid.
             error.__cause__ = committed_as(tid)
             raise
 
@@ -135,18 +135,18 @@ class Commits:
             self._end(txn, pending)
 
     def tpc_transaction(self):
-        """Several transactions can be under way: there is none that is the only one."""
+        """Return None: several transactions can be open."""
         return None
 
     def _resolve(self, pending, conflicts):
-        """Store what ZODB's own classes make of conflicts; ConflictError if one cannot be."""
+        """Resolve conflicts with ZODB's own code and store the results; may raise ConflictError."""
         for oid, committed, stored_upon, data in conflicts:
             resolved = self.tryToResolveConflict(oid, committed, stored_upon, data)
             pending.native.store(oid, committed, resolved)
             pending.resolved.add(oid)
 
     def _checked(self, txn, method):
-        """What is known of the transaction; an exception unless it is open."""
+        """Return the state of an open transaction; raise an exception if it is not open."""
         pending = pending_of(self, txn)
         if pending is None:
             if self.is_read_only():
@@ -162,20 +162,20 @@ class Commits:
 
 
 def committed_as(tid):
-    """What an exception is raised from that comes after the commit."""
+    """Return the cause of an exception that is raised after the commit."""
     known = OutcomeUnknown(f"the wait ended after the commit of transaction {tid_repr(tid)}")
     known.committed = tid
     return known
 
 
 def pending_of(storage, txn):
-    """What a storage knows of a transaction, or None."""
+    """Return the state of a transaction, or None."""
     try:
         return txn.data(storage)
     except KeyError:
         return None
     except AttributeError:
-        # A description of a transaction that is copied: it holds no data, so they are lent to it.
+        # A description of a copied transaction cannot hold data, so they are kept here.
         lent = {}
         txn.data = lent.__getitem__
         txn.set_data = lent.__setitem__

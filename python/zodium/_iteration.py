@@ -1,9 +1,8 @@
 """Iteration over the transactions of a server, and over their records.
 
-Key decision: what comes next is asked for before it is wanted, and bounded in bytes
-(crates/client/src/log). Places in the server's log end with the connection: then
-iterators raise ClientDisconnected, again and again, and a new one is begun at the
-transaction after the last.
+Key decision: the log is read ahead, bounded in bytes (crates/client/src/log). The server's
+iterators end with the connection. Then Python iterators raise ClientDisconnected each
+time, and a new one can begin at the transaction after the last one.
 """
 
 from ZODB.BaseStorage import DataRecord, TransactionRecord
@@ -15,7 +14,7 @@ from ._native import plain_extension
 
 
 class TransactionIterator:
-    """The transactions from one tid to another."""
+    """An iterator over the transactions from one tid to another."""
 
     def __init__(self, client, start, stop):
         self._client = client
@@ -25,7 +24,7 @@ class TransactionIterator:
         return self
 
     def __next__(self):
-        # Another thread, or a signal's handler, may close it meanwhile.
+        # Another thread, or a signal handler, may close it meanwhile.
         reader = self._reader
         head = reader and reader.next_transaction()
         if head is None:
@@ -36,12 +35,12 @@ class TransactionIterator:
     next = __next__
 
     def close(self):
-        """Give the place in the log back."""
+        """Release the server's iterator."""
         self._reader = None
 
 
 class RemoteTransaction(TransactionRecord):
-    """A transaction's description; iterating over it gives its records."""
+    """The metadata of a transaction; iterating over it yields its records."""
 
     def __init__(self, client, reader, *head):
         super().__init__(*head)
@@ -50,7 +49,7 @@ class RemoteTransaction(TransactionRecord):
 
     @overridable_property
     def extension(self):
-        # Of what a server says nothing is imported.
+        # Nothing that a server sends is imported.
         return plain_extension(self.extension_bytes)
 
     def __iter__(self):
@@ -58,7 +57,7 @@ class RemoteTransaction(TransactionRecord):
         while True:
             records = reader.records(self.tid, taken)
             if records is None:
-                # The iterator has gone on, or these were read before.
+                # The iterator has moved on, or these records were read before.
                 reader = self._reader_of_its_own(taken)
             elif records:
                 taken += len(records)
@@ -73,7 +72,7 @@ class RemoteTransaction(TransactionRecord):
             passed += len(records)
         if head is None or passed < taken:
             raise StorageError(
-                f"transaction {tid_repr(self.tid)} is not there any more as it was:"
-                " a pack has taken it away"
+                f"transaction {tid_repr(self.tid)} is no longer as it was:"
+                " a pack has removed records"
             )
         return reader

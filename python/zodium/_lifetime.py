@@ -1,4 +1,4 @@
-"""Storages that are open: what a fork and the interpreter's end mean for them."""
+"""Handle forks and the end of the interpreter for open storages."""
 
 import atexit
 import os
@@ -13,7 +13,7 @@ def track(storage):
 
 
 def refuse_gevent():
-    """Waiting is native: it would stop all greenlets of a monkey-patched process."""
+    """Refuse gevent's monkey patches: a native wait would block all greenlets."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("socket"):
         raise RuntimeError(
@@ -24,7 +24,7 @@ def refuse_gevent():
 
 
 def close_all():
-    """No thread of ours may call into an interpreter that is gone."""
+    """Close all storages, so that no native thread calls a finalized interpreter."""
     for storage in list(_open):
         storage.close()
 

@@ -1,7 +1,7 @@
-"""Exceptions that a server sends by name, as objects of this process.
+"""Create exceptions that a server sends by name.
 
-Key decision: a name is looked up in a fixed table and never imported, so that a
-server cannot choose what runs here.
+Key decision: names are looked up in a fixed table and never imported, so that a server
+cannot choose what runs here.
 """
 
 from ZODB import POSException
@@ -62,12 +62,12 @@ for module in ("builtins", "exceptions"):
 
 
 def exception(name, arguments):
-    """The exception of a reply: that of its name, or ServerException."""
+    """Return the exception with this name, or a ServerException."""
     make = BY_NAME.get(name)
     try:
         if make is not None:
             return make(arguments)
     except (AttributeError, TypeError, ValueError):
-        # The arguments are not those that the class has: told as they are.
+        # The class does not accept these arguments, so they go into a ServerException.
         pass
     return ServerException(name, arguments)

@@ -1,8 +1,8 @@
-"""ClientStorage: a ZODB storage whose objects are kept by a ZEO server.
+"""ClientStorage: a ZODB storage on a ZEO server.
 
-Key decision: whatever waits for the server, and the cache, is native and runs
-without the interpreter's lock. What happens once in a transaction or less is
-here, in terms of ZODB's own classes.
+Key decision: the cache, and everything that waits for the server, is native and runs without
+the GIL. Operations that happen at most once in a transaction are here, in terms of ZODB's
+own classes.
 """
 
 import functools
@@ -32,7 +32,7 @@ logger = logging.getLogger("zodium.client")
 MEGABYTE = 1 << 20
 WAIT_SECONDS = 30
 
-# What a server may say its storage provides, and this one provides when it does.
+# Interfaces that this storage provides if the server says that its storage does.
 OFFERED = (
     interfaces.IStorageRestoreable,
     interfaces.IStorageIteration,
@@ -45,10 +45,10 @@ OFFERED = (
 
 @zope.interface.implementer(interfaces.IMultiCommitStorage, interfaces.IPrefetchStorage)
 class ClientStorage(Commits, ConflictResolvingStorage):
-    """A storage that is the client of a ZEO server.
+    """A ZODB storage on a ZEO server.
 
-    The parameters are those of ZEO.ClientStorage.ClientStorage, and mean the same.
-    docs/python.md tells the few that differ.
+    The parameters are those of ZEO.ClientStorage.ClientStorage, with the same meaning.
+    docs/python.md lists the few that differ.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         self.server_sync = server_sync
         connect = functools.partial(
             Client,
-            # The client must not hold the storage that holds it.
+            # A weak reference: the storage holds the client.
             watcher=weakref.ref(self),
             storage=storage,
             read_only=bool(read_only),
@@ -129,17 +129,17 @@ class ClientStorage(Commits, ConflictResolvingStorage):
 
     def _use(self, client):
         self._client = client
-        # What is asked most goes to the native client without a detour. Not more than that: whoever
-        # keeps a bound method, as ZODB's connections do, would keep a client that new_addr closes.
+        # The most frequent methods go directly to the native client. Only these: code that keeps a
+        # bound method, as ZODB's connections do, would keep a client that new_addr closes.
         if type(self).loadBefore is ClientStorage.loadBefore:
             self.loadBefore = client.load_before
 
-    # What the client tells, in the order of the server's messages. No method may wait for the
-    # server: who reads its messages is here.
+    # Callbacks of the client, in the order of the server's messages. They run on the reading
+    # thread, so they must not wait for the server.
 
     def notify_connected(self, info):
-        """A connection was made, and everything that was missed has been told."""
-        # Of what was missed only oids are known: whatever was read meanwhile may be old.
+        """A connection is established, and all missed invalidations were reported."""
+        # Only the oids of missed commits are known, so objects loaded meanwhile may be stale.
         if self._db is not None:
             self._db.invalidateCache()
         logger.info("%s is connected", self.__name__)
@@ -150,15 +150,15 @@ class ClientStorage(Commits, ConflictResolvingStorage):
                 zope.interface.alsoProvides(self, interface)
 
     def notify_disconnected(self):
-        """The connection is lost, and what the server kept for it."""
+        """The connection is lost, and with it the server's state for it."""
         logger.info("%s lost its connection", self.__name__)
 
     def info(self, changed):
-        """The server tells of its size and number of objects."""
+        """The server sent its size and number of objects."""
         self._info.update(changed)
 
     def invalidateCache(self):
-        """Nothing is known any more of what changed."""
+        """It is no longer known what has changed."""
         if self._db is not None:
             self._db.invalidateCache()
 
@@ -167,30 +167,30 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         if self._db is not None:
             self._db.invalidate(tid, oids)
 
-    # The storage itself.
+    # Methods of the storage itself.
 
     def registerDB(self, db):
         super().registerDB(db)
         self._db = db
 
     def close(self):
-        """End the connection; what is called afterwards raises ClientDisconnected."""
+        """Close the connection; later calls raise ClientDisconnected."""
         self._client.close()
         if self._blobs is not None:
             self._blobs.close()
 
     def new_addr(self, addr):
-        """Leave the server for one of these, of the same storage, and keep the cache."""
+        """Reconnect to one of these servers of the same storage, and keep the cache."""
         self._addr = addresses(addr)
         self._client.set_addresses(self._addr)
 
     def outcome(self, error):
-        """The tid that a transaction was committed under, or None if it was not.
+        """Return the tid that a transaction was committed under, or None if it was not committed.
 
         `error` is the OutcomeUnknown of its tpc_finish, or an exception that was raised from
-        one, as KeyboardInterrupt is. It is raised anew when nothing tells: the transaction
-        stored no objects, or the server made others of all of them. A server that was still
-        at it when the connection was lost may take a moment to commit.
+        one, such as KeyboardInterrupt. It is raised again if the outcome cannot be found out:
+        the transaction stored no objects, or the server changed all their data. A server that
+        was still committing when the connection was lost may take a moment.
         """
         while error is not None and not isinstance(error, OutcomeUnknown):
             error = error.__cause__
@@ -207,7 +207,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         return self._client.is_connected()
 
     def ping(self):
-        """Wait until all that was committed before is known here."""
+        """Wait until all earlier commits are known to this client."""
         return self._call("ping")
 
     def sync(self):
@@ -242,11 +242,11 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         return self._client.prefetch(oids, tid)
 
     def clear_cache(self):
-        """Forget all revisions: what is loaded next comes from the server."""
+        """Drop all revisions from the cache, so that the next loads go to the server."""
         self._client.clear_cache()
 
     def load_many(self, oids, before):
-        """As loadBefore for each of them, asked for at once; None also for what does not exist."""
+        """Return loadBefore of each oid, with one request; None also for a missing object."""
         return self._client.load_many(oids, before)
 
     def lastTransaction(self):
@@ -267,7 +267,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         return revision[:2]
 
     def loadSerial(self, oid, serial):
-        # Not from the cache: it does not know what a pack has taken away.
+        # Not from the cache, which does not know what a pack has removed.
         return self._call("loadSerial", oid, serial)
 
     def getTid(self, oid):
@@ -280,7 +280,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         return self._client.next_object(next)
 
     def pack(self, t=None, referencesf=None, wait=1, days=0):
-        """Pack up to a time; the server finds references itself, so `referencesf` is not used."""
+        """Pack up to a time; the server finds references itself and ignores `referencesf`."""
         until = time.time() if t is None else t
         return self._call("pack", until - days * 86400, wait)
 
@@ -288,7 +288,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         return self._call("undoInfo", first, last, specification)
 
     def undoLog(self, first=0, last=-20, filter=None):
-        """What can be undone. A function cannot be sent to the server: with one, nothing."""
+        """Return undoable transactions; an empty list with a `filter`, which cannot be sent."""
         return [] if filter is not None else self._call("undoLog", first, last)
 
     def copyTransactionsFrom(self, other, verbose=0):
@@ -300,10 +300,10 @@ class ClientStorage(Commits, ConflictResolvingStorage):
     def server_status(self, timeout=None):
         return self._call("server_status", timeout=timeout)
 
-    # The wire.
+    # Calls of server methods.
 
     def _call(self, method, *arguments, timeout=None):
-        """A method's answer. With a timeout, in seconds, so long is a connection waited for."""
+        """Call a method; with a timeout, wait at most that many seconds for a connection."""
         if timeout is not None:
             self._wait_at_most(timeout)
         return self._client.call(method, *arguments)
@@ -340,7 +340,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
 
 @functools.lru_cache
 def canonical(peer):
-    """A server's address as all its clients write it: commits to several are ordered by it."""
+    """Return a server's address in the same form for all clients: it orders commits."""
     host, _, port = peer.rpartition(":")
     if not host or "/" in peer:
         return peer
@@ -352,7 +352,7 @@ def canonical(peer):
 
 
 def cache_path(cache, client, var, storage):
-    """The file of a cache that is kept, or None; never one that ZEO's client keeps its own in."""
+    """Return the path of the cache file, or None; never the path of a cache of ZEO's client."""
     if cache is None and client:
         cache = os.path.join(var or os.getcwd(), f"{client}-{storage}")
     if cache is None:

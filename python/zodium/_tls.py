@@ -1,18 +1,18 @@
-"""TLS: what a client shows, and whom it believes."""
+"""TLS options: the client's certificate, and the certificates that it trusts."""
 
 import os
 
 
 class TLS:
-    """Files for a connection that is encrypted, with names of ZEO's `<ssl>` section.
+    """TLS files, with the names of ZEO's `<ssl>` section.
 
-    `certificate` and `key` are PEM files of the client; without `key` it is in the
-    certificate's file. `password_file` has the password of an encrypted key in its first line;
-    or `password` is it, or a function that gives it. `authenticate` is a PEM file or a
-    directory of them with the certificates of servers, or of the authorities that signed
-    them. `server_hostname` is the name that the server's certificate must have, else that of
-    the address; a certificate that is listed itself may have any, and with
-    `check_hostname=False` every certificate that a listed authority has signed.
+    `certificate` and `key` are PEM files of the client; the key may be in the certificate's
+    file. `password_file` has the password of an encrypted key in its first line;
+    alternatively `password` is the password, or a function that returns it. `authenticate` is
+    a PEM file or a directory of PEM files, with the certificates of servers or of the
+    authorities that signed them. `server_hostname` is the name that the server's certificate
+    must have, by default that of the address. The name is not checked for a certificate that
+    is listed itself, nor with `check_hostname=False`.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class TLS:
 
 
 def tls_options(given, server_hostname):
-    """The options of a connection, or None when it is not encrypted."""
+    """Return the TLS options of a connection, or None if it is not encrypted."""
     if given is None or given is False:
         return None
     if not isinstance(given, TLS):
         raise TypeError(
-            f"ssl is {given!r}: give zodium.TLS(certificate=..., key=..., authenticate=...); the "
-            "keys inside an SSLContext cannot be taken out of it"
+            f"ssl is {given!r}: give zodium.TLS(certificate=..., key=..., authenticate=...); "
+            "keys cannot be extracted from an SSLContext"
         )
     if server_hostname is None:
         return given

@@ -1,7 +1,7 @@
 """The exceptions of a client storage beside those of ZODB.
 
-Where ZEO is installed these are its own classes, so that what an application
-catches today it still catches; ZEO is not needed for anything else.
+Where ZEO is installed these are ZEO's own classes, so that existing `except` clauses still
+work. ZEO is not needed for anything else.
 """
 
 try:
@@ -16,29 +16,29 @@ except ImportError:
     from ZODB.POSException import StorageError
 
     class ClientStorageError(StorageError):
-        """Something went wrong between the client and its server."""
+        """An error between the client and its server."""
 
     class ClientDisconnected(ClientStorageError, TransientError):
-        """There is no connection to a server; the transaction can be tried again."""
+        """There is no connection to a server; the transaction can be retried."""
 
     class ProtocolError(ClientStorageError):
-        """The server speaks something that this client does not."""
+        """The server uses a protocol that this client does not know."""
 
     class ServerException(ClientStorageError):
-        """The server raised an exception that has no class here: its name, its arguments."""
+        """A server exception without a class in this package: its name and arguments."""
 
 
 class OutcomeUnknown(ClientDisconnected):
-    """A finish was sent, and its answer did not come: the connection was lost, or the wait ended.
+    """A finish has an unknown outcome: the connection or the wait ended before the reply.
 
-    The transaction is wholly there or wholly not. `ClientStorage.outcome(error)` tells which,
-    once the storage is connected again. An exception that ended the wait, as KeyboardInterrupt
-    does, is raised from this one.
+    The transaction is either committed completely or not at all. `ClientStorage.outcome(error)`
+    tells which, once the storage is connected again. An exception that ended the wait, such as
+    KeyboardInterrupt, has this one as its cause.
     """
 
-    # What is asked for; it does not leave the process.
+    # The transaction, for `outcome`; not pickled with the exception.
     unfinished = None
-    # The tid, where what ended the wait came after the server's answer.
+    # The tid, if the wait ended after the server's reply.
     committed = None
 
     def __reduce__(self):

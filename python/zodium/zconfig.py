@@ -1,4 +1,4 @@
-"""The `<zodium>` section of ZConfig: `%import zodium`, then as `<clientstorage>`."""
+"""The ZConfig section `<zodium>`, with the keys of `<clientstorage>`; needs `%import zodium`."""
 
 import importlib
 
@@ -6,7 +6,7 @@ from ZODB.config import BaseConfig
 
 from ._tls import TLS
 
-# Keys by the names that they have as parameters; `<zeoclient>` does not have them all.
+# Keys by their parameter names; `<zeoclient>` lacks some of them.
 OPTIONS = (
     "storage",
     "name",
@@ -35,7 +35,7 @@ def function(name):
     try:
         return getattr(importlib.import_module(module), attribute)
     except (AttributeError, ImportError, ValueError) as error:
-        raise ValueError(f"{name!r} names no function: {error}") from None
+        raise ValueError(f"{name!r} is not the name of a function: {error}") from None
 
 
 def tls(section):
@@ -51,7 +51,7 @@ def tls(section):
 
 
 class ClientStorageConfig(BaseConfig):
-    """Opens the storage that a section describes."""
+    """Opens the storage of a section."""
 
     def open(self):
         from ._storage import ClientStorage

@@ -1,11 +1,11 @@
-"""zodium:// URIs for zodburi, which Pyramid's and other applications name databases with.
+"""zodium:// URIs for zodburi, as used by Pyramid and other applications.
 
 zodium://localhost:8100/1?wait_timeout=5&connection_cache_size=10000
 zodium:///run/zodium.sock?storage=main
 zodium://one:8100,other:8100/1?ssl_certificate=own.pem&ssl_authenticate=servers.pem
 
-The options are those of its zeo:// URIs, so that the scheme alone has to be changed, and a few
-that those have not.
+The options are those of zeo:// URIs, so that only the scheme has to be changed, and a few
+more.
 """
 
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -44,7 +44,7 @@ TLS_NAMES = {
     "ssl_server_hostname": "server_hostname",
 }
 RENAMED = {"cache_path": "cache", "wait_for_server_on_startup": "wait"}
-# Options of zeo:// URIs that mean nothing any more.
+# Options of zeo:// URIs that no longer have an effect.
 IGNORED = (
     "debug",
     "min_disconnect_poll",
@@ -57,7 +57,7 @@ IGNORED = (
 
 
 def resolve(uri):
-    """(what opens the storage, what the URI says besides of the database), as zodburi has it."""
+    """Return (storage factory, database options), as zodburi expects it."""
     parts = urlsplit(uri)
     addresses, storage = from_url(urlunsplit(parts._replace(query="", fragment="")))
     options = {} if storage is None else {"storage": storage}
@@ -90,7 +90,7 @@ def converted(uri, name, text):
 
 
 def over(storage):
-    """What is committed stays in this process."""
+    """Wrap the storage in a DemoStorage, which keeps commits in this process."""
     from ZODB.DemoStorage import DemoStorage
 
     return DemoStorage(base=storage)
