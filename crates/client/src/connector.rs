@@ -16,7 +16,7 @@ use crate::idle::LivenessCheck;
 use crate::options::Access;
 use crate::reading::oids_of;
 use crate::shared::{Delivery, Established, Phase, Shared};
-use crate::{ClientError, stretch};
+use crate::{ClientError, chunk};
 
 /// Interval between heartbeats, as stock clients use it.
 const HEARTBEAT: Duration = Duration::from_secs(60);
@@ -194,7 +194,7 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     let known = catch_up(shared, &connection, &delivery, last_tid)?;
     let info = connection.call("get_info", &Value::tuple([]))?;
     shared.take_info(&info);
-    let has_stretches = stretch::are_offered(&info);
+    let has_chunks = chunk::are_offered(&info);
     if let Some(label) = &shared.options.label {
         connection.cast("set_client_label", &Value::tuple([label.as_str().into()]))?;
     }
@@ -205,7 +205,7 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     let connection = Arc::new(connection);
     let current = || {
         let connection = Arc::clone(&connection);
-        Established { connection, stream, is_read_only, has_stretches }
+        Established { connection, stream, is_read_only, has_chunks }
     };
     shared.connection.store(Some(Arc::new(current())));
     shared.enter(Phase::Connected);

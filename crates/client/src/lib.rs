@@ -54,6 +54,7 @@
 
 mod blobs;
 pub mod cache;
+mod chunk;
 mod client;
 mod connection;
 mod connector;
@@ -73,7 +74,6 @@ mod promise;
 mod reading;
 mod revision;
 mod shared;
-mod stretch;
 mod table;
 mod transaction;
 mod transport;

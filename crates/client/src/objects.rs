@@ -11,14 +11,14 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::StretchItem;
 
+use crate::chunk::{READ_OBJECTS, bytes_of, take_item};
 use crate::shared::Shared;
-use crate::stretch::{READ_OBJECTS, bytes_of, take_item};
 use crate::{Client, ClientError};
 
 /// Read-ahead at first, and after commits made it useless.
 const FIRST_BYTES: usize = 4 << 10;
 /// Read-ahead while it is used.
-const STRETCH_BYTES: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// The current revision of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Client {
         }
         let current = shared.established()?;
         let connection = &current.connection;
-        if !current.has_stretches {
+        if !current.has_chunks {
             let answer = connection.call("record_iternext", &Value::tuple([from.into()]))?;
             return CurrentObject::from_answer(answer);
         }
@@ -89,7 +89,7 @@ impl ObjectsAhead {
         }
         let first = self.objects.pop_front();
         if self.objects.is_empty() {
-            self.bytes = (self.bytes() * 2).min(STRETCH_BYTES);
+            self.bytes = (self.bytes() * 2).min(CHUNK_BYTES);
         }
         first
     }
@@ -110,11 +110,11 @@ impl CurrentObject {
 }
 
 /// Each object with the oid of its successor. The data of one answer share one buffer.
-fn objects_of(mut stretch: Bytes) -> Result<VecDeque<CurrentObject>, ClientError> {
+fn objects_of(mut chunk: Bytes) -> Result<VecDeque<CurrentObject>, ClientError> {
     let mut objects: VecDeque<CurrentObject> = VecDeque::new();
     let stray = || ClientError::Unexpected { method: READ_OBJECTS, expected: "objects" };
     loop {
-        let is_over = take_item(&mut stretch, |item, cut| {
+        let is_over = take_item(&mut chunk, |item, cut| {
             let following = match item {
                 StretchItem::Object { oid, .. } | StretchItem::Following(oid) => Some(oid),
                 StretchItem::End => None,

@@ -62,7 +62,7 @@ pub(crate) struct Established {
     /// Whether the server refuses commits on it.
     pub(crate) is_read_only: bool,
     /// Whether the server has the methods that return many records.
-    pub(crate) has_stretches: bool,
+    pub(crate) has_chunks: bool,
 }
 
 /// State of the connection.

@@ -63,5 +63,5 @@ targets! {
     no_name_in_a_blob_directory_does_harm: "blob-names",
     no_certificate_does_harm: "certificates",
     no_saved_cache_does_harm: "saved-cache",
-    no_stretch_of_records_does_harm: "stretches",
+    no_chunk_of_records_does_harm: "log_chunks",
 }

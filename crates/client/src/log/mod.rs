@@ -1,20 +1,20 @@
 //! Reads the log of a storage ahead: transactions and their records, one after the other.
 //!
 //! Key decision: the read-ahead is bounded in bytes, even within one large transaction. A Zodium
-//! server answers with many records at once (`stretches.rs`). A stock server is asked through many
+//! server answers with many records at once (`chunks.rs`). A stock server is asked through many
 //! of its iterators in parallel (`walks.rs`).
 //!
 //! A caller that skips the records of several transactions in a row gets no more of them. When it
 //! asks for records again, the reader restarts at that transaction.
 
+mod chunks;
 mod head;
-mod stretches;
 mod walks;
 
 use std::sync::Arc;
 
+use chunks::LogChunks;
 pub use head::{Extension, TransactionHead};
-use stretches::Stretches;
 use walks::Walks;
 use zodium_pickle::Value;
 use zodium_types::Tid;
@@ -37,7 +37,7 @@ enum Item {
 /// continue after the last transaction seen.
 pub struct LogReader {
     connection: Arc<Connection>,
-    has_stretches: bool,
+    has_chunks: bool,
     /// The last transaction wanted, also after a restart.
     stop: Tid,
     source: Source,
@@ -50,7 +50,7 @@ pub struct LogReader {
 }
 
 enum Source {
-    Stretches(Stretches),
+    Chunks(LogChunks),
     Walks(Walks),
 }
 
@@ -73,14 +73,14 @@ impl Client {
     ) -> Result<LogReader, ClientError> {
         let shared = self.shared();
         let current = shared.established()?;
-        let (connection, has_stretches) = (Arc::clone(&current.connection), current.has_stretches);
+        let (connection, has_chunks) = (Arc::clone(&current.connection), current.has_chunks);
         let known = stop.unwrap_or(Tid::MAX).min(shared.last_tid());
-        let source = Source::start(&connection, has_stretches, (start, stop), known)?;
+        let source = Source::start(&connection, has_chunks, (start, stop), known)?;
         // A restarted reader must not include commits that came meanwhile.
         let stop = stop.unwrap_or(Tid::MAX).min(shared.last_tid());
         Ok(LogReader {
             connection,
-            has_stretches,
+            has_chunks,
             stop,
             source,
             current: None,
@@ -133,7 +133,7 @@ impl LogReader {
     /// The server's id of the iterator.
     pub fn number(&self) -> i128 {
         let number = match &self.source {
-            Source::Stretches(stretches) => &stretches.number,
+            Source::Chunks(chunks) => &chunks.number,
             Source::Walks(walks) => &walks.number,
         };
         number.as_int().unwrap_or(-1)
@@ -235,7 +235,7 @@ impl LogReader {
 
     fn begin_anew(&mut self, start: Tid) -> Result<(), ClientError> {
         let range = (Some(start), Some(self.stop));
-        self.source = Source::start(&self.connection, self.has_stretches, range, self.stop)?;
+        self.source = Source::start(&self.connection, self.has_chunks, range, self.stop)?;
         self.unread = 0;
         self.following = None;
         Ok(())
@@ -245,22 +245,22 @@ impl LogReader {
 impl Source {
     fn start(
         connection: &Arc<Connection>,
-        has_stretches: bool,
+        has_chunks: bool,
         (start, stop): (Option<Tid>, Option<Tid>),
         last: Tid,
     ) -> Result<Source, ClientError> {
         let number =
             connection.call("iterator_start", &Value::tuple([start.into(), stop.into()]))?;
         let connection = Arc::clone(connection);
-        Ok(match has_stretches {
-            true => Source::Stretches(Stretches::new(connection, number)),
+        Ok(match has_chunks {
+            true => Source::Chunks(LogChunks::new(connection, number)),
             false => Source::Walks(Walks::new(connection, number, last)),
         })
     }
 
     fn step(&mut self) -> Result<Option<Item>, ClientError> {
         match self {
-            Source::Stretches(stretches) => stretches.step(),
+            Source::Chunks(chunks) => chunks.step(),
             Source::Walks(walks) => walks.step(),
         }
     }
@@ -268,14 +268,14 @@ impl Source {
     /// Whether a step returns without waiting.
     fn is_ready(&self) -> bool {
         match self {
-            Source::Stretches(stretches) => stretches.is_ready(),
+            Source::Chunks(chunks) => chunks.is_ready(),
             Source::Walks(walks) => walks.is_ready(),
         }
     }
 
     fn want_no_records(&mut self) {
         match self {
-            Source::Stretches(stretches) => stretches.with_records = false,
+            Source::Chunks(chunks) => chunks.with_records = false,
             Source::Walks(walks) => walks.with_records = false,
         }
     }

@@ -7,11 +7,11 @@ mod configuration;
 mod data_file;
 mod frames;
 mod index;
+mod log_chunks;
 mod messages;
 mod pickles;
 mod resolution;
 mod saved_cache;
-mod stretches;
 mod values;
 
 pub(crate) use values::plain;
@@ -51,7 +51,7 @@ pub static TARGETS: &[Target] = &[
     blob_names::BLOB_NAMES,
     certificates::CERTIFICATES,
     saved_cache::SAVED_CACHE,
-    stretches::STRETCHES,
+    log_chunks::LOG_CHUNKS,
 ];
 
 /// Finds a target by name.

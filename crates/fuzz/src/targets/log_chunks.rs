@@ -1,12 +1,12 @@
-//! Stretches of the log and of objects, as a client reads them.
+//! Chunks of the log and of objects, as a client reads them.
 
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{StretchItem, next_stretch_item, put_stretch_item};
 
 use super::{Target, linear};
 
-pub(super) const STRETCHES: Target =
-    Target { name: "stretches", seeds: || vec![all_kinds()], check, memory_bytes_max: linear };
+pub(super) const LOG_CHUNKS: Target =
+    Target { name: "log_chunks", seeds: || vec![all_kinds()], check, memory_bytes_max: linear };
 
 fn all_kinds() -> Vec<u8> {
     let transaction = StretchItem::Transaction {

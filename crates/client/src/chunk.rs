@@ -25,19 +25,19 @@ pub(crate) fn bytes_of(answer: Value<'static>, method: &'static str) -> Result<B
     match answer {
         // An empty answer would be requested again and again.
         Value::Bytes(bytes) if !bytes.is_empty() => Ok(Bytes::from(bytes.into_owned())),
-        _ => Err(ClientError::Unexpected { method, expected: "a stretch" }),
+        _ => Err(ClientError::Unexpected { method, expected: "a chunk of records" }),
     }
 }
 
-/// Takes the first item off a stretch and converts it; data are slices of the whole stretch.
+/// Takes the first item off a chunk and converts it; data are slices of the whole chunk.
 pub(crate) fn take_item<T>(
-    stretch: &mut Bytes,
+    chunk: &mut Bytes,
     make: impl FnOnce(StretchItem<'_>, &dyn Fn(&[u8]) -> Bytes) -> T,
 ) -> Result<Option<T>, ClientError> {
-    let mut rest = &stretch[..];
+    let mut rest = &chunk[..];
     let Some(item) = next_stretch_item(&mut rest)? else { return Ok(None) };
-    let made = make(item, &|part| stretch.slice_ref(part));
-    let used = stretch.len() - rest.len();
-    stretch.advance(used);
+    let made = make(item, &|part| chunk.slice_ref(part));
+    let used = chunk.len() - rest.len();
+    chunk.advance(used);
     Ok(Some(made))
 }

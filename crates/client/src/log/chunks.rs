@@ -9,19 +9,19 @@ use zodium_types::Tid;
 use zodium_zeo::codec::StretchItem;
 
 use super::{Extension, Item, TransactionHead};
+use crate::chunk::{READ_LOG, bytes_of, take_item};
 use crate::connection::Connection;
 use crate::promise::Promise;
-use crate::stretch::{READ_LOG, bytes_of, take_item};
 use crate::{ClientError, CommittedRecord};
 
 /// Size of the first answer: small, for callers that read a single transaction.
 const FIRST_BYTES: usize = 32 << 10;
 /// Size of further answers. A record keeps the whole answer alive.
-const STRETCH_BYTES: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 /// Most pending requests, reached after as many answers: 2 MiB.
 const AHEAD_MAX: usize = 8;
 
-pub(super) struct Stretches {
+pub(super) struct LogChunks {
     connection: Arc<Connection>,
     /// The server's id of the iterator.
     pub(super) number: Value<'static>,
@@ -31,7 +31,7 @@ pub(super) struct Stretches {
     ahead: usize,
     bytes: usize,
     /// The unread part of the last answer, and the transaction that it is in.
-    stretch: Bytes,
+    chunk: Bytes,
     tid: Tid,
     is_over: bool,
 }
@@ -44,29 +44,29 @@ enum Step {
     Stray,
 }
 
-impl Stretches {
-    pub(super) fn new(connection: Arc<Connection>, number: Value<'static>) -> Stretches {
-        Stretches {
+impl LogChunks {
+    pub(super) fn new(connection: Arc<Connection>, number: Value<'static>) -> LogChunks {
+        LogChunks {
             connection,
             number,
             with_records: true,
             asked: VecDeque::new(),
             ahead: 1,
             bytes: FIRST_BYTES,
-            stretch: Bytes::new(),
+            chunk: Bytes::new(),
             tid: Tid::ZERO,
             is_over: false,
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        !self.stretch.is_empty()
+        !self.chunk.is_empty()
     }
 
     pub(super) fn step(&mut self) -> Result<Option<Item>, ClientError> {
         loop {
             let tid = self.tid;
-            match take_item(&mut self.stretch, |item, cut| step_of(item, tid, cut))? {
+            match take_item(&mut self.chunk, |item, cut| step_of(item, tid, cut))? {
                 Some(Step::Give(item)) => {
                     if let Item::Transaction(head) = &item {
                         self.tid = head.tid;
@@ -79,23 +79,23 @@ impl Stretches {
                     return Err(ClientError::Unexpected { method: READ_LOG, expected });
                 }
                 None if self.is_over => return Ok(None),
-                None => self.stretch = self.next_stretch()?,
+                None => self.chunk = self.next_chunk()?,
             }
         }
     }
 
-    fn next_stretch(&mut self) -> Result<Bytes, ClientError> {
+    fn next_chunk(&mut self) -> Result<Bytes, ClientError> {
         self.ask()?;
         let Some(asked) = self.asked.front().cloned() else { return Ok(Bytes::new()) };
         // An interrupted caller can continue later.
         self.connection.wait(&asked)?;
         self.asked.pop_front();
-        let stretch = bytes_of(self.connection.taken(&asked)?, READ_LOG)?;
+        let chunk = bytes_of(self.connection.taken(&asked)?, READ_LOG)?;
         // Answers are being used, so request more ahead.
         self.ahead = (self.ahead + 1).min(AHEAD_MAX);
-        self.bytes = (self.bytes * 2).min(STRETCH_BYTES);
+        self.bytes = (self.bytes * 2).min(CHUNK_BYTES);
         self.ask()?;
-        Ok(stretch)
+        Ok(chunk)
     }
 
     fn ask(&mut self) -> Result<(), ClientError> {
@@ -110,7 +110,7 @@ impl Stretches {
     }
 }
 
-impl Drop for Stretches {
+impl Drop for LogChunks {
     /// Releases the server's iterator, without waiting for pending answers.
     fn drop(&mut self) {
         let numbers = Value::list([self.number.clone()]);
