@@ -50,9 +50,7 @@ impl Connection {
                 return Ok(());
             }
             match self.transport.receive(&mut reading.input) {
-                Ok(0) => {
-                    return Err(io::Error::other("the server closed it; the server's log says why"));
-                }
+                Ok(0) => return Err(io::Error::other("the server closed it; its log says why")),
                 Ok(_) => {
                     let heard = self.heard.load(Ordering::Relaxed);
                     self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
