@@ -48,14 +48,14 @@ def test_cold_loads_stand_beside_the_device_and_resident_ones_beside_cold_ones(b
         "--beside=2x1", "--busy-poll=50",
     )["Cold"]  # fmt: skip
     cases = {
-        ("cold", "1", "1", "nobody"),
-        ("cold", "2", "4", "nobody"),
-        ("resident", "1", "1", "nobody"),
+        ("cold", "1", "1", "none"),
+        ("cold", "2", "4", "none"),
+        ("resident", "1", "1", "none"),
         ("resident", "1", "1", "2x1 resident"),
         ("resident", "1", "1", "2x1 cold"),
     }
     expected = {("zodium", "M5", *case, polling) for case in cases for polling in ("0", "50")}
-    expected.add(("device", "", "cold", "1", "1", "nobody", "0"))
+    expected.add(("device", "", "cold", "1", "1", "none", "0"))
     assert keys(measured, "loads", "clients", "in_flight", "beside", "busy_poll") == expected
     device = next(s for s in measured["samples"] if s["server"] == "device")["values"]
     for sample in measured["samples"]:

@@ -100,9 +100,9 @@ impl Idleness<'_> {
             .ratio("switches_per_second", "zodium", "switches: zodium / it")
             .bars("cpu_percent");
         measured.note(
-            "Clients have registered and ask for nothing; 100 % is one processor. kB/connection: \
-             what became resident as the connections were opened, for each; what was freed before \
-             is used first.",
+            "Clients have registered and send no requests; 100 % is one processor. kB/connection: \
+             growth of resident memory per opened connection; memory freed before is reused \
+             first.",
         );
         measured
     }

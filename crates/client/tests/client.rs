@@ -125,7 +125,7 @@ fn what_was_prefetched_is_in_memory_and_what_is_under_way_is_joined() {
     assert_eq!(reader.load_before(Oid(3), tid.next()).unwrap().unwrap().data, record("three"));
     let deadline = Instant::now() + PATIENCE;
     while reader.cache_metrics().objects < 3 {
-        assert!(Instant::now() < deadline, "nobody reads what was prefetched");
+        assert!(Instant::now() < deadline, "no thread reads the prefetched objects");
         std::thread::sleep(Duration::from_millis(1));
     }
     let hits = reader.cache_metrics().hits;

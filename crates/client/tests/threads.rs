@@ -44,7 +44,7 @@ fn in_threads(work: impl Fn(u64) + Sync) {
 }
 
 #[test]
-fn every_answer_reaches_its_caller_whoever_reads() {
+fn every_answer_reaches_its_caller_whichever_thread_reads() {
     for encoding in [Encoding::Pickle, Encoding::Msgpack] {
         let server = Server::start(encoding);
         // Without a cache, so that each load is sent.
@@ -146,7 +146,7 @@ fn threads_that_commit_with_one_client_take_turns() {
 }
 
 #[test]
-fn all_who_wait_are_told_when_the_server_goes_and_go_on_when_it_comes_back() {
+fn waiting_threads_fail_when_the_server_goes_and_continue_when_it_returns() {
     let server = Server::start(Encoding::Pickle);
     let client = server.client();
     commit(&client, &[(1, "one")]);

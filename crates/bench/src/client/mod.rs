@@ -115,8 +115,8 @@ impl Bench<'_> {
             .ratio("client_cpu_us", "zodium", "CPU: zodium / it")
             .bars("us");
         measured.note(
-            "zodium and zeo are Python's ClientStorage of either package, native is Rust alone. \
-             Every byte that was loaded is right, and everything that was committed is there.",
+            "zodium and zeo are the ClientStorage of either Python package, native is the Rust \
+             client. All loaded and committed data were verified.",
         );
         measured
     }

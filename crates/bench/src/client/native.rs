@@ -132,7 +132,7 @@ impl Driver {
                 for oid in &oids {
                     transaction.store(*oid, serial, content.data(*oid, count).into())?;
                 }
-                ensure!(transaction.vote()?.conflicts.is_empty(), "somebody else commits");
+                ensure!(transaction.vote()?.conflicts.is_empty(), "another client commits");
                 serial = transaction.finish(|_| ())?;
                 done += 1;
             }

@@ -45,7 +45,7 @@ enum Case {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
-    Nobody,
+    Nothing,
     Resident(Cell),
     Cold(Cell),
 }
@@ -139,7 +139,7 @@ impl Cold<'_> {
     fn cases(&self) -> Vec<Case> {
         let beside = self.options.beside;
         let cold = self.options.cells.iter().map(|cell| Case::Cold(*cell));
-        let resident = [Beside::Nobody, Beside::Resident(beside), Beside::Cold(beside)];
+        let resident = [Beside::Nothing, Beside::Resident(beside), Beside::Cold(beside)];
         cold.chain(resident.map(Case::Resident)).collect()
     }
 
@@ -208,7 +208,7 @@ impl Cold<'_> {
             Case::Cold(cell) => (self.generator(server, cell, cold)?, None),
             Case::Resident(beside) => {
                 let others = match beside {
-                    Beside::Nobody => None,
+                    Beside::Nothing => None,
                     Beside::Resident(cell) => {
                         Some(self.generator(server, cell, resident.clone())?)
                     }
@@ -271,7 +271,7 @@ impl Cold<'_> {
 
 fn case_of(sample: Sample, case: Case, busy_poll_us: u32) -> Sample {
     let (loads, cell, beside) = match case {
-        Case::Cold(cell) => ("cold", cell, "nobody".to_owned()),
+        Case::Cold(cell) => ("cold", cell, "none".to_owned()),
         Case::Resident(beside) => ("resident", SERIAL, beside.name()),
     };
     sample
@@ -285,7 +285,7 @@ fn case_of(sample: Sample, case: Case, busy_poll_us: u32) -> Sample {
 impl Beside {
     fn name(self) -> String {
         let (what, Cell { clients, in_flight }) = match self {
-            Beside::Nobody => return "nobody".to_owned(),
+            Beside::Nothing => return "none".to_owned(),
             Beside::Resident(cell) => ("resident", cell),
             Beside::Cold(cell) => ("cold", cell),
         };

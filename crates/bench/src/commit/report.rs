@@ -84,9 +84,9 @@ pub(super) fn commits(options: &CommitOptions) -> Measurement {
         measured = measured
             .column("conflicts", "conflicts a commit", Shown::Median)
             .go("conflicts/op", 1.0);
-        measured.note("In conflict mode a transaction has one object, of eight that all write.");
+        measured.note("In conflict mode a transaction writes one of the eight objects that all clients write.");
     }
-    measured.note("Everything that was acknowledged was read back, and is there.");
+    measured.note("All acknowledged data were read back and verified.");
     measured
         .ratio("transactions_per_second", "zodium", "tx/s: zodium / it")
         .curve("clients", "transactions_per_second")

@@ -171,7 +171,7 @@ pub(super) fn calls() -> Vec<Call> {
             let offset = ground.next_offset();
             Ok(pwrite(&ground.file, &ground.block, offset).map(drop)?)
         }),
-        call("futex wake, nobody waits", nothing, |ground| {
+        call("futex wake, without waiter", nothing, |ground| {
             Ok(futex::wake(&ground.word, futex::Flags::PRIVATE, 1).map(drop)?)
         }),
         Call { is_slow: true, ..sync },

@@ -18,7 +18,7 @@ fn read(path: &str) -> Option<String> {
 
 fn governor() -> String {
     match read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref() {
-        None => "Governor: not to be seen here, so the host's; a guest cannot set it.".to_owned(),
+        None => "Governor: not visible here, so the host's; a guest cannot set it.".to_owned(),
         Some("performance") => "Governor: performance, as it should be.".to_owned(),
         Some(other) => format!(
             "Governor: {other}; `cpupower frequency-set -g performance` keeps the clock steady."
@@ -30,7 +30,7 @@ fn turbo() -> String {
     let no_turbo = read("/sys/devices/system/cpu/intel_pstate/no_turbo").map(|text| text == "0");
     let boost = read("/sys/devices/system/cpu/cpufreq/boost").map(|text| text == "1");
     match no_turbo.or(boost) {
-        None => "Turbo: not to be seen here, so the host's.".to_owned(),
+        None => "Turbo: not visible here, so the host's.".to_owned(),
         Some(false) => "Turbo: off, as it should be.".to_owned(),
         Some(true) => "Turbo: on; the first seconds may run faster than the rest. Write 1 to \
                        intel_pstate/no_turbo, or 0 to cpufreq/boost."
@@ -54,14 +54,12 @@ fn sleep_states() -> String {
     let named: Vec<String> =
         states.iter().map(|(name, latency)| format!("{name} {latency} us")).collect();
     match deepest {
-        None => {
-            "C-states: not to be seen here; a sleeping virtual processor is woken by the host, \
-                 see the ping-pong."
-                .to_owned()
-        }
+        None => "C-states: not visible here; the host wakes a sleeping virtual processor, see the \
+                 ping-pong."
+            .to_owned(),
         Some(deepest) if deepest >= DEEP_SLEEP_US => format!(
-            "C-states: {}; the deepest is felt in every round trip. `cpupower idle-set -D {}` \
-             forbids those that take longer.",
+            "C-states: {}; the deepest delays every round trip. `cpupower idle-set -D {}` \
+             disables states with a longer latency.",
             named.join(", "),
             DEEP_SLEEP_US / 2
         ),
@@ -98,8 +96,8 @@ impl Ticks {
             format!("Steal: {percent:.1} % while this ran; fine.")
         } else {
             format!(
-                "Steal: {percent:.1} % while this ran: the host gave the processors to others. \
-                 More rounds, and medians, are what helps."
+                "Steal: {percent:.1} % while this ran: the host ran other guests. \
+                 More rounds, and medians, help."
             )
         }
     }

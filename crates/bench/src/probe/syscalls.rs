@@ -58,7 +58,7 @@ fn measurement() -> Measurement {
         .column("max_ns", "max", Shown::Median)
         .go("max-ns", 1.0);
     measured.note(
-        "What the clock takes is in all rows. Cold: 32 MiB were written to before each call. \
+        "All rows include the cost of the clock. Cold: after writing to 32 MiB before each call. \
          Over TCP the sender pays for the receiver's half.",
     );
     measured

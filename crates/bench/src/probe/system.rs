@@ -83,7 +83,7 @@ fn wake_up_advice(medians: &[f64]) -> String {
     }
     format!(
         "Waking a sleeping core takes about {wake_up:.0} us, while a round trip on one core takes \
-         {same:.0}: with one request in flight that is what is measured. Compare servers by their \
+         {same:.0}: with one request in flight, wake-ups dominate. Compare servers by their \
          processor time, or boot with idle=poll."
     )
 }
@@ -95,7 +95,7 @@ fn sync_advice(latencies: &Latencies) -> String {
     }
     format!(
         "A sync takes {median:.0} us, one in a hundred {rare:.0}: a server that syncs each commit \
-         by itself does at most {:.0} a second.",
+         separately makes at most {:.0} per second.",
         1e6 / median
     )
 }

@@ -103,8 +103,8 @@ impl ReadAll<'_> {
             .bars("us_per_object")
             .latencies();
         measured.note(
-            "memory: the checksum alone; filestorage: Python's own, in process. Every checksum \
-             that was taken is the right one.",
+            "memory: the checksum alone; filestorage: Python's own, in process. All checksums \
+             were verified.",
         );
         measured
     }

@@ -9,8 +9,9 @@ pub(super) fn indexed(dataset: &str, rounds: u16) -> Measurement {
     let mut measured =
         times("Start", title).ratio("seconds", "zodium", "seconds: zodium / it").bars("seconds");
     measured.note(
-        "From the start of the process to the reply to its first load. all: also what vouches for \
-         the index and checksums, as Zodium leaves them; index: the index alone, as ZODB does.",
+        "From the start of the process to the reply to its first load. all: also the index's \
+         checksum file and record checksums, as Zodium leaves them; index: only the index, as \
+         ZODB leaves it.",
     );
     measured
 }
@@ -30,8 +31,8 @@ pub(super) fn scanned(dataset: &str, file_bytes: u64, rounds: u16) -> Measuremen
         .ratio("seconds", "zodium", "seconds: zodium / it")
         .bars("megabytes_per_second");
     measured.note(
-        "The whole file is read. checksums: those beside it are there, and every transaction and \
-         record is held against its own. A CPU second is one of any thread of the server.",
+        "The whole file is read. checksums: the checksum file exists, and every transaction and \
+         record is compared with its checksum. CPU seconds are those of all threads together.",
     );
     measured
 }
@@ -70,9 +71,9 @@ pub(super) fn memory(dataset: &str) -> Measurement {
         .ratio("loaded_resident_mb", "zodium", "MB at last: zodium / it")
         .bars("loaded_resident_mb");
     measured.note(
-        "What is resident, of which the anonymous part is what the process has allocated and used; \
-         the rest is mostly its program. Index bytes: the anonymous part after the first reply \
-         without that of a server of one object, for each object.",
+        "Resident memory. Its anonymous part is what the process has allocated and used; the rest \
+         is mostly its program. Index bytes per object: the anonymous part after the first \
+         reply, minus that of a server with one object.",
     );
     measured
 }
