@@ -24,7 +24,7 @@ use crate::server::{Data, Server, ServerCommand};
 
 /// Number of objects for resident loads: few enough for any cache.
 const RESIDENT_OBJECTS: u64 = 64;
-/// A server's own cache holds at most this part of the file.
+/// A server's own cache holds at most one part in this many of the file.
 const CACHE_SHARE: u64 = 4;
 /// Neighbours share pages, so a measurement may load at most one in so many objects.
 const WALK_SHARE: u64 = 3;

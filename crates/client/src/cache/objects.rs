@@ -80,8 +80,8 @@ const SHARD_BYTES_MIN: usize = 2 << 20;
 /// Enough shards that threads hardly wait for each other.
 const SHARDS_MAX: usize = 64;
 
-/// One history may take this part of a shard; `quick_cache` rejects items that take nearly all of
-/// it.
+/// One history may take one part in this many of a shard; `quick_cache` rejects an item that takes
+/// nearly all of it.
 const ITEM_SHARE: usize = 2;
 
 impl Objects {
