@@ -1,4 +1,5 @@
-"""`%import zodium.clientstorage` in place of `%import ZEO`: `<clientstorage>` as it stands.
+"""Open `<clientstorage>` sections with this client: `%import zodium.clientstorage`.
 
-The two cannot be imported together: a name has one type in a configuration.
+It takes the place of `%import ZEO`. They cannot be imported together, because a section name has
+one type in a configuration.
 """

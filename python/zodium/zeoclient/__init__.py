@@ -1,7 +1,7 @@
-"""`%import zodium.zeoclient`: `<zeoclient>` as it stands is opened with this client.
+"""Open `<zeoclient>` sections with this client: `%import zodium.zeoclient`.
 
-ZODB has that section, so no other type can have its name. What ZODB opens it with is replaced
-instead, in this process.
+ZODB defines that section, so no other type can have its name. Instead, ZODB's function that opens
+it is replaced in this process.
 """
 
 from ZODB import config
