@@ -9,8 +9,8 @@ use rustls::crypto::ring;
 use rustls::sign::SingleCertAndKey;
 
 use crate::authorities::Authorities;
-use crate::judgement::{Judge, Side};
 use crate::own_certificate::{OwnCertificate, unusable};
+use crate::peer_verifier::{PeerVerifier, Side};
 use crate::server_verifier::ServerVerifier;
 use crate::{CertificateFiles, PeerIdentity, TlsError};
 
@@ -60,9 +60,9 @@ impl ClientTls {
             Trust::Only(path) => (path, Authorities::only_first(path)?),
         };
         let algorithms = provider.signature_verification_algorithms;
-        let judge = Judge::new(authorities, algorithms, Side::Server);
+        let peer_verifier = PeerVerifier::new(authorities, algorithms, Side::Server);
         let any_name = matches!(files.trust, Trust::ListedUnderAnyName(_));
-        let verifier = ServerVerifier::new(judge, any_name);
+        let verifier = ServerVerifier::new(peer_verifier, any_name);
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(path, "TLS", &error))?

@@ -9,24 +9,27 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::ClientRefusal;
 use crate::certificate::Certificate;
-use crate::judgement::{Judge, Side, in_words, seconds};
+use crate::peer_verifier::{PeerVerifier, Side, in_words, seconds};
 
 /// Characters of the subject of a refused certificate that are logged.
 const SUBJECT_SHOWN_MAX: usize = 200;
 
-/// Believes a client that its judge believes, and notes why it does not believe another.
+/// Accepts a client that its [`PeerVerifier`] accepts, and notes why it rejects another.
 ///
 /// Of one connection: rustls tells the server only that the certificate was refused.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
-    judge: Arc<Judge>,
+    peer_verifier: Arc<PeerVerifier>,
     refusal: Arc<OnceLock<ClientRefusal>>,
 }
 
 impl ClientVerifier {
-    /// `judge` judges clients; `refusal` is where the reason is noted.
-    pub(crate) fn new(judge: Arc<Judge>, refusal: Arc<OnceLock<ClientRefusal>>) -> ClientVerifier {
-        ClientVerifier { judge, refusal }
+    /// `peer_verifier` is one for clients; `refusal` is where the reason is noted.
+    pub(crate) fn new(
+        peer_verifier: Arc<PeerVerifier>,
+        refusal: Arc<OnceLock<ClientRefusal>>,
+    ) -> ClientVerifier {
+        ClientVerifier { peer_verifier, refusal }
     }
 }
 
@@ -43,7 +46,7 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let read = Certificate::read(end_entity).map_err(|_| CertificateError::BadEncoding)?;
-        match self.judge.check(end_entity, intermediates, now) {
+        match self.peer_verifier.check(end_entity, intermediates, now) {
             Ok(()) => Ok(ClientCertVerified::assertion()),
             Err(error) => {
                 // The client chooses the text of the subject.
@@ -63,7 +66,7 @@ impl ClientCertVerifier for ClientVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.judge.verify_tls12_signature(message, certificate, signed)
+        self.peer_verifier.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -72,10 +75,10 @@ impl ClientCertVerifier for ClientVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.judge.verify_tls13_signature(message, certificate, signed)
+        self.peer_verifier.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.judge.supported_verify_schemes()
+        self.peer_verifier.supported_verify_schemes()
     }
 }

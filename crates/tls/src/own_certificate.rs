@@ -9,7 +9,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::certificate::{Certificate, now_seconds};
-use crate::judgement::Side;
+use crate::peer_verifier::Side;
 use crate::pem_file::PemFile;
 use crate::{TlsError, private_key, words};
 

@@ -3,7 +3,7 @@
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use thiserror::Error;
 
-use crate::judgement::{Side, in_words};
+use crate::peer_verifier::{Side, in_words};
 use crate::words;
 
 /// Why there is no connection over TLS, or no longer.

@@ -11,8 +11,8 @@ use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 
 use crate::authorities::Authorities;
 use crate::client_verifier::ClientVerifier;
-use crate::judgement::{Judge, Side};
 use crate::own_certificate::unusable;
+use crate::peer_verifier::{PeerVerifier, Side};
 use crate::{CertificateFiles, ClientRefusal, TlsError};
 
 /// Where a server's side of TLS is read from.
@@ -44,7 +44,7 @@ pub struct ServerSide {
 #[derive(Debug)]
 struct Loaded {
     builder: ConfigBuilder<ServerConfig, WantsVerifier>,
-    judge: Arc<Judge>,
+    peer_verifier: Arc<PeerVerifier>,
     own: Arc<SingleCertAndKey>,
 }
 
@@ -55,7 +55,7 @@ impl ServerTls {
         Ok(ServerTls { files, loaded })
     }
 
-    /// Reads the files again. New connections are judged by what is there now; after an error
+    /// Reads the files again. New connections are verified by what is there now; after an error
     /// by what was there before. Connections that are open stay.
     pub fn reload(&self) -> Result<(), TlsError> {
         self.loaded.store(Arc::new(self.files.load()?));
@@ -86,18 +86,18 @@ impl ServerFiles {
         let own = self.own.load(&provider)?;
         let authorities = Authorities::read(&self.authenticate)?;
         let algorithms = provider.signature_verification_algorithms;
-        let judge = Arc::new(Judge::new(authorities, algorithms, Side::Client));
+        let peer_verifier = Arc::new(PeerVerifier::new(authorities, algorithms, Side::Client));
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(&self.own.certificate, "TLS", &error))?;
-        Ok(Loaded { builder, judge, own: Arc::new(SingleCertAndKey::from(own.key)) })
+        Ok(Loaded { builder, peer_verifier, own: Arc::new(SingleCertAndKey::from(own.key)) })
     }
 }
 
 impl Loaded {
     fn connection(&self) -> ServerSide {
         let refusal = Arc::default();
-        let verifier = ClientVerifier::new(Arc::clone(&self.judge), Arc::clone(&refusal));
+        let verifier = ClientVerifier::new(Arc::clone(&self.peer_verifier), Arc::clone(&refusal));
         let mut config = self
             .builder
             .clone()

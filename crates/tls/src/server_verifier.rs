@@ -8,19 +8,19 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::EndEntityCert;
 
-use crate::judgement::Judge;
+use crate::peer_verifier::PeerVerifier;
 
-/// Believes the servers that its judge believes, under the names that they have.
+/// Accepts a server that its [`PeerVerifier`] accepts, under the names in its certificate.
 #[derive(Debug)]
 pub(crate) struct ServerVerifier {
-    judge: Judge,
+    peer_verifier: PeerVerifier,
     any_name: bool,
 }
 
 impl ServerVerifier {
-    /// `judge` judges servers; with `any_name` what they are called does not count.
-    pub(crate) fn new(judge: Judge, any_name: bool) -> ServerVerifier {
-        ServerVerifier { judge, any_name }
+    /// `peer_verifier` is one for servers; with `any_name` the name in the certificate is ignored.
+    pub(crate) fn new(peer_verifier: PeerVerifier, any_name: bool) -> ServerVerifier {
+        ServerVerifier { peer_verifier, any_name }
     }
 }
 
@@ -33,8 +33,8 @@ impl ServerCertVerifier for ServerVerifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.judge.check(end_entity, intermediates, now)?;
-        if !self.any_name && !self.judge.is_listed(end_entity) {
+        self.peer_verifier.check(end_entity, intermediates, now)?;
+        if !self.any_name && !self.peer_verifier.is_listed(end_entity) {
             check_name(end_entity, server_name)?;
         }
         Ok(ServerCertVerified::assertion())
@@ -46,7 +46,7 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.judge.verify_tls12_signature(message, certificate, signed)
+        self.peer_verifier.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -55,11 +55,11 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.judge.verify_tls13_signature(message, certificate, signed)
+        self.peer_verifier.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.judge.supported_verify_schemes()
+        self.peer_verifier.supported_verify_schemes()
     }
 }
 

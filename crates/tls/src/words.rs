@@ -6,7 +6,7 @@ use rustls::Error;
 use x509_parser::error::X509Error;
 use x509_parser::nom;
 
-use crate::judgement::{Side, in_words};
+use crate::peer_verifier::{Side, in_words};
 
 /// What went wrong in a handshake with a peer of this kind.
 pub(crate) fn of_error(error: &Error, peer: Side) -> String {

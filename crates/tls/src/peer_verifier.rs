@@ -1,7 +1,7 @@
 //! Whether a peer is believed.
 //!
 //! Key decision: a listed certificate is believed by its bytes, as OpenSSL does and webpki does
-//! not; everything else is webpki's to judge. That the client has the key to it, the signature
+//! not; webpki verifies everything else. That the client has the key to it, the signature
 //! in the handshake proves, either way.
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -18,10 +18,10 @@ use crate::{revocation, words};
 
 /// Believes those whose certificates are listed, or signed by a listed authority.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub(crate) struct PeerVerifier {
     authorities: Authorities,
     algorithms: WebPkiSupportedAlgorithms,
-    judged: Side,
+    peer: Side,
 }
 
 /// Who shows a certificate.
@@ -31,13 +31,13 @@ pub(crate) enum Side {
     Server,
 }
 
-impl Judge {
+impl PeerVerifier {
     pub(crate) fn new(
         authorities: Authorities,
         algorithms: WebPkiSupportedAlgorithms,
-        judged: Side,
-    ) -> Judge {
-        Judge { authorities, algorithms, judged }
+        peer: Side,
+    ) -> PeerVerifier {
+        PeerVerifier { authorities, algorithms, peer }
     }
 
     /// Whether this very certificate is listed.
@@ -64,7 +64,7 @@ impl Judge {
         if !listed.validity.holds(seconds(now)) {
             return Err(CertificateError::Expired);
         }
-        match listed.is_for(self.judged) {
+        match listed.is_for(self.peer) {
             true => Ok(()),
             false => Err(CertificateError::InvalidPurpose),
         }
@@ -83,7 +83,7 @@ impl Judge {
             &self.authorities.anchors,
             intermediates,
             now,
-            match self.judged {
+            match self.peer {
                 Side::Client => KeyUsage::client_auth(),
                 Side::Server => KeyUsage::server_auth(),
             },
@@ -171,7 +171,7 @@ fn reason(error: webpki::Error) -> CertificateError {
 }
 
 /// For who reads it in a log or on a terminal, and can do something about it.
-pub(crate) fn in_words(error: &CertificateError, judged: Side) -> String {
+pub(crate) fn in_words(error: &CertificateError, peer: Side) -> String {
     let words = match error {
         CertificateError::UnknownIssuer => "neither it nor who signed it is listed",
         CertificateError::Revoked => "it is revoked",
@@ -181,7 +181,7 @@ pub(crate) fn in_words(error: &CertificateError, judged: Side) -> String {
         CertificateError::ExpiredRevocationList => {
             "the revocation list of its authority has expired"
         }
-        CertificateError::InvalidPurpose => match judged {
+        CertificateError::InvalidPurpose => match peer {
             Side::Client => "its extended key usage says that it is not for clients",
             Side::Server => "its extended key usage says that it is not for servers",
         },
