@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::rustls::{Error as TlsError, InvalidMessage, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
-use zodium_tls::{ClientRefusal, PeerIdentity, ServerTls, client_failure};
+use zodium_tls::{CertificateRejection, PeerIdentity, ServerTls, client_failure};
 
 use crate::unfinished::{UNFINISHED_MAX, Unfinished};
 
@@ -65,7 +65,7 @@ pub(crate) enum HandshakeError {
     #[error("does not speak TLS")]
     NotTls,
     #[error("{}", .0.reason)]
-    Refused(ClientRefusal),
+    Rejected(CertificateRejection),
     #[error("{}", client_failure(.0))]
     Tls(TlsError),
     #[error("{0}")]
@@ -104,8 +104,10 @@ impl Handshakes {
         let deadline = deadline + queued.elapsed();
         let tls = tls.connection();
         let finished = self.with_peer(deadline, finish(start, tls.config(), place)).await;
-        match tls.refusal() {
-            Some(refusal) if finished.is_err() => Err(HandshakeError::Refused(refusal.clone())),
+        match tls.rejection() {
+            Some(rejection) if finished.is_err() => {
+                Err(HandshakeError::Rejected(rejection.clone()))
+            }
             _ => secured(finished?),
         }
     }
@@ -151,7 +153,7 @@ impl HandshakeError {
     /// The subject of the client's certificate, where that is the reason.
     pub(crate) fn subject(&self) -> Option<&str> {
         match self {
-            HandshakeError::Refused(refusal) => Some(&refusal.subject),
+            HandshakeError::Rejected(rejection) => Some(&rejection.subject),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use crate::ClientRefusal;
+use crate::CertificateRejection;
 use crate::certificate::Certificate;
 use crate::peer_verifier::{PeerVerifier, Side, in_words, seconds};
 
@@ -20,16 +20,16 @@ const SUBJECT_SHOWN_MAX: usize = 200;
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
     peer_verifier: Arc<PeerVerifier>,
-    refusal: Arc<OnceLock<ClientRefusal>>,
+    rejection: Arc<OnceLock<CertificateRejection>>,
 }
 
 impl ClientVerifier {
-    /// `peer_verifier` is one for clients; `refusal` is where the reason is noted.
+    /// `peer_verifier` is one for clients; `rejection` is where the reason is noted.
     pub(crate) fn new(
         peer_verifier: Arc<PeerVerifier>,
-        refusal: Arc<OnceLock<ClientRefusal>>,
+        rejection: Arc<OnceLock<CertificateRejection>>,
     ) -> ClientVerifier {
-        ClientVerifier { peer_verifier, refusal }
+        ClientVerifier { peer_verifier, rejection }
     }
 }
 
@@ -54,7 +54,7 @@ impl ClientCertVerifier for ClientVerifier {
                 let when = read.validity.failure(seconds(now));
                 let reason = when.unwrap_or_else(|| in_words(&error, Side::Client));
                 // A client is asked for its certificate once.
-                let _ = self.refusal.set(ClientRefusal { subject, reason });
+                let _ = self.rejection.set(CertificateRejection { subject, reason });
                 Err(error.into())
             }
         }

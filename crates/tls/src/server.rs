@@ -13,7 +13,7 @@ use crate::authorities::Authorities;
 use crate::client_verifier::ClientVerifier;
 use crate::own_certificate::unusable;
 use crate::peer_verifier::{PeerVerifier, Side};
-use crate::{CertificateFiles, ClientRefusal, TlsError};
+use crate::{CertificateFiles, CertificateRejection, TlsError};
 
 /// Where a server's side of TLS is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct ServerTls {
 #[derive(Clone, Debug)]
 pub struct ServerSide {
     config: Arc<ServerConfig>,
-    refusal: Arc<OnceLock<ClientRefusal>>,
+    rejection: Arc<OnceLock<CertificateRejection>>,
 }
 
 /// What the files hold.
@@ -75,8 +75,8 @@ impl ServerSide {
     }
 
     /// Why the client's certificate was refused, if it was.
-    pub fn refusal(&self) -> Option<&ClientRefusal> {
-        self.refusal.get()
+    pub fn rejection(&self) -> Option<&CertificateRejection> {
+        self.rejection.get()
     }
 }
 
@@ -96,8 +96,8 @@ impl ServerFiles {
 
 impl Loaded {
     fn connection(&self) -> ServerSide {
-        let refusal = Arc::default();
-        let verifier = ClientVerifier::new(Arc::clone(&self.peer_verifier), Arc::clone(&refusal));
+        let rejection = Arc::default();
+        let verifier = ClientVerifier::new(Arc::clone(&self.peer_verifier), Arc::clone(&rejection));
         let mut config = self
             .builder
             .clone()
@@ -107,6 +107,6 @@ impl Loaded {
         // would get in. Connections of ZEO are few and long, there is nothing to gain.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        ServerSide { config: Arc::new(config), refusal }
+        ServerSide { config: Arc::new(config), rejection }
     }
 }

@@ -12,7 +12,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConnection, ServerConfig, ServerConnection};
 use rustls_pki_types::ServerName;
 use support::{Authority, Holder, client_params, params, self_signed};
-use zodium_tls::{ClientFiles, ClientTls, Refusal, Trust};
+use zodium_tls::{ClientFiles, ClientTls, HandshakeFailure, Trust};
 
 /// A client that shows nothing, and the folder of its files.
 struct Client {
@@ -63,7 +63,7 @@ fn shake(client: &mut ClientConnection, server: &mut ServerConnection) -> Result
         bytes.clear();
         server.write_tls(&mut bytes).unwrap();
         client.read_tls(&mut &bytes[..]).unwrap();
-        client.process_new_packets().map_err(|error| Refusal::from(error).to_string())?;
+        client.process_new_packets().map_err(|error| HandshakeFailure::from(error).to_string())?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use zodium_pickle::{Object, Value};
-use zodium_tls::Refusal;
+use zodium_tls::HandshakeFailure;
 
 use crate::codec::{CodecError, FrameError, RemoteError};
 
@@ -51,7 +51,7 @@ pub enum ClientError {
     NoHandshake,
     /// TLS, or a certificate.
     #[error(transparent)]
-    Tls(#[from] Refusal),
+    Tls(#[from] HandshakeFailure),
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(io::Error),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
-use zodium_tls::Refusal;
+use zodium_tls::HandshakeFailure;
 
 use super::{ClientError, Stream};
 
@@ -21,7 +21,7 @@ pub fn secure(
     name: ServerName<'static>,
     limit: Duration,
 ) -> Result<Box<dyn Stream>, ClientError> {
-    let mut connection = ClientConnection::new(config, name).map_err(Refusal::from)?;
+    let mut connection = ClientConnection::new(config, name).map_err(HandshakeFailure::from)?;
     let mut stream = Timed { stream, deadline: Some(Instant::now() + limit) };
     while connection.is_handshaking() {
         connection.complete_io(&mut stream).map_err(|error| match error.kind() {

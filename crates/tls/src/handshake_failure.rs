@@ -9,7 +9,7 @@ use crate::words;
 /// Why there is no connection over TLS, or no longer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum HandshakeFailure {
     /// What came is not TLS.
     #[error("the server does not speak TLS: connect without --ssl-... options")]
     NotTls,
@@ -18,16 +18,16 @@ pub enum Refusal {
     CertificateWanted,
     /// The server does not take the certificate that we showed.
     #[error(
-        "the server rejected our certificate ({told}). Add this certificate, or the authority that \
-         signed it, to the server's `authenticate` setting; the server's log has the reason"
+        "the server rejected our certificate ({alert}). Add this certificate, or the authority \
+         that signed it, to the server's `authenticate` setting; the server's log has the reason"
     )]
-    CertificateRefused {
+    CertificateRejected {
         /// The alert.
-        told: String,
+        alert: String,
     },
     /// We do not believe the server.
     #[error("the server's certificate is not believed: {reason}")]
-    ServerNotBelieved {
+    ServerNotTrusted {
         /// In words.
         reason: String,
     },
@@ -43,10 +43,10 @@ pub enum Refusal {
         presented: String,
     },
     /// Another alert of the server.
-    #[error("the server ended TLS ({told}); its log says why")]
+    #[error("the server ended TLS ({alert}); its log says why")]
     Ended {
         /// The alert.
-        told: String,
+        alert: String,
     },
     /// Anything else.
     #[error("TLS failed: {}", words::of_error(.0, Side::Server))]
@@ -55,7 +55,7 @@ pub enum Refusal {
 
 /// Why a server does not believe a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientRefusal {
+pub struct CertificateRejection {
     /// The subject of the certificate, shortened.
     pub subject: String,
     /// In words.
@@ -67,22 +67,22 @@ pub fn client_failure(error: &Error) -> String {
     words::of_error(error, Side::Client)
 }
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Refusal {
+impl From<Error> for HandshakeFailure {
+    fn from(error: Error) -> HandshakeFailure {
         match error {
-            Error::InvalidMessage(InvalidMessage::InvalidContentType) => Refusal::NotTls,
-            Error::AlertReceived(alert) => told(alert),
-            Error::InvalidCertificate(error) => not_believed(&error),
-            error => Refusal::Failed(error),
+            Error::InvalidMessage(InvalidMessage::InvalidContentType) => HandshakeFailure::NotTls,
+            Error::AlertReceived(alert) => of_alert(alert),
+            Error::InvalidCertificate(error) => not_trusted(&error),
+            error => HandshakeFailure::Failed(error),
         }
     }
 }
 
-fn told(alert: AlertDescription) -> Refusal {
-    let told = words::of_debug(&alert);
+fn of_alert(alert: AlertDescription) -> HandshakeFailure {
+    let described = words::of_debug(&alert);
     match alert {
         AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
-            Refusal::CertificateWanted
+            HandshakeFailure::CertificateWanted
         }
         AlertDescription::UnknownCA
         | AlertDescription::BadCertificate
@@ -90,20 +90,24 @@ fn told(alert: AlertDescription) -> Refusal {
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateUnknown
-        | AlertDescription::AccessDenied => Refusal::CertificateRefused { told },
-        _ => Refusal::Ended { told },
+        | AlertDescription::AccessDenied => {
+            HandshakeFailure::CertificateRejected { alert: described }
+        }
+        _ => HandshakeFailure::Ended { alert: described },
     }
 }
 
-fn not_believed(error: &CertificateError) -> Refusal {
+fn not_trusted(error: &CertificateError) -> HandshakeFailure {
     match error {
-        CertificateError::NotValidForNameContext { expected, presented } => Refusal::OtherName {
-            expected: expected.to_str().into_owned(),
-            presented: match presented.is_empty() {
-                true => "no name at all".to_owned(),
-                false => presented.join(", "),
-            },
-        },
-        error => Refusal::ServerNotBelieved { reason: in_words(error, Side::Server) },
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            HandshakeFailure::OtherName {
+                expected: expected.to_str().into_owned(),
+                presented: match presented.is_empty() {
+                    true => "no name at all".to_owned(),
+                    false => presented.join(", "),
+                },
+            }
+        }
+        error => HandshakeFailure::ServerNotTrusted { reason: in_words(error, Side::Server) },
     }
 }
