@@ -19,7 +19,7 @@ use crate::words;
 #[derive(Debug, Default)]
 pub(crate) struct Authorities {
     /// By their bytes.
-    pub(crate) listed: HashMap<Vec<u8>, Certificate>,
+    pub(crate) pinned: HashMap<Vec<u8>, Certificate>,
     pub(crate) anchors: Vec<TrustAnchor<'static>>,
     /// What webpki does not ask of its anchors, in the same order.
     pub(crate) anchor_limits: Vec<AnchorLimits>,
@@ -41,7 +41,7 @@ impl Authorities {
         for file in files {
             authorities.add_file(&PemFile::read(&file)?)?;
         }
-        if authorities.listed.is_empty() {
+        if authorities.pinned.is_empty() {
             return Err(TlsError::NoCertificate { path: path.to_owned() });
         }
         Ok(authorities)
@@ -63,7 +63,7 @@ impl Authorities {
     fn add_file(&mut self, file: &PemFile) -> Result<(), TlsError> {
         for der in file.labelled("CERTIFICATE") {
             // Links by hash lead to files that have been read already.
-            if !self.listed.contains_key(der) {
+            if !self.pinned.contains_key(der) {
                 self.add_certificate(&file.path, der)?;
             }
         }
@@ -94,7 +94,7 @@ impl Authorities {
                 intermediates_max: certificate.intermediates_max,
             });
         }
-        self.listed.insert(der.to_vec(), certificate);
+        self.pinned.insert(der.to_vec(), certificate);
         Ok(())
     }
 }

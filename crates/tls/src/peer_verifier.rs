@@ -41,8 +41,8 @@ impl PeerVerifier {
     }
 
     /// Whether this very certificate is listed.
-    pub(crate) fn is_listed(&self, certificate: &CertificateDer<'_>) -> bool {
-        self.authorities.listed.contains_key(certificate.as_ref())
+    pub(crate) fn is_pinned(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.authorities.pinned.contains_key(certificate.as_ref())
     }
 
     pub(crate) fn check(
@@ -51,20 +51,20 @@ impl PeerVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), CertificateError> {
-        match self.authorities.listed.get(end_entity.as_ref()) {
-            Some(certificate) => self.check_listed(certificate, now),
+        match self.authorities.pinned.get(end_entity.as_ref()) {
+            Some(certificate) => self.check_pinned(certificate, now),
             None => self.check_chain(end_entity, intermediates, now),
         }
     }
 
-    fn check_listed(&self, listed: &Certificate, now: UnixTime) -> Result<(), CertificateError> {
-        if self.authorities.revocation.has(&listed.number) {
+    fn check_pinned(&self, pinned: &Certificate, now: UnixTime) -> Result<(), CertificateError> {
+        if self.authorities.revocation.has(&pinned.number) {
             return Err(CertificateError::Revoked);
         }
-        if !listed.validity.holds(seconds(now)) {
+        if !pinned.validity.holds(seconds(now)) {
             return Err(CertificateError::Expired);
         }
-        match listed.is_for(self.peer) {
+        match pinned.is_for(self.peer) {
             true => Ok(()),
             false => Err(CertificateError::InvalidPurpose),
         }

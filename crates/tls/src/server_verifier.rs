@@ -34,7 +34,7 @@ impl ServerCertVerifier for ServerVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         self.peer_verifier.check(end_entity, intermediates, now)?;
-        if !self.any_name && !self.peer_verifier.is_listed(end_entity) {
+        if !self.any_name && !self.peer_verifier.is_pinned(end_entity) {
             check_name(end_entity, server_name)?;
         }
         Ok(ServerCertVerified::assertion())
