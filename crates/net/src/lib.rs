@@ -14,8 +14,8 @@ mod handshake;
 mod input;
 mod link;
 mod listener;
+mod log_limiter;
 mod output;
-mod seldom;
 mod session;
 #[cfg(test)]
 mod tls_tests;

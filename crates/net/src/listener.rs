@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
-use crate::seldom::Seldom;
+use crate::log_limiter::LogLimiter;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -51,7 +51,7 @@ pub struct Listener {
     kind: Kind,
     address: Address,
     tls: Option<Arc<ServerTls>>,
-    failures_said: Seldom,
+    failure_log: LogLimiter,
     _file: Option<SocketFile>,
 }
 
@@ -128,8 +128,8 @@ impl Bound {
             Socket::Unix(socket) => Kind::Unix(socket.listen(BACKLOG)?),
             Socket::Inherited(kind) => kind,
         };
-        let failures_said = Seldom::default();
-        Ok(Listener { kind, address: self.address, tls: None, failures_said, _file: self.file })
+        let failure_log = LogLimiter::default();
+        Ok(Listener { kind, address: self.address, tls: None, failure_log, _file: self.file })
     }
 }
 
@@ -173,7 +173,7 @@ impl Listener {
                 // Over before it began; the next one may be fine.
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
-                    if let Some(times) = self.failures_said.now() {
+                    if let Some(times) = self.failure_log.admit() {
                         let address = &self.address;
                         tracing::warn!(%error, %address, times, "{}", advice(&error));
                     }

@@ -21,7 +21,7 @@ use crate::handshake::{HandshakeError, Handshakes, Secured};
 use crate::input::Shared;
 use crate::link;
 use crate::listener::IncomingStream;
-use crate::seldom::{SOURCE_PERIOD, Seldom, SeldomBySource};
+use crate::log_limiter::{LogLimiter, SOURCE_PERIOD, SourceLogLimiter};
 use crate::{Incoming, Limits, Link, LinkFigures, Service};
 
 /// Threads per worker for reads that have to wait for the disk, and the like.
@@ -37,7 +37,7 @@ pub struct Workers {
     limits: Limits,
     /// Connections that were closed at once, for there were too many.
     turned_away: Arc<AtomicU64>,
-    turned_away_said: Seldom,
+    turned_away_log: LogLimiter,
 }
 
 struct Worker {
@@ -82,7 +82,7 @@ impl Workers {
     {
         let WorkerOptions { count, limits, busy_poll } = options;
         let make = Arc::new(make);
-        let failed_handshakes = Arc::new(SeldomBySource::default());
+        let failed_handshakes = Arc::new(SourceLogLimiter::default());
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
             let failed = |source| WorkerError { number, source };
@@ -107,8 +107,8 @@ impl Workers {
                 .map_err(failed)?;
             workers.push(Worker { orders, links, figures, thread });
         }
-        let (turned_away, turned_away_said) = (Arc::default(), Seldom::default());
-        Ok(Workers { workers, limits, turned_away, turned_away_said })
+        let (turned_away, turned_away_log) = (Arc::default(), LogLimiter::default());
+        Ok(Workers { workers, limits, turned_away, turned_away_log })
     }
 
     /// Hands a connection to the worker with the fewest; closes it when there are too many.
@@ -128,7 +128,7 @@ impl Workers {
 
     fn turn_away(&self, peer: &str) {
         self.turned_away.fetch_add(1, Ordering::Relaxed);
-        if let Some(times) = self.turned_away_said.now() {
+        if let Some(times) = self.turned_away_log.admit() {
             let connections_max = self.limits.connections_max;
             tracing::warn!(
                 peer,
@@ -207,7 +207,7 @@ pub struct Host<S> {
     shared: Rc<Shared>,
     handshakes: Handshakes,
     /// What of them is logged; all workers share it.
-    failed_handshakes: Arc<SeldomBySource>,
+    failed_handshakes: Arc<SourceLogLimiter>,
     figures: Arc<LinkFigures>,
     /// No new links: those that there are come to their end.
     stopping: Cell<bool>,
@@ -325,7 +325,7 @@ impl<S: Service> Host<S> {
             tracing::debug!(peer, %reason, "no TLS handshake");
             return;
         }
-        match self.failed_handshakes.now(peer) {
+        match self.failed_handshakes.admit(peer) {
             None => tracing::debug!(peer, subject, %reason, "TLS handshake failed"),
             Some(source) => {
                 tracing::info!(peer, subject, %reason, "TLS handshake failed");
@@ -389,7 +389,7 @@ async fn has_spoken(stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// Logs how many failed handshakes of a source were not logged, at the end of each period.
-async fn log_suppressed(failed_handshakes: Arc<SeldomBySource>, source: String) {
+async fn log_suppressed(failed_handshakes: Arc<SourceLogLimiter>, source: String) {
     loop {
         tokio::time::sleep(SOURCE_PERIOD).await;
         match failed_handshakes.end_period(&source) {

@@ -18,26 +18,26 @@ const OTHER_SOURCES: &str = "other addresses";
 
 /// Keeps one kind of message from filling the log.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom(Mutex<State>);
+pub(crate) struct LogLimiter(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    said: Option<Instant>,
-    unsaid: u64,
+    logged: Option<Instant>,
+    suppressed: u64,
 }
 
-impl Seldom {
+impl LogLimiter {
     /// Whether to say it now, and how often it happened since it was last said, this time
     /// included.
-    pub(crate) fn now(&self) -> Option<u64> {
+    pub(crate) fn admit(&self) -> Option<u64> {
         let mut state = self.0.lock();
-        state.unsaid += 1;
+        state.suppressed += 1;
         let now = Instant::now();
-        if state.said.is_some_and(|said| now - said < PERIOD) {
+        if state.logged.is_some_and(|logged| now - logged < PERIOD) {
             return None;
         }
-        state.said = Some(now);
-        Some(std::mem::take(&mut state.unsaid))
+        state.logged = Some(now);
+        Some(std::mem::take(&mut state.suppressed))
     }
 }
 
@@ -46,12 +46,12 @@ impl Seldom {
 /// The first message about a source is logged. Later ones are counted, and the caller logs the
 /// count at the end of each period, until one passes without any.
 #[derive(Debug, Default)]
-pub(crate) struct SeldomBySource(Mutex<FxHashMap<String, u64>>);
+pub(crate) struct SourceLogLimiter(Mutex<FxHashMap<String, u64>>);
 
-impl SeldomBySource {
-    /// Notes a message about a peer. `Some`: log it, and call [`SeldomBySource::end_period`] with
+impl SourceLogLimiter {
+    /// Notes a message about a peer. `Some`: log it, and call [`SourceLogLimiter::end_period`] with
     /// this source after [`SOURCE_PERIOD`].
-    pub(crate) fn now(&self, peer: &str) -> Option<String> {
+    pub(crate) fn admit(&self, peer: &str) -> Option<String> {
         let mut sources = self.0.lock();
         let mut source = source_of(peer);
         if sources.len() >= SOURCES_MAX && !sources.contains_key(&source) {
@@ -102,29 +102,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_happens_often_is_said_once_in_a_while_with_its_count() {
-        let seldom = Seldom::default();
-        assert_eq!(seldom.now(), Some(1));
+        let limiter = LogLimiter::default();
+        assert_eq!(limiter.admit(), Some(1));
         for _ in 0..500 {
-            assert_eq!(seldom.now(), None);
+            assert_eq!(limiter.admit(), None);
         }
         tokio::time::advance(PERIOD).await;
-        assert_eq!(seldom.now(), Some(501));
+        assert_eq!(limiter.admit(), Some(501));
     }
 
     #[test]
     fn a_source_is_logged_at_once_and_then_by_the_count_of_each_period() {
-        let seldom = SeldomBySource::default();
-        assert_eq!(seldom.now("10.0.0.1:1").as_deref(), Some("10.0.0.1"));
-        assert_eq!(seldom.now("10.0.0.2:1").as_deref(), Some("10.0.0.2"));
+        let limiter = SourceLogLimiter::default();
+        assert_eq!(limiter.admit("10.0.0.1:1").as_deref(), Some("10.0.0.1"));
+        assert_eq!(limiter.admit("10.0.0.2:1").as_deref(), Some("10.0.0.2"));
         for port in 2..735 {
-            assert_eq!(seldom.now(&format!("10.0.0.1:{port}")), None);
+            assert_eq!(limiter.admit(&format!("10.0.0.1:{port}")), None);
         }
-        assert_eq!(seldom.end_period("10.0.0.1"), 733);
-        assert_eq!(seldom.now("10.0.0.1:9"), None, "the next period has begun");
-        assert_eq!(seldom.end_period("10.0.0.2"), 0);
-        assert!(seldom.now("10.0.0.2:1").is_some(), "a quiet period ends the silence");
-        assert_eq!(seldom.end_all(), [("10.0.0.1".to_owned(), 1)]);
-        assert!(seldom.now("10.0.0.1:9").is_some());
+        assert_eq!(limiter.end_period("10.0.0.1"), 733);
+        assert_eq!(limiter.admit("10.0.0.1:9"), None, "the next period has begun");
+        assert_eq!(limiter.end_period("10.0.0.2"), 0);
+        assert!(limiter.admit("10.0.0.2:1").is_some(), "a quiet period ends the silence");
+        assert_eq!(limiter.end_all(), [("10.0.0.1".to_owned(), 1)]);
+        assert!(limiter.admit("10.0.0.1:9").is_some());
     }
 
     #[test]
@@ -136,13 +136,13 @@ mod tests {
 
     #[test]
     fn countless_sources_take_little_memory_and_few_lines() {
-        let seldom = SeldomBySource::default();
+        let limiter = SourceLogLimiter::default();
         let logged = (0..10 * SOURCES_MAX).filter(|number| {
             let [.., high, low] = number.to_be_bytes();
-            seldom.now(&format!("10.0.{high}.{low}:1")).is_some()
+            limiter.admit(&format!("10.0.{high}.{low}:1")).is_some()
         });
         assert_eq!(logged.count(), SOURCES_MAX + 1);
-        assert_eq!(seldom.0.lock().len(), SOURCES_MAX + 1);
-        assert_eq!(seldom.end_period(OTHER_SOURCES), 9 * SOURCES_MAX as u64 - 1);
+        assert_eq!(limiter.0.lock().len(), SOURCES_MAX + 1);
+        assert_eq!(limiter.end_period(OTHER_SOURCES), 9 * SOURCES_MAX as u64 - 1);
     }
 }
