@@ -98,7 +98,7 @@ impl Input {
         let mut buffer = ReadBuf::new(&mut scratch[..limit]);
         ready!(stream.poll_read(context, &mut buffer)?);
         let bytes = buffer.filled();
-        link.figures().bytes_received.add(bytes.len() as u64);
+        link.metrics().bytes_received.add(bytes.len() as u64);
         if let Some(busy_poll) = &shared.busy_poll {
             busy_poll.note_request();
         }

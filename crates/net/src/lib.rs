@@ -9,12 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod busy_poll;
-mod figures;
 mod handshake;
 mod input;
 mod link;
 mod listener;
 mod log_limiter;
+mod metrics;
 mod output;
 mod session;
 #[cfg(test)]
@@ -22,9 +22,9 @@ mod tls_tests;
 mod unfinished;
 mod worker;
 
-pub use figures::LinkFigures;
 pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
+pub use metrics::LinkMetrics;
 pub use output::Output;
 pub use session::{Consumed, Service, Session, Verdict};
 pub use worker::{Host, WorkerError, WorkerOptions, Workers};

@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use zodium_tls::PeerIdentity;
 use zodium_types::{Held, Memory};
 
-use crate::figures::LinkFigures;
 use crate::input::{Input, Shared};
+use crate::metrics::LinkMetrics;
 use crate::output::{Output, SLICES_FEW, SLICES_MAX};
 use crate::session::{Session, Verdict};
 
@@ -66,7 +66,7 @@ struct LinkState {
     peer: String,
     identity: Option<PeerIdentity>,
     limits: Limits,
-    figures: Arc<LinkFigures>,
+    metrics: Arc<LinkMetrics>,
     output: RefCell<Output>,
     /// What the output holds.
     held: RefCell<Held>,
@@ -88,7 +88,7 @@ impl Link {
         peer: String,
         identity: Option<PeerIdentity>,
         limits: Limits,
-        figures: Arc<LinkFigures>,
+        metrics: Arc<LinkMetrics>,
     ) -> Link {
         let held = RefCell::new(limits.memory.holder());
         Link {
@@ -96,7 +96,7 @@ impl Link {
                 peer,
                 identity,
                 limits,
-                figures,
+                metrics,
                 output: RefCell::default(),
                 held,
                 unasked_bytes: Cell::new(0),
@@ -167,8 +167,8 @@ impl Link {
         &self.state.limits.memory
     }
 
-    pub(crate) fn figures(&self) -> &LinkFigures {
-        &self.state.figures
+    pub(crate) fn metrics(&self) -> &LinkMetrics {
+        &self.state.metrics
     }
 
     /// Waits while so much waits to be sent that answers should not be made.
@@ -210,7 +210,7 @@ impl Link {
     pub fn close(&self, verdict: Verdict) {
         if self.state.closing.get().is_none() {
             self.state.closing.set(Some(verdict));
-            self.state.figures.refused.add(u64::from(verdict == Verdict::Refused));
+            self.state.metrics.refused.add(u64::from(verdict == Verdict::Refused));
         }
         self.wake_draining(0);
         self.wake();
@@ -365,7 +365,7 @@ fn poll_flush<T: AsyncWrite>(
                 let left = output.len();
                 drop(output);
                 link.wake_draining(left);
-                link.state.figures.bytes_sent.add(sent as u64);
+                link.state.metrics.bytes_sent.add(sent as u64);
             }
             Poll::Pending => {
                 link.hold_output(output.len());

@@ -22,7 +22,7 @@ use crate::input::Shared;
 use crate::link;
 use crate::listener::IncomingStream;
 use crate::log_limiter::{LogLimiter, SOURCE_PERIOD, SourceLogLimiter};
-use crate::{Incoming, Limits, Link, LinkFigures, Service};
+use crate::{Incoming, Limits, Link, LinkMetrics, Service};
 
 /// Threads per worker for reads that have to wait for the disk, and the like.
 const BLOCKING_THREADS_MAX: usize = 64;
@@ -43,7 +43,7 @@ pub struct Workers {
 struct Worker {
     orders: mpsc::UnboundedSender<Order>,
     links: Arc<AtomicUsize>,
-    figures: Arc<LinkFigures>,
+    metrics: Arc<LinkMetrics>,
     thread: JoinHandle<()>,
 }
 
@@ -90,22 +90,22 @@ impl Workers {
             let (orders, received) = mpsc::unbounded_channel();
             let links = Arc::new(AtomicUsize::new(0));
             let (make, counter) = (Arc::clone(&make), Arc::clone(&links));
-            let figures = Arc::new(LinkFigures::default());
-            let own_figures = Arc::clone(&figures);
+            let metrics = Arc::new(LinkMetrics::default());
+            let own_metrics = Arc::clone(&metrics);
             let failed_handshakes = Arc::clone(&failed_handshakes);
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .spawn(move || {
                     let local = LocalSet::new();
                     local.block_on(&runtime, async move {
-                        let host = Host::new(make(number), own_figures, busy_poll);
+                        let host = Host::new(make(number), own_metrics, busy_poll);
                         serve(Host { failed_handshakes, ..host }, received, counter).await;
                     });
                     // Reads that still wait for a disk have nobody left to answer.
                     runtime.shutdown_background();
                 })
                 .map_err(failed)?;
-            workers.push(Worker { orders, links, figures, thread });
+            workers.push(Worker { orders, links, metrics, thread });
         }
         let (turned_away, turned_away_log) = (Arc::default(), LogLimiter::default());
         Ok(Workers { workers, limits, turned_away, turned_away_log })
@@ -169,8 +169,8 @@ impl Workers {
     }
 
     /// What the links of each worker have carried.
-    pub fn figures(&self) -> Vec<Arc<LinkFigures>> {
-        self.workers.iter().map(|worker| Arc::clone(&worker.figures)).collect()
+    pub fn metrics(&self) -> Vec<Arc<LinkMetrics>> {
+        self.workers.iter().map(|worker| Arc::clone(&worker.metrics)).collect()
     }
 
     /// Lets every link finish what is under way, for at most `patience`; returns when all
@@ -208,7 +208,7 @@ pub struct Host<S> {
     handshakes: Handshakes,
     /// What of them is logged; all workers share it.
     failed_handshakes: Arc<SourceLogLimiter>,
-    figures: Arc<LinkFigures>,
+    metrics: Arc<LinkMetrics>,
     /// No new links: those that there are come to their end.
     stopping: Cell<bool>,
 }
@@ -225,13 +225,13 @@ async fn serve<S: Service>(
     while let Some(order) = orders.recv().await {
         match order {
             Order::Serve { incoming, peer, limits } => {
-                host.figures.accepted.add(1);
+                host.metrics.accepted.add(1);
                 let (host, count) = (Rc::clone(&host), Arc::clone(&count));
                 tokio::task::spawn_local(async move {
                     if let Err(error) = host.run_incoming(incoming, &peer, limits).await {
                         tracing::warn!(peer, %error, "cannot serve a connection");
                     }
-                    host.figures.ended.add(1);
+                    host.metrics.ended.add(1);
                     count.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -251,14 +251,14 @@ async fn serve<S: Service>(
 impl<S: Service> Host<S> {
     /// A host without connections. With `busy_poll` its worker stays awake for so long after each
     /// request.
-    pub fn new(service: S, figures: Arc<LinkFigures>, busy_poll: Option<Duration>) -> Host<S> {
+    pub fn new(service: S, metrics: Arc<LinkMetrics>, busy_poll: Option<Duration>) -> Host<S> {
         Host {
             service,
             links: RefCell::default(),
             shared: Rc::new(Shared::new(SCRATCH_BYTES, busy_poll.map(BusyPoll::new))),
             handshakes: Handshakes::default(),
             failed_handshakes: Arc::default(),
-            figures,
+            metrics,
             stopping: Cell::new(false),
         }
     }
@@ -349,7 +349,7 @@ impl<S: Service> Host<S> {
             return;
         }
         let is_secured = identity.is_some();
-        let link = Link::new(peer.to_owned(), identity, limits, Arc::clone(&self.figures));
+        let link = Link::new(peer.to_owned(), identity, limits, Arc::clone(&self.metrics));
         let key = self.links.borrow_mut().insert(link.clone());
         let session = self.service.open(link.clone());
         link::run(&mut stream, link, session, Rc::clone(&self.shared)).await;

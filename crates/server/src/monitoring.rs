@@ -17,7 +17,7 @@ use zodium_monitor::{
     Pack, PackEnd, PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState,
     Transaction,
 };
-use zodium_net::{Limits, LinkFigures, Workers};
+use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_types::{Counter, Tid};
 use zodium_zeo::server::{Inspection, Server, SessionFigures, SessionReport};
 
@@ -37,7 +37,7 @@ pub(crate) struct Watched {
 struct Serving {
     phase: Phase,
     server: Option<Arc<Server>>,
-    links: Vec<Arc<LinkFigures>>,
+    links: Vec<Arc<LinkMetrics>>,
     limits: Option<Limits>,
     turned_away: Arc<AtomicU64>,
 }
@@ -60,7 +60,7 @@ impl Watched {
         *self.serving.lock() = Serving {
             phase: Phase::Serving,
             server: Some(Arc::clone(server)),
-            links: workers.figures(),
+            links: workers.metrics(),
             limits: Some(workers.limits().clone()),
             turned_away: workers.turned_away(),
         };
@@ -131,8 +131,8 @@ impl Watched {
 
     fn add_network(&self, network: &mut Network, inspection: &Inspection) {
         let serving = self.serving.lock();
-        let sum = |counter: fn(&LinkFigures) -> &Counter| -> u64 {
-            serving.links.iter().map(|figures| counter(figures).value()).sum()
+        let sum = |counter: fn(&LinkMetrics) -> &Counter| -> u64 {
+            serving.links.iter().map(|metrics| counter(metrics).value()).sum()
         };
         // Those that ended first: one that ends meanwhile must not make it negative.
         let ended = sum(|figures| &figures.ended);

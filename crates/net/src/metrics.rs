@@ -5,7 +5,7 @@ use zodium_types::Counter;
 /// Written by its worker only, and alone in its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct LinkFigures {
+pub struct LinkMetrics {
     /// Connections that were taken.
     pub accepted: Counter,
     /// Those that have ended.
