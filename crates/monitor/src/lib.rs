@@ -23,7 +23,7 @@ pub use health::{Health, Phase, StorageHealth, StorageState};
 pub use http::{Listener, Monitor};
 pub use messages::Messages;
 pub use snapshot::{
-    Cache, Checksums, Connection, LockWait, MethodFigures, Network, Pack, PackEnd, PackRun, Server,
+    Cache, Checksums, Connection, LockWait, MethodMetrics, Network, Pack, PackEnd, PackRun, Server,
     Snapshot, Storage, Transaction,
 };
 

@@ -21,7 +21,7 @@ use crate::snapshot::{Snapshot, Storage};
 
 /// All that metrics are made of.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct MetricsCollector {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) health: Health,
     pub(crate) process: Process,
@@ -30,9 +30,9 @@ pub(crate) struct Figures {
 }
 
 /// The text in this format.
-pub(crate) fn exposition(figures: Figures, format: Format) -> String {
+pub(crate) fn exposition(collector: MetricsCollector, format: Format) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(figures));
+    registry.register_collector(Box::new(collector));
     let mut exposed = String::new();
     // Writing to a string does not fail.
     let _ = text::encode(&mut exposed, &registry);
@@ -70,7 +70,7 @@ fn text_format(open_metrics: &str) -> String {
     text
 }
 
-impl Collector for Figures {
+impl Collector for MetricsCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families { encoder, storages: &self.snapshot.storages };
         self.encode_server(&mut families)?;
@@ -87,7 +87,7 @@ impl Collector for Figures {
     }
 }
 
-impl Figures {
+impl MetricsCollector {
     fn encode_server(&self, families: &mut Families<'_, '_>) -> fmt::Result {
         let (server, network) = (&self.snapshot.server, &self.snapshot.network);
         let build = [("version", server.version)];

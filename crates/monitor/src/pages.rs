@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use crate::health::Health;
 use crate::messages::Message;
-use crate::metrics::{self, Figures};
+use crate::metrics::{self, MetricsCollector};
 use crate::negotiation::Format;
 use crate::process::Process;
 use crate::snapshot::Snapshot;
@@ -103,13 +103,13 @@ impl Pages {
     async fn metrics(&self, headers: &HeaderMap) -> Answer {
         let accept = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
         let format = Format::preferred(accept);
-        let figures = Figures {
+        let collector = MetricsCollector {
             snapshot: self.snapshot().await,
             health: self.source.health(),
             process: Process::now(),
             messages: self.messages.counts(),
         };
-        let exposition = metrics::exposition(figures, format);
+        let exposition = metrics::exposition(collector, format);
         let mut answer = with(StatusCode::OK, format.content_type(), exposition);
         answer.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
         answer

@@ -94,7 +94,7 @@ pub struct Storage {
     /// Those of them that the server resolved.
     pub conflicts_resolved: u64,
     /// How long requests took.
-    pub requests: Vec<MethodFigures>,
+    pub requests: Vec<MethodMetrics>,
     /// How long those loads took that waited for the disk.
     #[serde(serialize_with = "distribution")]
     pub cold_loads: Distribution,
@@ -137,7 +137,7 @@ pub struct Checksums {
 
 /// How long the requests of one method took.
 #[derive(Clone, Debug, Serialize)]
-pub struct MethodFigures {
+pub struct MethodMetrics {
     /// As clients call it.
     pub method: &'static str,
     /// From arrival to answer.

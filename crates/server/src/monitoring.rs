@@ -13,13 +13,13 @@ use zodium_engine::commit::{LockKey, LockWait};
 use zodium_engine::{PackStatus, Storage, WriteFailure};
 use zodium_filestorage::{PackStep, WriteState};
 use zodium_monitor::{
-    Cache, Checksums, Connection, Health, Listener, Messages, MethodFigures, Monitor, Network,
+    Cache, Checksums, Connection, Health, Listener, Messages, MethodMetrics, Monitor, Network,
     Pack, PackEnd, PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState,
     Transaction,
 };
 use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_types::{Counter, Tid};
-use zodium_zeo::server::{Inspection, Server, SessionFigures, SessionReport};
+use zodium_zeo::server::{Inspection, Server, SessionMetrics, SessionReport};
 
 use crate::listen_error::cannot_listen;
 
@@ -109,7 +109,7 @@ impl Source for Watched {
             let mut snapshot = self.of_server(inspection.workers.len() + silent, silent);
             self.add_network(&mut snapshot.network, &inspection);
             snapshot.storages = server
-                .figures()
+                .metrics()
                 .into_iter()
                 .map(|(name, storage, sessions)| storage_of(name, storage, sessions))
                 .collect();
@@ -190,7 +190,7 @@ fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
     format!("{}; reopening failed {} times, {next}", failure.reason, failure.attempts)
 }
 
-fn storage_of(name: &str, storage: &Storage, sessions: SessionFigures) -> zodium_monitor::Storage {
+fn storage_of(name: &str, storage: &Storage, sessions: SessionMetrics) -> zodium_monitor::Storage {
     let (file, figures) = (storage.file(), storage.figures());
     let commits = figures.commits;
     let last = storage.last_tid();
@@ -215,7 +215,7 @@ fn storage_of(name: &str, storage: &Storage, sessions: SessionFigures) -> zodium
         expired: sessions.expired,
         conflicts: sessions.conflicts,
         conflicts_resolved: sessions.conflicts_resolved,
-        requests: requests.map(|(method, seconds)| MethodFigures { method, seconds }).collect(),
+        requests: requests.map(|(method, seconds)| MethodMetrics { method, seconds }).collect(),
         cold_loads: sessions.cold_loads,
         lock_waits: sessions.lock_waits,
         batches: figures.batches,

@@ -75,7 +75,7 @@ pub struct TransactionReport {
 
 /// What the sessions of a storage have done, on all workers together.
 #[derive(Clone, Debug)]
-pub struct SessionFigures {
+pub struct SessionMetrics {
     /// Clients that have registered for it and are here.
     pub connections: u64,
     /// Transactions that are open.
@@ -123,10 +123,10 @@ impl Server {
     }
 
     /// The storages with what their sessions have done.
-    pub fn figures(&self) -> Vec<(&str, &Arc<Storage>, SessionFigures)> {
+    pub fn metrics(&self) -> Vec<(&str, &Arc<Storage>, SessionMetrics)> {
         let storages = self.storages.iter();
         storages
-            .map(|(name, served)| (&name[..], &served.storage, SessionFigures::of(served)))
+            .map(|(name, served)| (&name[..], &served.storage, SessionMetrics::of(served)))
             .collect()
     }
 }
@@ -219,8 +219,8 @@ impl TransactionState {
     }
 }
 
-impl SessionFigures {
-    fn of(served: &ServedStorage) -> SessionFigures {
+impl SessionMetrics {
+    fn of(served: &ServedStorage) -> SessionMetrics {
         let workers: Vec<Arc<Statistics>> = served.statistics.lock().clone();
         let sum = |counter: fn(&Statistics) -> u64| workers.iter().map(|w| counter(w)).sum();
         let total = |durations: &dyn Fn(&Statistics) -> Distribution| {
@@ -235,7 +235,7 @@ impl SessionFigures {
         for (name, count) in workers.iter().flat_map(|worker| worker.errors()) {
             *errors.entry(name).or_default() += count;
         }
-        SessionFigures {
+        SessionMetrics {
             connections: sum(|worker| worker.connections.value()),
             active_transactions: sum(|worker| worker.active_transactions.value()),
             commits: sum(|worker| worker.commits.value()),

@@ -28,6 +28,6 @@ mod undo_log;
 mod vote;
 mod wire;
 
-pub use inspection::{Inspection, SessionFigures, SessionReport, TransactionReport, WorkerReport};
+pub use inspection::{Inspection, SessionMetrics, SessionReport, TransactionReport, WorkerReport};
 pub use jobs::Blocking;
 pub use service::{Config, Offer, Server, ZeoService};
