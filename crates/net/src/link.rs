@@ -24,8 +24,8 @@ pub struct Limits {
     /// While more than this waits to be sent, nothing more is read: a peer that does not take
     /// its answers gets no new ones.
     pub output_bytes_high: usize,
-    /// A peer that lets so many bytes of unasked-for messages pile up is disconnected.
-    pub unasked_bytes_max: usize,
+    /// A peer that lets so many bytes of pushed messages pile up is disconnected.
+    pub push_bytes_max: usize,
     /// How long a peer may take to introduce itself ([`Session::is_established`]), from when it
     /// is connected; with TLS, from the end of the handshake, which has its own limit.
     /// `Duration::MAX` is for ever.
@@ -38,14 +38,14 @@ pub struct Limits {
 
 /// Even when memory is short, so many bytes may wait to be sent before no more is read.
 const OUTPUT_BYTES_LOW: usize = 64 << 10;
-/// Even then, so many bytes of unasked-for messages may pile up.
-const UNASKED_BYTES_LOW: usize = 1 << 20;
+/// Even then, so many bytes of pushed messages may pile up.
+const PUSH_BYTES_LOW: usize = 1 << 20;
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             output_bytes_high: 1 << 20,
-            unasked_bytes_max: 16 << 20,
+            push_bytes_max: 16 << 20,
             introduction_time_max: Duration::from_secs(30),
             connections_max: usize::MAX,
             memory: Memory::new(u64::MAX),
@@ -71,7 +71,7 @@ struct LinkState {
     /// What the output holds.
     held: RefCell<Held>,
     /// Unasked-for bytes put into the output since it was last empty.
-    unasked_bytes: Cell<usize>,
+    push_bytes: Cell<usize>,
     closing: Cell<Option<Verdict>>,
     /// What is in the output may wait for the answers to what comes in next.
     deferred: Cell<bool>,
@@ -99,7 +99,7 @@ impl Link {
                 metrics,
                 output: RefCell::default(),
                 held,
-                unasked_bytes: Cell::new(0),
+                push_bytes: Cell::new(0),
                 closing: Cell::new(None),
                 deferred: Cell::new(false),
                 stopping: Cell::new(false),
@@ -128,11 +128,11 @@ impl Link {
 
     /// Counts bytes put into the output that the peer did not ask for, and ends the link when
     /// it has let too many pile up.
-    pub fn note_unasked(&self, bytes: usize) {
+    pub fn note_push(&self, bytes: usize) {
         // What was asked for may keep the output from ever being empty, and be most of it.
-        let total = (self.state.unasked_bytes.get() + bytes).min(self.queued().len());
-        self.state.unasked_bytes.set(total);
-        if total > self.unasked_bytes_max() {
+        let total = (self.state.push_bytes.get() + bytes).min(self.queued().len());
+        self.state.push_bytes.set(total);
+        if total > self.push_bytes_max() {
             tracing::warn!(peer = self.peer(), bytes = total, "does not read, disconnecting");
             self.output().clear();
             self.close(Verdict::Refused);
@@ -157,9 +157,9 @@ impl Link {
         memory.share(OUTPUT_BYTES_LOW, *output_bytes_high)
     }
 
-    fn unasked_bytes_max(&self) -> usize {
-        let Limits { memory, unasked_bytes_max, .. } = &self.state.limits;
-        memory.share(UNASKED_BYTES_LOW, *unasked_bytes_max)
+    fn push_bytes_max(&self) -> usize {
+        let Limits { memory, push_bytes_max, .. } = &self.state.limits;
+        memory.share(PUSH_BYTES_LOW, *push_bytes_max)
     }
 
     /// Where what is held for this link counts.
@@ -348,7 +348,7 @@ fn poll_flush<T: AsyncWrite>(
         if output.is_empty() {
             let flushed = stream.as_mut().poll_flush(context)?;
             if flushed.is_ready() {
-                link.state.unasked_bytes.set(0);
+                link.state.push_bytes.set(0);
             }
             link.hold_output(0);
             return Ok(flushed);
@@ -580,14 +580,14 @@ mod tests {
     }
 
     #[test]
-    fn who_lets_unasked_messages_pile_up_is_disconnected() {
+    fn a_peer_that_lets_pushed_messages_pile_up_is_disconnected() {
         run_local(async {
-            let limits = Limits { unasked_bytes_max: 50_000, ..Limits::default() };
+            let limits = Limits { push_bytes_max: 50_000, ..Limits::default() };
             let mut running = start(0, limits);
             settle().await;
             for _ in 0..60 {
                 running.link.output().push(Bytes::from(vec![b'!'; 1000]));
-                running.link.note_unasked(1000);
+                running.link.note_push(1000);
                 running.link.wake();
                 settle().await;
             }
@@ -601,13 +601,13 @@ mod tests {
     #[test]
     fn answers_that_keep_the_output_full_are_not_held_against_who_takes_them() {
         run_local(async {
-            let limits = Limits { unasked_bytes_max: 30_000, ..Limits::default() };
+            let limits = Limits { push_bytes_max: 30_000, ..Limits::default() };
             let mut running = start(0, limits);
             settle().await;
             running.link.output().push(Bytes::from(vec![b'.'; 20_000]));
             for _ in 0..100 {
                 running.link.output().push(Bytes::from(vec![b'!'; 500]));
-                running.link.note_unasked(500);
+                running.link.note_push(500);
                 running.link.wake();
                 running.peer.read_exact(&mut [0; 500]).await.unwrap();
                 settle().await;

@@ -187,13 +187,13 @@ fn who_does_not_take_answers_gets_no_new_ones_and_loses_none() {
 }
 
 #[test]
-fn who_lets_unasked_messages_pile_up_is_disconnected() {
+fn a_peer_that_lets_pushed_messages_pile_up_is_disconnected() {
     run_local(async {
-        let limits = Limits { unasked_bytes_max: 50_000, ..Limits::default() };
+        let limits = Limits { push_bytes_max: 50_000, ..Limits::default() };
         let mut running = start(limits).await;
         for _ in 0..200 {
             running.link.output().push(Bytes::from(vec![b'!'; 1000]));
-            running.link.note_unasked(1000);
+            running.link.note_push(1000);
             running.link.wake();
             tokio::task::yield_now().await;
         }

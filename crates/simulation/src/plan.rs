@@ -51,7 +51,7 @@ pub(crate) struct Plan {
     /// Most bytes in transit from the server.
     pub(crate) window: usize,
     pub(crate) output_bytes_high: usize,
-    pub(crate) unasked_bytes_max: usize,
+    pub(crate) push_bytes_max: usize,
     pub(crate) invalidation_queue_size: usize,
     pub(crate) reads_log: bool,
     pub(crate) transaction_timeout: Option<Duration>,
@@ -98,7 +98,7 @@ impl Plan {
             cold_every: sometimes(chance.number(2..=40)),
             window: or(chance.number(100..=4000), 1 << 20) as usize,
             output_bytes_high: or(chance.number(500..=8000), 1 << 20) as usize,
-            unasked_bytes_max: or(chance.number(2000..=8000), 16 << 20) as usize,
+            push_bytes_max: or(chance.number(2000..=8000), 16 << 20) as usize,
             invalidation_queue_size: or(chance.number(0..=10), 100) as usize,
             reads_log: chance.permille(500),
             transaction_timeout: chance

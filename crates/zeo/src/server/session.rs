@@ -159,7 +159,7 @@ impl SessionHandle {
         } else {
             self.link.output().push(bytes.clone());
         }
-        self.link.note_unasked(bytes.len());
+        self.link.note_push(bytes.len());
     }
 
     pub(crate) fn granted(&self, number: TransactionNumber) {
