@@ -29,7 +29,7 @@ pub struct Limits {
     /// How long a peer may take to introduce itself ([`Session::is_established`]), from when it
     /// is connected; with TLS, from the end of the handshake, which has its own limit.
     /// `Duration::MAX` is for ever.
-    pub introduction_time_max: Duration,
+    pub handshake_time_max: Duration,
     /// Connections there may be; those that come while there are so many are closed at once.
     pub connections_max: usize,
     /// What is held for all of them counts here.
@@ -46,7 +46,7 @@ impl Default for Limits {
         Limits {
             output_bytes_high: 1 << 20,
             push_bytes_max: 16 << 20,
-            introduction_time_max: Duration::from_secs(30),
+            handshake_time_max: Duration::from_secs(30),
             connections_max: usize::MAX,
             memory: Memory::new(u64::MAX),
         }
@@ -225,8 +225,8 @@ impl Link {
         self.state.held.borrow_mut().set(bytes);
     }
 
-    fn refuse_stranger(&self) {
-        let seconds = self.state.limits.introduction_time_max.as_secs_f64();
+    fn refuse_unregistered(&self) {
+        let seconds = self.state.limits.handshake_time_max.as_secs_f64();
         tracing::info!(peer = self.peer(), "did not register in {seconds} s, disconnecting");
         self.close(Verdict::Refused);
     }
@@ -266,18 +266,18 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut input = Input::new(shared, link.memory().holder());
-    let time_max = link.state.limits.introduction_time_max;
-    let mut introduction = (time_max != Duration::MAX).then(|| Box::pin(sleep(time_max)));
+    let time_max = link.state.limits.handshake_time_max;
+    let mut handshake = (time_max != Duration::MAX).then(|| Box::pin(sleep(time_max)));
     let result = std::future::poll_fn(|context| {
         link.set_waker(context.waker());
         let polled = poll_link(Pin::new(&mut stream), &link, &mut session, &mut input, context);
         if session.is_established() {
-            introduction = None;
+            handshake = None;
         }
-        let end = introduction.as_mut().filter(|_| polled.is_pending());
+        let end = handshake.as_mut().filter(|_| polled.is_pending());
         if end.is_some_and(|end| end.as_mut().poll(context).is_ready()) {
             // What it is still owed is nothing that it needs.
-            link.refuse_stranger();
+            link.refuse_unregistered();
             return Poll::Ready(Ok(()));
         }
         polled
@@ -666,8 +666,7 @@ mod tests {
     #[test]
     fn who_does_not_introduce_itself_in_time_is_disconnected_whatever_it_sends() {
         run_local(async {
-            let limits =
-                Limits { introduction_time_max: Duration::from_secs(5), ..Limits::default() };
+            let limits = Limits { handshake_time_max: Duration::from_secs(5), ..Limits::default() };
             let mut running = start_with(0, limits.clone(), false);
             for _ in 0..4 {
                 running.peer.write_all(b"x").await.unwrap();

@@ -44,7 +44,7 @@ pub struct StageOptions {
 
 impl Default for StageOptions {
     fn default() -> StageOptions {
-        let limits = Limits { introduction_time_max: Duration::MAX, ..Limits::default() };
+        let limits = Limits { handshake_time_max: Duration::MAX, ..Limits::default() };
         StageOptions { blob_directory: None, quota_bytes: None, limits, window: 1 << 24 }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn of(options: &ServerOptions) -> Limits {
         "limits of all clients together"
     );
     Limits {
-        introduction_time_max: options.handshake_time_max,
+        handshake_time_max: options.handshake_time_max,
         connections_max,
         memory: Memory::new(memory_bytes),
         ..Limits::default()
