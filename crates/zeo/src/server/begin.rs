@@ -34,8 +34,8 @@ impl Session {
             }
             Err(exception) => TransactionState::Unfit(exception),
         };
-        if let Some(hub) = self.hub() {
-            hub.statistics.active_transactions.add(1);
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.statistics.active_transactions.add(1);
         }
         let begun = self.local.tally.arrived();
         let held = self.link.memory().holder();

@@ -145,7 +145,8 @@ impl Session {
 
     /// Whether giving the transaction up may leave files to be removed.
     pub(crate) fn may_have_blobs(&self) -> bool {
-        let has_directory = self.hub().is_some_and(|hub| hub.storage.file().blobs().is_some());
+        let has_directory =
+            self.subscriber().is_some_and(|subscriber| subscriber.storage.file().blobs().is_some());
         let state = self.transaction.as_ref().map(|open| &open.state);
         has_directory
             && match state {

@@ -22,13 +22,15 @@ impl Session {
     /// Answers the loads that `bytes` begin with as long as the revisions asked for are current
     /// and in memory. Gives the bytes that took.
     pub(crate) fn answer_cached_loads(&self, bytes: &[u8]) -> usize {
-        let (Some(encoding), Some(hub)) = (self.encoding, self.hub()) else { return 0 };
+        let (Some(encoding), Some(subscriber)) = (self.encoding, self.subscriber()) else {
+            return 0;
+        };
         let frame_bytes_max = self.frame_bytes_max();
         let mut loads = Loads::decode(encoding, bytes, frame_bytes_max);
         if loads.count == 0 {
             return 0;
         }
-        let revisions = hub.storage.file().cached_revisions();
+        let revisions = subscriber.storage.file().cached_revisions();
         let mut output = self.link.output();
         let (mut consumed, mut answered) = (0, 0);
         'batch: while loads.count > 0 {

@@ -104,9 +104,9 @@ impl SessionHandle {
         tokio::task::spawn_local(async move {
             let _place = before.await;
             let result = local.run_blocking(job).await;
-            let hub = handle.session.borrow().hub().cloned();
-            if let Some(hub) = hub {
-                hub.handle_posted();
+            let subscriber = handle.session.borrow().subscriber().cloned();
+            if let Some(subscriber) = subscriber {
+                subscriber.handle_posted();
             }
             let mut session = handle.session.borrow_mut();
             session.jobs -= 1;

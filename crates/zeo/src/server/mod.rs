@@ -1,9 +1,9 @@
 //! The ZEO server: sessions that turn messages into calls on the engine.
 //!
-//! One [`ZeoService`] per worker holds a hub per storage; the hub gets the engine's notices in
-//! order and hands them to its sessions on the same thread. A load is computed and its reply
-//! appended without a pause, so the ordering contract of the protocol holds by construction;
-//! only a load that waited for the disk has to ask again whether it is still current.
+//! One [`ZeoService`] per worker holds one subscriber for each storage. The subscriber receives the
+//! engine's notices in order and passes them to its sessions on the same thread. A load and its
+//! reply are one step without an await, so the ordering contract of the protocol holds by
+//! construction. Only a load that waited for the disk must check again that it is still current.
 
 mod begin;
 mod blob_download;
@@ -11,7 +11,6 @@ mod blob_upload;
 mod cached_loads;
 mod call;
 mod exception;
-mod hub;
 mod inspection;
 mod iterators;
 mod jobs;
@@ -23,6 +22,7 @@ mod statistics;
 mod status;
 mod stranger;
 mod stretch;
+mod subscriber;
 mod transaction;
 mod undo_log;
 mod vote;

@@ -45,8 +45,8 @@ impl Session {
         oid: Oid,
         before: Tid,
     ) {
-        let Some(hub) = self.hub() else { return };
-        match hub.storage.file().load_before(oid, before, Access::Resident) {
+        let Some(subscriber) = self.subscriber() else { return };
+        match subscriber.storage.file().load_before(oid, before, Access::Resident) {
             Ok(Load::Cold) => {
                 let asked = self.local.tally.arrived();
                 self.load_cold(handle, id, oid, before, asked);
@@ -92,10 +92,10 @@ impl Session {
         result: Result<Load, StorageError>,
         asked: Instant,
     ) {
-        if let Some(hub) = self.hub() {
+        if let Some(subscriber) = self.subscriber() {
             let took = asked.elapsed();
-            hub.statistics.requests(Method::LoadBefore).record(took);
-            hub.statistics.cold_loads.record(took);
+            subscriber.statistics.requests(Method::LoadBefore).record(took);
+            subscriber.statistics.cold_loads.record(took);
         }
         self.reply_load(id, oid, result);
     }
@@ -202,7 +202,7 @@ impl Session {
     }
 
     pub(crate) fn last_transaction(&mut self) -> Result<Reply, Exception> {
-        let told = self.hub().map_or(Tid::ZERO, |hub| hub.told());
+        let told = self.subscriber().map_or(Tid::ZERO, |subscriber| subscriber.told());
         Ok(Reply::Value(tid_value(told)))
     }
 
@@ -214,8 +214,8 @@ impl Session {
         let value = arguments.value();
         // What is no tid is from no transaction we know.
         let Some(since) = value.as_tid() else { return Ok(Reply::Value(Value::None)) };
-        let Some(hub) = self.hub().cloned() else { return Ok(Reply::Later) };
-        let (storage, told) = (Arc::clone(&hub.storage), hub.told());
+        let Some(subscriber) = self.subscriber().cloned() else { return Ok(Reply::Later) };
+        let (storage, told) = (Arc::clone(&subscriber.storage), subscriber.told());
         if let Some(oids) = storage.recently_changed(since, told) {
             return Ok(Reply::Value(invalidations_value(told, oids)));
         }
@@ -226,8 +226,8 @@ impl Session {
         let job = move || storage.changed_in_log(since, told);
         context.handle.spawn(self, job, move |_, session, changed| {
             // The client may have been told of more while the log was read.
-            let now = hub.told();
-            let later = hub.storage.recently_changed(told, now);
+            let now = subscriber.told();
+            let later = subscriber.storage.recently_changed(told, now);
             let value = match (changed, later) {
                 (Some(oids), Some(later)) => {
                     invalidations_value(now, oids.into_iter().chain(later).collect())
@@ -242,7 +242,7 @@ impl Session {
 
     pub(crate) fn info(&mut self) -> Result<Reply, Exception> {
         let Some(registration) = &self.registration else { return Ok(Reply::Later) };
-        let file = registration.hub.storage.file();
+        let file = registration.subscriber.storage.file();
         let read_only = file.is_read_only();
         let blobs = file.blobs().into_iter().flat_map(|_| BLOB_INTERFACES);
         let served = blobs.chain(INTERFACES).map(|name| ("ZODB.interfaces", name));

@@ -12,11 +12,11 @@ use zodium_engine::{Mailbox, Notice, Storage};
 use zodium_net::{Link, Service};
 use zodium_tls::{AllowList, PeerIdentity};
 
-use super::hub::Hub;
 use super::inspection::{self, Inquiry};
 use super::jobs::{Blocking, RuntimeThreads};
 use super::session::SessionHandle;
 use super::statistics::{Statistics, Tally};
+use super::subscriber::StorageSubscriber;
 use crate::codec::Encoding;
 
 /// Undo logs that are read at once: with a filter that matches nothing each goes through a whole
@@ -96,7 +96,7 @@ pub struct ZeoService {
 /// One worker's part of a server.
 pub(crate) struct LocalServer {
     pub(crate) server: Arc<Server>,
-    hubs: BTreeMap<String, Rc<Hub>>,
+    subscribers: BTreeMap<String, Rc<StorageSubscriber>>,
     next_session: Cell<u64>,
     /// All of them, those that have not registered too.
     pub(crate) sessions: RefCell<BTreeMap<u64, SessionHandle>>,
@@ -113,7 +113,7 @@ impl ZeoService {
 
     /// As [`ZeoService::new`], but `blocking` does the work that may wait for the disk.
     pub fn with_blocking(server: Arc<Server>, blocking: Box<dyn Blocking>) -> ZeoService {
-        let mut hubs = BTreeMap::new();
+        let mut subscribers = BTreeMap::new();
         for (name, served) in &server.storages {
             let (sender, receiver) = mpsc::unbounded_channel();
             let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
@@ -122,17 +122,24 @@ impl ZeoService {
             let told = served.storage.subscribe(Arc::clone(&mailbox));
             let storage = Arc::clone(&served.storage);
             let notice_interval = server.config.notice_interval;
-            let hub = Hub::new(storage, mailbox, receiver, statistics, told, notice_interval);
-            let hub = Rc::new(hub);
-            tokio::task::spawn_local(Rc::clone(&hub).run());
-            tokio::task::spawn_local(Rc::clone(&hub).send_deferred());
-            hubs.insert(name.clone(), hub);
+            let subscriber = StorageSubscriber::new(
+                storage,
+                mailbox,
+                receiver,
+                statistics,
+                told,
+                notice_interval,
+            );
+            let subscriber = Rc::new(subscriber);
+            tokio::task::spawn_local(Rc::clone(&subscriber).run());
+            tokio::task::spawn_local(Rc::clone(&subscriber).send_deferred());
+            subscribers.insert(name.clone(), subscriber);
         }
         let (sender, inquiries) = mpsc::unbounded_channel();
         server.inquiries.lock().push(sender);
         let local = Rc::new(LocalServer {
             server,
-            hubs,
+            subscribers,
             next_session: Cell::new(1),
             sessions: RefCell::default(),
             tally: Tally::new(),
@@ -144,10 +151,14 @@ impl ZeoService {
 }
 
 impl LocalServer {
-    /// The hub of a storage that there is, and that this client may use.
-    pub(crate) fn hub(&self, name: &str, peer: Option<&PeerIdentity>) -> Option<&Rc<Hub>> {
+    /// The subscriber of a storage that there is, and that this client may use.
+    pub(crate) fn subscriber(
+        &self,
+        name: &str,
+        peer: Option<&PeerIdentity>,
+    ) -> Option<&Rc<StorageSubscriber>> {
         self.server.storages.get(name).filter(|served| served.admits(peer))?;
-        self.hubs.get(name)
+        self.subscribers.get(name)
     }
 }
 
@@ -163,7 +174,7 @@ impl Service for ZeoService {
     }
 }
 
-/// The engine's end of a hub's inbox.
+/// The engine's end of a subscriber's inbox.
 struct Sender(mpsc::UnboundedSender<Notice>);
 
 impl Mailbox for Sender {

@@ -19,11 +19,11 @@ use super::blob_download::Downloads;
 use super::blob_upload::Upload;
 use super::call::{Arguments, Method};
 use super::exception::Exception;
-use super::hub::{EncodedInvalidation, Hub};
 use super::iterators::Iterators;
 use super::jobs::{ANSWERING_MAX, JOBS_MAX};
 use super::service::LocalServer;
 use super::stranger::Stranger;
+use super::subscriber::{EncodedInvalidation, StorageSubscriber};
 use super::transaction::{OpenTransaction, TransactionState};
 use crate::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
 use crate::codec::{Encoding, Greeting, Message, MessageId, decode_load_before, decode_message};
@@ -46,7 +46,7 @@ const NAME_SHOWN_MAX: usize = 100;
 /// Invalidations from this size on are sent from where they lie.
 const SHARED_BYTES_MIN: usize = 4096;
 
-/// A session as the link, the hub and its own jobs hold it.
+/// A session as the link, the subscriber and its own jobs hold it.
 #[derive(Clone)]
 pub struct SessionHandle {
     pub(crate) session: Rc<RefCell<Session>>,
@@ -82,7 +82,7 @@ pub(crate) struct Session {
 }
 
 pub(crate) struct Registration {
-    pub(crate) hub: Rc<Hub>,
+    pub(crate) subscriber: Rc<StorageSubscriber>,
     pub(crate) name: String,
     pub(crate) read_only: bool,
 }
@@ -141,9 +141,9 @@ impl SessionHandle {
     }
 
     fn catch_up(&self) {
-        let hub = self.session.borrow().hub().cloned();
-        if let Some(hub) = hub {
-            hub.catch_up();
+        let subscriber = self.session.borrow().subscriber().cloned();
+        if let Some(subscriber) = subscriber {
+            subscriber.catch_up();
         }
     }
 
@@ -185,8 +185,8 @@ impl SessionHandle {
             "transaction timeout, disconnecting"
         );
         if let Some(registration) = &session.registration {
-            registration.hub.statistics.expired.add(1);
-            registration.hub.disconnect(self);
+            registration.subscriber.statistics.expired.add(1);
+            registration.subscriber.disconnect(self);
         }
     }
 
@@ -231,7 +231,7 @@ impl zodium_net::Session for SessionHandle {
         let number = session.number;
         session.local.sessions.borrow_mut().remove(&number);
         if let Some(registration) = session.registration.take() {
-            registration.hub.remove(number);
+            registration.subscriber.remove(number);
         }
         tracing::debug!(peer = self.link.peer(), label = session.label, "disconnected");
     }
@@ -259,13 +259,13 @@ impl Session {
         &self.label
     }
 
-    /// The hub, which every method but `register` has.
-    pub(crate) fn hub(&self) -> Option<&Rc<Hub>> {
-        self.registration.as_ref().map(|registration| &registration.hub)
+    /// The subscriber, which every method but `register` has.
+    pub(crate) fn subscriber(&self) -> Option<&Rc<StorageSubscriber>> {
+        self.registration.as_ref().map(|registration| &registration.subscriber)
     }
 
     pub(crate) fn storage(&self) -> Option<Arc<Storage>> {
-        self.hub().map(|hub| Arc::clone(&hub.storage))
+        self.subscriber().map(|subscriber| Arc::clone(&subscriber.storage))
     }
 
     pub(crate) fn encoding(&self) -> Encoding {
@@ -285,7 +285,7 @@ impl Session {
     fn counted<T>(&mut self, handle: impl FnOnce(&mut Session) -> T) -> T {
         self.local.tally.begin();
         let result = handle(self);
-        self.local.tally.end(self.hub().map(|hub| hub.statistics.as_ref()));
+        self.local.tally.end(self.subscriber().map(|subscriber| subscriber.statistics.as_ref()));
         result
     }
 
@@ -452,21 +452,22 @@ impl Session {
             }
             other => other.as_str().unwrap_or_default().to_owned(),
         };
-        let Some(hub) = self.local.hub(&name, self.link.identity()).cloned() else {
+        let Some(subscriber) = self.local.subscriber(&name, self.link.identity()).cloned() else {
             return Err(self.unknown_storage(&name));
         };
-        let writable = !self.local.server.config.read_only && !hub.storage.file().is_read_only();
+        let writable =
+            !self.local.server.config.read_only && !subscriber.storage.file().is_read_only();
         if !read_only && !writable {
             return Err(Exception::read_only());
         }
         // Its client may have heard more of another worker, and would take us for one that has
         // lost that.
-        hub.catch_up();
-        let told = hub.told();
+        subscriber.catch_up();
+        let told = subscriber.told();
         // From here on it gets every later commit.
-        hub.add(self.number, context.handle.clone());
+        subscriber.add(self.number, context.handle.clone());
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
-        self.registration = Some(Registration { hub, name, read_only });
+        self.registration = Some(Registration { subscriber, name, read_only });
         Ok(Reply::Value(super::exception::tid_value(told)))
     }
 

@@ -156,8 +156,8 @@ impl Session {
         if self.own_transaction(&id).is_err() {
             return Ok(Reply::Value(Value::None));
         }
-        if let Some(hub) = self.hub() {
-            hub.statistics.aborts.add(1);
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.statistics.aborts.add(1);
         }
         let may_have_blobs = self.may_have_blobs();
         self.drop_transaction();
@@ -168,11 +168,11 @@ impl Session {
     pub(crate) fn drop_transaction(&mut self) {
         self.upload = None;
         let Some(open) = self.transaction.take() else { return };
-        let Some(hub) = self.hub().cloned() else { return };
-        hub.statistics.active_transactions.subtract(1);
+        let Some(subscriber) = self.subscriber().cloned() else { return };
+        subscriber.statistics.active_transactions.subtract(1);
         let give_up = |number, voted| {
-            hub.remove_vote(number);
-            hub.storage.abort(number, voted);
+            subscriber.remove_vote(number);
+            subscriber.storage.abort(number, voted);
         };
         match open.state {
             TransactionState::Waiting { number, .. } => give_up(number, None),
@@ -181,7 +181,7 @@ impl Session {
             // The job that has it finds the number dead, or aborts what it has voted.
             TransactionState::Checking { number } => give_up(number, None),
             // Too late: it will be committed, with nobody to tell.
-            TransactionState::Finishing { number, .. } => hub.remove_vote(number),
+            TransactionState::Finishing { number, .. } => subscriber.remove_vote(number),
             TransactionState::Finding { .. }
             | TransactionState::Open { held: None, .. }
             | TransactionState::Unfit(_) => {}
@@ -191,8 +191,8 @@ impl Session {
     /// The transaction is durable, and all commits before it have been announced here.
     pub(crate) fn finished(&mut self, number: TransactionNumber, tid: Tid) {
         let Some(reply_to) = self.take_finishing(number) else { return };
-        if let Some(hub) = self.hub() {
-            hub.statistics.commits.add(1);
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.statistics.commits.add(1);
         }
         self.send_info();
         self.reply(&reply_to, &tid_value(tid));
@@ -276,10 +276,11 @@ impl Session {
         let Some(open) = &mut self.transaction else { return };
         let state = std::mem::replace(&mut open.state, TransactionState::Unfit(exception));
         open.held.set(0);
-        if let (TransactionState::Open { held: Some(number), .. }, Some(hub)) = (state, self.hub())
+        if let (TransactionState::Open { held: Some(number), .. }, Some(subscriber)) =
+            (state, self.subscriber())
         {
-            hub.remove_vote(number);
-            hub.storage.abort(number, None);
+            subscriber.remove_vote(number);
+            subscriber.storage.abort(number, None);
         }
     }
 
@@ -308,15 +309,15 @@ impl Session {
 
     pub(super) fn end_transaction(&mut self) {
         if self.transaction.take().is_some()
-            && let Some(hub) = self.hub()
+            && let Some(subscriber) = self.subscriber()
         {
-            hub.statistics.active_transactions.subtract(1);
+            subscriber.statistics.active_transactions.subtract(1);
         }
     }
 
     pub(super) fn forget_vote(&self, number: TransactionNumber) {
-        if let Some(hub) = self.hub() {
-            hub.remove_vote(number);
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.remove_vote(number);
         }
     }
 }

@@ -113,10 +113,10 @@ impl Session {
         transaction: Box<Transaction>,
         reply_to: ReplyTo,
     ) -> Result<Reply, Exception> {
-        let Some(hub) = self.hub().cloned() else { return Ok(Reply::Later) };
-        match hub.storage.begin_vote(&transaction, &hub.mailbox) {
+        let Some(subscriber) = self.subscriber().cloned() else { return Ok(Reply::Later) };
+        match subscriber.storage.begin_vote(&transaction, &subscriber.mailbox) {
             Ok((number, start)) => {
-                hub.add_vote(number, self.number);
+                subscriber.add_vote(number, self.number);
                 match start {
                     VoteStart::Waiting => {
                         self.put_state(TransactionState::Waiting { number, transaction, reply_to });
@@ -138,8 +138,8 @@ impl Session {
         let checking = TransactionState::Checking { number };
         let waiting = std::mem::replace(&mut open.state, checking);
         if let TransactionState::Waiting { transaction, reply_to, .. } = waiting {
-            if let Some(hub) = self.hub() {
-                hub.statistics.lock_waits.record(reply_to.asked.elapsed());
+            if let Some(subscriber) = self.subscriber() {
+                subscriber.statistics.lock_waits.record(reply_to.asked.elapsed());
             }
             let reply = self.check(handle, number, transaction, reply_to.clone());
             self.reply_late(&reply_to, reply);
@@ -186,10 +186,10 @@ impl Session {
     ) -> Result<Value<'static>, Exception> {
         let conflicts = match outcome {
             Ok(Check::Voted(voted)) => {
-                if let Some(hub) = self.hub() {
+                if let Some(subscriber) = self.subscriber() {
                     let resolved = voted.resolved() as u64;
-                    hub.statistics.conflicts.add(resolved);
-                    hub.statistics.conflicts_resolved.add(resolved);
+                    subscriber.statistics.conflicts.add(resolved);
+                    subscriber.statistics.conflicts_resolved.add(resolved);
                 }
                 let changed = Value::list(voted.changed().iter().map(|oid| oid_value(*oid)));
                 self.put_state(TransactionState::Voted { number, voted });
@@ -203,8 +203,8 @@ impl Session {
                 return Err(self.fail_vote(error));
             }
         };
-        if let Some(hub) = self.hub() {
-            hub.statistics.conflicts.add(conflicts.len() as u64);
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.statistics.conflicts.add(conflicts.len() as u64);
         }
         let hopeless = conflicts.iter().find(|found| !found.is_resolvable());
         if let Some(found) = hopeless {

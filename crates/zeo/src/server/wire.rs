@@ -31,8 +31,8 @@ impl Session {
     }
 
     fn note_answered(&self, to: &ReplyTo) {
-        if let Some(hub) = self.hub() {
-            hub.statistics.requests(to.method).record(to.asked.elapsed());
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.statistics.requests(to.method).record(to.asked.elapsed());
         }
     }
 
@@ -46,8 +46,8 @@ impl Session {
 
     pub(crate) fn put_error(&self, id: &MessageId, exception: &Exception) {
         let Exception { name, payload } = exception;
-        if let Some(hub) = self.hub() {
-            hub.statistics.count_error(name);
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.statistics.count_error(name);
         }
         let mut output = self.link.output();
         let encoded = encode_error(self.encoding(), output.buffer(), id, name, payload);
@@ -65,8 +65,8 @@ impl Session {
 
     /// Tells the client the size of the database.
     pub(crate) fn send_info(&self) {
-        let Some(hub) = self.hub() else { return };
-        let file = hub.storage.file();
+        let Some(subscriber) = self.subscriber() else { return };
+        let file = subscriber.storage.file();
         let info = Value::dict([
             ("length", Value::Int(file.object_count().into())),
             ("size", Value::Int(file.size().into())),

@@ -21,7 +21,7 @@ use crate::codec::{CodecError, Encoding, encode_invalidation};
 /// Invalidations are not deferred when so much waits to be sent.
 const DEFERRED_BYTES_MAX: usize = 16 << 10;
 
-pub(crate) struct Hub {
+pub(crate) struct StorageSubscriber {
     pub(crate) storage: Arc<Storage>,
     pub(crate) mailbox: Arc<dyn Mailbox>,
     inbox: RefCell<mpsc::UnboundedReceiver<Notice>>,
@@ -39,7 +39,7 @@ pub(crate) struct Hub {
     deferred: Notify,
 }
 
-impl Hub {
+impl StorageSubscriber {
     pub(crate) fn new(
         storage: Arc<Storage>,
         mailbox: Arc<dyn Mailbox>,
@@ -47,8 +47,8 @@ impl Hub {
         statistics: Arc<Statistics>,
         told: Tid,
         notice_interval: Duration,
-    ) -> Hub {
-        Hub {
+    ) -> StorageSubscriber {
+        StorageSubscriber {
             storage,
             mailbox,
             inbox: RefCell::new(inbox),
