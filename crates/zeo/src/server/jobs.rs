@@ -106,7 +106,7 @@ impl SessionHandle {
             let result = local.run_blocking(job).await;
             let subscriber = handle.session.borrow().subscriber().cloned();
             if let Some(subscriber) = subscriber {
-                subscriber.handle_posted();
+                subscriber.drain_inbox();
             }
             let mut session = handle.session.borrow_mut();
             session.jobs -= 1;

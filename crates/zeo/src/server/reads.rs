@@ -202,8 +202,8 @@ impl Session {
     }
 
     pub(crate) fn last_transaction(&mut self) -> Result<Reply, Exception> {
-        let told = self.subscriber().map_or(Tid::ZERO, |subscriber| subscriber.told());
-        Ok(Reply::Value(tid_value(told)))
+        let last_seen = self.subscriber().map_or(Tid::ZERO, |subscriber| subscriber.last_seen());
+        Ok(Reply::Value(tid_value(last_seen)))
     }
 
     pub(crate) fn invalidations(
@@ -215,19 +215,19 @@ impl Session {
         // What is no tid is from no transaction we know.
         let Some(since) = value.as_tid() else { return Ok(Reply::Value(Value::None)) };
         let Some(subscriber) = self.subscriber().cloned() else { return Ok(Reply::Later) };
-        let (storage, told) = (Arc::clone(&subscriber.storage), subscriber.told());
-        if let Some(oids) = storage.recently_changed(since, told) {
-            return Ok(Reply::Value(invalidations_value(told, oids)));
+        let (storage, last_seen) = (Arc::clone(&subscriber.storage), subscriber.last_seen());
+        if let Some(oids) = storage.recently_changed(since, last_seen) {
+            return Ok(Reply::Value(invalidations_value(last_seen, oids)));
         }
         if !storage.reads_log_since(since) {
             return Ok(Reply::Value(Value::None));
         }
         let reply_to = context.reply_to.clone();
-        let job = move || storage.changed_in_log(since, told);
+        let job = move || storage.changed_in_log(since, last_seen);
         context.handle.spawn(self, job, move |_, session, changed| {
             // The client may have been told of more while the log was read.
-            let now = subscriber.told();
-            let later = subscriber.storage.recently_changed(told, now);
+            let now = subscriber.last_seen();
+            let later = subscriber.storage.recently_changed(last_seen, now);
             let value = match (changed, later) {
                 (Some(oids), Some(later)) => {
                     invalidations_value(now, oids.into_iter().chain(later).collect())

@@ -119,7 +119,7 @@ impl ZeoService {
             let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
             let statistics = Arc::new(Statistics::default());
             served.statistics.lock().push(Arc::clone(&statistics));
-            let told = served.storage.subscribe(Arc::clone(&mailbox));
+            let last_seen = served.storage.subscribe(Arc::clone(&mailbox));
             let storage = Arc::clone(&served.storage);
             let notice_interval = server.config.notice_interval;
             let subscriber = StorageSubscriber::new(
@@ -127,7 +127,7 @@ impl ZeoService {
                 mailbox,
                 receiver,
                 statistics,
-                told,
+                last_seen,
                 notice_interval,
             );
             let subscriber = Rc::new(subscriber);

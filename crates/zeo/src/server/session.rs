@@ -463,12 +463,12 @@ impl Session {
         // Its client may have heard more of another worker, and would take us for one that has
         // lost that.
         subscriber.catch_up();
-        let told = subscriber.told();
+        let last_seen = subscriber.last_seen();
         // From here on it gets every later commit.
         subscriber.add(self.number, context.handle.clone());
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
         self.registration = Some(Registration { subscriber, name, read_only });
-        Ok(Reply::Value(super::exception::tid_value(told)))
+        Ok(Reply::Value(super::exception::tid_value(last_seen)))
     }
 
     /// Also said of a storage that this client may not use: it learns nothing of it.

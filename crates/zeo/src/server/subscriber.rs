@@ -28,7 +28,7 @@ pub(crate) struct StorageSubscriber {
     pub(crate) statistics: Arc<Statistics>,
     /// The last transaction that the sessions here have been told of. What they are answered
     /// about "the last transaction" is this, never what the storage has got to since.
-    told: Cell<Tid>,
+    last_seen: Cell<Tid>,
     sessions: RefCell<BTreeMap<u64, SessionHandle>>,
     /// Sessions by the number of their vote.
     voting: RefCell<FxHashMap<TransactionNumber, u64>>,
@@ -45,7 +45,7 @@ impl StorageSubscriber {
         mailbox: Arc<dyn Mailbox>,
         inbox: mpsc::UnboundedReceiver<Notice>,
         statistics: Arc<Statistics>,
-        told: Tid,
+        last_seen: Tid,
         notice_interval: Duration,
     ) -> StorageSubscriber {
         StorageSubscriber {
@@ -53,7 +53,7 @@ impl StorageSubscriber {
             mailbox,
             inbox: RefCell::new(inbox),
             statistics,
-            told: Cell::new(told),
+            last_seen: Cell::new(last_seen),
             sessions: RefCell::default(),
             voting: RefCell::default(),
             notice_interval,
@@ -108,11 +108,11 @@ impl StorageSubscriber {
     /// worker may have told the one who asks now, whose answer must not lag behind. No session
     /// may be borrowed by the caller.
     pub(crate) fn catch_up(&self) {
-        if self.storage.announced_tid() <= self.told.get() {
+        if self.storage.announced_tid() <= self.last_seen.get() {
             return;
         }
         let last = self.storage.last_tid();
-        while self.told.get() < last {
+        while self.last_seen.get() < last {
             if !self.handle_next() {
                 return;
             }
@@ -122,7 +122,7 @@ impl StorageSubscriber {
     /// Handles at once whatever was posted; called before a job is answered, which may have posted
     /// it: who packed is told of the new size before the end. No session may be borrowed by the
     /// caller.
-    pub(crate) fn handle_posted(&self) {
+    pub(crate) fn drain_inbox(&self) {
         while self.handle_next() {}
     }
 
@@ -132,8 +132,8 @@ impl StorageSubscriber {
         notice.map(|notice| self.handle(notice)).is_ok()
     }
 
-    pub(crate) fn told(&self) -> Tid {
-        self.told.get()
+    pub(crate) fn last_seen(&self) -> Tid {
+        self.last_seen.get()
     }
 
     /// From now on the session gets every commit.
@@ -158,7 +158,7 @@ impl StorageSubscriber {
 
     fn handle(&self, notice: Notice) {
         match notice {
-            Notice::Committed(commits) => self.announce(&commits),
+            Notice::Committed(commits) => self.broadcast(&commits),
             Notice::Granted(number) => {
                 if let Some(session) = self.voter(number) {
                     session.granted(number);
@@ -185,10 +185,10 @@ impl StorageSubscriber {
 
     /// Tells every session of all commits of a batch. Its links are woken once for that; those of
     /// sessions that only get invalidations perhaps later.
-    fn announce(&self, commits: &[Arc<Commit>]) {
+    fn broadcast(&self, commits: &[Arc<Commit>]) {
         let Some(last) = commits.last() else { return };
-        self.told.set(last.tid);
-        let mut announced: Vec<_> = commits
+        self.last_seen.set(last.tid);
+        let mut batch: Vec<_> = commits
             .iter()
             .map(|commit| {
                 let committer = self.voting.borrow_mut().remove(&commit.number);
@@ -198,7 +198,7 @@ impl StorageSubscriber {
         let defers = self.defers();
         for (number, session) in self.sessions.borrow().iter() {
             let mut is_committer = false;
-            for (committer, encoded) in &mut announced {
+            for (committer, encoded) in &mut batch {
                 let Commit { tid, number: transaction, .. } = encoded.commit;
                 if Some(*number) == *committer {
                     session.finished(*transaction, *tid);
