@@ -19,10 +19,10 @@ use super::blob_download::Downloads;
 use super::blob_upload::Upload;
 use super::call::{Arguments, Method};
 use super::exception::Exception;
+use super::foreign_protocol::ForeignProtocol;
 use super::iterators::Iterators;
 use super::jobs::{ANSWERING_MAX, JOBS_MAX};
 use super::service::LocalServer;
-use super::stranger::Stranger;
 use super::subscriber::{EncodedInvalidation, StorageSubscriber};
 use super::transaction::{OpenTransaction, TransactionState};
 use crate::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
@@ -492,10 +492,10 @@ impl Session {
 
     /// Refuses what is no frame, and before the client has said hello perhaps another protocol.
     fn refuse_frame(&self, bytes: &[u8], error: &FrameError) -> Verdict {
-        let stranger = Stranger::recognise(bytes).filter(|_| self.encoding.is_none());
-        let Some(stranger) = stranger else { return self.refuse(&error.to_string()) };
-        self.link.output().buffer().extend_from_slice(stranger.answer());
-        self.refuse(stranger.reason())
+        let foreign = ForeignProtocol::recognise(bytes).filter(|_| self.encoding.is_none());
+        let Some(foreign) = foreign else { return self.refuse(&error.to_string()) };
+        self.link.output().buffer().extend_from_slice(foreign.answer());
+        self.refuse(foreign.reason())
     }
 
     fn refuse(&self, reason: &str) -> Verdict {

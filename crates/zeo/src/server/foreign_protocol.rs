@@ -2,7 +2,7 @@
 
 /// A protocol that is often sent to a ZEO server by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stranger {
+pub(crate) enum ForeignProtocol {
     Tls,
     Http,
 }
@@ -19,17 +19,17 @@ const HTTP_METHODS: [&str; 10] = [
 const HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis port is for ZEO clients; it does not speak HTTP.\n";
 
-impl Stranger {
+impl ForeignProtocol {
     /// What a client's first bytes, four at least, are of.
-    pub(crate) fn recognise(bytes: &[u8]) -> Option<Stranger> {
+    pub(crate) fn recognise(bytes: &[u8]) -> Option<ForeignProtocol> {
         let is_of = |method: &&str| {
             let length = method.len().min(bytes.len());
             bytes[..length] == method.as_bytes()[..length]
         };
         match bytes {
             [] => None,
-            _ if bytes.starts_with(TLS_BEGIN) => Some(Stranger::Tls),
-            _ if HTTP_METHODS.iter().any(is_of) => Some(Stranger::Http),
+            _ if bytes.starts_with(TLS_BEGIN) => Some(ForeignProtocol::Tls),
+            _ if HTTP_METHODS.iter().any(is_of) => Some(ForeignProtocol::Http),
             _ => None,
         }
     }
@@ -37,8 +37,8 @@ impl Stranger {
     /// For the log.
     pub(crate) fn reason(self) -> &'static str {
         match self {
-            Stranger::Tls => "speaks TLS, which this server is not set up for",
-            Stranger::Http => {
+            ForeignProtocol::Tls => "speaks TLS, which this server is not set up for",
+            ForeignProtocol::Http => {
                 "speaks HTTP, but this address is for ZEO clients; metrics, health and the status \
                  page have an address of their own (--monitor)"
             }
@@ -48,8 +48,8 @@ impl Stranger {
     /// What it is answered.
     pub(crate) fn answer(self) -> &'static [u8] {
         match self {
-            Stranger::Tls => b"",
-            Stranger::Http => HTTP_ANSWER,
+            ForeignProtocol::Tls => b"",
+            ForeignProtocol::Http => HTTP_ANSWER,
         }
     }
 }
@@ -59,13 +59,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_are_recognised_by_four_bytes() {
-        assert_eq!(Stranger::recognise(b"\x16\x03\x01\x02\0"), Some(Stranger::Tls));
+    fn foreign_protocols_are_recognised_by_four_bytes() {
+        assert_eq!(ForeignProtocol::recognise(b"\x16\x03\x01\x02\0"), Some(ForeignProtocol::Tls));
         for request in ["GET / HTTP/1.1\r\n", "GET ", "OPTI", "POST /a", "PRI * HTTP/2.0"] {
-            assert_eq!(Stranger::recognise(request.as_bytes()), Some(Stranger::Http), "{request}");
+            assert_eq!(
+                ForeignProtocol::recognise(request.as_bytes()),
+                Some(ForeignProtocol::Http),
+                "{request}"
+            );
         }
         for other in [&b"\0\0\0\x02"[..], b"SSH-2.0", b"GETX", b"get ", b""] {
-            assert_eq!(Stranger::recognise(other), None);
+            assert_eq!(ForeignProtocol::recognise(other), None);
         }
     }
 }
