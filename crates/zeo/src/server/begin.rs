@@ -32,7 +32,7 @@ impl Session {
             Ok(transaction) => {
                 TransactionState::Open { transaction: Box::new(transaction), held: None }
             }
-            Err(exception) => TransactionState::Unfit(exception),
+            Err(exception) => TransactionState::Doomed(exception),
         };
         if let Some(subscriber) = self.subscriber() {
             subscriber.statistics.active_transactions.add(1);

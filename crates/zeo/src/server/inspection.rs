@@ -197,7 +197,7 @@ impl TransactionState {
     fn number(&self) -> Option<TransactionNumber> {
         match self {
             TransactionState::Open { held, .. } => *held,
-            TransactionState::Unfit(_) | TransactionState::Finding { .. } => None,
+            TransactionState::Doomed(_) | TransactionState::Finding { .. } => None,
             TransactionState::Waiting { number, .. }
             | TransactionState::Checking { number }
             | TransactionState::Voted { number, .. }
@@ -209,7 +209,7 @@ impl TransactionState {
         match self {
             TransactionState::Open { held: None, .. } => "open",
             TransactionState::Open { held: Some(_), .. } => "resolving",
-            TransactionState::Unfit(_) => "refused",
+            TransactionState::Doomed(_) => "refused",
             TransactionState::Waiting { .. } => "waiting",
             TransactionState::Finding { .. } => "undoing",
             TransactionState::Checking { .. } => "checking",

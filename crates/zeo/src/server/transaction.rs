@@ -37,7 +37,7 @@ pub(crate) enum TransactionState {
     /// Stores are collected. After a vote that found conflicts the locks are held meanwhile.
     Open { transaction: Box<Transaction>, held: Option<TransactionNumber> },
     /// Begun with something that cannot be committed; said at vote, as the stock server does.
-    Unfit(Exception),
+    Doomed(Exception),
     /// Waits for locks.
     Waiting { number: TransactionNumber, transaction: Box<Transaction>, reply_to: ReplyTo },
     /// What it undoes is being looked up; the job of that attempt has the transaction.
@@ -184,7 +184,7 @@ impl Session {
             TransactionState::Finishing { number, .. } => subscriber.remove_vote(number),
             TransactionState::Finding { .. }
             | TransactionState::Open { held: None, .. }
-            | TransactionState::Unfit(_) => {}
+            | TransactionState::Doomed(_) => {}
         }
     }
 
@@ -274,7 +274,7 @@ impl Session {
     /// The open transaction cannot be committed, and what it held is free.
     pub(crate) fn make_unfit(&mut self, exception: Exception) {
         let Some(open) = &mut self.transaction else { return };
-        let state = std::mem::replace(&mut open.state, TransactionState::Unfit(exception));
+        let state = std::mem::replace(&mut open.state, TransactionState::Doomed(exception));
         open.held.set(0);
         if let (TransactionState::Open { held: Some(number), .. }, Some(subscriber)) =
             (state, self.subscriber())

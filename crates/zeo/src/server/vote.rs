@@ -31,7 +31,7 @@ impl Session {
             TransactionState::Voted { .. } | TransactionState::Finishing { .. } => {
                 return already("locked");
             }
-            TransactionState::Open { .. } | TransactionState::Unfit(_) => {}
+            TransactionState::Open { .. } | TransactionState::Doomed(_) => {}
         }
         if self.upload.take().is_some() {
             self.make_unfit(Exception::transaction_error("a blob was not sent to its end"));
@@ -46,7 +46,7 @@ impl Session {
             TransactionState::Open { transaction, held: Some(number) } => {
                 self.vote_again(context, number, transaction)
             }
-            TransactionState::Unfit(exception) => {
+            TransactionState::Doomed(exception) => {
                 self.end_transaction();
                 Err(exception)
             }
