@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 use zodium_pickle::Value;
-use zodium_zeo::codec::{StretchItem, next_stretch_item};
+use zodium_zeo::codec::{ChunkItem, next_chunk_item};
 
 use crate::ClientError;
 

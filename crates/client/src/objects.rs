@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
-use zodium_zeo::codec::StretchItem;
+use zodium_zeo::codec::ChunkItem;
 
 use crate::chunk::{READ_OBJECTS, bytes_of, take_item};
 use crate::shared::Shared;
@@ -116,14 +116,14 @@ fn objects_of(mut chunk: Bytes) -> Result<VecDeque<CurrentObject>, ClientError> 
     loop {
         let is_over = take_item(&mut chunk, |item, cut| {
             let following = match item {
-                StretchItem::Object { oid, .. } | StretchItem::Following(oid) => Some(oid),
-                StretchItem::End => None,
+                ChunkItem::Object { oid, .. } | ChunkItem::Following(oid) => Some(oid),
+                ChunkItem::End => None,
                 _ => return Err(stray()),
             };
             if let Some(last) = objects.back_mut() {
                 last.following = following;
             }
-            let StretchItem::Object { oid, serial, data } = item else { return Ok(true) };
+            let ChunkItem::Object { oid, serial, data } = item else { return Ok(true) };
             objects.push_back(CurrentObject { oid, serial, data: cut(data), following: None });
             Ok(false)
         })?;

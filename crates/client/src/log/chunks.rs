@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use zodium_pickle::Value;
 use zodium_types::Tid;
-use zodium_zeo::codec::StretchItem;
+use zodium_zeo::codec::ChunkItem;
 
 use super::{Extension, Item, TransactionHead};
 use crate::chunk::{READ_LOG, bytes_of, take_item};
@@ -119,9 +119,9 @@ impl Drop for LogChunks {
     }
 }
 
-fn step_of(item: StretchItem<'_>, current: Tid, cut: &dyn Fn(&[u8]) -> Bytes) -> Step {
+fn step_of(item: ChunkItem<'_>, current: Tid, cut: &dyn Fn(&[u8]) -> Bytes) -> Step {
     match item {
-        StretchItem::Transaction { tid, status, user, description, extension } => {
+        ChunkItem::Transaction { tid, status, user, description, extension } => {
             Step::Give(Item::Transaction(TransactionHead {
                 tid,
                 status: char::from(status),
@@ -130,12 +130,12 @@ fn step_of(item: StretchItem<'_>, current: Tid, cut: &dyn Fn(&[u8]) -> Bytes) ->
                 extension: Extension::Pickle(Bytes::copy_from_slice(extension)),
             }))
         }
-        StretchItem::Record { oid, data, data_tid } => {
+        ChunkItem::Record { oid, data, data_tid } => {
             let data = data.map(cut);
             Step::Give(Item::Record(CommittedRecord { oid, tid: current, data, data_tid }))
         }
-        StretchItem::Skipped => Step::Give(Item::Skipped),
-        StretchItem::End => Step::End,
-        StretchItem::Object { .. } | StretchItem::Following(_) => Step::Stray,
+        ChunkItem::Skipped => Step::Give(Item::Skipped),
+        ChunkItem::End => Step::End,
+        ChunkItem::Object { .. } | ChunkItem::Following(_) => Step::Stray,
     }
 }

@@ -15,12 +15,12 @@ pub mod frame;
 mod invalidation;
 pub mod load;
 mod load_reply;
+mod log_chunk;
 mod message;
 mod message_id;
 pub mod msgpack;
 #[cfg(test)]
 mod properties;
-mod stretch;
 mod template;
 mod writer;
 
@@ -34,13 +34,13 @@ pub use load::{
     load_reply_tail,
 };
 pub use load_reply::{LoadReply, decode_load_reply};
+pub use log_chunk::{ChunkItem, next_chunk_item, put_chunk_item};
 pub use message::{
     Message, REPLY_LIMITS, REQUEST_LIMITS, RemoteError, Reply, ServerMessage, decode_message,
     decode_server_message, encode_error, encode_heartbeat, encode_oneway, encode_reply,
     encode_request,
 };
 pub use message_id::MessageId;
-pub use stretch::{StretchItem, next_stretch_item, put_stretch_item};
 
 /// The frame whose payload these hexadecimal digits stand for.
 #[cfg(test)]

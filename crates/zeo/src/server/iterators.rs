@@ -13,8 +13,8 @@ use zodium_types::Tid;
 
 use super::call::Arguments;
 use super::exception::{Exception, oid_value, tid_value};
+use super::log_chunk::{chunk_bytes, read_log_chunk};
 use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
-use super::stretch::{read_stretch, stretch_bytes};
 use super::undo_log::extension_entries;
 
 /// Iterators that one connection may have open; a client that forgets them is told so.
@@ -154,7 +154,7 @@ impl Session {
         context: &Context<'_>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let (number, bytes_max) = (arguments.integer()?, stretch_bytes(arguments)?);
+        let (number, bytes_max) = (arguments.integer()?, chunk_bytes(arguments)?);
         let with_records = arguments.value().is_truthy();
         self.ask_iterator(context, number, Step::Read { bytes_max, with_records })
     }
@@ -237,7 +237,7 @@ impl Session {
             }
             (Step::Read { bytes_max, with_records }, Iterator::Transactions { mut place, .. }) => {
                 let job = move || {
-                    let read = read_stretch(&mut place, bytes_max, with_records);
+                    let read = read_log_chunk(&mut place, bytes_max, with_records);
                     (place, read)
                 };
                 handle.spawn_answer(self, job, move |handle, session, (place, read)| {

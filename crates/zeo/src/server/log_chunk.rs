@@ -9,20 +9,20 @@ use zodium_types::Oid;
 use super::call::Arguments;
 use super::exception::Exception;
 use super::session::{Context, Reply, Session};
-use crate::codec::{CodecError, StretchItem, put_stretch_item};
+use crate::codec::{ChunkItem, CodecError, put_chunk_item};
 
 /// An answer ends when it has so many bytes, whatever was asked for; the last item may go beyond.
-const STRETCH_BYTES_MAX: i64 = 1 << 20;
+const CHUNK_BYTES_MAX: i64 = 1 << 20;
 
 /// How much a client asks for, within the limit.
-pub(super) fn stretch_bytes(arguments: &mut Arguments<'_>) -> Result<usize, Exception> {
-    let bytes = arguments.integer()?.clamp(1, STRETCH_BYTES_MAX);
+pub(super) fn chunk_bytes(arguments: &mut Arguments<'_>) -> Result<usize, Exception> {
+    let bytes = arguments.integer()?.clamp(1, CHUNK_BYTES_MAX);
     Ok(usize::try_from(bytes).unwrap_or(1))
 }
 
 /// What comes next in the log. What stands before something that cannot be read is answered
 /// first; the error is for who asks on.
-pub(super) fn read_stretch(
+pub(super) fn read_log_chunk(
     place: &mut TransactionIterator,
     bytes_max: usize,
     with_records: bool,
@@ -30,7 +30,7 @@ pub(super) fn read_stretch(
     let mut out = Vec::with_capacity(bytes_max);
     let mut refused = None;
     let read = place.read(with_records, |item| {
-        if let Err(error) = put_stretch_item(&mut out, &item_of(item)) {
+        if let Err(error) = put_chunk_item(&mut out, &item_of(item)) {
             refused = Some(error);
             return ControlFlow::Break(());
         }
@@ -41,27 +41,27 @@ pub(super) fn read_stretch(
     }
     match read {
         Ok(false) => {}
-        Ok(true) => put(&mut out, &StretchItem::End)?,
+        Ok(true) => put(&mut out, &ChunkItem::End)?,
         Err(error) if out.is_empty() => return Err(error.into()),
         Err(_) => {}
     }
     Ok(Value::Bytes(out.into()))
 }
 
-fn item_of(item: LogItem<'_>) -> StretchItem<'_> {
+fn item_of(item: LogItem<'_>) -> ChunkItem<'_> {
     match item {
         LogItem::Transaction { tid, status, user, description, extension } => {
             let status = status.to_byte();
-            StretchItem::Transaction { tid, status, user, description, extension }
+            ChunkItem::Transaction { tid, status, user, description, extension }
         }
-        LogItem::Record { oid, data, data_tid } => StretchItem::Record { oid, data, data_tid },
-        LogItem::Skipped => StretchItem::Skipped,
+        LogItem::Record { oid, data, data_tid } => ChunkItem::Record { oid, data, data_tid },
+        LogItem::Skipped => ChunkItem::Skipped,
     }
 }
 
-fn put(out: &mut Vec<u8>, item: &StretchItem<'_>) -> Result<(), Exception> {
+fn put(out: &mut Vec<u8>, item: &ChunkItem<'_>) -> Result<(), Exception> {
     let refused = |error: CodecError| Exception::value_error(error.to_string());
-    put_stretch_item(out, item).map_err(refused)
+    put_chunk_item(out, item).map_err(refused)
 }
 
 impl Session {
@@ -79,7 +79,7 @@ impl Session {
                 Exception::value_error("zodium_objects_read(): expected an oid of 8 bytes or None")
             })?,
         };
-        let bytes_max = stretch_bytes(arguments)?;
+        let bytes_max = chunk_bytes(arguments)?;
         self.ask(context, move |storage| {
             let mut out = Vec::new();
             let mut from = from;
@@ -95,7 +95,7 @@ impl Session {
                         return Err(Exception::value_error("no key satisfies the conditions"));
                     }
                     // A pack has taken those away that followed.
-                    put(&mut out, &StretchItem::End)?;
+                    put(&mut out, &ChunkItem::End)?;
                     return Ok(Value::Bytes(out.into()));
                 };
                 let Some(data) = &step.data else {
@@ -105,16 +105,16 @@ impl Session {
                     break;
                 };
                 let (oid, serial) = (step.oid, step.serial);
-                put(&mut out, &StretchItem::Object { oid, serial, data })?;
+                put(&mut out, &ChunkItem::Object { oid, serial, data })?;
                 match step.following {
                     Some(following) => from = following,
                     None => {
-                        put(&mut out, &StretchItem::End)?;
+                        put(&mut out, &ChunkItem::End)?;
                         return Ok(Value::Bytes(out.into()));
                     }
                 }
             }
-            put(&mut out, &StretchItem::Following(from))?;
+            put(&mut out, &ChunkItem::Following(from))?;
             Ok(Value::Bytes(out.into()))
         })
     }

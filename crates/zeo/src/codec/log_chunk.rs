@@ -1,4 +1,4 @@
-//! Stretches: many transactions, records or objects in one answer, for clients that read on.
+//! Chunks: many transactions, records or objects in one answer, for clients that read ahead.
 //!
 //! Only Zodium's own methods answer with them, as bytes in an ordinary reply; docs/protocol.md
 //! has the form. Everything is borrowed from the answer: who reads it copies data once.
@@ -17,10 +17,10 @@ const END: u8 = b'E';
 const HAS_DATA: u8 = 1;
 const HAS_DATA_TID: u8 = 2;
 
-/// What a stretch is made of.
+/// One item of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StretchItem<'a> {
-    /// A transaction begins; its records follow, in this stretch or the next.
+pub enum ChunkItem<'a> {
+    /// A transaction begins; its records follow, in this chunk or the next.
     Transaction {
         /// Its tid.
         tid: Tid,
@@ -53,14 +53,14 @@ pub enum StretchItem<'a> {
         /// Its data.
         data: &'a [u8],
     },
-    /// The next object after those of this stretch.
+    /// The next object after those of this chunk.
     Following(Oid),
     /// There is no more.
     End,
 }
 
 /// Appends an item; nothing when it cannot be said.
-pub fn put_stretch_item(out: &mut Vec<u8>, item: &StretchItem<'_>) -> Result<(), CodecError> {
+pub fn put_chunk_item(out: &mut Vec<u8>, item: &ChunkItem<'_>) -> Result<(), CodecError> {
     let start = out.len();
     let put = put(out, item);
     if put.is_err() {
@@ -69,9 +69,9 @@ pub fn put_stretch_item(out: &mut Vec<u8>, item: &StretchItem<'_>) -> Result<(),
     put
 }
 
-fn put(out: &mut Vec<u8>, item: &StretchItem<'_>) -> Result<(), CodecError> {
+fn put(out: &mut Vec<u8>, item: &ChunkItem<'_>) -> Result<(), CodecError> {
     match *item {
-        StretchItem::Transaction { tid, status, user, description, extension } => {
+        ChunkItem::Transaction { tid, status, user, description, extension } => {
             out.push(TRANSACTION);
             out.extend_from_slice(&tid.to_bytes());
             out.push(status);
@@ -82,7 +82,7 @@ fn put(out: &mut Vec<u8>, item: &StretchItem<'_>) -> Result<(), CodecError> {
             }
             texts.into_iter().for_each(|text| out.extend_from_slice(text));
         }
-        StretchItem::Record { oid, data, data_tid } => {
+        ChunkItem::Record { oid, data, data_tid } => {
             out.push(RECORD);
             out.extend_from_slice(&oid.to_bytes());
             let flag = |is_there, flag| if is_there { flag } else { 0 };
@@ -94,18 +94,18 @@ fn put(out: &mut Vec<u8>, item: &StretchItem<'_>) -> Result<(), CodecError> {
                 put_data(out, data)?;
             }
         }
-        StretchItem::Skipped => out.push(SKIPPED),
-        StretchItem::Object { oid, serial, data } => {
+        ChunkItem::Skipped => out.push(SKIPPED),
+        ChunkItem::Object { oid, serial, data } => {
             out.push(OBJECT);
             out.extend_from_slice(&oid.to_bytes());
             out.extend_from_slice(&serial.to_bytes());
             put_data(out, data)?;
         }
-        StretchItem::Following(oid) => {
+        ChunkItem::Following(oid) => {
             out.push(FOLLOWING);
             out.extend_from_slice(&oid.to_bytes());
         }
-        StretchItem::End => out.push(END),
+        ChunkItem::End => out.push(END),
     }
     Ok(())
 }
@@ -121,28 +121,28 @@ fn too_long(bytes: &[u8]) -> CodecError {
     CodecError::MessageTooLong { length: bytes.len() }
 }
 
-/// Takes the first item off a stretch, `None` when it is used up.
-pub fn next_stretch_item<'a>(rest: &mut &'a [u8]) -> Result<Option<StretchItem<'a>>, CodecError> {
+/// Takes the first item off a chunk; `None` at its end.
+pub fn next_chunk_item<'a>(rest: &mut &'a [u8]) -> Result<Option<ChunkItem<'a>>, CodecError> {
     if rest.is_empty() {
         return Ok(None);
     }
     let mut ahead = *rest;
-    let cut = CodecError::NotAMessage { what: "a whole item in a stretch of the log" };
+    let cut = CodecError::NotAMessage { what: "a whole item in a chunk of the log" };
     let item = take(&mut ahead).ok_or(cut)?;
     *rest = ahead;
     Ok(Some(item))
 }
 
-fn take<'a>(rest: &mut &'a [u8]) -> Option<StretchItem<'a>> {
-    let [tag] = chunk(rest)?;
+fn take<'a>(rest: &mut &'a [u8]) -> Option<ChunkItem<'a>> {
+    let [tag] = array(rest)?;
     Some(match tag {
         TRANSACTION => {
-            let tid = Tid(u64::from_be_bytes(chunk(rest)?));
-            let [status] = chunk(rest)?;
-            let lengths: [[u8; 2]; 3] = [chunk(rest)?, chunk(rest)?, chunk(rest)?];
+            let tid = Tid(u64::from_be_bytes(array(rest)?));
+            let [status] = array(rest)?;
+            let lengths: [[u8; 2]; 3] = [array(rest)?, array(rest)?, array(rest)?];
             let [user, description, extension] =
                 lengths.map(|length| usize::from(u16::from_be_bytes(length)));
-            StretchItem::Transaction {
+            ChunkItem::Transaction {
                 tid,
                 status,
                 user: slice(rest, user)?,
@@ -151,39 +151,39 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<StretchItem<'a>> {
             }
         }
         RECORD => {
-            let oid = Oid(u64::from_be_bytes(chunk(rest)?));
-            let [flags] = chunk(rest)?;
+            let oid = Oid(u64::from_be_bytes(array(rest)?));
+            let [flags] = array(rest)?;
             if flags & !(HAS_DATA | HAS_DATA_TID) != 0 {
                 return None;
             }
             let data_tid = match flags & HAS_DATA_TID {
                 0 => None,
-                _ => Some(Tid(u64::from_be_bytes(chunk(rest)?))),
+                _ => Some(Tid(u64::from_be_bytes(array(rest)?))),
             };
             let data = match flags & HAS_DATA {
                 0 => None,
                 _ => Some(data(rest)?),
             };
-            StretchItem::Record { oid, data, data_tid }
+            ChunkItem::Record { oid, data, data_tid }
         }
-        SKIPPED => StretchItem::Skipped,
-        OBJECT => StretchItem::Object {
-            oid: Oid(u64::from_be_bytes(chunk(rest)?)),
-            serial: Tid(u64::from_be_bytes(chunk(rest)?)),
+        SKIPPED => ChunkItem::Skipped,
+        OBJECT => ChunkItem::Object {
+            oid: Oid(u64::from_be_bytes(array(rest)?)),
+            serial: Tid(u64::from_be_bytes(array(rest)?)),
             data: data(rest)?,
         },
-        FOLLOWING => StretchItem::Following(Oid(u64::from_be_bytes(chunk(rest)?))),
-        END => StretchItem::End,
+        FOLLOWING => ChunkItem::Following(Oid(u64::from_be_bytes(array(rest)?))),
+        END => ChunkItem::End,
         _ => return None,
     })
 }
 
 fn data<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = u32::from_be_bytes(chunk(rest)?);
+    let length = u32::from_be_bytes(array(rest)?);
     slice(rest, usize::try_from(length).ok()?)
 }
 
-fn chunk<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+fn array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, after) = rest.split_first_chunk()?;
     *rest = after;
     Some(*first)
