@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_files_can_be_read_by_who_can_read_their_folder() {
+    fn read_only_files_can_be_read_by_users_that_can_read_their_folder() {
         let outer = tempfile::tempdir().unwrap();
         for (folder_mode, expected) in [(0o700, 0o400), (0o755, 0o444), (0o750, 0o440)] {
             let folder = outer.path().join(format!("{folder_mode:o}"));

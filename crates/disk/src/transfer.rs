@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_never_go_on_is_given_up() {
+    fn a_transfer_that_never_goes_on_is_given_up() {
         let mut calls = 0;
         let answer = until_answered(|| {
             calls += 1;

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_prefers_nothing_gets_the_text_format() {
+    fn a_client_without_preference_gets_the_text_format() {
         for accept in ["", "*/*", "text/plain", "text/plain; version=0.0.4", "text/html,*/*;q=0.8"]
         {
             assert_eq!(Format::preferred([accept]), Format::Text, "{accept}");

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_ask_at_once_share_a_snapshot() {
+    fn simultaneous_requests_share_a_snapshot() {
         let source =
             Arc::new(Example { state: StorageState::Writable, snapshots: AtomicU64::new(0) });
         let pages = Pages::new(Arc::clone(&source) as Arc<dyn Source>, Messages::default());

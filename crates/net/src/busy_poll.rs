@@ -1,16 +1,15 @@
-//! Staying awake for a while after a request, in case the next one comes soon.
+//! Busy polling: keeps a worker awake for a while after a request.
 //!
-//! An idle processor takes longer to wake than a request takes to answer: on the machine of
+//! An idle processor takes longer to wake than a request takes to answer. On the machine of
 //! docs/benchmarks.md a lone client waits 80 us for a wake-up on either side, and 10 us for all the
-//! rest. A worker that looks for requests without sleeping answers at once, and burns its
-//! processor meanwhile.
+//! rest. A worker that polls without sleeping answers at once, at the price of processor time.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// What keeps one worker awake.
+/// Keeps one worker awake.
 pub(crate) struct BusyPoll {
     time: Duration,
     /// When the last bytes of any peer arrived; `None` while the worker sleeps as usual.
@@ -24,20 +23,21 @@ impl BusyPoll {
         BusyPoll { time, last_request: Cell::new(None), requested: Notify::new() }
     }
 
-    /// Bytes have arrived.
+    /// Notes that bytes have arrived.
     pub(crate) fn note_request(&self) {
         if self.last_request.replace(Some(Instant::now())).is_none() {
             self.requested.notify_one();
         }
     }
 
-    /// Never ends. While requests come the task is always ready to run, so the runtime looks at
-    /// its sockets without waiting for them.
+    /// Keeps the runtime polling while requests come; never ends.
+    ///
+    /// The task is always ready to run, so the runtime looks at its sockets without waiting.
     pub(crate) async fn run(&self) {
         loop {
             self.requested.notified().await;
             while self.last_request.get().is_some_and(|last| last.elapsed() < self.time) {
-                // Whoever else wants this processor goes first: it may be the very client.
+                // Other threads go first: one of them may be the client itself.
                 std::thread::yield_now();
                 tokio::task::yield_now().await;
             }

@@ -1,8 +1,8 @@
 //! TLS handshakes: each on its connection's worker, bounded in time and number.
 //!
 //! Key decision: the server never waits for a peer at the expense of other peers. A connection
-//! takes one of the places for handshakes when its peer has sent a whole ClientHello, and keeps it
-//! only as long as a peer needs that answers at once.
+//! takes one of the places for handshakes when its peer has sent a whole ClientHello. It keeps the
+//! place only as long as a peer needs that answers at once.
 
 use std::io;
 use std::sync::Arc;
@@ -20,15 +20,16 @@ use zodium_tls::{CertificateRejection, PeerIdentity, ServerTls, client_failure};
 
 use crate::unfinished::{UNFINISHED_MAX, Unfinished};
 
-/// How long a peer may take from connecting to the end of its handshake. Time in the queue for a
-/// place does not count.
+/// Longest time from connecting to the end of the handshake, without the time in the queue for a
+/// place.
 pub(crate) const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Places for handshakes on a worker. After a restart all clients connect at once, and those that
-/// were first are through before the last ones begin.
+/// Places for handshakes on a worker. After a restart all clients connect at once; the first ones
+/// finish before the last ones begin.
 pub(crate) const HANDSHAKES_MAX: usize = 64;
-/// How long a handshake may keep its place. A handshake costs the worker about a millisecond, so
-/// this is enough for 64 of them side by side. With a slower peer the handshake goes on without
-/// its place.
+/// Longest time that a handshake keeps its place.
+///
+/// A handshake costs the worker about a millisecond, so this is enough for 64 of them side by
+/// side. The handshake of a slower peer goes on without a place.
 pub(crate) const PLACE_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// The handshakes of one worker.
@@ -47,18 +48,18 @@ pub(crate) struct Secured<T> {
 #[derive(Debug, Error)]
 pub(crate) enum HandshakeError {
     #[error(
-        "said nothing for {} s; a client that is not set up for TLS waits for the server to begin",
+        "sent nothing for {} s; a client without TLS waits for the server to send first",
         HANDSHAKE_TIME_MAX.as_secs()
     )]
     Silent,
-    #[error("did not get through the handshake in {} s", HANDSHAKE_TIME_MAX.as_secs())]
+    #[error("did not complete the handshake within {} s", HANDSHAKE_TIME_MAX.as_secs())]
     Slow,
     #[error(
-        "was slower than {UNFINISHED_MAX} other peers that are in the midst of a handshake, which \
-         is as many as may be"
+        "was displaced: more than {UNFINISHED_MAX} handshakes wait for their peers, and this one \
+         had waited longest"
     )]
     Displaced,
-    #[error("closed the connection without having sent anything")]
+    #[error("closed the connection without sending anything")]
     Unused,
     #[error("closed the connection before the handshake was done")]
     Closed,
@@ -81,8 +82,10 @@ impl Default for Handshakes {
 }
 
 impl Handshakes {
-    /// Performs the server's side of a handshake; `spoken` waits until the peer has sent something,
-    /// and fails when the connection ends before that.
+    /// Performs the server's side of a handshake.
+    ///
+    /// `spoken` waits until the peer has sent something, and fails when the connection ends
+    /// before that.
     pub(crate) async fn shake<T>(
         &self,
         stream: T,
@@ -93,7 +96,7 @@ impl Handshakes {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         let deadline = Instant::now() + HANDSHAKE_TIME_MAX;
-        // Until then nothing is held but the socket.
+        // Until then the connection holds nothing but its socket.
         let spoken = timeout_at(deadline, spoken(&stream)).await;
         spoken.map_err(|_| HandshakeError::Silent)?.map_err(|_| HandshakeError::Unused)?;
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream);
@@ -150,7 +153,7 @@ fn secured<T>(stream: TlsStream<T>) -> Result<Secured<T>, HandshakeError> {
 }
 
 impl HandshakeError {
-    /// The subject of the client's certificate, where that is the reason.
+    /// The subject of the client's certificate, if the certificate was rejected.
     pub(crate) fn subject(&self) -> Option<&str> {
         match self {
             HandshakeError::Rejected(rejection) => Some(&rejection.subject),

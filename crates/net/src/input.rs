@@ -1,8 +1,8 @@
-//! What has come in on a link and is not handled yet.
+//! Bytes received on a link and not handled yet.
 //!
 //! Key decision: the beginning of a large frame grows only while the server has memory for it.
-//! When there is none its sender is not read from, but for one at a time, which goes on to the end
-//! of its frame: so what is held comes free again, whoever sends what.
+//! When memory is full, links with large frames are not read. One link at a time may go on to the
+//! end of its frame, so memory becomes free again, whatever the peers send.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,25 +20,26 @@ use crate::busy_poll::BusyPoll;
 use crate::link::Link;
 use crate::session::{Consumed, Session, Verdict};
 
-/// Who may go past the memory limit has so long to come to the end of its frame: others wait.
+/// Longest time that one link may go past the memory limit; the others wait for the end of its
+/// frame.
 const TURN_TIME_MAX: Duration = Duration::from_secs(30);
-/// Who waits for memory looks again after so long.
+/// Interval between two looks whether memory is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What all links of a worker share.
+/// State that all links of a worker share.
 pub(crate) struct Shared {
-    /// A read buffer: an idle link owns none.
+    /// The read buffer; an idle link has none of its own.
     scratch: RefCell<Vec<u8>>,
     busy_poll: Option<BusyPoll>,
 }
 
 impl Shared {
-    /// With a read buffer of so many bytes; `busy_poll` is told of whatever arrives.
+    /// Creates a read buffer of `scratch_bytes`; every read is reported to `busy_poll`.
     pub(crate) fn new(scratch_bytes: usize, busy_poll: Option<BusyPoll>) -> Shared {
         Shared { scratch: RefCell::new(vec![0; scratch_bytes]), busy_poll }
     }
 
-    /// Keeps the worker awake as long as it should be; ends at once if it should not.
+    /// Keeps the worker awake after requests; returns at once without busy polling.
     pub(crate) async fn stay_awake(&self) {
         if let Some(busy_poll) = &self.busy_poll {
             busy_poll.run().await;
@@ -53,9 +54,9 @@ pub(crate) struct Input {
     large: Option<usize>,
     shared: Rc<Shared>,
     held: Held,
-    /// Until when the frame has to be there, for who may go past the memory limit.
+    /// The right to go past the memory limit, and its end.
     turn: Option<(Turn, Pin<Box<Sleep>>)>,
-    /// Waits for memory.
+    /// Runs while the link waits for memory.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -64,7 +65,7 @@ impl Input {
         Input { rest: BytesMut::new(), large: None, shared, held, turn: None, pause: None }
     }
 
-    /// Hands over again what had to wait; whether that has got any further.
+    /// Passes waiting bytes to the session again; `true` if the session took any of them.
     pub(crate) fn handle_waiting<S: Session>(&mut self, link: &Link, session: &mut S) -> bool {
         if self.rest.is_empty() || self.large.is_some() {
             return false;
@@ -75,7 +76,7 @@ impl Input {
         self.rest.len() != before || self.large.is_some()
     }
 
-    /// Reads once, and hands what is whole to the session. 0 is the end of the stream.
+    /// Reads once, and passes whole frames to the session. `Ok(0)` is the end of the stream.
     pub(crate) fn poll_read<S, T>(
         &mut self,
         stream: Pin<&mut T>,
@@ -92,7 +93,7 @@ impl Input {
         }
         let shared = Rc::clone(&self.shared);
         let mut scratch = shared.scratch.borrow_mut();
-        // Never past the end of a large frame: then it is alone in its buffer.
+        // A read never goes past the end of a large frame, which is then alone in its buffer.
         let wanted = self.large.map_or(scratch.len(), |frame| frame - self.rest.len());
         let limit = wanted.min(scratch.len());
         let mut buffer = ReadBuf::new(&mut scratch[..limit]);
@@ -115,7 +116,7 @@ impl Input {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    /// Waits until there is memory for more of a large frame, or it is this link's turn.
+    /// Waits until there is memory for more of a large frame, or until it is this link's turn.
     fn poll_room(&mut self, link: &Link, context: &mut Context<'_>) -> Poll<()> {
         let memory = link.memory();
         if !memory.is_full() {
@@ -133,7 +134,8 @@ impl Input {
                 tracing::warn!(
                     peer = link.peer(),
                     bytes,
-                    "memory is short, and a message did not come in {seconds} s, disconnecting"
+                    "memory is short, and a large message did not arrive within {seconds} s, \
+                     disconnecting"
                 );
                 link.close(Verdict::Refused);
             }
@@ -142,7 +144,7 @@ impl Input {
         }
         let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(LOOK_AGAIN)));
         if pause.as_mut().poll(context).is_ready() {
-            // Once more: a timer that was reset wakes only who has polled it since.
+            // Poll again: a timer that was reset wakes only tasks that have polled it since.
             pause.as_mut().reset(Instant::now() + LOOK_AGAIN);
             let _ = pause.as_mut().poll(context);
         }

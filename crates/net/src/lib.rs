@@ -1,10 +1,10 @@
-//! Workers and links: bytes in whole batches from sockets to sessions and back.
+//! Workers and links: carries bytes in batches from sockets to sessions and back.
 //!
-//! One worker thread a core, each with a single-threaded runtime; a link belongs to one worker
-//! for life, so sessions need no locks. A link reads all there is, gives it to its session, and
-//! sends everything that the session has answered with one gather-write.
+//! There is one worker thread for each core, with a single-threaded runtime. A link belongs to one
+//! worker for life, so sessions need no locks. A link reads all bytes that are there, passes them
+//! to its session, and sends all answers of the session with one gather-write.
 //!
-//! Invariant: this crate knows no protocol. What a frame is, sessions know.
+//! Invariant: this crate knows no protocol. Only sessions know what a frame is.
 
 #![forbid(unsafe_code)]
 

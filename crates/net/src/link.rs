@@ -1,4 +1,4 @@
-//! One connection: reads a batch, lets the session answer, sends the answers.
+//! A link is one connection: it reads a batch, passes it to the session, and sends the answers.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io::{self, IoSlice};
@@ -18,27 +18,28 @@ use crate::metrics::LinkMetrics;
 use crate::output::{Output, SLICES_FEW, SLICES_MAX};
 use crate::session::{Session, Verdict};
 
-/// How much a link may hold, and how long a peer may take.
+/// Limits of links, in memory, time and number.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// While more than this waits to be sent, nothing more is read: a peer that does not take
-    /// its answers gets no new ones.
+    /// Output high-water mark: while more bytes than this wait to be sent, no requests are read.
     pub output_bytes_high: usize,
-    /// A peer that lets so many bytes of pushed messages pile up is disconnected.
+    /// Most bytes of pushed messages that may wait to be sent; above, the peer is disconnected.
+    /// Pushed messages are those that answer no request, such as invalidations.
     pub push_bytes_max: usize,
-    /// How long a peer may take to introduce itself ([`Session::is_established`]), from when it
-    /// is connected; with TLS, from the end of the handshake, which has its own limit.
-    /// `Duration::MAX` is for ever.
+    /// Handshake timeout: longest time until [`Session::is_established`].
+    ///
+    /// It begins when the peer has connected; with TLS, at the end of the TLS handshake, which has
+    /// a limit of its own. `Duration::MAX` means no timeout.
     pub handshake_time_max: Duration,
-    /// Connections there may be; those that come while there are so many are closed at once.
+    /// Most connections; further ones are closed at once.
     pub connections_max: usize,
-    /// What is held for all of them counts here.
+    /// Counts the memory that is held for all links.
     pub memory: Arc<Memory>,
 }
 
-/// Even when memory is short, so many bytes may wait to be sent before no more is read.
+/// Lowest value that `output_bytes_high` falls to while memory is short.
 const OUTPUT_BYTES_LOW: usize = 64 << 10;
-/// Even then, so many bytes of pushed messages may pile up.
+/// Lowest value that `push_bytes_max` falls to while memory is short.
 const PUSH_BYTES_LOW: usize = 1 << 20;
 
 impl Default for Limits {
@@ -53,10 +54,10 @@ impl Default for Limits {
     }
 }
 
-/// Bytes read before other links of the worker get their turn.
+/// Bytes that a link reads before the other links of its worker get their turn.
 const TURN_BYTES: usize = 512 << 10;
 
-/// A session's handle on its connection; clones are the same link.
+/// A session's handle to its connection; all clones are the same link.
 #[derive(Clone)]
 pub struct Link {
     state: Rc<LinkState>,
@@ -68,18 +69,18 @@ struct LinkState {
     limits: Limits,
     metrics: Arc<LinkMetrics>,
     output: RefCell<Output>,
-    /// What the output holds.
+    /// Memory that the output holds.
     held: RefCell<Held>,
-    /// Unasked-for bytes put into the output since it was last empty.
+    /// Pushed bytes in the output since it was last empty.
     push_bytes: Cell<usize>,
     closing: Cell<Option<Verdict>>,
-    /// What is in the output may wait for the answers to what comes in next.
+    /// The output may wait for the answers to the next requests.
     deferred: Cell<bool>,
-    /// An orderly stop: no more is read, and the link ends when its session is idle.
+    /// Graceful stop: no more is read, and the link ends when its session is idle.
     stopping: Cell<bool>,
     ended: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// Who waits for the output to shrink, and to how many bytes.
+    /// Tasks that wait until the output has shrunk to a number of bytes.
     draining: RefCell<Vec<(usize, Waker)>>,
 }
 
@@ -110,43 +111,47 @@ impl Link {
         }
     }
 
-    /// Who is at the other end, for people.
+    /// Peer address, for log messages.
     pub fn peer(&self) -> &str {
         &self.state.peer
     }
 
-    /// Who the peer has proved to be; `None` without TLS.
+    /// The authenticated identity of the peer; `None` without TLS.
     pub fn identity(&self) -> Option<&PeerIdentity> {
         self.state.identity.as_ref()
     }
 
-    /// The output queue. After appending outside of [`Session::received`] the link must be
-    /// [woken](Link::wake).
+    /// The output queue. Outside of [`Session::received`], the session must [wake](Link::wake) the
+    /// link after appending to it.
     pub fn output(&self) -> RefMut<'_, Output> {
         self.state.output.borrow_mut()
     }
 
-    /// Counts bytes put into the output that the peer did not ask for, and ends the link when
-    /// it has let too many pile up.
+    /// Counts bytes of a pushed message in the output, and ends the link above
+    /// [`Limits::push_bytes_max`].
     pub fn note_push(&self, bytes: usize) {
-        // What was asked for may keep the output from ever being empty, and be most of it.
+        // Answers may keep the output from ever being empty, and may be most of it.
         let total = (self.state.push_bytes.get() + bytes).min(self.queued().len());
         self.state.push_bytes.set(total);
         if total > self.push_bytes_max() {
-            tracing::warn!(peer = self.peer(), bytes = total, "does not read, disconnecting");
+            tracing::warn!(
+                peer = self.peer(),
+                bytes = total,
+                "the peer does not read its messages, disconnecting"
+            );
             self.output().clear();
             self.close(Verdict::Refused);
         }
     }
 
-    /// Whether so much waits to be sent that no more requests should be taken.
+    /// Whether so many bytes wait to be sent that no more requests should be taken.
     pub fn is_congested(&self) -> bool {
         self.would_be_congested(&self.queued())
     }
 
-    /// The same of an output that has just been borrowed.
+    /// As [`Link::is_congested`], for an output that is borrowed already.
     pub fn would_be_congested(&self, output: &Output) -> bool {
-        // What is fine at any time costs no look at the memory that all share.
+        // The usual case reads no memory that workers share.
         let queued = output.len();
         queued > OUTPUT_BYTES_LOW.min(self.state.limits.output_bytes_high)
             && queued > self.congested_from()
@@ -162,7 +167,7 @@ impl Link {
         memory.share(PUSH_BYTES_LOW, *push_bytes_max)
     }
 
-    /// Where what is held for this link counts.
+    /// The counter of the memory that is held for links.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.state.limits.memory
     }
@@ -171,13 +176,13 @@ impl Link {
         &self.state.metrics
     }
 
-    /// Waits while so much waits to be sent that answers should not be made.
+    /// Waits while the link [is congested](Link::is_congested); false when it has ended.
     pub async fn uncongested(&self) -> bool {
         self.drained(self.congested_from()).await
     }
 
-    /// Waits until no more than `bytes` are left to be sent; false when the link has ended, or is
-    /// about to. For answers that are produced as fast as they are taken.
+    /// Waits until at most `bytes` are left to be sent; false when the link has ended, or is about
+    /// to. Answers that are larger than the output, such as blobs, are produced in this way.
     pub async fn drained(&self, bytes: usize) -> bool {
         std::future::poll_fn(|context| {
             let state = &self.state;
@@ -193,15 +198,16 @@ impl Link {
         .await
     }
 
-    /// Sends what is in the output, takes more requests if the session is ready again.
+    /// Wakes the link to send its output, and to take more requests if the session is ready.
     pub fn wake(&self) {
         if let Some(waker) = self.state.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
     }
 
-    /// Instead of [waking](Link::wake) at once after a message that nobody waits for: it may leave
-    /// together with the answers to what comes in next. Whoever defers has to wake later on.
+    /// Lets pushed messages leave together with the answers to the next requests.
+    ///
+    /// Used instead of [waking](Link::wake) the link at once. The caller must wake it later.
     pub fn defer(&self) {
         self.state.deferred.set(true);
     }
@@ -227,7 +233,10 @@ impl Link {
 
     fn refuse_unregistered(&self) {
         let seconds = self.state.limits.handshake_time_max.as_secs_f64();
-        tracing::info!(peer = self.peer(), "did not register in {seconds} s, disconnecting");
+        tracing::info!(
+            peer = self.peer(),
+            "the peer did not register within {seconds} s, disconnecting"
+        );
         self.close(Verdict::Refused);
     }
 
@@ -235,16 +244,16 @@ impl Link {
         self.state.output.borrow()
     }
 
-    /// Lets who waits for that know that so many bytes are left to be sent.
+    /// Wakes tasks that wait for the output to shrink to `left` bytes.
     fn wake_draining(&self, left: usize) {
-        // Waking does not run anybody: nothing is added meanwhile.
+        // Waking runs no task, so nothing is added meanwhile.
         let mut draining = self.state.draining.borrow_mut();
         for (_, waker) in draining.extract_if(.., |(bytes, _)| left <= *bytes) {
             waker.wake();
         }
     }
 
-    /// Whether something was deferred and may still be.
+    /// Takes the deferral: whether the output may still wait.
     fn takes_deferred(&self) -> bool {
         let state = &self.state;
         let is_ending = state.stopping.get() || state.closing.get().is_some();
@@ -276,7 +285,7 @@ where
         }
         let end = handshake.as_mut().filter(|_| polled.is_pending());
         if end.is_some_and(|end| end.as_mut().poll(context).is_ready()) {
-            // What it is still owed is nothing that it needs.
+            // A client that has not registered waits for no answer that it needs.
             link.refuse_unregistered();
             return Poll::Ready(Ok(()));
         }
@@ -313,7 +322,7 @@ where
             return Poll::Ready(Ok(()));
         }
         if link.is_congested() || link.state.stopping.get() || !session.is_ready() {
-            // The flush, the session, or the stop wakes us.
+            // The flush, the session or the stop wakes this task.
             return Poll::Pending;
         }
         // Frames that had to wait come before new ones.
@@ -325,10 +334,10 @@ where
             return Poll::Pending;
         }
         match input.poll_read(stream.as_mut(), link, session, context)? {
-            // Half-closed: what was asked before is still answered, as far as it can be at once.
+            // Half-closed: earlier requests are still answered, as far as that takes no waiting.
             Poll::Ready(0) => link.close(Verdict::Done),
             Poll::Ready(count) => turn_bytes += count,
-            // Nothing has come in that it could have waited for.
+            // Nothing has come in that the deferred output could leave with.
             Poll::Pending if is_deferred => {}
             Poll::Pending => return Poll::Pending,
         }
@@ -336,8 +345,9 @@ where
     }
 }
 
-/// Sends as much as the socket takes; pending when something is left, here or in the stream: one
-/// that encrypts keeps what the socket did not take.
+/// Sends as much as the socket takes; pending when bytes are left.
+///
+/// They may be left in the stream: one that encrypts keeps what the socket did not take.
 fn poll_flush<T: AsyncWrite>(
     mut stream: Pin<&mut T>,
     link: &Link,
@@ -375,7 +385,7 @@ fn poll_flush<T: AsyncWrite>(
     }
 }
 
-/// Writes once, of at most so many slices.
+/// Writes once, with at most `SLICES` slices.
 fn poll_write<const SLICES: usize, T: AsyncWrite>(
     stream: Pin<&mut T>,
     output: &Output,
@@ -537,13 +547,13 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_take_answers_gets_no_new_ones_and_loses_none() {
+    fn a_peer_that_does_not_read_answers_gets_no_new_ones_and_loses_none() {
         run_local(async {
             let limits = Limits { output_bytes_high: 10_000, ..Limits::default() };
             let mut running = start(1000, limits);
             running.peer.write_all("a\n".repeat(100).as_bytes()).await.unwrap();
             settle().await;
-            // 4 KiB are in the pipe, and 10 KB and the answer that went over it wait.
+            // 4 KiB are in the pipe; 10 KB and the answer that exceeded them wait.
             assert!(running.seen.get() <= 16, "{} were answered", running.seen.get());
             assert!(running.link.output().len() < 12_000);
             let mut answers = vec![0; 100 * 1002];
@@ -571,7 +581,7 @@ mod tests {
             news(&running);
             running.link.wake();
             running.peer.read_exact(&mut answer[..5]).await.unwrap();
-            // Also when the link comes to its end.
+            // Deferred output also leaves when the link ends.
             news(&running);
             running.link.stop();
             running.peer.read_exact(&mut answer[..5]).await.unwrap();
@@ -599,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_keep_the_output_full_are_not_held_against_who_takes_them() {
+    fn answers_that_keep_the_output_full_are_not_held_against_a_peer_that_reads_them() {
         run_local(async {
             let limits = Limits { push_bytes_max: 30_000, ..Limits::default() };
             let mut running = start(0, limits);
@@ -617,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn who_produces_as_fast_as_it_is_taken_never_has_more_waiting_than_that() {
+    fn output_produced_as_fast_as_it_is_read_never_exceeds_its_limit() {
         run_local(async {
             let mut running = start(0, Limits::default());
             settle().await;
@@ -664,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_introduce_itself_in_time_is_disconnected_whatever_it_sends() {
+    fn a_peer_that_does_not_register_in_time_is_disconnected_whatever_it_sends() {
         run_local(async {
             let limits = Limits { handshake_time_max: Duration::from_secs(5), ..Limits::default() };
             let mut running = start_with(0, limits.clone(), false);
@@ -706,7 +716,7 @@ mod tests {
                 })
                 .collect();
             settle().await;
-            // Of those who wait nothing but what came with the beginning of the frame is held.
+            // For the links that wait only the first read of the frame is held.
             assert!(memory.held_bytes() < (1 << 20) + 310_000, "{}", memory.held_bytes());
             for sender in senders {
                 let mut peer = sender.await.unwrap();
@@ -719,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_past_full_memory_has_to_come_to_an_end() {
+    fn a_frame_that_goes_past_full_memory_has_a_time_limit() {
         run_local(async {
             let memory = Memory::new(0);
             let limits = Limits { memory, ..Limits::default() };

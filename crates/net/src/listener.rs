@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Listening sockets, and accepting connections on them.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -16,20 +16,19 @@ use crate::log_limiter::LogLimiter;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
-/// After a failed accept (no more descriptors, say) the next try waits this long.
+/// Pause after a failed accept, for example when no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A peer that has been silent for so long is asked by the system whether it is there,
+/// Idle time before the first TCP keepalive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
-/// again after so long,
+/// Time between two keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// and when it has not answered so often the connection is over: a peer that vanished without a
-/// word is gone after three minutes.
+/// Unanswered probes that end the connection: a peer that vanished is found after three minutes.
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// An address that is ours already, though nobody can connect yet.
+/// A bound address that does not accept connections yet.
 ///
-/// A server takes its addresses before work that can last (an index to build), and listens after
-/// it: an address in use is found out at once, and who gets a connection gets answers.
+/// A server binds its addresses before long work, such as building an index, and listens after it.
+/// So an address in use is reported at once, and a client that gets a connection gets answers.
 #[derive(Debug)]
 pub struct Bound {
     socket: Socket,
@@ -41,7 +40,7 @@ pub struct Bound {
 enum Socket {
     Tcp(TcpSocket),
     Unix(UnixSocket),
-    /// Somebody listens for us already.
+    /// The parent process listens on it already.
     Inherited(Kind),
 }
 
@@ -61,7 +60,7 @@ enum Kind {
     Unix(UnixListener),
 }
 
-/// The path of a Unix socket of ours; removed when we no longer use it.
+/// The path of a Unix socket that this process created; removed when dropped.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
@@ -69,7 +68,7 @@ struct SocketFile(PathBuf);
 #[derive(Debug)]
 pub struct Incoming {
     pub(crate) stream: IncomingStream,
-    /// What it is to be encrypted with.
+    /// The TLS configuration of its listener; `None`: not encrypted.
     pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
@@ -80,8 +79,9 @@ pub(crate) enum IncomingStream {
 }
 
 impl Bound {
-    /// Takes an address; within a tokio runtime. A Unix socket that nobody listens on any more is
-    /// replaced.
+    /// Binds an address; must run within a tokio runtime.
+    ///
+    /// A Unix socket on which no process listens any more is replaced.
     pub async fn bind(address: &Address) -> io::Result<Bound> {
         match address {
             Address::Tcp { host, port } => bind_tcp(host, *port).await,
@@ -95,8 +95,8 @@ impl Bound {
         }
     }
 
-    /// A TCP socket on which the parent process listens already, and that it has handed over.
-    /// Within a tokio runtime.
+    /// Takes over a TCP socket on which the parent process listens already; must run within a
+    /// tokio runtime.
     pub fn inherited_tcp(listener: std::net::TcpListener) -> io::Result<Bound> {
         listener.set_nonblocking(true)?;
         let bound = listener.local_addr()?;
@@ -105,8 +105,7 @@ impl Bound {
         Ok(Bound { socket: Socket::Inherited(kind), address, file: None })
     }
 
-    /// As [`Bound::inherited_tcp`], for a Unix socket. Its path stays when we end: it is the
-    /// parent's.
+    /// As [`Bound::inherited_tcp`], for a Unix socket. Its path belongs to the parent, and stays.
     pub fn inherited_unix(listener: std::os::unix::net::UnixListener) -> io::Result<Bound> {
         listener.set_nonblocking(true)?;
         let bound = listener.local_addr()?;
@@ -121,7 +120,7 @@ impl Bound {
         &self.address
     }
 
-    /// From now on connections are taken.
+    /// Starts to listen: connections are accepted from now on.
     pub fn listen(self) -> io::Result<Listener> {
         let kind = match self.socket {
             Socket::Tcp(socket) => Kind::Tcp(socket.listen(BACKLOG)?),
@@ -147,7 +146,7 @@ async fn bind_tcp(host: &str, port: u16) -> io::Result<Bound> {
 }
 
 impl Listener {
-    /// Connections are encrypted, and only who shows a certificate that is believed gets in.
+    /// Requires TLS, with a client certificate that is trusted.
     #[must_use]
     pub fn with_tls(self, tls: Arc<ServerTls>) -> Listener {
         Listener { tls: Some(tls), ..self }
@@ -163,14 +162,14 @@ impl Listener {
         self.tls.is_some()
     }
 
-    /// The next connection and who it is from. Goes on trying when the system refuses.
+    /// Accepts the next connection; gives it with the peer's address. Retries after errors.
     pub async fn accept(&self) -> (Incoming, String) {
         loop {
             match self.try_accept().await {
                 Ok((stream, peer)) => {
                     return (Incoming { stream, tls: self.tls.clone() }, peer);
                 }
-                // Over before it began; the next one may be fine.
+                // The connection ended before it was accepted.
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
                     if let Some(times) = self.failure_log.admit() {
@@ -187,7 +186,7 @@ impl Listener {
         match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // On a connection that is over already these fail, which the first read tells.
+                // These fail on a connection that has ended; the first read reports that.
                 let _ = stream.set_nodelay(true);
                 let keepalive = TcpKeepalive::new()
                     .with_time(KEEPALIVE_IDLE)
@@ -208,7 +207,7 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
-/// What to do when a connection cannot be accepted.
+/// The log message for a failed accept, with advice.
 fn advice(error: &io::Error) -> &'static str {
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;
@@ -272,8 +271,8 @@ mod tests {
         });
     }
 
-    /// Who connects and goes keeps its place in the queue until it is accepted, so that this needs
-    /// no thousand open files.
+    /// A connection that is closed keeps its place in the queue until it is accepted, so this test
+    /// needs no thousand open files.
     #[test]
     fn connections_wait_to_be_accepted_up_to_the_backlog() {
         run(async {
@@ -291,7 +290,7 @@ mod tests {
             for number in 0..backlog {
                 connect().unwrap_or_else(|error| panic!("connection {number}: {error}"));
             }
-            // The system lets one more in.
+            // Linux queues one more than the backlog.
             let refused = connect().and_then(|()| connect()).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         });

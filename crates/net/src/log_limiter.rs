@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-/// Between two messages of one kind.
+/// Time between two messages of one kind.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Between two messages of one kind about one source.
+/// Time between two messages of one kind about one source.
 pub(crate) const SOURCE_PERIOD: Duration = Duration::from_secs(60);
-/// Sources that are told apart in one period; all others count as one.
+/// Sources that are counted separately in one period; all others share one count.
 const SOURCES_MAX: usize = 1024;
-/// What those others are called.
+/// The name of all other sources.
 const OTHER_SOURCES: &str = "other addresses";
 
-/// Keeps one kind of message from filling the log.
+/// Rate-limits one kind of log message.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimiter(Mutex<State>);
 
@@ -27,8 +27,8 @@ struct State {
 }
 
 impl LogLimiter {
-    /// Whether to say it now, and how often it happened since it was last said, this time
-    /// included.
+    /// Counts a message. `Some(times)`: log it; it happened so often since the last one logged,
+    /// this one included.
     pub(crate) fn admit(&self) -> Option<u64> {
         let mut state = self.0.lock();
         state.suppressed += 1;
@@ -41,16 +41,16 @@ impl LogLimiter {
     }
 }
 
-/// Keeps one kind of message about each source of connections from filling the log.
+/// Rate-limits one kind of log message for each source of connections.
 ///
-/// The first message about a source is logged. Later ones are counted, and the caller logs the
-/// count at the end of each period, until one passes without any.
+/// The first message about a source is logged. Later ones are counted. The caller logs the count
+/// at the end of each period, until a period passes without messages.
 #[derive(Debug, Default)]
 pub(crate) struct SourceLogLimiter(Mutex<FxHashMap<String, u64>>);
 
 impl SourceLogLimiter {
-    /// Notes a message about a peer. `Some`: log it, and call [`SourceLogLimiter::end_period`] with
-    /// this source after [`SOURCE_PERIOD`].
+    /// Counts a message about a peer. `Some(source)`: log it, and call
+    /// [`SourceLogLimiter::end_period`] with this source after [`SOURCE_PERIOD`].
     pub(crate) fn admit(&self, peer: &str) -> Option<String> {
         let mut sources = self.0.lock();
         let mut source = source_of(peer);
@@ -65,8 +65,8 @@ impl SourceLogLimiter {
         Some(source)
     }
 
-    /// How many messages about a source were suppressed in the period that ends; another one
-    /// follows, unless it is none.
+    /// Ends a period of a source: the number of suppressed messages. Unless it is 0, another
+    /// period follows.
     pub(crate) fn end_period(&self, source: &str) -> u64 {
         let mut sources = self.0.lock();
         let suppressed = sources.get_mut(source).map_or(0, std::mem::take);
@@ -76,15 +76,15 @@ impl SourceLogLimiter {
         suppressed
     }
 
-    /// Ends the periods of all sources: those with suppressed messages, and how many.
+    /// Ends the periods of all sources: gives those with suppressed messages, and their number.
     pub(crate) fn end_all(&self) -> Vec<(String, u64)> {
         let all = std::mem::take(&mut *self.0.lock());
         all.into_iter().filter(|(_, suppressed)| *suppressed > 0).collect()
     }
 }
 
-/// What of a peer's address its owner cannot change at will: no port, and of an IPv6 address the
-/// network.
+/// The part of an address that a peer cannot change at will: no port, and of an IPv6 address only
+/// the network.
 fn source_of(peer: &str) -> String {
     let Ok(address) = peer.parse::<SocketAddr>() else { return peer.to_owned() };
     match address.ip().to_canonical() {

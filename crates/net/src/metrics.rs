@@ -1,19 +1,19 @@
-//! What the links of one worker have carried.
+//! Counters of the links of one worker.
 
 use zodium_types::Counter;
 
-/// Written by its worker only, and alone in its cache lines.
+/// Counters of one worker's links; only that worker writes them, in cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LinkMetrics {
-    /// Connections that were taken.
+    /// Connections that were accepted.
     pub accepted: Counter,
-    /// Those that have ended.
+    /// Connections that have ended.
     pub ended: Counter,
-    /// Those that were ended because the peer broke the protocol, or did not take its messages.
+    /// Connections ended because the peer broke the protocol or did not read its messages.
     pub refused: Counter,
     /// Bytes read from sockets.
     pub bytes_received: Counter,
-    /// Bytes that sockets have taken.
+    /// Bytes written to sockets.
     pub bytes_sent: Counter,
 }

@@ -1,4 +1,4 @@
-//! What waits to be sent on a link, as few pieces for one gather-write.
+//! The output queue of a link: few pieces, for one gather-write.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -8,31 +8,31 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// Most slices in one gather-write; the system takes up to 1,024.
 pub(crate) const SLICES_MAX: usize = 256;
-/// Those of an ordinary answer or two: to clear places for more takes longer than to fill these.
+/// Slices of an ordinary answer or two. Clearing an array for more takes longer than filling these.
 pub(crate) const SLICES_FEW: usize = 8;
 /// A buffer that grew past this is not kept for the next batch.
 const BUFFER_BYTES_KEPT: usize = 512 << 10;
-/// When so much of a buffer was sent, the room it takes is used again. Sooner costs a copy of what
-/// is left, or of nothing once all is sent.
+/// Bytes at the front of a buffer that may be sent before its room is used again. That costs a
+/// copy of the unsent rest, which is empty if all was sent.
 const SENT_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
-    /// The buffer for the next batch of whichever link of this thread: the processor still has it
-    /// in its caches, and a link that has nothing to send owns none.
+    /// The buffer for the next batch of any link of this thread. The processor still has it in its
+    /// caches, and a link that has nothing to send owns none.
     static SPARE: Cell<BytesMut> = Cell::default();
 }
 
-/// An output queue. Small replies are encoded into [`Output::buffer`], large ones are put between
-/// with [`Output::push`] and sent from where they lie.
+/// An output queue. Small replies are encoded into [`Output::buffer`]; large ones are added with
+/// [`Output::push`] and sent without a copy.
 ///
-/// There is one buffer however many pieces stand between its bytes: each piece knows after how
-/// many of them it comes, so that a batch of large replies costs no allocation.
+/// There is one buffer, however many pieces stand between its bytes. Each piece knows its place
+/// among them, so a batch of large replies costs no allocation.
 #[derive(Debug, Default)]
 pub struct Output {
     buffer: BytesMut,
     /// Bytes of the buffer that have been sent since this output was made.
     buffer_sent: usize,
-    /// Those of them that are not in it any more.
+    /// Those of them that the buffer no longer holds.
     buffer_dropped: usize,
     pieces: VecDeque<Piece>,
     piece_bytes: usize,
@@ -40,14 +40,13 @@ pub struct Output {
 
 #[derive(Debug)]
 struct Piece {
-    /// It comes after so many bytes of the buffer, counted since this output was made.
+    /// Bytes of the buffer that come before it, counted since this output was made.
     after: usize,
     bytes: Bytes,
 }
 
 impl Output {
-    /// The buffer to append encoded frames to. What is appended comes after all pieces pushed so
-    /// far.
+    /// The buffer for encoded frames. They follow all pieces that were pushed so far.
     pub fn buffer(&mut self) -> &mut BytesMut {
         if self.buffer.capacity() == 0 {
             self.buffer = SPARE.try_with(Cell::take).unwrap_or_default();
@@ -71,18 +70,18 @@ impl Output {
         self.len() == 0
     }
 
-    /// Drops everything: the peer will never take it.
+    /// Drops everything, for a peer that will never read it.
     pub(crate) fn clear(&mut self) {
         *self = Output::default();
     }
 
-    /// Whether all that waits is in few slices.
+    /// Whether the whole output fits into [`SLICES_FEW`] slices.
     pub(crate) fn is_in_few_slices(&self) -> bool {
-        // Before each piece and behind the last there may be bytes of the buffer.
+        // There may be bytes of the buffer before each piece, and after the last one.
         2 * self.pieces.len() < SLICES_FEW
     }
 
-    /// Fills in what is to be sent first, in order; gives the number of slices.
+    /// Fills `slices` with the bytes to send next, in order; gives the number of slices.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let buffer = self.unsent();
         let mut taken = 0;
@@ -128,7 +127,7 @@ impl Output {
         self.reuse_buffer();
     }
 
-    /// What of the buffer is still to be sent.
+    /// The bytes of the buffer that are still to be sent.
     fn unsent(&self) -> &[u8] {
         &self.buffer[self.buffer_sent - self.buffer_dropped..]
     }
@@ -147,9 +146,9 @@ impl Output {
     }
 }
 
-/// Keeps an empty buffer for the next batch, unless there is a larger one, or it is too large.
+/// Keeps an empty buffer for the next batch, unless it is too large or the kept one is larger.
 fn give_back(buffer: BytesMut) {
-    // When the thread ends nobody needs it any more.
+    // Fails when the thread ends, and then no link needs the buffer.
     let _ = SPARE.try_with(|spare| {
         let other = spare.take();
         let capacities = other.capacity()..=BUFFER_BYTES_KEPT;

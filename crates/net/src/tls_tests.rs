@@ -22,11 +22,11 @@ use crate::link::{self, Limits, Link};
 use crate::session::{Consumed, Session, Verdict};
 use crate::unfinished::UNFINISHED_MAX;
 
-/// Bytes that the pipe takes at once, less than one record has.
+/// Bytes that the pipe takes at once: fewer than a TLS record has.
 const PIPE_BYTES: usize = 700;
 const ANSWER_BYTES: usize = 1000;
 
-/// One certificate for both sides, which both believe.
+/// One certificate for both sides, which both trust.
 struct Party {
     client: Arc<ClientConfig>,
     server: Arc<ServerTls>,
@@ -171,14 +171,14 @@ fn the_last_record_leaves_without_another_to_push_it() {
 }
 
 #[test]
-fn who_does_not_take_answers_gets_no_new_ones_and_loses_none() {
+fn a_peer_that_does_not_read_answers_gets_no_new_ones_and_loses_none() {
     run_local(async {
         let limits = Limits { output_bytes_high: 10_000, ..Limits::default() };
         let mut running = start(limits).await;
         running.peer.write_all(&[b'a'; 500]).await.unwrap();
         running.peer.flush().await.unwrap();
         settle().await;
-        // 64 KiB are in records, 10 KB and the answer that went over it wait.
+        // 64 KiB are in TLS records; 10 KB and the answer that exceeded them wait.
         assert!(running.seen.get() < 100, "{} were answered", running.seen.get());
         let mut answers = vec![0; 500 * ANSWER_BYTES];
         running.peer.read_exact(&mut answers).await.unwrap();
@@ -198,7 +198,7 @@ fn a_peer_that_lets_pushed_messages_pile_up_is_disconnected() {
             tokio::task::yield_now().await;
         }
         let mut rest = Vec::new();
-        // What is in records is still taken; then the pipe ends, without a farewell.
+        // Bytes in TLS records are still taken; then the pipe ends without a close_notify.
         let _ = running.peer.read_to_end(&mut rest).await;
         assert!(running.closed.get());
         assert!(rest.len() < 100_000, "{}", rest.len());
@@ -269,7 +269,7 @@ impl Reception {
         crowd
     }
 
-    /// Whether a client that does all it has to is let in.
+    /// Whether a well-behaved client completes its handshake.
     async fn lets_in_a_client(&self) -> bool {
         let (near, handshake) = self.meet(b"").await;
         let (secured, _client) = tokio::join!(handshake, self.party.connect(near));
@@ -331,7 +331,7 @@ fn a_peer_that_stops_after_its_hello_does_not_keep_its_place() {
         let crowd = reception.crowd(5 * HANDSHAKES_MAX, &reception.client_hello()).await;
         let begun = tokio::time::Instant::now();
         assert!(reception.lets_in_a_client().await);
-        // The clock of the test moves on to the next timer: milliseconds are added.
+        // The test's clock jumps to the next timer, which adds milliseconds.
         assert_eq!(begun.elapsed().as_millis() / PLACE_TIME_MAX.as_millis(), 5);
         for (_peer, handshake) in crowd {
             assert!(matches!(handshake.await.unwrap(), Err(HandshakeError::Slow)));

@@ -1,16 +1,15 @@
-//! Handshakes whose peers have to send next: at most a fixed number, and the newest displaces the
-//! oldest.
+//! Handshakes that wait for their peers: at most a fixed number; the newest displaces the oldest.
 //!
-//! Key decision: a peer in good health answers within a round trip, so the handshake that has
-//! waited longest is the one least likely to be completed.
+//! Key decision: a healthy peer answers within a round trip, so the handshake that has waited
+//! longest is the least likely to be completed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use tokio::sync::oneshot;
 
-/// Handshakes of a worker that may wait for their peers at once. Each holds a ClientHello as far
-/// as it has arrived: a few KiB, 64 KiB at most.
+/// Most handshakes of a worker that wait for their peers at once. Each holds the part of a
+/// ClientHello that has arrived: a few KiB, at most 64 KiB.
 pub(crate) const UNFINISHED_MAX: usize = 1024;
 
 /// The handshakes of one worker that wait for their peers.
@@ -24,7 +23,7 @@ struct State {
     by_age: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
-/// Removes a handshake from the set when it is over, or given up.
+/// Removes a handshake from the set when dropped.
 struct Entry<'a> {
     unfinished: &'a Unfinished,
     number: u64,

@@ -1,4 +1,4 @@
-//! Worker threads, and handing connections to them.
+//! Worker threads, and assigning connections to them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,18 +24,18 @@ use crate::listener::IncomingStream;
 use crate::log_limiter::{LogLimiter, SOURCE_PERIOD, SourceLogLimiter};
 use crate::{Incoming, Limits, Link, LinkMetrics, Service};
 
-/// Threads per worker for reads that have to wait for the disk, and the like.
+/// Blocking threads of each worker, for work that waits for the disk.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// Bytes read from a socket at once.
 const SCRATCH_BYTES: usize = 128 << 10;
-/// How long the end of an encrypted stream may take to be sent.
+/// Longest time to send the end of an encrypted stream.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The worker threads.
 pub struct Workers {
     workers: Vec<Worker>,
     limits: Limits,
-    /// Connections that were closed at once, for there were too many.
+    /// Connections that were closed at once because there were too many.
     turned_away: Arc<AtomicU64>,
     turned_away_log: LogLimiter,
 }
@@ -53,28 +53,28 @@ enum Order {
     Stop { patience: Duration },
 }
 
-/// How many workers there are, and how they work.
+/// Options of the workers.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// Threads, at least one.
+    /// Number of worker threads, at least one.
     pub count: usize,
-    /// What each link may hold, and all together.
+    /// Limits of each link, and of all together.
     pub limits: Limits,
-    /// How long a worker looks for the next request without sleeping; `None`: it sleeps at once.
+    /// How long a worker polls for the next request before it sleeps; `None`: it sleeps at once.
     pub busy_poll: Option<Duration>,
 }
 
-/// A worker could not be started.
+/// The error of a worker that could not be started.
 #[derive(Debug, Error)]
 #[error("cannot start worker {number}: {source}")]
 pub struct WorkerError {
-    /// Which one, from 0.
+    /// The number of the worker, from 0.
     pub number: usize,
     source: std::io::Error,
 }
 
 impl Workers {
-    /// Starts workers. `make` runs on each of them, within its runtime, and gets its number.
+    /// Starts workers. Each calls `make` with its number, within its runtime.
     pub fn start<S, F>(options: WorkerOptions, make: F) -> Result<Workers, WorkerError>
     where
         S: Service,
@@ -101,7 +101,7 @@ impl Workers {
                         let host = Host::new(make(number), own_metrics, busy_poll);
                         serve(Host { failed_handshakes, ..host }, received, counter).await;
                     });
-                    // Reads that still wait for a disk have nobody left to answer.
+                    // Reads that still wait for a disk have no client left to answer.
                     runtime.shutdown_background();
                 })
                 .map_err(failed)?;
@@ -111,7 +111,7 @@ impl Workers {
         Ok(Workers { workers, limits, turned_away, turned_away_log })
     }
 
-    /// Hands a connection to the worker with the fewest; closes it when there are too many.
+    /// Assigns a connection to the worker with the fewest; closes it when there are too many.
     pub fn assign(&self, incoming: Incoming, peer: String) {
         let there_are: usize = self.workers.iter().map(|w| w.links.load(Ordering::Relaxed)).sum();
         if there_are >= self.limits.connections_max {
@@ -121,7 +121,7 @@ impl Workers {
         if let Some(worker) = fewest {
             worker.links.fetch_add(1, Ordering::Relaxed);
             let order = Order::Serve { incoming, peer, limits: self.limits.clone() };
-            // Only a stopped worker does not take it, and then the connection just closes.
+            // Fails only if the worker has stopped; the connection is then closed.
             let _ = worker.orders.send(order);
         }
     }
@@ -140,22 +140,21 @@ impl Workers {
         }
     }
 
-    /// Connections that were closed at once, for there were too many.
+    /// The number of connections that were closed at once because there were too many.
     pub fn turned_away(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.turned_away)
     }
 
-    /// How much links may hold, and how many there may be.
+    /// The limits of links.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Returns when every worker has come round to answering: each of them serves. `false` when
-    /// one has ended.
+    /// Waits until every worker has answered; `false` if one of them has ended.
     pub async fn answer(&self) -> bool {
         let ask = |worker: &Worker| {
             let (asked, answer) = oneshot::channel();
-            // Who has ended drops the question, and that is an answer too.
+            // A worker that has ended drops the sender, which is noticed below.
             let _ = worker.orders.send(Order::Answer(asked));
             answer
         };
@@ -168,19 +167,19 @@ impl Workers {
         true
     }
 
-    /// What the links of each worker have carried.
+    /// The counters of each worker's links.
     pub fn metrics(&self) -> Vec<Arc<LinkMetrics>> {
         self.workers.iter().map(|worker| Arc::clone(&worker.metrics)).collect()
     }
 
-    /// Lets every link finish what is under way, for at most `patience`; returns when all
+    /// Stops gracefully: links finish what is under way, within `patience`. Returns when all
     /// workers have ended.
     pub fn stop(self, patience: Duration) {
         for worker in &self.workers {
             let _ = worker.orders.send(Order::Stop { patience });
         }
         for worker in self.workers {
-            // A worker that panicked has ended the process already.
+            // A panic of a worker would have ended the process.
             let _ = worker.thread.join();
         }
     }
@@ -191,25 +190,25 @@ fn runtime(number: usize, is_polling: bool) -> std::io::Result<tokio::runtime::R
     builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX);
     builder.thread_name(format!("job-of-worker-{number}"));
     if is_polling {
-        // The task that stays awake shall not be run sixty times before sockets are looked at.
+        // By default the busy-poll task would run sixty times between two looks at the sockets.
         builder.event_interval(1);
     }
     builder.build()
 }
 
-/// What the connections of a worker share: its service, and a buffer to read into. For whoever
-/// brings streams of his own to a service; [`Workers`] have one each.
+/// What the connections of a worker share: its service, and a buffer to read into.
 ///
-/// It belongs to one thread, and its futures to one [`LocalSet`].
+/// Each of the [`Workers`] has one. Tests and simulations use it to serve streams of their own. It
+/// belongs to one thread, and its futures to one [`LocalSet`].
 pub struct Host<S> {
     service: S,
     links: RefCell<Slab<Link>>,
     shared: Rc<Shared>,
     handshakes: Handshakes,
-    /// What of them is logged; all workers share it.
+    /// Rate-limits their log messages; all workers share it.
     failed_handshakes: Arc<SourceLogLimiter>,
     metrics: Arc<LinkMetrics>,
-    /// No new links: those that there are come to their end.
+    /// No new links are served; the present ones come to their end.
     stopping: Cell<bool>,
 }
 
@@ -236,7 +235,7 @@ async fn serve<S: Service>(
                 });
             }
             Order::Answer(asked) => {
-                // Who asked may have gone meanwhile.
+                // The receiver may be gone; ignore the error.
                 let _ = asked.send(());
             }
             Order::Stop { patience: given } => {
@@ -249,7 +248,7 @@ async fn serve<S: Service>(
 }
 
 impl<S: Service> Host<S> {
-    /// A host without connections. With `busy_poll` its worker stays awake for so long after each
+    /// Creates a host without connections. Its worker stays awake for `busy_poll` after each
     /// request.
     pub fn new(service: S, metrics: Arc<LinkMetrics>, busy_poll: Option<Duration>) -> Host<S> {
         Host {
@@ -295,10 +294,10 @@ impl<S: Service> Host<S> {
         Ok(())
     }
 
-    /// A session begins when the handshake is done: before that nothing is told to anybody.
+    /// Serves a connection over TLS: the session begins when the peer is authenticated.
     ///
-    /// Callers box it, and the handshake apart: both are larger than a connection without TLS, and
-    /// the handshake's memory is freed when it is done.
+    /// Callers box this future and that of the handshake separately. Both are larger than a
+    /// connection without TLS, and the handshake's memory is freed at its end.
     async fn run_secured<T>(
         &self,
         secured: impl Future<Output = Result<Secured<T>, HandshakeError>>,
@@ -317,11 +316,11 @@ impl<S: Service> Host<S> {
         }
     }
 
-    /// One line for each source and minute; all of them on level DEBUG.
+    /// Logs a failed handshake: at most one line for each source and minute, all at level DEBUG.
     fn log_failed_handshake(&self, peer: &str, error: &HandshakeError) {
         let (subject, reason) = (error.subject(), error);
         if matches!(error, HandshakeError::Unused) {
-            // Load balancers look in this way whether a server is there.
+            // Load balancers check in this way that a server is there.
             tracing::debug!(peer, %reason, "no TLS handshake");
             return;
         }
@@ -335,7 +334,7 @@ impl<S: Service> Host<S> {
         }
     }
 
-    /// Serves one connection to its end. `identity` is who the peer has proved to be.
+    /// Serves one connection to its end. `identity` is the authenticated identity of the peer.
     pub async fn run<T>(
         &self,
         mut stream: T,
@@ -354,7 +353,7 @@ impl<S: Service> Host<S> {
         let session = self.service.open(link.clone());
         link::run(&mut stream, link, session, Rc::clone(&self.shared)).await;
         if is_secured {
-            // A peer that does not take the end of the stream has to do without.
+            // A peer that does not read the end of the stream does not get it.
             let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
         }
         self.links.borrow_mut().remove(key);
@@ -375,7 +374,7 @@ impl<S: Service> Host<S> {
         };
         if tokio::time::timeout(patience, all_gone).await.is_err() {
             let links = self.links.borrow().len();
-            tracing::warn!(links, "gave up waiting for connections to finish");
+            tracing::warn!(links, "some connections did not finish in time, closing them");
         }
     }
 }
@@ -388,7 +387,7 @@ async fn has_spoken(stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Logs how many failed handshakes of a source were not logged, at the end of each period.
+/// Logs the number of suppressed messages about a source, at the end of each period.
 async fn log_suppressed(failed_handshakes: Arc<SourceLogLimiter>, source: String) {
     loop {
         tokio::time::sleep(SOURCE_PERIOD).await;

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_without_an_identity_gets_in_and_nobody_by_an_empty_list() {
+    fn no_peer_without_an_identity_gets_in_and_none_by_an_empty_list() {
         assert!(!AllowList::new(["alice"]).admits(None));
         assert!(!AllowList::new([]).admits(Some(&peer("CN=alice", Some("alice")))));
         assert!(!AllowList::new([""]).admits(Some(&peer("", None))));

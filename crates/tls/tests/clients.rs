@@ -79,7 +79,7 @@ fn a_listed_certificate_without_its_key_is_worth_nothing() {
 }
 
 #[test]
-fn who_is_listed_as_a_client_cannot_let_in_others() {
+fn a_pinned_client_certificate_cannot_let_in_others() {
     let listed = Authority::of(params("alice"));
     let server = Server::new([("client.pem", listed.certificate.pem())]);
     let refused = server.meets(&listed.client("mallory")).unwrap_err();
@@ -155,7 +155,7 @@ fn certificates_for_servers_are_not_for_clients() {
 }
 
 #[test]
-fn who_is_revoked_is_refused() {
+fn a_revoked_certificate_is_refused() {
     let authority = Authority::new("authority");
     let (alice, bob) = (authority.sign(numbered("alice", 7)), authority.sign(numbered("bob", 8)));
     let list = authority.revocation_list(&[7]);
@@ -190,7 +190,7 @@ fn once_there_is_a_list_every_authority_needs_one_that_is_not_out_of_date() {
 }
 
 #[test]
-fn what_was_changed_holds_for_who_comes_after_a_reload() {
+fn changed_files_hold_for_connections_after_a_reload() {
     let (one, other) = (Authority::new("one"), Authority::new("other"));
     let server = Server::new([("ca.pem", one.certificate.pem())]);
     let (old, new) = (one.client("old"), other.client("new"));

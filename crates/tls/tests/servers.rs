@@ -132,7 +132,7 @@ fn certificates_for_clients_and_old_ones_are_no_servers() {
 }
 
 #[test]
-fn who_knows_only_one_server_believes_nobody_else_of_its_authority() {
+fn a_client_with_one_pinned_server_trusts_no_other_of_its_authority() {
     let authority = Authority::new("authority");
     let [known, other] = ["known", "other"].map(|name| authority.sign(server_params(name)));
     let chain = known.pem() + &authority.certificate.pem();

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_registered_leaves_nothing_for_the_next_one() {
+    fn an_unregistered_client_leaves_nothing_for_the_next_one() {
         let (tally, statistics) = (Tally::new(), Statistics::default());
         tally.count(Method::Ping);
         tally.end(None);
