@@ -121,14 +121,14 @@ def test_a_listed_certificate_is_known_under_any_name(tmp_path, site, start_serv
 def test_who_is_not_believed_is_told_why(tmp_path, site, start_server, refuse):
     server = start_server(tmp_path / "Data.fs", *site.options())
     believed = ["--ssl-authenticate", site.trusted]
-    refuse("the server wants a certificate", at(server), *believed)
+    refuse("the server requires a client certificate", at(server), *believed)
     stranger = shown(Authority("Other").issue("eve"), tmp_path)
     refuse("rejected our certificate (", at(server), *stranger, *believed)
     other = tmp_path / "other.pem"
     other.write_bytes(Authority("Other").pem)
     alice = shown(site.authority.issue("alice"), tmp_path)
     refuse(
-        "neither it nor who signed it is listed", at(server), *alice, "--ssl-authenticate", other
+        "neither it nor its issuer is trusted", at(server), *alice, "--ssl-authenticate", other
     )
     for_servers = ["--ssl-certificate", site.certificate, "--ssl-key", site.key]
     refuse("server.pem: the certificate says", at(server), *for_servers, *believed)
@@ -215,7 +215,7 @@ def test_the_configuration_of_the_server_says_all(tmp_path, binary, run, start_w
     key.write_bytes((other := self_signed("both")).key_pem())
     certificate.write_bytes(other.pem)
     code, said = run("healthcheck", "-C", config)
-    assert (code, "neither it nor who signed it is listed" in said) == (1, True), said
+    assert (code, "neither it nor its issuer is trusted" in said) == (1, True), said
 
 
 def test_a_certificate_for_servers_alone_is_not_shown(tmp_path, site, binary, run, start_with):

@@ -95,7 +95,7 @@ def test_who_is_not_believed_is_refused_and_the_log_says_why(site, start_tls, co
     refusals = (
         (revoked, "certificate revoked", 'subject="CN=mallory" reason=it is revoked'),
         (authority.issue("old", first_day=LONG_AGO), "certificate expired", "expired on"),
-        (Authority("Other").issue("eve"), "unknown ca", "neither it nor who signed it is listed"),
+        (Authority("Other").issue("eve"), "unknown ca", "neither it nor its issuer is trusted"),
         (None, "certificate required", "no certificates"),
     )
     for number, (holder, told, logged) in enumerate(refusals, 2):

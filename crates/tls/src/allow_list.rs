@@ -1,12 +1,12 @@
-//! Which of the believed peers may use something.
+//! Allow lists: which authenticated peers may use a storage.
 
 use crate::PeerIdentity;
 
-/// Subjects that are let in: common names, or whole subjects.
+/// A list of subjects that are admitted: common names, or whole subjects.
 ///
-/// An entry with a `=` is a whole subject (`CN=alice,O=Example`), in the order of RFC 4514 or in
-/// the one of `openssl x509 -subject`; blanks around commas and `=` do not matter. Any other is a
-/// common name. Both match exactly.
+/// An entry with a `=` is a whole subject (`CN=alice,O=Example`), in the order of RFC 4514 or of
+/// `openssl x509 -subject`. Blanks around commas and `=` are ignored. Any other entry is a common
+/// name. Both match exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowList {
     common_names: Vec<String>,
@@ -14,7 +14,7 @@ pub struct AllowList {
 }
 
 impl AllowList {
-    /// From its entries. A list without any lets nobody in.
+    /// Creates a list of these entries. An empty list admits no peer.
     pub fn new<'a>(entries: impl IntoIterator<Item = &'a str>) -> AllowList {
         let (subjects, common_names): (Vec<&str>, Vec<&str>) = entries
             .into_iter()
@@ -27,7 +27,7 @@ impl AllowList {
         }
     }
 
-    /// Whether this peer is in it. A peer without an identity never is.
+    /// Whether this peer is admitted; false for a peer without an identity.
     pub fn admits(&self, peer: Option<&PeerIdentity>) -> bool {
         let Some(peer) = peer else { return false };
         let by_name = peer.common_name.as_ref().is_some_and(|n| self.common_names.contains(n));
@@ -40,7 +40,7 @@ impl AllowList {
     }
 }
 
-/// The parts of a subject, `TYPE=value` each, without blanks that mean nothing.
+/// The parts of a subject, `TYPE=value` each, without insignificant blanks.
 fn parts(subject: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut is_escaped = false;

@@ -1,4 +1,4 @@
-//! Whom one believes: the certificates and revocation lists of a file or a directory.
+//! Trusted certificates and revocation lists, read from a file or a directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use crate::pem_file::PemFile;
 use crate::revocation::RevocationLists;
 use crate::words;
 
-/// What is believed.
+/// Pinned certificates, trust anchors and revocation lists.
 ///
-/// Every certificate is believed when it is shown itself; those that may sign are also believed
-/// as the end of a chain. A certificate that says nothing of signing must not become an
-/// authority by being listed: its holder could then let in anybody.
+/// Every certificate is pinned: a peer that presents it is trusted. A certificate that may sign is
+/// also a trust anchor. Others must not become anchors: their holders could then issue
+/// certificates that are trusted.
 #[derive(Debug, Default)]
 pub(crate) struct Authorities {
-    /// By their bytes.
+    /// Pinned certificates by their DER bytes.
     pub(crate) pinned: HashMap<Vec<u8>, Certificate>,
     pub(crate) anchors: Vec<TrustAnchor<'static>>,
-    /// What webpki does not ask of its anchors, in the same order.
+    /// Limits of `anchors` that webpki does not check, in the same order.
     pub(crate) anchor_limits: Vec<AnchorLimits>,
     pub(crate) revocation: RevocationLists,
 }
@@ -33,8 +33,8 @@ pub(crate) struct AnchorLimits {
 }
 
 impl Authorities {
-    /// Reads a PEM file, or all of a directory: files named `*.pem`, `*.crt`, `*.cer`, `*.crl`
-    /// and by hash, as `openssl rehash` does.
+    /// Reads a PEM file, or a directory of them: files named `*.pem`, `*.crt`, `*.cer`, `*.crl`,
+    /// or by hash as `openssl rehash` names them.
     pub(crate) fn read(path: &Path) -> Result<Authorities, TlsError> {
         let mut authorities = Authorities::default();
         let files = if path.is_dir() { files_of(path)? } else { vec![path.to_owned()] };
@@ -47,14 +47,14 @@ impl Authorities {
         Ok(authorities)
     }
 
-    /// The first certificate of a PEM file, and not those that it was signed by.
+    /// Reads the first certificate of a PEM file, without those that signed it.
     pub(crate) fn only_first(path: &Path) -> Result<Authorities, TlsError> {
         let file = PemFile::read(path)?;
         let first = file.labelled("CERTIFICATE").next();
         let first = first.ok_or_else(|| TlsError::NoCertificate { path: path.to_owned() })?;
         let mut authorities = Authorities::default();
         authorities.add_certificate(path, first)?;
-        // Known by its bytes alone, even if it says that it may sign.
+        // It is pinned only, even if it may sign.
         authorities.anchors.clear();
         authorities.anchor_limits.clear();
         Ok(authorities)
@@ -62,7 +62,7 @@ impl Authorities {
 
     fn add_file(&mut self, file: &PemFile) -> Result<(), TlsError> {
         for der in file.labelled("CERTIFICATE") {
-            // Links by hash lead to files that have been read already.
+            // Symbolic links by hash lead to files that have been read already.
             if !self.pinned.contains_key(der) {
                 self.add_certificate(&file.path, der)?;
             }
@@ -82,7 +82,7 @@ impl Authorities {
         let certificate = Certificate::read(der).map_err(unusable)?;
         if let Some(when) = certificate.validity.failure(now_seconds()) {
             let (path, subject) = (path.display(), &certificate.identity.subject);
-            tracing::warn!(%path, subject, "a listed certificate {when}");
+            tracing::warn!(%path, subject, "a trusted certificate {when}");
         }
         if certificate.may_sign {
             let shared = CertificateDer::from(der);

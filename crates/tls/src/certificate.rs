@@ -1,7 +1,7 @@
-//! What we ask of a certificate beside its signatures.
+//! Facts of a certificate that are checked beside its signatures.
 //!
-//! Read by a parser that takes all that people have: webpki refuses certificates of version 1
-//! and ends of chains that say they are authorities, and both are pinned.
+//! They come from a parser that takes more than webpki: certificates of version 1, and end
+//! entities that are marked as authorities. Users pin both kinds.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::parse_x509_certificate;
@@ -13,24 +13,24 @@ use crate::{PeerIdentity, words};
 /// A certificate's facts.
 #[derive(Debug)]
 pub(crate) struct Certificate {
-    /// Whom it names.
+    /// The identity of its subject.
     pub(crate) identity: PeerIdentity,
     pub(crate) validity: Validity,
     /// `SubjectPublicKeyInfo`, DER.
     pub(crate) public_key: Vec<u8>,
-    /// Issuer's name, DER, and serial number: what a revocation list names it by.
+    /// Its issuer and serial number, which revocation lists name it by.
     pub(crate) number: Number,
-    /// Whether it says that it is an authority, and may sign certificates.
+    /// Whether it is marked as an authority that may sign certificates.
     pub(crate) may_sign: bool,
-    /// Authorities that may stand between it and the end of a chain.
+    /// Most intermediate authorities between it and the end entity of a chain.
     pub(crate) intermediates_max: Option<usize>,
-    /// Whether it may be shown by clients: nothing is said about its use, or that.
+    /// Whether clients may present it: its extended key usage is absent, or includes them.
     is_for_clients: bool,
-    /// Whether it may be shown by servers.
+    /// The same for servers.
     is_for_servers: bool,
 }
 
-/// What a revocation list names a certificate by.
+/// Issuer and serial number, which revocation lists name a certificate by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Number {
     /// The issuer's name, DER.
@@ -39,7 +39,7 @@ pub(crate) struct Number {
     pub(crate) serial: Vec<u8>,
 }
 
-/// From when to when a certificate is valid, both included.
+/// The validity period of a certificate, both ends included.
 #[derive(Clone, Debug)]
 pub(crate) struct Validity {
     not_before: ASN1Time,
@@ -47,7 +47,7 @@ pub(crate) struct Validity {
 }
 
 impl Certificate {
-    /// Reads DER; the error says what is wrong with it.
+    /// Parses DER; the error says what is wrong with it.
     pub(crate) fn read(der: &[u8]) -> Result<Certificate, String> {
         let (rest, parsed) =
             parse_x509_certificate(der).map_err(|error| words::of_parsing(&error))?;
@@ -75,7 +75,7 @@ impl Certificate {
         })
     }
 
-    /// Whether this side may show it.
+    /// Whether this side may present it.
     pub(crate) fn is_for(&self, side: Side) -> bool {
         match side {
             Side::Client => self.is_for_clients,
@@ -94,7 +94,7 @@ impl Validity {
         self.failure(now_seconds).is_none()
     }
 
-    /// What is wrong with it at this time, in seconds since the Unix epoch.
+    /// Why it is not valid at this time (seconds since the Unix epoch); `None` if it is.
     pub(crate) fn failure(&self, now_seconds: i64) -> Option<String> {
         if now_seconds < self.not_before.timestamp() {
             return Some(format!("is not valid before {}", self.not_before));
@@ -103,7 +103,7 @@ impl Validity {
     }
 }
 
-/// Seconds since the Unix epoch.
+/// The current time in seconds since the Unix epoch.
 pub(crate) fn now_seconds() -> i64 {
     ASN1Time::now().timestamp()
 }

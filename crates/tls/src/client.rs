@@ -1,4 +1,4 @@
-//! A client's side of TLS, made of files.
+//! The TLS configuration of a client, read from files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use crate::peer_verifier::{PeerVerifier, Side};
 use crate::server_verifier::ServerVerifier;
 use crate::{CertificateFiles, PeerIdentity, TlsError};
 
-/// Where a client's side of TLS is read from.
+/// The files of a client's TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// What the client shows; absent: nothing, which ZEO servers do not take.
+    /// The client's certificate; without one ZEO servers reject the client.
     pub own: Option<CertificateFiles>,
-    /// Which servers it believes.
+    /// The servers that the client trusts.
     pub trust: Trust,
 }
 
-/// Which servers are believed.
+/// The servers that a client trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// PEM file, or directory of them, with the certificates of servers, which are then believed
-    /// under any name, or of the authorities that signed them.
+    /// A PEM file, or a directory of them, with certificates of servers or authorities. Servers in
+    /// it are trusted under any name, those of its authorities under the names they certify.
     Listed(PathBuf),
-    /// The same, under any name: whoever holds a certificate of a listed authority is believed.
+    /// The same files, but server names are not checked at all.
     ListedUnderAnyName(PathBuf),
-    /// Only the holder of the first certificate in a PEM file, under any name.
+    /// Only the server with the first certificate in a PEM file, under any name.
     Only(PathBuf),
 }
 
-/// A client's side of TLS.
+/// The TLS configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -50,7 +50,7 @@ impl ClientTls {
         if let (Some(files), Some(own)) = (&files.own, &own)
             && !own.facts.is_for(Side::Client)
         {
-            // Every server would refuse it, and say less.
+            // Every server would reject it, with a less clear message.
             return Err(TlsError::NotForClients { path: files.certificate.clone() });
         }
         let (path, authorities) = match &files.trust {
@@ -79,12 +79,12 @@ impl ClientTls {
         Ok(ClientTls { config: Arc::new(config), identity })
     }
 
-    /// What connections are made with.
+    /// The configuration for rustls.
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)
     }
 
-    /// Whom the certificate that is shown names.
+    /// The identity in the client's own certificate.
     pub fn identity(&self) -> Option<&PeerIdentity> {
         self.identity.as_ref()
     }

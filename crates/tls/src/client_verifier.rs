@@ -1,4 +1,4 @@
-//! What rustls asks a server about its clients.
+//! Verifies client certificates, for a server in rustls.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,12 +11,12 @@ use crate::CertificateRejection;
 use crate::certificate::Certificate;
 use crate::peer_verifier::{PeerVerifier, Side, in_words, seconds};
 
-/// Characters of the subject of a refused certificate that are logged.
+/// Characters of the subject of a rejected certificate that are logged.
 const SUBJECT_SHOWN_MAX: usize = 200;
 
-/// Accepts a client that its [`PeerVerifier`] accepts, and notes why it rejects another.
+/// Accepts the clients that its [`PeerVerifier`] accepts, and keeps the reason of a rejection.
 ///
-/// Of one connection: rustls tells the server only that the certificate was refused.
+/// There is one for each connection: rustls reports only that the certificate was rejected.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
     peer_verifier: Arc<PeerVerifier>,
@@ -24,7 +24,7 @@ pub(crate) struct ClientVerifier {
 }
 
 impl ClientVerifier {
-    /// `peer_verifier` is one for clients; `rejection` is where the reason is noted.
+    /// `peer_verifier` verifies clients; `rejection` receives the reason.
     pub(crate) fn new(
         peer_verifier: Arc<PeerVerifier>,
         rejection: Arc<OnceLock<CertificateRejection>>,
@@ -34,7 +34,7 @@ impl ClientVerifier {
 }
 
 impl ClientCertVerifier for ClientVerifier {
-    /// None: a client that has a certificate is to show it.
+    /// Empty, so that a client presents whatever certificate it has.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -49,11 +49,11 @@ impl ClientCertVerifier for ClientVerifier {
         match self.peer_verifier.check(end_entity, intermediates, now) {
             Ok(()) => Ok(ClientCertVerified::assertion()),
             Err(error) => {
-                // The client chooses the text of the subject.
+                // Shortened: the client chooses the subject, which may be long.
                 let subject = format!("{:.SUBJECT_SHOWN_MAX$}", read.identity.subject);
                 let when = read.validity.failure(seconds(now));
                 let reason = when.unwrap_or_else(|| in_words(&error, Side::Client));
-                // A client is asked for its certificate once.
+                // Already set only after a second request, and a client gets one.
                 let _ = self.rejection.set(CertificateRejection { subject, reason });
                 Err(error.into())
             }

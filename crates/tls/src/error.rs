@@ -1,10 +1,10 @@
-//! What can be wrong with the files.
+//! Errors of TLS files.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why TLS cannot be set up. Each names the file, and what to do about it.
+/// Why TLS cannot be set up. Each error names the file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -16,13 +16,13 @@ pub enum TlsError {
         /// Why.
         reason: std::io::Error,
     },
-    /// The environment variable that holds the password is not there.
+    /// The environment variable for the password is not set.
     #[error("the environment variable {name}, which holds the password of the key, is not set")]
     NoVariable {
         /// Its name.
         name: String,
     },
-    /// The file is not PEM all through.
+    /// The file is not a complete PEM file.
     #[error("{path}: not a PEM file: {reason}", path = .path.display())]
     NotPem {
         /// Which.
@@ -56,7 +56,7 @@ pub enum TlsError {
         /// Why.
         reason: String,
     },
-    /// The key is encrypted, and no password was given.
+    /// The key is encrypted, and there is no password.
     #[error("{path}: the key is encrypted, its password is needed", path = .path.display())]
     NoPassword {
         /// Which file.
@@ -80,17 +80,17 @@ pub enum TlsError {
         /// The file with the certificate.
         certificate: PathBuf,
     },
-    /// The certificate to show is not valid now.
+    /// The own certificate is not valid now.
     #[error("{path}: the certificate of {subject} {when}", path = .path.display())]
     NotValidNow {
         /// Which file.
         path: PathBuf,
-        /// Whom it names.
+        /// Its subject.
         subject: String,
         /// Since or until when, in words.
         when: String,
     },
-    /// The certificate that a client is to show is for servers only.
+    /// The client's certificate is for servers only.
     #[error(
         "{path}: the certificate says, in its extended key usage, that it is not for clients: \
          servers refuse it; name another with --ssl-certificate",

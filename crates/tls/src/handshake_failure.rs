@@ -1,4 +1,4 @@
-//! Why a client and a server did not come together, for who started the client.
+//! Failed TLS handshakes, explained for the user of the client.
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use thiserror::Error;
@@ -6,17 +6,17 @@ use thiserror::Error;
 use crate::peer_verifier::{Side, in_words};
 use crate::words;
 
-/// Why there is no connection over TLS, or no longer.
+/// Why a client's TLS connection failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HandshakeFailure {
-    /// What came is not TLS.
+    /// The server's answer is not TLS.
     #[error("the server does not speak TLS: connect without --ssl-... options")]
     NotTls,
-    /// We showed no certificate.
-    #[error("the server wants a certificate: show it one with --ssl-certificate")]
+    /// The server requires a client certificate, and the client has none.
+    #[error("the server requires a client certificate: give one with --ssl-certificate")]
     CertificateWanted,
-    /// The server does not take the certificate that we showed.
+    /// The server rejected the client's certificate.
     #[error(
         "the server rejected our certificate ({alert}). Add this certificate, or the authority \
          that signed it, to the server's `authenticate` setting; the server's log has the reason"
@@ -25,35 +25,35 @@ pub enum HandshakeFailure {
         /// The alert.
         alert: String,
     },
-    /// We do not believe the server.
-    #[error("the server's certificate is not believed: {reason}")]
+    /// The client does not trust the server's certificate.
+    #[error("the server's certificate is not trusted: {reason}")]
     ServerNotTrusted {
         /// In words.
         reason: String,
     },
-    /// The server is believed, but under other names.
+    /// The server's certificate is trusted, but is for other names.
     #[error(
-        "the server's certificate is not for {expected} but for {presented}: give the name that \
-         is meant with --ssl-server-hostname"
+        "the server's certificate is not for {expected} but for {presented}: give the expected \
+         name with --ssl-server-hostname"
     )]
     OtherName {
-        /// The name that was asked for.
+        /// The name that the client expects.
         expected: String,
-        /// The names that the certificate has.
+        /// The names in the certificate.
         presented: String,
     },
-    /// Another alert of the server.
-    #[error("the server ended TLS ({alert}); its log says why")]
+    /// The server sent another alert.
+    #[error("the server ended the TLS connection ({alert}); its log has the reason")]
     Ended {
         /// The alert.
         alert: String,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("TLS failed: {}", words::of_error(.0, Side::Server))]
     Failed(Error),
 }
 
-/// Why a server does not believe a client's certificate.
+/// Why a server rejected a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRejection {
     /// The subject of the certificate, shortened.
@@ -62,7 +62,7 @@ pub struct CertificateRejection {
     pub reason: String,
 }
 
-/// Why a server's handshake with a client failed, in words.
+/// Explains why a server's handshake with a client failed.
 pub fn client_failure(error: &Error) -> String {
     words::of_error(error, Side::Client)
 }

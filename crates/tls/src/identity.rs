@@ -1,21 +1,21 @@
-//! Who a certificate says its holder is.
+//! The identity in a certificate.
 
 use x509_parser::asn1_rs::{Oid, Tag, oid};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use crate::certificate::Certificate;
 
-/// The subject of a certificate that was believed.
+/// The subject of a peer's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerIdentity {
-    /// The whole subject as RFC 4514 has it, the most specific part first: `CN=alice,O=Example`.
+    /// The whole subject in the form of RFC 4514, most specific part first: `CN=alice,O=Example`.
     pub subject: String,
     /// The (most specific) common name.
     pub common_name: Option<String>,
 }
 
 impl PeerIdentity {
-    /// The identity in a certificate (DER); `None` if it is none.
+    /// The identity in a certificate (DER); `None` if the bytes are no certificate.
     pub fn of_certificate(der: &[u8]) -> Option<PeerIdentity> {
         Certificate::read(der).ok().map(|certificate| certificate.identity)
     }
@@ -33,7 +33,7 @@ impl PeerIdentity {
     }
 }
 
-/// Short names of attributes, of RFC 4514 and as OpenSSL has them.
+/// Short names of attributes, from RFC 4514 and OpenSSL.
 static NAMES: [(Oid<'static>, &str); 14] = [
     (oid!(2.5.4.3), "CN"),
     (oid!(2.5.4.4), "SN"),
@@ -85,7 +85,7 @@ fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     }
 }
 
-/// As RFC 4514 says, with control characters escaped too: subjects go to logs.
+/// Escapes as RFC 4514 says, and control characters too, since subjects are logged.
 fn escaped(text: &str) -> String {
     let last = text.chars().count().saturating_sub(1);
     let mut out = String::with_capacity(text.len());

@@ -1,20 +1,20 @@
-//! Keys encrypted in the way of OpenSSL before PKCS#8: `Proc-Type: 4,ENCRYPTED` and `DEK-Info`.
+//! Keys in OpenSSL's encryption from before PKCS#8: `Proc-Type: 4,ENCRYPTED` and `DEK-Info`.
 //!
-//! RFC 1421 has the headers; how a password becomes a key is OpenSSL's own (`EVP_BytesToKey`
-//! with MD5 and one round, as in `PEM_do_header`). New keys should not be written so, old ones
-//! are still about.
+//! RFC 1421 defines the headers. The key derivation is OpenSSL's own (`EVP_BytesToKey` with MD5
+//! and one round, as in `PEM_do_header`). New keys should not use it, but old ones are still in
+//! use.
 
 use aes::cipher::block_padding::Pkcs7;
 use aes::cipher::{BlockDecryptMut, KeyIvInit};
 use md5::{Digest, Md5};
 use pem::Pem;
 
-/// Why a key cannot be opened.
+/// Why a key cannot be decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LegacyKeyError {
-    /// The headers name something we cannot undo.
+    /// The headers name an encryption that is not supported.
     Unsupported(String),
-    /// What comes out is no key.
+    /// The decrypted bytes are no key.
     WrongPassword,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn is_encrypted(section: &Pem) -> bool {
     section.headers().get("Proc-Type").is_some_and(|value| value.contains("ENCRYPTED"))
 }
 
-/// Decrypts what a section holds.
+/// Decrypts the content of a section.
 pub(crate) fn decrypt(section: &Pem, password: &[u8]) -> Result<Vec<u8>, LegacyKeyError> {
     let unsupported = |what: &str| LegacyKeyError::Unsupported(what.to_owned());
     let info = section.headers().get("DEK-Info").ok_or_else(|| unsupported("no DEK-Info"))?;
@@ -51,7 +51,7 @@ fn decrypt_cbc<C: KeyIvInit + BlockDecryptMut>(
     cipher.decrypt_padded_vec_mut::<Pkcs7>(data).map_err(|_| LegacyKeyError::WrongPassword)
 }
 
-/// MD5 over what came out before, the password and the salt, until there is enough.
+/// Derives the key: MD5 of the previous digest, the password and the salt, until it is long enough.
 fn derive_key(password: &[u8], salt: &[u8], length: usize) -> Vec<u8> {
     let mut key = Vec::new();
     let mut last = Vec::new();

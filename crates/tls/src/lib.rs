@@ -1,12 +1,12 @@
-//! TLS as ZEO uses it: what a server or a client shows, and whom it believes.
+//! TLS as ZEO uses it: own certificates, and peer verification on both sides.
 //!
-//! Both sides always show a certificate. It is believed when it is listed itself, or when a listed
-//! authority has signed it, directly or through others that are sent along; and when no listed
-//! revocation list revokes it. A client also asks for the server's name, unless the server's
-//! certificate is listed itself.
+//! Both sides always present a certificate. It is trusted if it is pinned, or if a trusted
+//! authority signed it, directly or through intermediates that the peer sends. A trusted
+//! certificate must not be on a revocation list. A client also checks the server's name, unless the
+//! server's certificate is pinned.
 //!
-//! Invariant: this crate knows no sockets and no runtime. It turns files into a configuration
-//! for rustls, and a certificate into an identity.
+//! Invariant: this crate knows no sockets and no runtime. It turns files into a configuration for
+//! rustls, and a certificate into an identity.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The certificate that this side shows, and its key: made of files.
+//! The own certificate and its key, read from files.
 
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
@@ -13,21 +13,21 @@ use crate::peer_verifier::Side;
 use crate::pem_file::PemFile;
 use crate::{TlsError, private_key, words};
 
-/// Where a certificate and its key are read from.
+/// The files of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// PEM file with the certificate, and then those between it and an authority.
+    /// PEM file with the certificate, followed by intermediate certificates.
     pub certificate: PathBuf,
-    /// PEM file with the key; absent: it is in the certificate's file.
+    /// PEM file with the key; `None`: the key is in the certificate's file.
     pub key: Option<PathBuf>,
-    /// Where the password of an encrypted key comes from.
+    /// The source of the password of an encrypted key.
     pub key_password: Option<Password>,
 }
 
-/// Where the password of a key comes from.
+/// The source of a key's password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
-    /// This.
+    /// The password itself.
     Text(Vec<u8>),
     /// The first line of a file.
     File(PathBuf),
@@ -35,14 +35,14 @@ pub enum Password {
     Environment(String),
 }
 
-/// What was read: what is shown, and the facts of it.
+/// The own certificate with its key, and its facts.
 pub(crate) struct OwnCertificate {
     pub(crate) facts: Certificate,
     pub(crate) key: CertifiedKey,
 }
 
 impl CertificateFiles {
-    /// Reads both, and holds them against each other and the clock.
+    /// Reads both files, and checks that they match and that the certificate is valid now.
     pub(crate) fn load(&self, provider: &CryptoProvider) -> Result<OwnCertificate, TlsError> {
         let file = PemFile::read(&self.certificate)?;
         let chain: Vec<CertificateDer<'static>> =
@@ -79,13 +79,13 @@ impl CertificateFiles {
     }
 }
 
-/// What is in a file, but of no use.
+/// The error for content of a file that cannot be used.
 pub(crate) fn unusable(path: &Path, what: &str, reason: &dyn ToString) -> TlsError {
     let (path, what) = (path.to_owned(), what.to_owned());
     TlsError::Unusable { path, what, reason: reason.to_string() }
 }
 
-/// Of a password itself nothing is shown.
+/// Shows nothing of a password itself.
 impl fmt::Debug for Password {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

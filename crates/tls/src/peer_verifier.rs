@@ -1,8 +1,8 @@
-//! Whether a peer is believed.
+//! Peer verification.
 //!
-//! Key decision: a listed certificate is believed by its bytes, as OpenSSL does and webpki does
-//! not; webpki verifies everything else. That the client has the key to it, the signature
-//! in the handshake proves, either way.
+//! Key decision: a pinned certificate is trusted by its bytes, as OpenSSL does and webpki does
+//! not. webpki verifies all other certificates. In both cases the signature in the handshake
+//! proves that the peer has the key.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
@@ -16,7 +16,7 @@ use crate::authorities::Authorities;
 use crate::certificate::Certificate;
 use crate::{revocation, words};
 
-/// Believes those whose certificates are listed, or signed by a listed authority.
+/// Trusts peers whose certificates are pinned, or signed by a trusted authority.
 #[derive(Debug)]
 pub(crate) struct PeerVerifier {
     authorities: Authorities,
@@ -24,7 +24,7 @@ pub(crate) struct PeerVerifier {
     peer: Side,
 }
 
-/// Who shows a certificate.
+/// The side of a connection that presents a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -40,7 +40,7 @@ impl PeerVerifier {
         PeerVerifier { authorities, algorithms, peer }
     }
 
-    /// Whether this very certificate is listed.
+    /// Whether this certificate itself is trusted, whatever signed it.
     pub(crate) fn is_pinned(&self, certificate: &CertificateDer<'_>) -> bool {
         self.authorities.pinned.contains_key(certificate.as_ref())
     }
@@ -93,7 +93,7 @@ impl PeerVerifier {
         path.map(|_| ()).map_err(reason)
     }
 
-    /// webpki takes an anchor for a name and a key; it is a certificate, with limits of its own.
+    /// Checks the limits of the trust anchor, of which webpki knows only name and key.
     fn check_anchor(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), webpki::Error> {
         let anchors = self.authorities.anchors.iter();
         let limits = anchors.zip(&self.authorities.anchor_limits).filter(|(anchor, _)| {
@@ -101,7 +101,7 @@ impl PeerVerifier {
                 && anchor.subject_public_key_info == path.anchor().subject_public_key_info
         });
         let between = path.intermediate_certificates().count();
-        // The same authority may be listed twice, as when it has been renewed.
+        // An authority may be there twice, for example after a renewal.
         let mut known = limits.map(|(_, limits)| limits);
         let holds = known.any(|limits| {
             limits.validity.holds(seconds(now))
@@ -121,7 +121,7 @@ impl PeerVerifier {
         let mapping = self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == signed.scheme);
         let (_, algorithms) =
             mapping.ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
-        // TLS 1.2 does not tell which of them: the one that takes this kind of key.
+        // TLS 1.2 does not say which of them; the one for this kind of key is right.
         for algorithm in *algorithms {
             match key.verify_signature(*algorithm, message, signed.signature()) {
                 Ok(()) => return Ok(HandshakeSignatureValid::assertion()),
@@ -147,13 +147,13 @@ impl PeerVerifier {
     }
 }
 
-/// Not by webpki's certificate, which cannot be made of all that may be listed.
+/// The public key of a certificate. webpki cannot parse all certificates that may be pinned.
 fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
     let read = Certificate::read(certificate).map_err(|_| CertificateError::BadEncoding)?;
     Ok(SubjectPublicKeyInfoDer::from(read.public_key))
 }
 
-/// Which alert the peer is told is decided by this.
+/// Maps an error of webpki to that of rustls, which decides the alert that the peer gets.
 fn reason(error: webpki::Error) -> CertificateError {
     match error {
         webpki::Error::CertExpired { .. } | webpki::Error::InvalidCertValidity => {
@@ -170,10 +170,10 @@ fn reason(error: webpki::Error) -> CertificateError {
     }
 }
 
-/// For who reads it in a log or on a terminal, and can do something about it.
+/// Explains an error to the operator, in a log or on a terminal.
 pub(crate) fn in_words(error: &CertificateError, peer: Side) -> String {
     let words = match error {
-        CertificateError::UnknownIssuer => "neither it nor who signed it is listed",
+        CertificateError::UnknownIssuer => "neither it nor its issuer is trusted",
         CertificateError::Revoked => "it is revoked",
         CertificateError::UnknownRevocationStatus => {
             "there are revocation lists, but none of its authority"
@@ -194,7 +194,7 @@ pub(crate) fn in_words(error: &CertificateError, peer: Side) -> String {
         CertificateError::Other(OtherError(inner))
             if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
         {
-            "it says that it is an authority: such a certificate has to be listed itself"
+            "it is marked as an authority: such a certificate has to be listed itself"
         }
         CertificateError::Other(OtherError(inner)) => return words::of_text(&inner.to_string()),
         other => return words::of_text(&other.to_string()),

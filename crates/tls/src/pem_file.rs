@@ -1,4 +1,4 @@
-//! PEM files: sections with a label, perhaps headers, and what they hold.
+//! PEM files: sections with a label, optional headers, and content.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use pem::Pem;
 
 use crate::TlsError;
 
-/// What a section begins with.
+/// The beginning of a section.
 const BEGIN: &[u8] = b"-----BEGIN ";
 
-/// The sections of one file, in their order.
+/// The sections of one file, in order.
 #[derive(Debug)]
 pub(crate) struct PemFile {
     pub(crate) path: PathBuf,
@@ -17,14 +17,13 @@ pub(crate) struct PemFile {
 }
 
 impl PemFile {
-    /// Reads a file. One without any section is no error here.
+    /// Reads a file, which may be without sections.
     pub(crate) fn read(path: &Path) -> Result<PemFile, TlsError> {
         let text = std::fs::read(path)
             .map_err(|reason| TlsError::Unreadable { path: path.to_owned(), reason })?;
         let broken = |reason| TlsError::NotPem { path: path.to_owned(), reason };
         let sections = pem::parse_many(&text).map_err(|error| broken(error.to_string()))?;
-        // A section that is cut off must not pass for one that was never there: it may be the
-        // one that revokes.
+        // A truncated section is an error rather than ignored: it may be a revocation list.
         let begun = text.windows(BEGIN.len()).filter(|window| *window == BEGIN).count();
         if begun != sections.len() {
             return Err(broken("a section does not end".to_owned()));
@@ -32,7 +31,7 @@ impl PemFile {
         Ok(PemFile { path: path.to_owned(), sections })
     }
 
-    /// What the sections with this label hold.
+    /// The contents of the sections with this label.
     pub(crate) fn labelled(&self, label: &str) -> impl Iterator<Item = &[u8]> {
         self.sections.iter().filter(move |section| section.tag() == label).map(Pem::contents)
     }

@@ -1,4 +1,4 @@
-//! The server's private key, in all forms that OpenSSL writes.
+//! Private keys, in all forms that OpenSSL writes.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::pem_file::PemFile;
 /// Encrypted PKCS#8.
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 
-/// The first key in a file. `password` is asked for only if the key is encrypted.
+/// Finds the first key in a file. `password` is called only if the key is encrypted.
 pub(crate) fn find(
     file: &PemFile,
     password: impl FnOnce() -> Result<Option<Vec<u8>>, TlsError>,
@@ -32,7 +32,7 @@ pub(crate) fn find(
         LegacyKeyError::WrongPassword => TlsError::WrongPassword { path: path.to_owned() },
         LegacyKeyError::Unsupported(what) => unsupported(path, &what),
     })?;
-    // Padding looks right by chance for one wrong password in 256.
+    // With one wrong password in 256 the padding looks right by chance.
     match is_der_sequence(&key) {
         true => key_of(path, section.tag(), key),
         false => Err(TlsError::WrongPassword { path: path.to_owned() }),
@@ -44,12 +44,12 @@ fn decrypt_pkcs8(path: &Path, section: &Pem, password: &[u8]) -> Result<Vec<u8>,
         .map_err(|error| unsupported(path, &error.to_string()))?;
     match info.decrypt(password) {
         Ok(document) => Ok(document.as_bytes().to_vec()),
-        // It calls padding that is wrong a failure to encrypt.
+        // The crate reports wrong padding as a failed encryption.
         Err(pkcs8::Error::EncryptedPrivateKey(
             pkcs8::pkcs5::Error::DecryptFailed | pkcs8::pkcs5::Error::EncryptFailed,
         )) => Err(TlsError::WrongPassword { path: path.to_owned() }),
         Err(pkcs8::Error::EncryptedPrivateKey(error)) => Err(unsupported(path, &error.to_string())),
-        // It was decrypted, and is no key.
+        // The decrypted bytes are no key.
         Err(_) => Err(TlsError::WrongPassword { path: path.to_owned() }),
     }
 }

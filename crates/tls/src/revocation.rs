@@ -1,4 +1,4 @@
-//! Revocation lists.
+//! Certificate revocation lists.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,12 +12,12 @@ use x509_parser::parse_x509_crl;
 use crate::certificate::{Number, now_seconds};
 use crate::{TlsError, words};
 
-/// All revocation lists that a server was given.
+/// All revocation lists of a server or a client.
 #[derive(Debug, Default)]
 pub(crate) struct RevocationLists {
-    /// With when they were made, in seconds since the Unix epoch; the newest first.
+    /// Each with the time of its issue, in seconds since the Unix epoch; newest first.
     lists: Vec<(i64, CertRevocationList<'static>)>,
-    /// Everything that is in them.
+    /// All certificates that they revoke.
     revoked: HashSet<Number>,
 }
 
@@ -41,7 +41,10 @@ impl RevocationLists {
         })?;
         if parsed.next_update().is_some_and(|next| next.timestamp() < now_seconds()) {
             let path = path.display();
-            tracing::warn!(%path, "a revocation list has expired: its authority lets nobody in");
+            tracing::warn!(
+                %path,
+                "a revocation list has expired: certificates of its authority are rejected"
+            );
         }
         let issuer = parsed.issuer().as_raw();
         self.revoked.extend(parsed.iter_revoked_certificates().map(|certificate| Number {
@@ -49,13 +52,13 @@ impl RevocationLists {
             serial: certificate.raw_serial().to_vec(),
         }));
         let made = parsed.last_update().timestamp();
-        // Of several lists of one authority the first is looked at.
+        // webpki uses the first of several lists of one authority.
         let place = self.lists.partition_point(|(other, _)| *other > made);
         self.lists.insert(place, (made, list.into()));
         Ok(())
     }
 
-    /// Whether any list has it, whoever signed that list: the files are believed.
+    /// Whether any list revokes it, whatever signed that list: the files are trusted.
     pub(crate) fn has(&self, number: &Number) -> bool {
         self.revoked.contains(number)
     }
@@ -65,8 +68,7 @@ impl RevocationLists {
     }
 }
 
-/// As OpenSSL checks leaves: once there is a list, every authority needs one that is not out of
-/// date.
+/// Checks end entities as OpenSSL does: once there is a list, every authority needs a current one.
 pub(crate) fn options<'a>(
     lists: &'a [&'a CertRevocationList<'a>],
 ) -> Option<RevocationOptions<'a>> {

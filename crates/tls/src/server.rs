@@ -1,4 +1,4 @@
-//! A server's side of TLS, made of files, and made anew when they have changed.
+//! The TLS configuration of a server, read from files that can be reloaded.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -15,32 +15,32 @@ use crate::own_certificate::unusable;
 use crate::peer_verifier::{PeerVerifier, Side};
 use crate::{CertificateFiles, CertificateRejection, TlsError};
 
-/// Where a server's side of TLS is read from.
+/// The files of a server's TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// What the server shows.
+    /// The server's certificate.
     pub own: CertificateFiles,
-    /// PEM file, or directory of them, with the certificates of clients or of the authorities
-    /// that signed them, and perhaps revocation lists.
+    /// A PEM file, or a directory of them, with certificates of clients or authorities, and
+    /// optional revocation lists.
     pub authenticate: PathBuf,
 }
 
-/// A server's side of TLS.
+/// The TLS configuration of a server.
 #[derive(Debug)]
 pub struct ServerTls {
     files: ServerFiles,
-    /// Read for each connection, replaced as a whole.
+    /// Loaded for each connection, replaced as a whole.
     loaded: ArcSwap<Loaded>,
 }
 
-/// A server's side of TLS for one connection.
+/// The TLS configuration of one connection of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSide {
     config: Arc<ServerConfig>,
     rejection: Arc<OnceLock<CertificateRejection>>,
 }
 
-/// What the files hold.
+/// The content of the files.
 #[derive(Debug)]
 struct Loaded {
     builder: ConfigBuilder<ServerConfig, WantsVerifier>,
@@ -55,26 +55,27 @@ impl ServerTls {
         Ok(ServerTls { files, loaded })
     }
 
-    /// Reads the files again. New connections are verified by what is there now; after an error
-    /// by what was there before. Connections that are open stay.
+    /// Reads the files again, for new connections.
+    ///
+    /// After an error the previous content stays in use. Open connections are not affected.
     pub fn reload(&self) -> Result<(), TlsError> {
         self.loaded.store(Arc::new(self.files.load()?));
         Ok(())
     }
 
-    /// What the next connection is served with.
+    /// The configuration of the next connection.
     pub fn connection(&self) -> ServerSide {
         self.loaded.load().connection()
     }
 }
 
 impl ServerSide {
-    /// For rustls.
+    /// The configuration for rustls.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
 
-    /// Why the client's certificate was refused, if it was.
+    /// Why the client's certificate was rejected, if it was.
     pub fn rejection(&self) -> Option<&CertificateRejection> {
         self.rejection.get()
     }
@@ -103,8 +104,8 @@ impl Loaded {
             .clone()
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::clone(&self.own) as Arc<dyn ResolvesServerCert>);
-        // A session that is resumed is not checked again: a client that was revoked meanwhile
-        // would get in. Connections of ZEO are few and long, there is nothing to gain.
+        // A resumed session is not verified again: a client revoked meanwhile would get in. ZEO
+        // connections are few and long, so resumption would gain nothing.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         ServerSide { config: Arc::new(config), rejection }

@@ -1,7 +1,7 @@
-//! What rustls asks a client about its server.
+//! Verifies server certificates, for a client in rustls.
 //!
-//! Key decision: the name that a server was reached by counts only where an authority vouches for
-//! it. A server whose very certificate is listed is known already, whatever it is called.
+//! Key decision: the name of a server is checked only if an authority certifies it. A server with
+//! a pinned certificate is known already, whatever its name.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
@@ -10,7 +10,7 @@ use webpki::EndEntityCert;
 
 use crate::peer_verifier::PeerVerifier;
 
-/// Accepts a server that its [`PeerVerifier`] accepts, under the names in its certificate.
+/// Accepts the servers that its [`PeerVerifier`] accepts, under the names in their certificates.
 #[derive(Debug)]
 pub(crate) struct ServerVerifier {
     peer_verifier: PeerVerifier,
@@ -18,7 +18,7 @@ pub(crate) struct ServerVerifier {
 }
 
 impl ServerVerifier {
-    /// `peer_verifier` is one for servers; with `any_name` the name in the certificate is ignored.
+    /// `peer_verifier` verifies servers; with `any_name` names are not checked.
     pub(crate) fn new(peer_verifier: PeerVerifier, any_name: bool) -> ServerVerifier {
         ServerVerifier { peer_verifier, any_name }
     }

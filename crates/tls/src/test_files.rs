@@ -1,10 +1,10 @@
-//! What tests need: a folder, and certificates to put into it.
+//! Test helpers: a folder, and certificates to put into it.
 
 use std::path::{Path, PathBuf};
 
 use rcgen::{Certificate, CertificateParams, DistinguishedName, DnType, KeyPair};
 
-/// A folder of files, gone after the test.
+/// A folder of files, removed when dropped.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -23,7 +23,7 @@ impl Folder {
     }
 }
 
-/// A subject of a common name, after an organization.
+/// A subject with an optional organization and a common name.
 pub(crate) fn subject(common_name: &str, organization: Option<&str>) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     if let Some(organization) = organization {
@@ -33,7 +33,7 @@ pub(crate) fn subject(common_name: &str, organization: Option<&str>) -> Distingu
     name
 }
 
-/// A certificate that signed itself.
+/// Creates a self-signed certificate.
 pub(crate) fn self_signed(subject: DistinguishedName) -> (Certificate, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();

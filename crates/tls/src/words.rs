@@ -1,4 +1,4 @@
-//! Errors of rustls and webpki in plain words: their own texts show the names of types.
+//! Errors of rustls and webpki in plain words; their own texts contain names of types.
 
 use std::fmt::Debug;
 
@@ -8,11 +8,11 @@ use x509_parser::nom;
 
 use crate::peer_verifier::{Side, in_words};
 
-/// What went wrong in a handshake with a peer of this kind.
+/// Explains an error of a handshake with a peer of this kind.
 pub(crate) fn of_error(error: &Error, peer: Side) -> String {
     match error {
         Error::InvalidCertificate(error) => {
-            format!("the peer's certificate is refused: {}", in_words(error, peer))
+            format!("the peer's certificate is rejected: {}", in_words(error, peer))
         }
         Error::AlertReceived(alert) => {
             format!("the peer ended the handshake with the alert \"{}\"", of_debug(alert))
@@ -33,7 +33,7 @@ pub(crate) fn of_error(error: &Error, peer: Side) -> String {
     }
 }
 
-/// Why a certificate or a revocation list cannot be parsed.
+/// Explains why a certificate or a revocation list cannot be parsed.
 pub(crate) fn of_parsing(error: &nom::Err<X509Error>) -> String {
     match error {
         nom::Err::Incomplete(_) => "it ends too early".to_owned(),
@@ -41,7 +41,7 @@ pub(crate) fn of_parsing(error: &nom::Err<X509Error>) -> String {
     }
 }
 
-/// What is wrong with a certificate that was parsed so far.
+/// Explains what is wrong with the content of a certificate.
 pub(crate) fn of_content(error: &X509Error) -> String {
     match error {
         X509Error::Der(_) | X509Error::NomError(_) => "it is not encoded in DER".to_owned(),
@@ -55,7 +55,7 @@ pub(crate) fn of_debug(error: &impl Debug) -> String {
     of_name(&format!("{error:?}"))
 }
 
-/// A text as it is, unless it is the name of a variant, perhaps with fields.
+/// Gives a text unchanged, unless it is the name of a variant, with or without fields.
 pub(crate) fn of_text(text: &str) -> String {
     let name_length = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
     let rest = &text[name_length..];
@@ -63,7 +63,7 @@ pub(crate) fn of_text(text: &str) -> String {
     if is_name { of_name(text) } else { text.to_owned() }
 }
 
-/// Fields are left out.
+/// The name of a variant as words, without its fields.
 fn of_name(text: &str) -> String {
     let name: Vec<char> = text.chars().take_while(char::is_ascii_alphanumeric).collect();
     let mut words = String::new();

@@ -1,5 +1,5 @@
-//! Which clients a server believes: what is listed, what listed authorities signed, what is
-//! revoked; over both versions of TLS.
+//! Which clients a server trusts: pinned certificates, authorities, revocation lists; over both
+//! versions of TLS.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -52,7 +52,7 @@ fn a_listed_certificate_is_believed_whatever_kind_it_is() {
     let holders = [
         self_signed(&params("plain")),
         self_signed(&named_authority),
-        unlisted.client("signed by somebody else"),
+        unlisted.client("signed by another authority"),
         Holder::of_files("v1_client.crt", "v1_client.pem"),
         Holder::of_files("rsa.crt", "rsa_pkcs1.pem"),
     ];

@@ -1,4 +1,4 @@
-//! Keys in all their forms, and what is said of files that are wrong.
+//! Keys in all their forms, and the errors for files that are wrong.
 //!
 //! The keys were written by OpenSSL, as `NAME` says: `openssl genrsa -traditional`, `ecparam
 //! -genkey`, `rsa|ec -des3|-aes128...` (legacy), `pkcs8 -topk8 -v2 ...` (pkcs8). The password is
@@ -55,7 +55,7 @@ fn the_password_may_be_in_the_environment() {
     let variable = Some(Password::Environment("ZODIUM_TEST_NO_SUCH_VARIABLE".to_owned()));
     let error = error(Server::with_key("ec_pkcs8_aes256.pem", variable));
     assert!(error.contains("variable ZODIUM_TEST_NO_SUCH_VARIABLE"), "{error}");
-    // Cargo sets this one; that it is no password shows that it was read.
+    // Cargo sets this variable. That it is the wrong password shows that it was read.
     let variable = Some(Password::Environment("CARGO_PKG_NAME".to_owned()));
     let loaded = ServerTls::load(Server::with_key("ec_pkcs8_aes256.pem", variable));
     assert!(matches!(loaded, Err(TlsError::WrongPassword { .. })), "{loaded:?}");

@@ -1,4 +1,4 @@
-//! Which servers a client believes, and under which names; over both versions of TLS.
+//! Which servers a client trusts, and under which names; over both versions of TLS.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -14,7 +14,7 @@ use rustls_pki_types::ServerName;
 use support::{Authority, Holder, client_params, params, self_signed};
 use zodium_tls::{ClientFiles, ClientTls, HandshakeFailure, Trust};
 
-/// A client that shows nothing, and the folder of its files.
+/// A client without a certificate, and the folder of its files.
 struct Client {
     _folder: tempfile::TempDir,
     tls: ClientTls,
@@ -33,7 +33,7 @@ impl Client {
         Client { _folder: folder, tls }
     }
 
-    /// What it has to say to a server that it reaches as `name`, over either version.
+    /// The result of a handshake with a server that it reaches as `name`, over either version.
     fn meets(&self, holder: &Holder, name: &str) -> Result<(), String> {
         let [older, newer] = [&rustls::version::TLS12, &rustls::version::TLS13].map(|version| {
             let key = ring::sign::any_supported_type(&holder.key).unwrap();
@@ -92,14 +92,14 @@ fn a_server_of_a_listed_authority_is_believed_under_its_names() {
     let unnamed = authority.sign(CertificateParams::default());
     assert_refused(client.meets(&unnamed, "server"), "not for server but for no name at all");
     let stranger = Authority::new("other").sign(server_params("db"));
-    assert_refused(client.meets(&stranger, "server"), "neither it nor who signed it is listed");
+    assert_refused(client.meets(&stranger, "server"), "neither it nor its issuer is trusted");
 }
 
 #[test]
 fn a_listed_server_is_believed_under_any_name_whatever_kind_its_certificate_is() {
     for holder in [
         self_signed(&params("plain")),
-        Authority::new("unlisted").sign(server_params("signed by somebody else")),
+        Authority::new("unlisted").sign(server_params("signed by another authority")),
         Holder::of_files("v1_client.crt", "v1_client.pem"),
         Holder::of_files("rsa.crt", "rsa_pkcs1.pem"),
     ] {
@@ -114,7 +114,7 @@ fn a_name_does_not_count_where_it_is_said_so_but_its_authority_does() {
     let client = Client::new(authority.certificate.pem(), Trust::ListedUnderAnyName);
     assert_eq!(client.meets(&authority.sign(server_params("db")), "other"), Ok(()));
     let stranger = Authority::new("other").sign(server_params("db"));
-    assert_refused(client.meets(&stranger, "server"), "neither it nor who signed it is listed");
+    assert_refused(client.meets(&stranger, "server"), "neither it nor its issuer is trusted");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_client_with_one_pinned_server_trusts_no_other_of_its_authority() {
     let chain = known.pem() + &authority.certificate.pem();
     let client = Client::new(chain, Trust::Only);
     assert_eq!(client.meets(&known, "any"), Ok(()));
-    assert_refused(client.meets(&other, "server"), "neither it nor who signed it is listed");
+    assert_refused(client.meets(&other, "server"), "neither it nor its issuer is trusted");
     let client = Client::new(authority.certificate.pem(), Trust::Only);
-    assert_refused(client.meets(&known, "server"), "neither it nor who signed it is listed");
+    assert_refused(client.meets(&known, "server"), "neither it nor its issuer is trusted");
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// An address as ZEO's `address` option has it.
+/// An address, as in ZEO's `address` option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// Host (name, IPv4, or IPv6 with or without brackets) and port; port 0 lets the system
@@ -21,7 +21,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// A text that is no address.
+/// The error for a text that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no address: give HOST:PORT, a PORT, or a /path/to/a/socket")]
 pub struct AddressError {

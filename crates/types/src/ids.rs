@@ -1,4 +1,4 @@
-//! Object and transaction identifiers: 64-bit numbers that must never meet by accident.
+//! Object and transaction ids: 64-bit numbers of distinct types, so that they cannot be mixed up.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Oid {
 }
 
 impl Tid {
-    /// "No transaction": what an empty database answers, and the serial of a new object.
+    /// No transaction: the last tid of an empty database, and the serial of a new object.
     pub const ZERO: Tid = Tid(0);
 
     /// Later than every transaction; `loadBefore(oid, MAX)` asks for the current revision.

@@ -1,8 +1,7 @@
-//! The words every other crate speaks: object ids, transaction ids, transaction metadata,
-//! addresses, metrics, memory held.
+//! Types that all other crates share: object ids, transaction ids, transaction metadata,
+//! addresses, metrics, and the memory limit.
 //!
-//! No I/O, no allocation beyond what a value holds, no knowledge of files or wires.
-//! On disk and on the wire both ids are 8 bytes, big-endian.
+//! This crate does no I/O, and knows neither files nor protocols.
 
 #![forbid(unsafe_code)]
 

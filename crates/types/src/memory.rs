@@ -1,77 +1,78 @@
-//! The memory that clients make a server hold (messages on their way in and out, what open
-//! transactions have stored), counted together and kept under a limit.
+//! The memory limit for what clients make a server hold: messages in both directions, and stores
+//! of open transactions.
 //!
-//! Key decision: nobody waits for memory while holding some, but for one at a time, who may go
-//! past the limit: so there is always somebody who gets on, and gives back what it has. Everybody
-//! else is asked to hold little while little is free ([`Memory::share`]).
+//! Key decision: one holder at a time may go past the limit. So that holder can always finish and
+//! release its memory, and there is no deadlock. All others are asked to hold little while little
+//! is free ([`Memory::share`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One holder may have this part of what is free.
+/// One holder may have one in this many of the free bytes.
 const SHARE_OF_FREE: u64 = 8;
 
-/// What is held is counted in pieces of this size: small change would have all threads write to
-/// one cache line all the time.
+/// The unit of counting. With a smaller one all threads would write to one cache line all the
+/// time.
 const PIECE_BYTES: u64 = 4096;
 
-/// What is held, and how much may be.
+/// Counts held memory, against a limit.
 #[derive(Debug)]
 pub struct Memory {
     limit_bytes: u64,
     held_bytes: AtomicU64,
-    /// Somebody may go past the limit now.
+    /// One holder may go past the limit now.
     has_turn: AtomicBool,
 }
 
-/// What one holder has; given back when it is dropped.
+/// The memory of one holder; released when dropped.
 #[derive(Debug)]
 pub struct Held {
     memory: Arc<Memory>,
     bytes: u64,
 }
 
-/// The right to go past the limit, which one has at a time.
+/// The right to go past the limit; there is one at a time.
 #[derive(Debug)]
 pub struct Turn(Arc<Memory>);
 
 impl Memory {
-    /// Nothing is held yet; `u64::MAX` is no limit.
+    /// Creates a counter with nothing held; `u64::MAX` means no limit.
     pub fn new(limit_bytes: u64) -> Arc<Memory> {
         let held_bytes = AtomicU64::new(0);
         Arc::new(Memory { limit_bytes, held_bytes, has_turn: AtomicBool::new(false) })
     }
 
-    /// How much may be held, in bytes.
+    /// The limit, in bytes.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
-    /// How much is held, in bytes.
+    /// The memory held, in bytes.
     pub fn held_bytes(&self) -> u64 {
-        // Relaxed, here and below: a number that stands for itself, and may be a moment old.
+        // Relaxed, here and below: the number guards no other memory, and may be a moment old.
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether as much is held as may be.
+    /// Whether the limit is reached.
     pub fn is_full(&self) -> bool {
         self.held_bytes() >= self.limit_bytes
     }
 
-    /// How much one holder may have now: a part of what is free, from `least` to `most` bytes.
-    /// The more is held, the less each may have, so that all together stay under the limit.
+    /// The bytes that one holder may have now: a part of the free ones, from `least` to `most`.
+    ///
+    /// The more is held, the less each holder may have, so that all together stay under the limit.
     pub fn share(&self, least: usize, most: usize) -> usize {
         let free = self.limit_bytes.saturating_sub(self.held_bytes());
         let share = usize::try_from(free / SHARE_OF_FREE).unwrap_or(usize::MAX);
         share.max(least).min(most)
     }
 
-    /// A holder that has nothing yet.
+    /// Creates a holder that has nothing yet.
     pub fn holder(self: &Arc<Self>) -> Held {
         Held { memory: Arc::clone(self), bytes: 0 }
     }
 
-    /// The right to go past the limit, unless somebody has it.
+    /// Takes the right to go past the limit; `None` while another holder has it.
     pub fn take_turn(self: &Arc<Self>) -> Option<Turn> {
         // Relaxed: it guards no other memory.
         let was_taken = self.has_turn.swap(true, Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl Memory {
 }
 
 impl Held {
-    /// It has so much now.
+    /// Sets the bytes that this holder has.
     pub fn set(&mut self, bytes: usize) {
         let bytes = bytes as u64 / PIECE_BYTES * PIECE_BYTES;
         if bytes > self.bytes {

@@ -1,7 +1,7 @@
-//! Figures that one thread counts while others look at them.
+//! Counters and histograms that one thread writes while others read them.
 //!
-//! Key decision: each has a single writer, so that counting is a load and a store in its own
-//! cache line, never a locked instruction. Who wants a total adds up those of all writers.
+//! Key decision: each has a single writer. So counting is a load and a store in the writer's own
+//! cache line, never a locked instruction. Readers add up the totals of all writers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,40 +9,41 @@ use std::time::Duration;
 /// Buckets of a histogram; the last one has no upper bound.
 pub const BUCKETS: usize = 27;
 
-/// A number that one thread changes and others may look at.
+/// A counter or gauge that one thread writes and others may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts up. By the one writer.
+    /// Counts up; only for the one writer.
     pub fn add(&self, count: u64) {
-        // Relaxed, here and below: each figure stands for itself.
+        // Relaxed, here and below: no value guards other memory.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Counts down, not below 0. By the one writer.
+    /// Counts down, not below 0; only for the one writer.
     pub fn subtract(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).saturating_sub(count), Ordering::Relaxed);
     }
 
-    /// The number now, or a moment ago.
+    /// The value now, or a moment ago.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How often values fell between bounds that double: up to `UNIT`, 2 `UNIT`, 4 `UNIT` and so on,
-/// and above the last bound. One writer.
+/// A histogram with bounds that double: `UNIT`, 2 `UNIT`, 4 `UNIT` and so on.
+///
+/// The last bucket has no bound. There is one writer.
 #[derive(Debug)]
 pub struct Histogram<const UNIT: u64> {
     buckets: [Counter; BUCKETS],
     sum: Counter,
 }
 
-/// Durations: the first bound is a microsecond, the last one 33.5 seconds.
+/// A histogram of durations: the first bound is a microsecond, the last one 33.5 seconds.
 pub type Durations = Histogram<1000>;
 
-/// Numbers of things: the first bound is 1, the last one 33.5 million.
+/// A histogram of sizes: the first bound is 1, the last one 33.5 million.
 pub type Sizes = Histogram<1>;
 
 impl<const UNIT: u64> Default for Histogram<UNIT> {
@@ -60,7 +61,7 @@ impl<const UNIT: u64> Histogram<UNIT> {
         self.sum.add(value.wrapping_mul(times));
     }
 
-    /// How many values were counted.
+    /// The number of values that were counted.
     pub fn values(&self) -> u64 {
         self.buckets.iter().map(Counter::value).sum()
     }
@@ -72,12 +73,12 @@ impl Durations {
         self.record_times(duration, 1);
     }
 
-    /// Counts a duration that `times` requests took each.
+    /// Counts a duration `times` over, once for each of as many requests.
     pub fn record_times(&self, duration: Duration, times: u64) {
         self.count(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX), times);
     }
 
-    /// What was counted so far, in seconds.
+    /// The values counted so far, in seconds.
     pub fn distribution(&self) -> Distribution {
         Distribution::of(self, 1e-6, 1e-9)
     }
@@ -89,18 +90,18 @@ impl Sizes {
         self.count(size, 1);
     }
 
-    /// What was counted so far.
+    /// The values counted so far.
     pub fn distribution(&self) -> Distribution {
         Distribution::of(self, 1.0, 1.0)
     }
 }
 
-/// What a histogram has counted, as plain data that can be added up.
+/// The content of a histogram, as plain data that can be added up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// The bound of the first bucket, in the base unit; each further one is the double.
+    /// The bound of the first bucket, in the base unit; each further bound is the double.
     pub first_bound: f64,
-    /// How many values fell into each bucket.
+    /// The number of values in each bucket.
     pub buckets: [u64; BUCKETS],
     /// The sum of all values, in the base unit.
     pub sum: f64,
@@ -119,7 +120,7 @@ impl Distribution {
         }
     }
 
-    /// How many values there were.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -133,7 +134,7 @@ impl Distribution {
         })
     }
 
-    /// Adds what another histogram of the same unit has counted.
+    /// Adds the values of another histogram of the same unit.
     pub fn add(&mut self, other: &Distribution) {
         for (mine, more) in self.buckets.iter_mut().zip(other.buckets) {
             *mine += more;

@@ -7,7 +7,7 @@ use crate::Tid;
 
 const NANOS_PER_MINUTE: u64 = 60_000_000_000;
 
-/// A moment in UTC, split the way a tid needs it.
+/// A moment in UTC, split into the parts that a tid is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CalendarTime {
     /// Year, for example 2026.
@@ -25,7 +25,7 @@ pub struct CalendarTime {
 }
 
 impl CalendarTime {
-    /// Splits nanoseconds since the Unix epoch.
+    /// The moment so many nanoseconds after the Unix epoch.
     pub fn from_unix_nanos(nanos: u64) -> CalendarTime {
         let minutes = nanos / NANOS_PER_MINUTE;
         let (year, month, day) = civil_from_days(minutes / 1440);
@@ -60,8 +60,10 @@ impl CalendarTime {
         Tid((minutes << 32) | nanos_to_fraction(self.minute_nanos))
     }
 
-    /// Nanoseconds since the Unix epoch; moments before it count as the epoch, those after 2554,
-    /// which a foreign tid may name, as the largest number.
+    /// Nanoseconds since the Unix epoch.
+    ///
+    /// Moments before it count as the epoch. Those after 2554, which a foreign tid may name, count
+    /// as the largest number.
     pub fn to_unix_nanos(self) -> u64 {
         if self.year < 1970 {
             return 0;
@@ -89,7 +91,7 @@ impl Tid {
     }
 }
 
-// Both products need up to 68 bits.
+// In u128: both products need up to 68 bits.
 fn nanos_to_fraction(minute_nanos: u64) -> u64 {
     ((u128::from(minute_nanos) << 32) / u128::from(NANOS_PER_MINUTE)) as u64
 }

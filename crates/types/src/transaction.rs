@@ -1,19 +1,19 @@
-//! What a transaction says about itself beside its records.
+//! The status and metadata of a transaction.
 
 use thiserror::Error;
 
-/// User, description and extension of a transaction, as FileStorage keeps them.
+/// User, description and extension of a transaction, as FileStorage stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransactionMetadata {
-    /// Who committed; UTF-8 by convention, at most 65,535 bytes.
+    /// The user; UTF-8 by convention, at most 65,535 bytes.
     pub user: Vec<u8>,
-    /// What for; UTF-8 by convention, at most 65,535 bytes.
+    /// The description; UTF-8 by convention, at most 65,535 bytes.
     pub description: Vec<u8>,
     /// A pickled dict, or empty; at most 65,535 bytes.
     pub extension: Vec<u8>,
 }
 
-/// A metadata field that does not fit the 16-bit length the file has for it.
+/// The error for a metadata field that is too long for its 16-bit length in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the transaction's {field} has {length} bytes; at most 65535 fit")]
 pub struct MetadataTooLong {
@@ -24,7 +24,7 @@ pub struct MetadataTooLong {
 }
 
 impl TransactionMetadata {
-    /// Checks every field against the 65,535 bytes that a transaction header can express.
+    /// Checks that every field fits into a transaction header: 65,535 bytes each.
     pub fn check(&self) -> Result<(), MetadataTooLong> {
         let fields = [
             ("user", &self.user),
@@ -46,7 +46,7 @@ pub enum TransactionStatus {
     Normal,
     /// `'p'`: written by a pack; not undoable.
     Packed,
-    /// `'u'`: undone by a ZODB of long ago; its records do not count.
+    /// `'u'`: undone, by an old version of ZODB; its records do not count.
     Undone,
 }
 
@@ -60,7 +60,7 @@ impl TransactionStatus {
         }
     }
 
-    /// The status of a committed transaction; `None` for anything else, checkpoints included.
+    /// The status with this byte; `None` for any other byte, such as that of a checkpoint.
     pub fn from_byte(byte: u8) -> Option<TransactionStatus> {
         match byte {
             b' ' => Some(TransactionStatus::Normal),

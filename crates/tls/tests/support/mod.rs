@@ -1,4 +1,4 @@
-//! Authorities, certificates and handshakes, all in memory but what the server reads.
+//! Authorities, certificates and handshakes, all in memory except for the server's files.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -44,7 +44,7 @@ impl Holder {
     }
 }
 
-/// Where the keys lie that OpenSSL wrote.
+/// The folder of keys that OpenSSL wrote.
 pub(crate) fn keys() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/keys")
 }
@@ -134,14 +134,14 @@ fn holder(certificate: &Certificate, key: &KeyPair) -> Holder {
     }
 }
 
-/// A server whose own certificate is the one that OpenSSL wrote.
+/// A server with a certificate that OpenSSL wrote.
 pub(crate) struct Server {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) files: ServerFiles,
 }
 
 impl Server {
-    /// It believes what is in `trusted`, by file name.
+    /// Creates a server that trusts the files in `trusted`, given by name.
     pub(crate) fn new<'a>(trusted: impl IntoIterator<Item = (&'a str, String)>) -> Server {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in trusted {
@@ -174,13 +174,13 @@ impl Server {
         ServerTls::load(self.files.clone()).unwrap()
     }
 
-    /// Whom a client is taken for, or why it is refused.
+    /// The identity that the server sees in a client, or why it rejects the client.
     pub(crate) fn meets(&self, client: &Holder) -> Result<PeerIdentity, String> {
         handshake(&self.load(), Some(client), rustls::ALL_VERSIONS)
     }
 }
 
-/// A handshake in memory, with a client that believes any server.
+/// A handshake in memory, with a client that trusts any server.
 pub(crate) fn handshake(
     server: &ServerTls,
     client: Option<&Holder>,
@@ -222,7 +222,7 @@ fn exchange(client: &mut ClientConnection, server: &mut ServerConnection) -> Res
     Ok(())
 }
 
-/// Believes any server that has its key: what it believes of clients is tested.
+/// Trusts any server that has the key to its certificate; these tests are about clients.
 #[derive(Debug)]
 struct Credulous(rustls::crypto::CryptoProvider);
 
