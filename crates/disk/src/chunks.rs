@@ -1,14 +1,14 @@
-//! Bytes that grow without being moved: a large file in memory never pauses those who use it.
+//! Growable bytes in chunks: a large file in memory grows without being moved.
 //!
-//! Copies share their chunks until one of them changes, so that keeping what a file was costs
-//! little.
+//! Copies share their chunks until one of them changes (copy on write), so snapshots of a file
+//! cost little.
 
 use std::sync::Arc;
 
-/// Bytes that are allocated at once; what is behind the length is zero.
+/// Bytes of a chunk; those behind the length are zero.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Growing bytes.
+/// Growable bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunks {
     chunks: Vec<Arc<Box<[u8]>>>,
@@ -20,7 +20,7 @@ impl Chunks {
         self.length
     }
 
-    /// Fills as much of the buffer as there are bytes from `start` on.
+    /// Reads up to the length of the buffer from `start` on; gives the number of bytes.
     pub(crate) fn read(&self, buffer: &mut [u8], start: usize) -> usize {
         let count = buffer.len().min(self.length.saturating_sub(start));
         let mut done = 0;
@@ -32,7 +32,7 @@ impl Chunks {
         count
     }
 
-    /// Writes all bytes, with zeros before them where there was nothing.
+    /// Writes all bytes at `start`; a gap before them is filled with zeros.
     pub(crate) fn write(&mut self, bytes: &[u8], start: usize) {
         if self.length < start + bytes.len() {
             self.resize(start + bytes.len());
@@ -47,7 +47,7 @@ impl Chunks {
         }
     }
 
-    /// Cuts, or adds zeros.
+    /// Truncates, or extends with zeros.
     pub(crate) fn resize(&mut self, length: usize) {
         let kept = length.div_ceil(CHUNK_BYTES);
         self.chunks.resize_with(kept, || vec![0; CHUNK_BYTES].into_boxed_slice().into());
@@ -60,7 +60,7 @@ impl Chunks {
         self.length = length;
     }
 
-    /// Makes the bytes from `start` on those of another.
+    /// Replaces the bytes from `start` on by those of `other`.
     pub(crate) fn copy_from(&mut self, other: &Chunks, start: usize) {
         self.resize(other.length);
         let mut position = start;

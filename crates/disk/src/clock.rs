@@ -1,15 +1,15 @@
-//! Time, as a thing that tests can hold still, turn back, or run ahead.
+//! Clocks: that of the machine, and one that tests can stop, turn back, or advance.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where a storage gets its time from.
+/// The source of time for a storage.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Nanoseconds since the Unix epoch, UTC. May go backwards; tids still never do.
     fn unix_nanos(&self) -> u64;
 
-    /// Time since some fixed moment; never goes backwards. For timeouts.
+    /// Time since a fixed moment, for timeouts; never goes backwards.
     fn monotonic(&self) -> Duration;
 }
 
@@ -20,7 +20,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts now.
+    /// Creates a clock whose monotonic time starts now.
     pub fn new() -> SystemClock {
         SystemClock { started: Instant::now() }
     }
@@ -34,7 +34,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn unix_nanos(&self) -> u64 {
-        // A machine set to before 1970 gets the epoch: tids only ever grow from the last one.
+        // On a machine set to before 1970 this is the epoch: tids grow from the last one anyway.
         let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -44,7 +44,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told.
+/// A clock that stands still until a test moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     unix_nanos: AtomicU64,
@@ -52,19 +52,19 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at `unix_nanos`.
+    /// Creates a clock that stands at `unix_nanos`.
     pub fn at(unix_nanos: u64) -> ManualClock {
         ManualClock { unix_nanos: AtomicU64::new(unix_nanos), monotonic_nanos: AtomicU64::new(0) }
     }
 
-    /// Lets time pass on both clocks.
+    /// Advances wall clock and monotonic time.
     pub fn advance(&self, by: Duration) {
         let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.unix_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.monotonic_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Sets the wall clock, backwards too; monotonic time is not touched.
+    /// Sets the wall clock, also backwards; monotonic time stays.
     pub fn set_unix_nanos(&self, nanos: u64) {
         self.unix_nanos.store(nanos, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Why the system denies access to a file: which user asks, and whose the file is.
+//! Explains errors about denied permission: the user of the process, and the owner of the file.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -6,12 +6,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Names of users, where the system keeps them in a file.
+/// The file of user names.
 const USERS_FILE: &str = "/etc/passwd";
 
-/// Adds the user, the owner and the mode to an error about denied permission. Other errors stay.
+/// Adds user, owner and mode to an error about denied permission; leaves other errors unchanged.
 ///
-/// It looks at the file system, so it is for the moment of the error.
+/// It reads the state of the file now, so it must be called right after the error.
 pub fn explain_denied(error: io::Error, path: &Path) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return error;
@@ -22,12 +22,12 @@ pub fn explain_denied(error: io::Error, path: &Path) -> io::Error {
     }
 }
 
-/// What is known of a denied access.
+/// The facts of a denied access.
 struct Denied<'a> {
     error: &'a io::Error,
     /// The process's user and group.
     process: (u32, u32),
-    /// The file, or the nearest folder on the way to it that can be looked at.
+    /// The file, or the nearest folder above it that can be read.
     path: PathBuf,
     metadata: Metadata,
 }
@@ -62,7 +62,7 @@ impl fmt::Display for Denied<'_> {
     }
 }
 
-/// A user for people, by name where that is known.
+/// A user's name, or its number if the name is not known.
 fn user(id: u32) -> String {
     let users = std::fs::read_to_string(USERS_FILE).unwrap_or_default();
     match name_of(id, &users) {
@@ -98,7 +98,7 @@ mod tests {
         let (text, id) = (explained.to_string(), rustix::process::geteuid().as_raw());
         assert!(text.contains(&format!("This process runs as {}, group", user(id))), "{text}");
         assert!(text.contains("Data.fs belongs to") && text.contains("mode 0640"), "{text}");
-        // Of a file that is not there, its folder decides.
+        // For a file that does not exist, its folder decides.
         let text = explain_denied(denied(), &folder.path().join("new.fs")).to_string();
         assert!(
             text.contains(&format!("the folder {} belongs", folder.path().display())),

@@ -1,8 +1,8 @@
-//! A disk that fails when told, and that can keep what a crash after each step would leave.
+//! Fault injection: a disk that fails on demand, and can keep an image of what a crash leaves.
 //!
-//! A fault is named by a kind of operation and a number: "the third sync". A test that repeats
-//! its script with the first, the second, the third... failing, until the script runs through
-//! without meeting the fault, has seen the failure at every place there is.
+//! A fault is named by a kind of operation and a number, such as "the third sync". A test repeats
+//! its script with a failure of the first operation, the second, and so on. When the script runs
+//! without meeting the fault, the failure was tested at every possible place.
 
 use std::fmt;
 use std::io;
@@ -16,22 +16,22 @@ use crate::{
     Disk, DiskFile, Entry, EntryKind, FileLock, FileStatus, LockError, MemoryDisk, OpenMode,
 };
 
-/// What can be made to fail.
+/// The kinds of operations that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Opening a file in any mode.
     Open,
-    /// Reading a file, or asking for its identity and length.
+    /// Reading a file, or its identity and length.
     Read,
-    /// Writing: the first half of the bytes arrives before the error.
+    /// Writing: the first half of the bytes is written before the error.
     Write,
     /// Syncing a file: nothing becomes durable.
     Sync,
-    /// Cutting or extending a file.
+    /// Truncating or extending a file.
     SetLength,
     /// Reserving space.
     Reserve,
-    /// Renaming, linking or removing a file, making or removing a folder, changing permissions,
+    /// Renaming, linking or removing a file, creating or removing a folder, changing permissions,
     /// or syncing a folder.
     Folder,
 }
@@ -43,16 +43,16 @@ pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
 }
 
-/// What a crash at one moment would have left.
+/// The images that a crash at one moment would leave.
 #[derive(Clone, Debug)]
 pub struct CrashImage {
     /// The last step before the crash.
     pub after: Operation,
-    /// When the power fails: only what was synced.
+    /// After a power cut: only what was synced.
     pub power_cut: MemoryDisk,
-    /// When the power fails and no name that was not synced with its folder was kept either.
+    /// After a power cut that also loses all names that were not synced with their folder.
     pub names_lost: MemoryDisk,
-    /// When the process is killed: all that was written.
+    /// After a kill of the process: all that was written.
     pub kill: MemoryDisk,
 }
 
@@ -66,7 +66,7 @@ struct State {
     observer: Option<Observer>,
     read_bytes_max: Option<usize>,
     forgets_failed_syncs: bool,
-    /// One in so many reads finds that what it wants is not in memory; 0: none does.
+    /// One in so many non-blocking reads finds its bytes not in memory; 0: none does.
     cold_every: u64,
     resident_reads: u64,
 }
@@ -76,9 +76,9 @@ type Observer = Box<dyn FnMut(Operation, &MemoryDisk) + Send>;
 
 struct Fault {
     operation: Operation,
-    /// Count of the operation that fails.
+    /// The number of the operation that fails.
     at: u64,
-    /// How many fail from then on.
+    /// The number of operations that fail from then on.
     times: u64,
     error: io::ErrorKind,
 }
@@ -86,23 +86,23 @@ struct Fault {
 const OPERATIONS: usize = Operation::Folder as usize + 1;
 
 impl FaultyDisk {
-    /// A disk that works, until told otherwise.
+    /// Creates a disk without faults.
     pub fn new(disk: MemoryDisk) -> FaultyDisk {
         FaultyDisk { disk, state: Arc::default() }
     }
 
-    /// Lets the `nth` operation of that kind from now on (1: the next) fail, once.
+    /// Makes the `nth` operation of that kind from now on (1: the next) fail, once.
     pub fn fail(&self, operation: Operation, nth: u64, error: io::ErrorKind) {
         self.fail_times(operation, nth, 1, error);
     }
 
-    /// Lets the `nth` operation of that kind from now on fail, and all later ones, until the disk
+    /// Makes the `nth` operation of that kind from now on fail, and all later ones, until the disk
     /// is [mended](FaultyDisk::mend).
     pub fn fail_from(&self, operation: Operation, nth: u64, error: io::ErrorKind) {
         self.fail_times(operation, nth, u64::MAX, error);
     }
 
-    /// Lets `times` operations of that kind fail, beginning with the `nth` from now on.
+    /// Makes `times` operations of that kind fail, beginning with the `nth` from now on.
     pub fn fail_times(&self, operation: Operation, nth: u64, times: u64, error: io::ErrorKind) {
         let mut state = self.state.lock();
         let at = state.counts[operation as usize] + nth;
@@ -110,32 +110,33 @@ impl FaultyDisk {
         state.met = false;
     }
 
-    /// Lets a reading bring no more bytes than this at once, as one that a signal ended early.
+    /// Limits each read to so many bytes, as if a signal had interrupted it.
     pub fn read_at_most(&self, bytes: usize) {
         self.state.lock().read_bytes_max = Some(bytes);
     }
 
-    /// From now on what a failed sync left unwritten is gone from memory at once: it reads as
-    /// zeros, and no later sync brings it back.
+    /// From now on, unwritten bytes are lost at a failed sync: they read as zeros, and no later
+    /// sync brings them back.
     ///
-    /// That is what Linux may do at any time: it marks what it could not write as written, and
-    /// drops it when it needs the memory.
+    /// Linux may do that at any time: it marks pages that it could not write as clean, and drops
+    /// them when it needs memory.
     pub fn forget_failed_syncs(&self) {
         self.state.lock().forgets_failed_syncs = true;
     }
 
-    /// Lets nothing fail any more.
+    /// Removes all faults.
     pub fn mend(&self) {
         self.state.lock().fault = None;
     }
 
-    /// Lets one in `every` reads of what may be in memory find that it is not; 0: none.
+    /// Makes one in `every` non-blocking reads find its bytes not in memory; 0: none.
     pub fn forget_every(&self, every: u64) {
         self.state.lock().cold_every = every;
     }
 
-    /// Calls `call` before the next operation of that kind takes place, on the thread that does it:
-    /// to look at what others may do meanwhile, or to hold it up.
+    /// Calls `call` before the next operation of that kind, on its thread.
+    ///
+    /// A test can observe other threads meanwhile, or delay the operation.
     pub fn before_next(&self, operation: Operation, call: impl FnOnce() + Send + 'static) {
         self.state.lock().call = Some((operation, Box::new(call)));
     }
@@ -145,7 +146,7 @@ impl FaultyDisk {
         self.state.lock().met
     }
 
-    /// How many operations of that kind there were, failed ones included.
+    /// The number of operations of that kind so far, failed ones included.
     pub fn count(&self, operation: Operation) -> u64 {
         self.state.lock().counts[operation as usize]
     }
@@ -160,8 +161,10 @@ impl FaultyDisk {
         self.state.lock().images.clone().unwrap_or_default()
     }
 
-    /// Calls `observer` after each further operation that changes the disk, or was to: to look at
-    /// what a crash at this moment would leave. Not called for what it does itself.
+    /// Calls `observer` after each further operation that changes the disk, or fails to.
+    ///
+    /// It can look at what a crash at this moment would leave. It is not called for its own
+    /// operations.
     pub fn after_each(&self, observer: impl FnMut(Operation, &MemoryDisk) + Send + 'static) {
         self.state.lock().observer = Some(Box::new(observer));
     }
@@ -171,7 +174,7 @@ impl FaultyDisk {
         &self.disk
     }
 
-    /// Counts an operation; the error if this is the one that fails.
+    /// Counts an operation; gives the error if a fault is set for it.
     fn enter(&self, operation: Operation) -> io::Result<()> {
         let call = self.state.lock().call.take_if(|(awaited, _)| *awaited == operation);
         if let Some((_, call)) = call {
@@ -193,7 +196,7 @@ impl FaultyDisk {
         }
     }
 
-    /// Whether a read that must not wait for the device finds nothing in memory.
+    /// Whether a non-blocking read finds its bytes not in memory.
     fn is_cold(&self) -> bool {
         let mut state = self.state.lock();
         state.resident_reads += 1;
@@ -217,7 +220,7 @@ impl FaultyDisk {
         }
     }
 
-    /// An operation that changes the disk wholly or not at all.
+    /// Performs an operation that changes the disk wholly or not at all.
     fn change<T>(
         &self,
         operation: Operation,
@@ -284,7 +287,7 @@ impl Disk for FaultyDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // In two steps, as on a real disk: it can be done and yet not be durable.
+        // In two steps, as on a real disk: a rename can be done and yet not be durable.
         self.change(Operation::Folder, || self.disk.move_file(from, to))?;
         self.change(Operation::Folder, || self.disk.sync_folder_of(to))
     }
@@ -314,12 +317,12 @@ impl Disk for FaultyDisk {
 struct FaultyFile {
     file: Arc<dyn DiskFile>,
     disk: FaultyDisk,
-    /// What was written through this handle since it was last synced.
+    /// Ranges written through this handle since its last sync.
     unsynced: Mutex<Vec<Range<u64>>>,
 }
 
 impl FaultyFile {
-    /// What a failed sync left unwritten reads as a device that never had it.
+    /// Replaces unsynced bytes by zeros, as on a device that never had them.
     fn forget_unsynced(&self) -> io::Result<()> {
         let unsynced = std::mem::take(&mut *self.unsynced.lock());
         let length = self.file.length()?;
@@ -331,7 +334,7 @@ impl FaultyFile {
         Ok(())
     }
 
-    /// As much of a buffer as one reading fills.
+    /// The part of a buffer that one read may fill.
     fn readable<'a>(&self, buffer: &'a mut [u8]) -> &'a mut [u8] {
         let most = self.disk.state.lock().read_bytes_max.unwrap_or(usize::MAX);
         let count = buffer.len().min(most);

@@ -1,7 +1,7 @@
-//! The one seam to the operating system: files, locks, fsync and the clock.
+//! The interface to the operating system: files, locks, fsync and the clock.
 //!
-//! Everything that a storage does to a disk goes through [`Disk`] and [`DiskFile`], everything it
-//! asks of time through [`Clock`], so that a test can put memory and a seed in their place.
+//! A storage uses the disk only through [`Disk`] and [`DiskFile`], and time only through
+//! [`Clock`]. So tests can replace them by memory and a seed.
 //!
 //! Invariant: nothing here knows what a transaction or an object is.
 
@@ -48,7 +48,7 @@ pub enum OpenMode {
     Truncate,
 }
 
-/// What a name in a folder stands for.
+/// The kind of an entry in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// An ordinary file.
@@ -59,18 +59,18 @@ pub enum EntryKind {
     Other,
 }
 
-/// One name in a folder.
+/// One entry in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The name, without the folder.
     pub name: OsString,
-    /// What it stands for.
+    /// Its kind.
     pub kind: EntryKind,
 }
 
-/// Tells one file from all others that exist at the same time, whatever their names.
+/// Identifies a file among all that exist at the same time, whatever their names.
 ///
-/// A number that a removed file had may be given to a new one, but not while the removed file is
+/// The number of a removed file may be reused for a new one, but not while the removed file is
 /// still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
@@ -80,120 +80,122 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
-/// Which file it is, and how long.
+/// The identity and length of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStatus {
-    /// Which file.
+    /// Its identity.
     pub identity: FileIdentity,
     /// Its length in bytes.
     pub length: u64,
 }
 
-/// A folder-holding device: opens, renames and removes files by path.
+/// A file system: opens, renames and removes files by path.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// An empty file without a name in the folder of `near`; gone when dropped.
+    /// Creates an empty file without a name in the folder of `near`; it is removed when dropped.
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Whether a file of that name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// What stands at a path; symbolic links are not followed. `None` when nothing does.
+    /// The kind of the entry at a path, or `None`. Symbolic links are not followed.
     fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>>;
 
-    /// Which file a path leads to, and its length, with one system call. Symbolic links are
-    /// followed; `None` when there is no such file.
+    /// The identity and length of the file at a path, with one system call; `None` without such a
+    /// file. Symbolic links are followed.
     fn status(&self, path: &Path) -> io::Result<Option<FileStatus>>;
 
-    /// What stands in a folder, in no order. `ErrorKind::NotFound` when there is no such folder.
+    /// The entries of a folder, in no order. `ErrorKind::NotFound` when there is no such folder.
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
 
-    /// Makes a folder in one that exists; false when it was there already.
+    /// Creates a folder in one that exists; false when it existed already.
     fn create_folder(&self, path: &Path) -> io::Result<bool>;
 
     /// Removes an empty folder; false when it is not empty, or not there.
     fn remove_folder(&self, path: &Path) -> io::Result<bool>;
 
-    /// Renames a file over another. Durable once the folders of both were synced.
+    /// Renames a file over another. Durable after a sync of both folders.
     fn move_file(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Takes from everybody the right to write a file, and lets read it who may read its folder.
+    /// Makes a file read-only for all users. Users that can read its folder can read it.
     fn set_read_only(&self, path: &Path) -> io::Result<()>;
 
     /// Renames a file over another and makes the change durable in its folder.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name, which must be free. `ErrorKind::Unsupported` or
-    /// `PermissionDenied` where the file system has no hard links.
+    /// Creates a hard link, whose name must be free. `ErrorKind::Unsupported` or
+    /// `PermissionDenied` on a file system without hard links.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Lets the same users read and write `to` as `from`.
+    /// Gives `to` the permission bits of `from`.
     fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file; a missing one is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the creation of a file in its folder durable.
+    /// Syncs the folder of a file, which makes its creation durable.
     fn sync_folder_of(&self, path: &Path) -> io::Result<()>;
 
-    /// The path of the file that a path names: where a symbolic link leads to, in the end. A path
-    /// that is no link, or leads to nothing yet, comes back as it is.
+    /// Follows symbolic links to the end. A path that is no link, or leads to no file yet, is
+    /// returned unchanged.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Takes the exclusive lock that keeps a second opener away, the way `zc.lockfile` does:
-    /// an advisory `flock` on `path`, which then holds a space, our process id and a newline. Any
-    /// line that was behind the first one is kept; others who lock cut it off.
+    /// Takes the exclusive lock that keeps a second opener away, as `zc.lockfile` does.
     ///
-    /// The locked file is the one that `path` names: one that is removed or replaced between the
-    /// opening and the lock is not relied on.
+    /// That is an advisory `flock` on `path`, whose content becomes a space, our process id and a
+    /// newline. A second line is kept; other programs that take the lock cut it off.
+    ///
+    /// After the lock is taken, `path` is checked to name the locked file still: it may have been
+    /// removed or replaced since it was opened.
     fn lock(&self, path: &Path) -> Result<FileLock, LockError>;
 }
 
-/// An open file, read and written at positions; shared by threads.
+/// An open file, read and written at positions; threads can share it.
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Length in bytes.
     fn length(&self) -> io::Result<u64> {
         Ok(self.status()?.length)
     }
 
-    /// Which file it is, and its length, with one system call.
+    /// Its identity and length, with one system call.
     fn status(&self) -> io::Result<FileStatus>;
 
-    /// Takes an exclusive advisory lock (`flock`) on the file itself, whatever its name. It is
-    /// free again when the lock is dropped, though the file stays open.
+    /// Takes an exclusive advisory lock (`flock`) on the file itself, whatever its name. Dropping
+    /// the lock releases it, though the file stays open.
     fn lock(&self) -> Result<FileLock, LockError>;
 
     /// Reads up to `buffer.len()` bytes at `position`; 0 only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// As [`DiskFile::read_at`] but without ever waiting for the device: `None` when the first
-    /// bytes are not in memory (or when the file system cannot tell).
+    /// As [`DiskFile::read_at`], but never waits for the device: `None` when the first bytes are
+    /// not in memory, or when the file system cannot tell.
     fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>>;
 
     /// Writes all bytes at `position`, growing the file as needed.
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
 
-    /// Returns when all bytes written before are on stable storage.
+    /// Syncs: returns when all bytes written before are on stable storage.
     ///
-    /// After an error nothing is known about them, and asking again proves nothing: the caller
-    /// must stop acknowledging writes.
+    /// After an error their state is unknown, and the success of another sync proves nothing. The
+    /// caller must stop acknowledging writes.
     fn sync(&self) -> io::Result<()>;
 
-    /// Cuts or extends the file to `length` bytes.
+    /// Truncates or extends the file to `length` bytes.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Makes sure that the bytes from `start` up to `end` can be written without running out of
-    /// space. The length of the file stays as it is. `ErrorKind::StorageFull` when there is no
-    /// room; success without effect where the file system cannot reserve.
+    /// Reserves space for the bytes from `start` up to `end`; the length of the file stays.
+    ///
+    /// `ErrorKind::StorageFull` when there is no room. Succeeds without effect on a file system
+    /// that cannot reserve.
     fn reserve(&self, start: u64, end: u64) -> io::Result<()>;
 
-    /// Lets later reads from `start` on come from the device and not from the system's memory, as
-    /// far as what is there was synced and the system does as it is asked.
+    /// Asks the system to drop its cached pages from `start` on, so that later reads come from the
+    /// device. That works for synced bytes only, and is not guaranteed.
     ///
-    /// After a failed sync that memory may hold what the device does not. Where there is no such
-    /// memory there is nothing to do.
+    /// After a failed sync the page cache may differ from the device. Without a page cache this
+    /// does nothing.
     fn forget_cached(&self, start: u64) -> io::Result<()> {
         let _ = start;
         Ok(())
@@ -201,8 +203,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 }
 
 impl dyn DiskFile + '_ {
-    /// Fills the whole buffer from `position`; `ErrorKind::UnexpectedEof` when the file ends
-    /// before.
+    /// Fills the whole buffer from `position`; `ErrorKind::UnexpectedEof` if the file is shorter.
     pub fn read_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
         match self.read_up_to(buffer, position)? {
             count if count < buffer.len() => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -210,7 +211,7 @@ impl dyn DiskFile + '_ {
         }
     }
 
-    /// Fills the buffer from `position`, or as much of it as there is before the end of the file.
+    /// Fills the buffer from `position`, as far as the file goes; gives the number of bytes.
     pub fn read_up_to(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
@@ -229,12 +230,12 @@ pub struct FileLock {
     _held: Box<dyn fmt::Debug + Send + Sync>,
 }
 
-/// Why a lock was not taken.
+/// Why a lock could not be taken.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another process (or another opener in this one) holds it.
+    /// Another process, or another opener in this one, holds it.
     Held {
-        /// Its process id, when the lock file, or the system, tells.
+        /// Its process id, if the lock file or the system has it.
         owner: Option<u32>,
     },
     /// The lock file itself could not be used.

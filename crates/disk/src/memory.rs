@@ -1,4 +1,4 @@
-//! A disk in memory that remembers what would survive a power cut.
+//! A disk in memory that knows what a power cut would leave.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,73 +17,71 @@ use crate::{
 
 /// Files in memory. Clones share the same files.
 ///
-/// Folders that [`Disk::create_folder`] did not make are there as soon as a file in them is named.
+/// Folders exist as soon as a file in them is created, also without [`Disk::create_folder`].
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
     names: Arc<Mutex<Names>>,
     space: Arc<Mutex<Space>>,
-    /// Does not remember what was synced.
+    /// Whether synced contents are not kept.
     volatile: bool,
 }
 
 impl MemoryDisk {
-    /// A disk without limit.
+    /// Creates a disk of unlimited capacity.
     pub fn new() -> MemoryDisk {
         MemoryDisk::default()
     }
 
-    /// A disk without limit that takes half the memory: of its files nothing is left after a power
-    /// cut.
+    /// Creates a disk that takes half the memory, but loses all files in a power cut.
     pub fn volatile() -> MemoryDisk {
         let names = Arc::new(Mutex::new(Names::volatile()));
         MemoryDisk { names, volatile: true, ..MemoryDisk::default() }
     }
 
-    /// A disk on which reserving or writing more than `bytes` in all files together fails as a
-    /// full one does.
+    /// Creates a disk of limited capacity: beyond `bytes`, reserving and writing fail.
     pub fn with_capacity(bytes: u64) -> MemoryDisk {
         let disk = MemoryDisk::new();
         disk.set_capacity(bytes);
         disk
     }
 
-    /// Makes the disk larger or smaller. What is there already stays.
+    /// Sets the capacity. Present files stay.
     pub fn set_capacity(&self, bytes: u64) {
         self.space.lock().capacity = Some(bytes);
     }
 
-    /// Bytes in use by all files, with what is reserved behind their ends.
+    /// Bytes used by all files, with those reserved behind their ends.
     pub fn used_bytes(&self) -> u64 {
         self.space.lock().used
     }
 
-    /// What is left after a power cut now: every file as it was when last synced.
+    /// The disk after a power cut now: every file as it was when last synced.
     ///
     /// Renames and removals count as durable at once, as [`Disk::rename`] promises.
     pub fn after_power_cut(&self) -> MemoryDisk {
         self.image(&self.names.lock().live, MemoryFile::synced)
     }
 
-    /// As [`MemoryDisk::after_power_cut`], but of the names too only those that were synced with
-    /// their folder: what was created or renamed since is not there, what was removed is again.
+    /// As [`MemoryDisk::after_power_cut`], but names are also those of the last sync of their
+    /// folder. Files created or renamed since are not there, removed ones are there again.
     pub fn after_power_cut_with_names_lost(&self) -> MemoryDisk {
         let tree = self.names.lock().after_power_cut(Survivors::None, &mut |_| 0);
         self.image(&tree, MemoryFile::synced)
     }
 
-    /// What is left after a power cut now that goes as `cut` says, and for the rest as `choose`
-    /// does. Files in one tree have different parts left.
+    /// The disk after a power cut now of the kind `cut`; `choose` makes its random choices. Files
+    /// in one tree have different parts left.
     pub fn after(&self, cut: &PowerCut, choose: Choose<'_>) -> MemoryDisk {
         let tree = self.names.lock().after_power_cut(cut.names, choose);
         self.image(&tree, |file| file.after_power_cut(cut, choose))
     }
 
-    /// What is left when the process is killed now: every byte written, synced or not.
+    /// The disk after a kill of the process now: all bytes written, synced or not.
     pub fn after_kill(&self) -> MemoryDisk {
         self.image(&self.names.lock().live, MemoryFile::live)
     }
 
-    /// The present bytes of a file.
+    /// The current bytes of a file.
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
         self.names.lock().live.files.get(path).map(|file| file.live().to_vec())
     }
@@ -93,7 +91,7 @@ impl MemoryDisk {
         self.names.lock().live.files.keys().cloned().collect()
     }
 
-    /// Puts a file there as if it had been written and synced.
+    /// Adds a file as if it had been written and synced.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
         let bytes = Chunks::from(bytes.as_slice());
         let file = Arc::new(MemoryFile::with_bytes(&self.space, bytes));
@@ -219,7 +217,7 @@ impl Disk for MemoryDisk {
     }
 
     fn lock(&self, _path: &Path) -> Result<FileLock, LockError> {
-        // One process has this disk: what keeps a second opener away is the lock on the file.
+        // Only one process has this disk; the lock on the file keeps a second opener away.
         Ok(FileLock { _held: Box::new(()) })
     }
 }
@@ -341,8 +339,8 @@ mod tests {
         assert_eq!(disk.list(folder).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
-    /// All images there may be of a disk on which 3 pieces were changed and the file grew, by
-    /// trying choices until no new ones come.
+    /// All possible images of a disk on which 3 pieces were changed and the file grew, found by
+    /// trying choices until no new image appears.
     fn images_of(disk: &MemoryDisk, cut: &PowerCut) -> std::collections::BTreeSet<Vec<u8>> {
         let image = |seed: u64| {
             let mut state = seed;

@@ -10,18 +10,18 @@ use crate::chunks::Chunks;
 use crate::power_cut::{Choose, PowerCut, TORN_BYTES};
 use crate::{DiskFile, FileIdentity, FileLock, FileStatus, LockError};
 
-/// Room for all files of a disk. Taken after the contents of a file where both are.
+/// The space of a disk. Lock order: contents of a file first, then this.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     /// Most bytes that all files together may hold, if limited.
     pub(crate) capacity: Option<u64>,
     pub(crate) used: u64,
-    /// Files made so far: the number of each is its inode.
+    /// Files created so far; the number of each is its inode.
     pub(crate) files: u64,
 }
 
 impl Space {
-    /// The number of a new file.
+    /// Allocates the inode number of a new file.
     fn next_inode(&mut self) -> u64 {
         self.files += 1;
         self.files
@@ -33,7 +33,7 @@ pub(crate) struct MemoryFile {
     contents: RwLock<Contents>,
     space: Arc<Mutex<Space>>,
     inode: u64,
-    /// Whether the lock on it is held. Shared with that lock.
+    /// Whether its lock is held; shared with that lock.
     locked: Arc<AtomicBool>,
 }
 
@@ -51,18 +51,18 @@ impl Drop for MemoryLock {
 #[derive(Debug)]
 struct Contents {
     live: Chunks,
-    /// As it was when last synced, if that is to be known.
+    /// The bytes at the last sync, if they are kept.
     synced: Option<Chunks>,
-    /// Up to here both are the same.
+    /// Length of the prefix in which both are the same.
     clean: usize,
-    /// The least length since then: what lay behind it may be gone.
+    /// The least length since the last sync; bytes behind it may be lost.
     shortest: usize,
-    /// Bytes of the disk that the file takes: its length, or more after a reservation.
+    /// Bytes of disk space that the file takes: its length, or more after a reservation.
     allocated: u64,
 }
 
 impl MemoryFile {
-    /// An empty file, which remembers what was synced or not.
+    /// Creates an empty file. With `remembers` it keeps its synced bytes.
     pub(crate) fn new(space: &Arc<Mutex<Space>>, remembers: bool) -> MemoryFile {
         let synced = remembers.then(Chunks::default);
         let live = Chunks::default();
@@ -72,13 +72,13 @@ impl MemoryFile {
         MemoryFile { contents, space: Arc::clone(space), inode, locked }
     }
 
-    /// A file that remembers, with these bytes, as if they had been written and synced.
+    /// Creates a file with these bytes, as if they had been written and synced.
     pub(crate) fn with_bytes(space: &Arc<Mutex<Space>>, bytes: Chunks) -> MemoryFile {
         let inode = space.lock().next_inode();
         MemoryFile::restored(space, bytes, inode)
     }
 
-    /// A file that was made before, as it is found again after a crash.
+    /// Creates the image of an earlier file after a crash.
     pub(crate) fn restored(space: &Arc<Mutex<Space>>, bytes: Chunks, inode: u64) -> MemoryFile {
         let (length, allocated) = (bytes.len(), bytes.len() as u64);
         space.lock().used += allocated;
@@ -93,17 +93,17 @@ impl MemoryFile {
         MemoryFile { contents, space: Arc::clone(space), inode, locked }
     }
 
-    /// Its number on its disk.
+    /// Its inode number.
     pub(crate) fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// The present bytes.
+    /// The current bytes.
     pub(crate) fn live(&self) -> Chunks {
         self.contents.read().live.clone()
     }
 
-    /// The bytes when last synced; none where that is not remembered.
+    /// The bytes at the last sync; empty if they are not kept.
     pub(crate) fn synced(&self) -> Chunks {
         self.contents.read().synced.clone().unwrap_or_default()
     }
@@ -117,7 +117,7 @@ impl MemoryFile {
         let mut left = synced.clone();
         left.resize(synced.len().max(live.len()));
         if contents.shortest < synced.len() && choose(2) == 1 {
-            // The cut is durable, what was written behind it not yet.
+            // The truncation is durable, later writes behind it are not.
             left.resize(contents.shortest);
             left.resize(synced.len().max(live.len()));
         }
@@ -138,13 +138,13 @@ impl MemoryFile {
         left
     }
 
-    /// Of a file that has no name any more and that nobody has open.
+    /// Releases the space of a file that has no name any more and is not open.
     pub(crate) fn give_space_back(&self) {
         let mut contents = self.contents.write();
         self.space.lock().used -= std::mem::take(&mut contents.allocated);
     }
 
-    /// Takes the space up to `end` from the disk, or none of it.
+    /// Allocates the space up to `end`, or none of it.
     fn allocate(&self, contents: &mut Contents, end: u64) -> io::Result<()> {
         let wanted = end.saturating_sub(contents.allocated);
         let mut space = self.space.lock();
@@ -158,7 +158,7 @@ impl MemoryFile {
 }
 
 impl Contents {
-    /// Where the pieces begin that are not as they were when last synced.
+    /// The positions of the pieces that have changed since the last sync.
     fn changed_pieces(&self, piece_bytes: usize) -> Vec<usize> {
         let Some(synced) = &self.synced else { return Vec::new() };
         let (mut new, mut old) = (vec![0; piece_bytes], vec![0; piece_bytes]);
@@ -181,7 +181,7 @@ impl Drop for MemoryFile {
 
 impl DiskFile for MemoryFile {
     fn status(&self) -> io::Result<FileStatus> {
-        // A machine has one disk in memory: there is no other device.
+        // There is only one disk in memory, so one device number is enough.
         let identity = FileIdentity { device: 0, inode: self.inode };
         Ok(FileStatus { identity, length: self.contents.read().live.len() as u64 })
     }

@@ -1,4 +1,4 @@
-//! The names on a disk in memory: as they are, and what is durable of them.
+//! The directory tree of a disk in memory: current names, and durable names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,14 +9,14 @@ use crate::EntryKind;
 use crate::memory_file::MemoryFile;
 use crate::power_cut::{Choose, Survivors};
 
-/// What stands where: now, and as it was when each folder was last synced.
+/// The names now, and at the last sync of each folder.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) live: Tree,
     pub(crate) synced: Tree,
-    /// What lies between the two, in the order in which it was done.
+    /// The changes between the two, in order.
     pending: Vec<Change>,
-    /// Does not remember what was done.
+    /// Whether changes are not kept.
     volatile: bool,
 }
 
@@ -26,10 +26,10 @@ pub(crate) struct Tree {
     pub(crate) folders: BTreeSet<PathBuf>,
 }
 
-/// What one operation makes of names, wholly or not at all: a rename changes two.
+/// The effect of one atomic operation on names: a rename changes two.
 type Change = Vec<(PathBuf, Named)>;
 
-/// What a name stands for from some moment on.
+/// What a name is changed to.
 #[derive(Clone, Debug)]
 enum Named {
     Nothing,
@@ -38,17 +38,17 @@ enum Named {
 }
 
 impl Names {
-    /// Names of a disk of which nothing is left after a power cut.
+    /// Creates the names of a disk that a power cut empties.
     pub(crate) fn volatile() -> Names {
         Names { volatile: true, ..Names::default() }
     }
 
-    /// A tree of which all is durable.
+    /// Creates names that are all durable.
     pub(crate) fn of(tree: Tree) -> Names {
         Names { live: tree.clone(), synced: tree, ..Names::default() }
     }
 
-    /// Gives a name to a file, durably.
+    /// Adds a durable name of a file.
     pub(crate) fn put(&mut self, path: &Path, file: &Arc<MemoryFile>) {
         for change in &mut self.pending {
             change.retain(|(changed, _)| changed != path);
@@ -57,12 +57,12 @@ impl Names {
         self.live.files.insert(path.to_owned(), Arc::clone(file));
     }
 
-    /// Gives a name to a file.
+    /// Adds a name of a file.
     pub(crate) fn insert(&mut self, path: &Path, file: &Arc<MemoryFile>) {
         self.change(vec![(path.to_owned(), Named::File(Arc::clone(file)))]);
     }
 
-    /// Takes a name from a file; false when there is none.
+    /// Removes a name; false when there is none.
     pub(crate) fn remove(&mut self, path: &Path) -> bool {
         let is_there = self.live.files.contains_key(path);
         if is_there {
@@ -110,7 +110,7 @@ impl Names {
         self.pending.retain(|change| !change.is_empty());
     }
 
-    /// The names that a power cut leaves, when so many of the changes survive.
+    /// The names after a power cut of which these changes survive.
     pub(crate) fn after_power_cut(&self, survivors: Survivors, choose: Choose<'_>) -> Tree {
         let mut tree = self.synced.clone();
         let survives = survivors.choose(self.pending.len(), choose);
@@ -132,14 +132,14 @@ impl Names {
         }
         for file in displaced {
             let in_live = self.live.files.values().any(|other| Arc::ptr_eq(other, &file));
-            // All that holds it but for the present variable is the memory of what was durable.
+            // Beside this variable only the durable tree and pending changes hold it.
             if !in_live && Arc::strong_count(&file) == self.remembered(&file) + 1 {
                 file.give_space_back();
             }
         }
     }
 
-    /// How often a file stands in what is remembered.
+    /// The number of references from the durable tree and pending changes to a file.
     fn remembered(&self, file: &Arc<MemoryFile>) -> usize {
         let pending = self.pending.iter().flatten().filter_map(|(_, named)| match named {
             Named::File(file) => Some(file),
@@ -186,7 +186,7 @@ impl Tree {
         }
     }
 
-    /// Makes the names in one folder those of another tree.
+    /// Replaces the names in one folder by those of another tree.
     fn take_folder(&mut self, folder: Option<&Path>, from: &Tree) {
         self.files.retain(|path, _| path.parent() != folder);
         self.folders.retain(|path| path.parent() != folder);
@@ -196,7 +196,7 @@ impl Tree {
         self.folders.extend(folders.cloned());
     }
 
-    /// Drops what stands in a folder that was made and is not there: it is gone with it.
+    /// Drops the entries of folders whose creation was lost.
     fn drop_lost(&mut self, live: &Tree) {
         let folders = self.folders.clone();
         let lost = |path: &Path| {

@@ -1,20 +1,19 @@
-//! What a power cut leaves of what was written and not synced: the model of a disk that the crash
-//! tests hold the storage against.
+//! The model of a power cut: what it leaves of unsynced writes. Crash tests use it.
 //!
 //! A disk writes pieces of 512 or 4096 bytes, in any order, and promises nothing before a sync.
-//! So of each file
-//! - every piece that was changed since the last sync is there or not, each for itself; one that
-//!   is not there reads as it did when last synced, and as zeros where there was nothing then
-//!   (beyond the old end, in reserved space), or where the file was cut meanwhile;
-//! - one of the pieces may be new up to some 16 bytes and old from there on, though disks promise
-//!   otherwise for 512;
-//! - the length is the old one, the new one, or, while it grew, one between them;
+//! So of each file:
+//! - Every piece that was changed since the last sync is there or not, independently. A piece that
+//!   is not there reads as at the last sync. It reads as zeros beyond the old end, in reserved
+//!   space, or where the file was truncated meanwhile.
+//! - One of the pieces may be torn: new up to a multiple of 16 bytes, and old from there on. Disks
+//!   promise that 512 bytes are not torn, but this model does not rely on it.
+//! - The length is the old one, the new one, or, if the file grew, any between them.
 //!
-//! and of each folder every change of names since its last sync took place or not, each for
-//! itself; but a rename is never half done, which file systems promise. Pieces never hold
-//! anything that was not written there: against that only checksums help.
+//! Of each folder every change of names since its last sync took place or not, independently. A
+//! rename is atomic, which file systems promise. Pieces never hold bytes that were not written
+//! there: only checksums help against that.
 
-/// Which changes survive, of many that were made one after the other.
+/// Which of a sequence of changes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
     /// No change.
@@ -27,43 +26,43 @@ pub enum Survivors {
     Last,
     /// All but one.
     AllButOne,
-    /// One alone.
+    /// Only one.
     One,
-    /// Each for itself.
+    /// Any subset.
     Any,
 }
 
-/// How long a file is afterwards.
+/// The length of a file afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurvivingLength {
-    /// As long as when last synced.
+    /// The length at the last sync.
     Old,
-    /// As long as it was.
+    /// The length before the power cut.
     New,
-    /// Any of those, or one between them.
+    /// Either, or any length between them.
     Any,
 }
 
-/// A torn piece is new up to a multiple of so many bytes: nothing in a machine moves fewer at once.
+/// A torn piece is new up to a multiple of so many bytes; hardware moves no fewer at once.
 pub const TORN_BYTES: usize = 16;
 
-/// One way in which the power may fail.
+/// One kind of power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerCut {
-    /// Of the pieces of each file.
+    /// Which changed pieces of each file survive.
     pub pieces: Survivors,
     /// Bytes of a piece: 512 or 4096.
     pub piece_bytes: usize,
-    /// Whether one of the changed pieces is only there up to a multiple of [`TORN_BYTES`].
+    /// Whether one of the changed pieces is torn, at a multiple of [`TORN_BYTES`].
     pub tears_a_piece: bool,
-    /// Of each file.
+    /// The length of each file afterwards.
     pub length: SurvivingLength,
-    /// Of the changes of names.
+    /// Which changes of names survive.
     pub names: Survivors,
 }
 
 impl PowerCut {
-    /// Ways that differ in kind, the cases at the edges among them.
+    /// Kinds that differ, including the edge cases.
     pub const KINDS: [PowerCut; 12] = {
         use SurvivingLength as Length;
         use Survivors::{All, AllButOne, Any, First, Last, None, One};
@@ -94,7 +93,7 @@ impl PowerCut {
     }
 }
 
-/// Where a random choice comes from: gives a number below the one it is given, which is above 0.
+/// The source of random choices: gives a number below its argument, which is above 0.
 pub type Choose<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 impl Survivors {

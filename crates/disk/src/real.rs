@@ -1,4 +1,4 @@
-//! The disk of the machine, through the operating system.
+//! The real file system.
 
 use std::fs::{File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, IoSliceMut, Read};
@@ -15,11 +15,11 @@ use crate::{
     Disk, DiskFile, Entry, EntryKind, FileIdentity, FileLock, FileStatus, LockError, OpenMode,
 };
 
-/// More of a lock file is not looked at.
+/// Bytes of a lock file that are read.
 const LOCK_BYTES_MAX: u64 = 256;
-/// A lock file that is replaced while it is locked is locked anew so often.
+/// Most attempts to lock a lock file that is replaced meanwhile.
 const LOCK_ATTEMPTS_MAX: usize = 10;
-/// A longer chain of symbolic links is refused, as Linux does.
+/// Longest chain of symbolic links that is followed, as on Linux.
 const LINKS_MAX: usize = 40;
 
 /// Files of the operating system.
@@ -78,7 +78,7 @@ impl Disk for RealDisk {
         for _ in 0..LINKS_MAX {
             match std::fs::read_link(&path) {
                 Ok(target) => path = folder_of(&path).join(target),
-                // It is no link, or there is nothing.
+                // The path is no link, or does not exist.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -168,13 +168,13 @@ struct RealFile {
     file: Arc<File>,
 }
 
-/// The lock on an open file. That file may stay open for longer, so the lock is given back.
+/// The lock on an open file, released when dropped; the file may stay open.
 #[derive(Debug)]
 struct RealLock(Arc<File>);
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        // Where that fails, closing the file gives it back.
+        // If this fails, closing the file releases it.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -224,7 +224,7 @@ impl DiskFile for RealFile {
     }
 
     fn forget_cached(&self, start: u64) -> io::Result<()> {
-        // Without a length it is up to the end.
+        // Without a length the range extends to the end.
         Ok(fadvise(&self.file, start, None, Advice::DontNeed)?)
     }
 }
@@ -257,7 +257,7 @@ fn open_lock_file(path: &Path) -> io::Result<File> {
     options.open(path).map_err(|error| explain_denied(error, path))
 }
 
-/// Takes an exclusive lock on an open file; false when it is taken.
+/// Takes an exclusive lock on an open file; false when another holds it.
 fn try_flock(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -272,7 +272,7 @@ fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     Ok(named.map(|named| named.identity) == Some(status_of(&file.metadata()?).identity))
 }
 
-/// The process that holds a lock on an open file, as far as the system tells.
+/// The process that holds a lock on an open file, if the system reports it.
 fn holder_of(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let (device, inode) = (metadata.dev(), metadata.ino());
@@ -281,7 +281,7 @@ fn holder_of(file: &File) -> Option<u32> {
     locks.lines().find_map(|line| holder_in(line, &file))
 }
 
-/// The process of a line of `/proc/locks`, if that is of a `flock` on this file:
+/// The process in a line of `/proc/locks`, if the line is about a `flock` on this file:
 /// `1: FLOCK  ADVISORY  WRITE 4711 08:01:1835010 0 EOF`.
 fn holder_in(line: &str, file: &str) -> Option<u32> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -291,14 +291,13 @@ fn holder_in(line: &str, file: &str) -> Option<u32> {
     }
 }
 
-/// The process id written in a lock file; `None` when there is none to read. It is the first word,
-/// whatever else the owner has to say.
+/// The process id in a lock file, which is its first word; `None` if there is none.
 fn owner_of(file: &mut File) -> Option<u32> {
     lock_text(file).split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Puts our process id into the first line of a lock file and leaves the second as it is. With one
-/// write: a crash leaves the one text or the other.
+/// Writes our process id into the first line of a lock file, and keeps the second line. It is one
+/// write, so a crash leaves either the old or the new text.
 fn take_over(file: &mut File) -> io::Result<()> {
     let text = lock_text(file);
     let mut new = format!(" {}\n", std::process::id());
@@ -309,10 +308,10 @@ fn take_over(file: &mut File) -> io::Result<()> {
     file.set_len(new.len() as u64)
 }
 
-/// What a lock file says, as far as it is text.
+/// The text of a lock file.
 fn lock_text(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read says nothing.
+    // An unreadable file counts as empty.
     let _ = file.take(LOCK_BYTES_MAX).read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }

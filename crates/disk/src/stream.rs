@@ -1,10 +1,10 @@
-//! A file as a stream, from its beginning.
+//! A file as a stream.
 
 use std::io::{self, Read, Write};
 
 use crate::DiskFile;
 
-/// Reads or writes a file from front to end, each call as one of the file's. Not buffered.
+/// Reads or writes a file from start to end, without a buffer.
 #[derive(Debug)]
 pub struct FileStream<'f> {
     file: &'f dyn DiskFile,
@@ -12,7 +12,7 @@ pub struct FileStream<'f> {
 }
 
 impl<'f> FileStream<'f> {
-    /// Begins at the file's beginning.
+    /// Creates a stream at the beginning of a file.
     pub fn new(file: &'f dyn DiskFile) -> FileStream<'f> {
         FileStream { file, position: 0 }
     }

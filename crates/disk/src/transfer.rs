@@ -1,15 +1,16 @@
-//! Reading and writing through calls that may move fewer bytes than asked, or none for now.
+//! Retries of short and interrupted reads and writes.
 //!
-//! A signal, or a file system over a network, can end a call early without anything being wrong.
-//! What goes on where it stopped makes that invisible to everybody above.
+//! A signal or a network file system can end a call early without an error. These functions
+//! continue where the call stopped, so callers see whole transfers.
 
 use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// A call that cannot go on now is tried again after so long.
+/// Pause before a call that would block is retried.
 const PAUSE: Duration = Duration::from_millis(1);
-/// So often in a row, a second in all; files have no other way to say that they never will.
+/// Most pauses in a row, a second in all. A file has no other way to say that it will never be
+/// ready.
 const PAUSES_MAX: u32 = 1000;
 
 /// Writes all bytes, with as many calls of `write(bytes, position)` as it takes.
@@ -29,7 +30,7 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// The answer of a call, which is made again for as long as it was only interrupted.
+/// Repeats a call while it is interrupted or would block.
 pub(crate) fn until_answered(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let mut pauses = 0;
     loop {
@@ -48,7 +49,8 @@ pub(crate) fn until_answered(mut call: impl FnMut() -> io::Result<usize>) -> io:
 mod tests {
     use super::*;
 
-    /// Writes into `file`, `count_max` bytes a call, after one of these errors every other call.
+    /// Writes into a file, `count_max` bytes a call; every other call first fails with one of these
+    /// errors.
     fn write_in_pieces(count_max: usize, errors: &[io::ErrorKind]) -> (io::Result<()>, Vec<u8>) {
         let (mut file, mut calls) = (vec![0; 3], 0);
         let write = |bytes: &[u8], position: u64| {

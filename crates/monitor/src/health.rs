@@ -1,25 +1,25 @@
-//! Whether a server does what it is there for.
+//! Health of a server and of its storages.
 
 use serde::Serialize;
 
 /// The health of a server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
-    /// What the server as a whole is about.
+    /// The phase of the server as a whole.
     pub phase: Phase,
-    /// Each storage, as far as it is open.
+    /// Each storage that is open.
     pub storages: Vec<StorageHealth>,
 }
 
-/// What a server as a whole is about.
+/// The phases of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It opens its storages.
+    /// It is opening its storages.
     Opening,
-    /// It serves.
+    /// It is serving.
     Serving,
-    /// It was told to stop.
+    /// It is stopping.
     Closing,
 }
 
@@ -28,35 +28,35 @@ pub enum Phase {
 pub struct StorageHealth {
     /// The name that clients ask for.
     pub name: String,
-    /// Whether it takes commits.
+    /// Whether it accepts commits.
     pub state: StorageState,
-    /// Places of its file that are damaged, and so are not served; everything else is.
+    /// Damaged places of its file, which are not served; all other data are.
     pub damaged: u64,
-    /// What failed, and what is done about it, where something did.
+    /// The last failure, and what the server does about it, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
-/// Whether a storage takes commits.
+/// Whether a storage accepts commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageState {
-    /// It does.
+    /// It accepts commits.
     Writable,
-    /// It is served for reading only, as was wished.
+    /// It is configured as read-only.
     ReadOnly,
-    /// It has just refused one for lack of space.
+    /// It has just refused a commit for lack of space.
     Full,
-    /// A write has failed; it takes none until the file was reopened.
+    /// A write has failed; it accepts no commits until the file is reopened.
     Failed,
-    /// Another program has changed its file; it takes none until the file is the same again.
+    /// Another program has changed its file; it accepts no commits until the file is as before.
     Changed,
     /// It is being closed.
     Closing,
 }
 
 impl StorageState {
-    /// Why it does not do what it should; `None` when it does.
+    /// Why it is not healthy; `None` when it is.
     pub fn complaint(self) -> Option<&'static str> {
         match self {
             StorageState::Writable | StorageState::ReadOnly => None,
@@ -69,7 +69,7 @@ impl StorageState {
 }
 
 impl Health {
-    /// What is damaged, in sentences. It is no reason to stop serving the rest.
+    /// Sentences about damage, which is no reason to stop serving the rest.
     pub fn damages(&self) -> Vec<String> {
         let damaged = self.storages.iter().filter(|storage| storage.damaged > 0);
         let sentence = |storage: &StorageHealth| {
@@ -81,7 +81,7 @@ impl Health {
         damaged.map(sentence).collect()
     }
 
-    /// What is wrong, in sentences; nothing when all is well.
+    /// Sentences about what is wrong; empty when all is well.
     pub fn complaints(&self) -> Vec<String> {
         let server = match self.phase {
             Phase::Opening => Some("the server is opening its storages"),

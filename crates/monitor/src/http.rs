@@ -1,7 +1,7 @@
-//! The monitor's thread: accepts connections and holds strangers to their limits.
+//! The monitor's thread: accepts connections and enforces their limits.
 //!
-//! Key decision: when there are too many connections the oldest one goes, so that whoever holds
-//! them open in numbers keeps nobody else out.
+//! Key decision: when there are too many connections the oldest one is closed. So a client that
+//! holds many open keeps no other client out.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,20 +23,20 @@ use zodium_types::Address;
 use crate::pages::Pages;
 use crate::{Messages, Source};
 
-/// Connections that may be open: a few browsers and scrapers need far fewer.
+/// Most open connections; a few browsers and scrapers need far fewer.
 const CONNECTIONS_MAX: usize = 64;
-/// Bytes that the head of a request may take. (8 KiB is the least that hyper takes for a buffer.)
+/// Most bytes in the head of a request. (hyper needs a buffer of at least 8 KiB.)
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Lines that the head of a request may have.
+/// Most header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// How long a client may take to send the head of a request, or wait before it sends the next.
+/// Longest time to send the head of a request, and longest idle time between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a connection lasts, however busy it is: who does not take an answer is rid of.
+/// Longest time of a connection, however busy: ends those that do not read their answers.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
-/// After a failed accept (no more descriptors, say) the next try waits this long.
+/// Pause after a failed accept, for example when no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// An address that is listened on; nobody is answered yet.
+/// A bound address of the monitor; no requests are answered yet.
 #[derive(Debug)]
 pub struct Listener {
     listener: StdListener,
@@ -51,8 +51,8 @@ pub struct Monitor {
 }
 
 impl Listener {
-    /// Takes an address: host and port. Without a host it is this machine's own: there is no
-    /// password, so that others can see it has to be wished.
+    /// Binds an address: host and port. Without a host that is 127.0.0.1: there is no password, so
+    /// other machines get access only on request.
     ///
     /// # Errors
     /// Those of the system, and `Unsupported` for a Unix socket.
@@ -79,10 +79,10 @@ impl Listener {
 }
 
 impl Monitor {
-    /// Answers on a thread of its own.
+    /// Starts to answer requests, on a thread of its own.
     ///
     /// # Errors
-    /// When there are no descriptors or threads to be had.
+    /// When no file descriptor or thread is available.
     pub fn start(
         listener: Listener,
         source: Arc<dyn Source>,
@@ -112,7 +112,7 @@ impl Drop for Monitor {
         // A closed channel stops it as well.
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // One that panicked has ended the process already.
+            // A panic of it would have ended the process.
             let _ = thread.join();
         }
     }
@@ -155,7 +155,7 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>) {
     let connection = protocol.serve_connection(TokioIo::new(stream), answer);
     match timeout(CONNECTION_TIME_MAX, connection).await {
         Ok(Ok(())) | Err(_) => {}
-        // Its own fault, and of no interest to anybody else.
+        // The client's fault, so it is worth a debug message only.
         Ok(Err(error)) => tracing::debug!(%error, "a request to the monitor failed"),
     }
 }

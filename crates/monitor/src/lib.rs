@@ -1,10 +1,10 @@
-//! Metrics, health and a status page over HTTP, for those who run a server.
+//! Metrics, health and a status page over HTTP, for operators.
 //!
-//! It stands aside: a thread and a runtime of its own, an address of its own, and limits on all
-//! that a stranger can make it hold. What it shows comes as plain data from a [`Source`].
+//! The monitor is separate from the server: it has its own thread, runtime, address and limits. It
+//! shows plain data from a [`Source`].
 //!
-//! Invariant: this crate knows neither storages nor protocols. Where figures come from, whoever
-//! wires it up knows.
+//! Invariant: this crate knows neither storages nor protocols. Only the server that provides the
+//! [`Source`] does.
 
 #![forbid(unsafe_code)]
 
@@ -27,14 +27,14 @@ pub use snapshot::{
     Snapshot, Storage, Transaction,
 };
 
-/// What a [`Source`] promises to have in a while.
+/// The future of a [`Source`].
 pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where figures come from. Asked on the monitor's thread.
+/// The source of the data that the monitor shows. It is called on the monitor's thread.
 pub trait Source: Send + Sync + 'static {
-    /// Whether commits are accepted. Must not wait for anything.
+    /// The health of the server. Must not block.
     fn health(&self) -> Health;
 
-    /// Everything there is to show. May wait, but not for long.
+    /// All data to show. May wait, but not for long.
     fn snapshot(&self) -> Promise<'_, Snapshot>;
 }

@@ -1,7 +1,7 @@
-//! The last warnings and errors, as they were logged.
+//! The last warnings and errors in the log, for the status page.
 //!
-//! Key decision: a layer of the log, so that nobody has to remember to tell the status page. It
-//! keeps the newest of them only, each cut to a length.
+//! Key decision: a `tracing` layer collects them, so no code has to report to the status page. It
+//! keeps only the newest ones, each shortened.
 
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write};
@@ -15,12 +15,12 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Messages that are kept.
+/// Most messages that are kept.
 const MESSAGES_MAX: usize = 100;
-/// Bytes that are kept of each.
+/// Most bytes that are kept of each message.
 const MESSAGE_BYTES_MAX: usize = 500;
 
-/// The last warnings and errors; a layer for the log that collects them. Clones are the same.
+/// A `tracing` layer that collects the last warnings and errors. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     kept: Arc<Mutex<Kept>>,
@@ -33,14 +33,14 @@ struct Kept {
     errors: u64,
 }
 
-/// A line of the log.
+/// A message of the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Message {
     /// Seconds since the Unix epoch.
     pub(crate) time: f64,
     /// `error` or `warning`.
     pub(crate) level: &'static str,
-    /// What it says, with what it says it about. Clients' own words can be among it.
+    /// Its text and fields, which can contain text from clients.
     pub(crate) text: String,
 }
 
@@ -50,7 +50,7 @@ impl Messages {
         self.kept.lock().newest.iter().rev().cloned().collect()
     }
 
-    /// How many there have been, by level.
+    /// The number of messages so far, by level.
     pub(crate) fn counts(&self) -> [(&'static str, u64); 2] {
         let kept = self.kept.lock();
         [("warning", kept.warnings), ("error", kept.errors)]
@@ -83,7 +83,7 @@ impl<S: Subscriber> Layer<S> for Messages {
     }
 }
 
-/// The message of an event, and behind it what it is about.
+/// The message of an event, followed by its fields.
 #[derive(Default)]
 struct Text {
     message: String,

@@ -1,7 +1,7 @@
-//! Metrics as text, in the OpenMetrics format or in Prometheus' older one.
+//! Exposition of metrics, in the OpenMetrics format or in Prometheus' text format.
 //!
-//! Every family is announced even while it has no samples, so that what there is to watch can be
-//! read off any server.
+//! Every metric family is listed even while it has no samples, so any server shows which metrics
+//! there are.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::negotiation::Format;
 use crate::process::Process;
 use crate::snapshot::{Snapshot, Storage};
 
-/// All that metrics are made of.
+/// Collects the metrics of one snapshot.
 #[derive(Debug)]
 pub(crate) struct MetricsCollector {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) health: Health,
     pub(crate) process: Process,
-    /// Lines of the log by level.
+    /// Number of log messages by level.
     pub(crate) messages: [(&'static str, u64); 2],
 }
 
-/// The text in this format.
+/// Encodes the metrics in this format.
 pub(crate) fn exposition(collector: MetricsCollector, format: Format) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(collector));
@@ -42,16 +42,17 @@ pub(crate) fn exposition(collector: MetricsCollector, format: Format) -> String 
     }
 }
 
-/// Prometheus' text format, version 0.0.4, of what is in the OpenMetrics format. Samples are the
-/// same in both; a family of counters is named without `_total` in OpenMetrics only, and units and
-/// an end mark are not known to the older format.
+/// Converts OpenMetrics text to Prometheus' text format, version 0.0.4.
+///
+/// Samples are the same in both. Only in OpenMetrics, families of counters are named without
+/// `_total`, and there are units and an end mark.
 fn text_format(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = "";
     for line in open_metrics.lines() {
         let words = line.strip_prefix("# ").map(|comment| comment.split_once(' '));
         match words {
-            // The type, which follows, decides about the name.
+            // The name depends on the type, which follows.
             Some(Some(("HELP", rest))) => help = rest.split_once(' ').map_or("", |(_, help)| help),
             Some(Some(("TYPE", rest))) => {
                 let (name, kind) = rest.split_once(' ').unwrap_or((rest, "untyped"));
@@ -93,7 +94,7 @@ impl MetricsCollector {
         let build = [("version", server.version)];
         families.gauge(
             "zodium_build_info",
-            "Always 1; says what is running",
+            "Always 1; its label has the version of the server",
             None,
             [(&build, 1_u64)],
         )?;
@@ -112,7 +113,7 @@ impl MetricsCollector {
         )?;
         families.one_gauge(
             "zodium_workers_silent",
-            "Of them those that did not answer the monitor in time",
+            "Workers that did not answer the monitor within half a second",
             None,
             server.workers_silent as u64,
         )?;
@@ -126,7 +127,7 @@ impl MetricsCollector {
             ("zodium_network_accepted", "Connections accepted", None, network.accepted),
             (
                 "zodium_network_refused",
-                "Connections ended because of what the client did, or did not do",
+                "Connections that the server ended because of the client",
                 None,
                 network.refused,
             ),
@@ -148,13 +149,13 @@ impl MetricsCollector {
         let network = &self.snapshot.network;
         families.one_gauge(
             "zodium_network_connections_limit",
-            "Connections that there may be",
+            "Most connections that are accepted at once",
             None,
             network.connections_max,
         )?;
         families.counter(
             "zodium_network_turned_away",
-            "Connections closed at once, for there were too many",
+            "Connections closed at once because there were too many",
             None,
             [(&NO_LABELS, network.turned_away)],
         )?;
@@ -165,20 +166,25 @@ impl MetricsCollector {
             network.held_bytes,
         )?;
         let limit = network.held_bytes_max.map(|limit| (&NO_LABELS, limit));
-        families.gauge("zodium_memory_limit", "How much that may be", BYTES, limit)
+        families.gauge("zodium_memory_limit", "Limit of zodium_memory_held_bytes", BYTES, limit)
     }
 
-    /// Under the names that all programs give them.
+    /// Metrics of the process, under the names that are standard for all programs.
     fn encode_process(&self, families: &mut Families<'_, '_>) -> fmt::Result {
         let process = &self.process;
         let cpu = [(&NO_LABELS, process.cpu_seconds)];
         families.counter("process_cpu", "Time on a processor", SECONDS, cpu)?;
         let started = self.snapshot.server.started;
-        families.one_gauge("process_start_time", "When it was started", SECONDS, started)?;
+        families.one_gauge(
+            "process_start_time",
+            "Start time, since the Unix epoch",
+            SECONDS,
+            started,
+        )?;
         let gauges = [
             ("process_resident_memory", "Memory in use", BYTES, process.resident_bytes),
             ("process_open_fds", "Open files and sockets", None, process.open_files),
-            ("process_max_fds", "How many may be open", None, process.open_files_max),
+            ("process_max_fds", "Limit of process_open_fds", None, process.open_files_max),
         ];
         for (name, help, unit, value) in gauges {
             families.gauge(name, help, unit, value.map(|value| (&NO_LABELS, value)))?;
@@ -192,7 +198,7 @@ impl MetricsCollector {
         let states = self.health.storages.iter().map(|s| u64::from(s.state.complaint().is_none()));
         families.gauge(
             "zodium_storage_healthy",
-            "1 while commits are accepted (or, where that is wished, only reads), else 0",
+            "1 while the storage accepts commits (a read-only one: reads), else 0",
             None,
             labels.iter().zip(states),
         )
@@ -204,7 +210,7 @@ fn encode_contents(families: &mut Families<'_, '_>) -> fmt::Result {
     families.each("zodium_objects", "Objects in the index", None, |s| s.objects)?;
     families.some(
         "zodium_last_transaction_time",
-        "When the last transaction was, since the Unix epoch",
+        "Time of the last transaction, since the Unix epoch",
         SECONDS,
         |s| s.last_transaction_time,
     )?;
@@ -223,13 +229,13 @@ fn encode_requests(families: &mut Families<'_, '_>) -> fmt::Result {
     let requests: Vec<_> = requests.collect();
     families.histogram(
         "zodium_request_duration",
-        "From the arrival of a request to its answer",
+        "Time from the arrival of a request to its answer",
         SECONDS,
         requests.iter().map(|(labels, seconds)| (labels, *seconds)),
     )?;
     families.each_histogram(
         "zodium_cold_load_duration",
-        "The same of those loads that waited for the disk",
+        "Time from the arrival of a load to its answer, for loads that waited for the disk",
         SECONDS,
         |s| &s.cold_loads,
     )?;
@@ -240,7 +246,7 @@ fn encode_requests(families: &mut Families<'_, '_>) -> fmt::Result {
     let errors: Vec<_> = errors.collect();
     families.counter(
         "zodium_errors",
-        "Errors that clients were answered with",
+        "Errors that clients got as answers, by exception",
         None,
         errors.iter().map(|(labels, count)| (labels, *count)),
     )
@@ -251,7 +257,7 @@ fn encode_transactions(families: &mut Families<'_, '_>) -> fmt::Result {
         s.open_transactions
     })?;
     families.count("zodium_commits", "Transactions committed", |s| s.commits)?;
-    families.count("zodium_aborts", "Transactions that clients gave up", |s| s.aborts)?;
+    families.count("zodium_aborts", "Transactions that clients aborted", |s| s.aborts)?;
     families.count(
         "zodium_expired_transactions",
         "Transactions that held their locks for longer than the transaction timeout",
@@ -282,13 +288,13 @@ fn encode_locks(families: &mut Families<'_, '_>) -> fmt::Result {
     )?;
     families.some(
         "zodium_oldest_lock_age",
-        "For how long the longest-held locks have been held",
+        "Time for which the oldest locks have been held",
         SECONDS,
         |s| Some(s.oldest_lock_seconds.unwrap_or(0.0)),
     )?;
     families.each_histogram(
         "zodium_lock_wait_duration",
-        "How long those votes waited that had to wait for locks",
+        "Time that votes waited for locks, without those that did not wait",
         SECONDS,
         |s| &s.lock_waits,
     )
@@ -297,50 +303,57 @@ fn encode_locks(families: &mut Families<'_, '_>) -> fmt::Result {
 fn encode_writing(families: &mut Families<'_, '_>) -> fmt::Result {
     families.each(
         "zodium_finish_queue_transactions",
-        "Transactions that are written or wait for it",
+        "Transactions that are being written, or wait to be written",
         None,
         |s| s.finish_queue,
     )?;
     families.each_histogram(
         "zodium_commit_batch_transactions",
-        "Transactions that were written together",
+        "Transactions in a batch, which share one sync",
         None,
         |s| &s.batches,
     )?;
     families.each_histogram(
         "zodium_append_duration",
-        "How long it took to write a batch and to sync it",
+        "Time to write and sync a batch",
         SECONDS,
         |s| &s.appends,
     )?;
     families
-        .each_histogram("zodium_sync_duration", "How long the sync took", SECONDS, |s| &s.syncs)?;
-    families.count("zodium_write_failures", "Failed writes that ended the commits", |s| {
-        s.write_failures
-    })?;
-    families.count("zodium_reopenings", "Times that commits were taken again after one", |s| {
-        s.reopenings
-    })
+        .each_histogram("zodium_sync_duration", "Time to sync a batch", SECONDS, |s| &s.syncs)?;
+    families.count(
+        "zodium_write_failures",
+        "Failed writes and syncs, which stop commits",
+        |s| s.write_failures,
+    )?;
+    families
+        .count("zodium_reopenings", "Reopenings of the file after a failed write", |s| s.reopenings)
 }
 
 fn encode_cache(families: &mut Families<'_, '_>) -> fmt::Result {
     families.count("zodium_cache_hits", "Records found in memory", |s| s.cache.hits)?;
     families.count("zodium_cache_misses", "Records not found in memory", |s| s.cache.misses)?;
-    families.count("zodium_cache_evictions", "Records that made room for others", |s| {
-        s.cache.evictions
-    })?;
+    families
+        .count("zodium_cache_evictions", "Records evicted from memory", |s| s.cache.evictions)?;
     families.each("zodium_cache_records", "Records in memory", None, |s| s.cache.records)?;
-    families.each("zodium_cache_size", "Memory they take", BYTES, |s| s.cache.bytes)?;
-    families.each("zodium_cache_limit", "Memory they may take", BYTES, |s| s.cache.bytes_max)
+    families.each("zodium_cache_size", "Memory of the cached records", BYTES, |s| s.cache.bytes)?;
+    families.each("zodium_cache_limit", "Limit of zodium_cache_size_bytes", BYTES, |s| {
+        s.cache.bytes_max
+    })
 }
 
 fn encode_checksums(families: &mut Families<'_, '_>) -> fmt::Result {
-    families.each("zodium_checksum_covered", "Data with checksums beside them", BYTES, |s| {
-        s.checksums.covered_bytes
-    })?;
-    families.count("zodium_checksum_scrubbed_bytes", "Data read to be held against them", |s| {
-        s.checksums.scrubbed_bytes
-    })?;
+    families.each(
+        "zodium_checksum_covered",
+        "Bytes of the data file that have checksums",
+        BYTES,
+        |s| s.checksums.covered_bytes,
+    )?;
+    families.count(
+        "zodium_checksum_scrubbed_bytes",
+        "Bytes read only to verify checksums",
+        |s| s.checksums.scrubbed_bytes,
+    )?;
     families.each("zodium_checksum_damaged", "Damaged places of the data file", None, |s| {
         s.checksums.damaged
     })
@@ -362,10 +375,10 @@ fn encode_packs(families: &mut Families<'_, '_>) -> fmt::Result {
         None,
         packs.iter().map(|(labels, count)| (labels, *count)),
     )?;
-    families.some("zodium_last_pack_time", "When the last pack ended", SECONDS, |s| {
+    families.some("zodium_last_pack_time", "Time when the last pack ended", SECONDS, |s| {
         s.pack.last.as_ref().map(|last| last.time)
     })?;
-    families.some("zodium_last_pack_duration", "How long the last pack took", SECONDS, |s| {
+    families.some("zodium_last_pack_duration", "Duration of the last pack", SECONDS, |s| {
         s.pack.last.as_ref().map(|last| last.seconds)
     })?;
     families.some("zodium_last_pack_failed", "1 when the last pack failed, else 0", None, |s| {
@@ -461,7 +474,7 @@ impl<'b> Families<'_, 'b> {
         self.gauge(name, help, unit, labels.iter().zip(self.storages.iter().map(value)))
     }
 
-    /// Without a sample for a storage that has no such value.
+    /// Writes a gauge, without a sample for a storage that has no such value.
     fn some(
         &mut self,
         name: &str,

@@ -1,7 +1,8 @@
-//! Which format of the metrics a client is sent, by its `Accept` header (RFC 9110, 12.5.1).
+//! Content negotiation of metrics, by the `Accept` header (RFC 9110, 12.5.1).
 //!
-//! Key decision: Prometheus' text format, which every reader of metrics and `promtool` understand,
-//! unless a client prefers OpenMetrics by name. Official client libraries choose in the same way.
+//! Key decision: the default is Prometheus' text format, which `promtool` and all scrapers
+//! understand. A client gets OpenMetrics only if it prefers that by name, as with Prometheus'
+//! official client libraries.
 
 /// A text format for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// For the header of an answer.
+    /// The value of the `Content-Type` header.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -21,8 +22,8 @@ impl Format {
         }
     }
 
-    /// The format that a client prefers by its `Accept` headers; the text format when it prefers
-    /// neither.
+    /// The format that a client prefers by its `Accept` headers; the text format without a
+    /// preference.
     pub(crate) fn preferred<'a>(accept: impl IntoIterator<Item = &'a str>) -> Format {
         let ranges: Vec<Range<'_>> = accept
             .into_iter()
@@ -34,7 +35,7 @@ impl Format {
         if open_metrics > text { Format::OpenMetrics } else { Format::Text }
     }
 
-    /// How much a client wants it: what the most specific of the ranges says that include it.
+    /// The quality value of a format: that of the most specific range that includes it.
     fn quality(self, ranges: &[Range<'_>]) -> f32 {
         let including = ranges.iter().filter_map(|range| Some((range.specificity(self)?, range)));
         including
@@ -59,7 +60,7 @@ struct Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// `None`: it is malformed, and has no say.
+    /// Parses a range; `None` for a malformed one, which is ignored.
     fn parse(text: &'a str) -> Option<Range<'a>> {
         let mut parts = text.split(';').map(str::trim);
         let (kind, subtype) = parts.next()?.split_once('/')?;
@@ -78,7 +79,7 @@ impl<'a> Range<'a> {
         Some(range)
     }
 
-    /// How closely it describes a format; `None` when it does not include it.
+    /// How specific the range is for a format; `None` when it does not include it.
     fn specificity(&self, format: Format) -> Option<u8> {
         let (kind, subtype, version) = format.media_type();
         let is_kind = self.kind.eq_ignore_ascii_case(kind);

@@ -1,4 +1,4 @@
-//! What is answered at which path.
+//! The pages of the monitor, by path.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,8 +20,8 @@ use crate::process::Process;
 use crate::snapshot::Snapshot;
 use crate::{Messages, Source};
 
-/// For so long one snapshot answers everybody who asks: workers are not kept from their work by
-/// those who ask very often.
+/// Longest time that one snapshot answers all requests, so that frequent requests do not keep
+/// workers from their work.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_millis(100);
 
 const PAGE: &str = include_str!("page/page.html");
@@ -30,7 +30,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 
 const JSON: &str = "application/json";
 
-/// On every answer: nothing is kept, nothing comes from elsewhere, nobody frames the page.
+/// Headers of every answer: no caching, no content from elsewhere, no frames.
 const HEADERS: [(HeaderName, HeaderValue); 4] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (
@@ -46,14 +46,14 @@ const HEADERS: [(HeaderName, HeaderValue); 4] = [
 
 type Answer = Response<Full<Bytes>>;
 
-/// What is shown, and where it comes from.
+/// Renders the pages from a source.
 pub(crate) struct Pages {
     source: Arc<dyn Source>,
     messages: Messages,
     recent: Mutex<Option<(Instant, Arc<Snapshot>)>>,
 }
 
-/// What the status page is made of.
+/// The data of the status page.
 #[derive(Serialize)]
 struct Status<'a> {
     /// Seconds since the Unix epoch.
@@ -143,7 +143,7 @@ impl Pages {
     }
 
     async fn snapshot(&self) -> Arc<Snapshot> {
-        // Whoever comes while one is taken waits for it here, and gets it.
+        // Requests that arrive while a snapshot is taken wait here, and share it.
         let mut recent = self.recent.lock().await;
         if let Some((taken, snapshot)) = &*recent
             && taken.elapsed() < SNAPSHOT_AGE_MAX
@@ -157,7 +157,7 @@ impl Pages {
 }
 
 fn json(code: StatusCode, value: &impl Serialize) -> Answer {
-    // Plain data with text for keys: there is nothing in it that JSON could not say.
+    // Plain data with text keys always serializes.
     with(code, JSON, serde_json::to_string(value).unwrap_or_default())
 }
 

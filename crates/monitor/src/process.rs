@@ -1,19 +1,19 @@
-//! What the process takes of the machine, as `/proc` tells. What cannot be found out is left out.
+//! Resource usage of the process, from `/proc`. Values that cannot be read are left out.
 
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// What the process takes of the machine.
+/// Resource usage of the process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Process {
-    /// Time on a processor, user and system together.
+    /// Processor time, user and system together.
     pub(crate) cpu_seconds: f64,
     /// Memory in use.
     pub(crate) resident_bytes: Option<u64>,
     /// Open files and sockets.
     pub(crate) open_files: Option<u64>,
-    /// How many it may open.
+    /// Limit of open files and sockets.
     pub(crate) open_files_max: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ impl Process {
         Process {
             cpu_seconds: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
             resident_bytes: resident_bytes(),
-            // One of them is the folder that is being read.
+            // One of them is the open folder itself.
             open_files: std::fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|files| files.count() as u64 - 1),

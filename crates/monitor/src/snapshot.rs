@@ -1,10 +1,12 @@
-//! What a server tells about itself: plain data of one moment. All totals count from its start,
-//! all times are seconds, all points in time are seconds since the Unix epoch.
+//! A snapshot of a server, as plain data.
+//!
+//! Totals count from the start of the server. Durations are in seconds, points in time in seconds
+//! since the Unix epoch.
 
 use serde::{Serialize, Serializer};
 use zodium_types::Distribution;
 
-/// Everything there is to show.
+/// All data that the monitor shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
     /// The server as a whole.
@@ -13,7 +15,7 @@ pub struct Snapshot {
     pub network: Network,
     /// Each storage.
     pub storages: Vec<Storage>,
-    /// Connections; not all when there are very many.
+    /// Connections; a part of them when there are very many.
     pub connections: Vec<Connection>,
 }
 
@@ -26,7 +28,7 @@ pub struct Server {
     pub started: f64,
     /// Threads that serve connections.
     pub workers: usize,
-    /// How many of them did not say in time what their connections do.
+    /// Workers that did not report their connections in time.
     pub workers_silent: usize,
 }
 
@@ -37,8 +39,8 @@ pub struct Network {
     pub connections: u64,
     /// Connections that were accepted.
     pub accepted: u64,
-    /// Connections that were ended because the client broke the protocol, kept locks for too
-    /// long, or did not read what it was sent.
+    /// Connections ended because the client broke the protocol, kept locks for too long, or did
+    /// not read its messages.
     pub refused: u64,
     /// Bytes received.
     pub bytes_received: u64,
@@ -46,13 +48,13 @@ pub struct Network {
     pub bytes_sent: u64,
     /// Bytes that wait to be sent.
     pub unsent_bytes: u64,
-    /// Connections that there may be.
+    /// Limit of open connections.
     pub connections_max: u64,
-    /// Connections that were closed at once, for there were too many.
+    /// Connections that were closed at once because there were too many.
     pub turned_away: u64,
     /// Memory that clients make the server hold, in bytes.
     pub held_bytes: u64,
-    /// How much that may be; absent without a limit.
+    /// Limit of that memory; absent without a limit.
     pub held_bytes_max: Option<u64>,
 }
 
@@ -61,7 +63,7 @@ pub struct Network {
 pub struct Storage {
     /// The name that clients ask for.
     pub name: String,
-    /// Where it is kept.
+    /// The path of its data file.
     pub file: String,
     /// Size of the data file.
     pub size_bytes: u64,
@@ -69,7 +71,7 @@ pub struct Storage {
     pub objects: u64,
     /// The last transaction.
     pub last_transaction: String,
-    /// When that was; absent while there is none.
+    /// Time of the last transaction; absent while there is none.
     pub last_transaction_time: Option<f64>,
     /// Clients that use it.
     pub connections: u64,
@@ -79,13 +81,13 @@ pub struct Storage {
     pub waiting_for_locks: u64,
     /// Transactions that hold locks.
     pub holding_locks: u64,
-    /// For how long the longest-held locks have been held; absent when none are.
+    /// Time for which the oldest locks have been held; absent when none are.
     pub oldest_lock_seconds: Option<f64>,
-    /// Transactions that are written or wait for it.
+    /// Transactions that are being written, or wait to be written.
     pub finish_queue: u64,
     /// Transactions committed.
     pub commits: u64,
-    /// Transactions that clients gave up.
+    /// Transactions that clients aborted.
     pub aborts: u64,
     /// Transactions that held their locks for too long.
     pub expired: u64,
@@ -93,28 +95,28 @@ pub struct Storage {
     pub conflicts: u64,
     /// Those of them that the server resolved.
     pub conflicts_resolved: u64,
-    /// How long requests took.
+    /// Durations of requests.
     pub requests: Vec<MethodMetrics>,
-    /// How long those loads took that waited for the disk.
+    /// Durations of loads that waited for the disk.
     #[serde(serialize_with = "distribution")]
     pub cold_loads: Distribution,
-    /// How long votes waited for locks.
+    /// Times that votes waited for locks.
     #[serde(serialize_with = "distribution")]
     pub lock_waits: Distribution,
-    /// Transactions written together.
+    /// Transactions in a batch.
     #[serde(serialize_with = "distribution")]
     pub batches: Distribution,
-    /// How long it took to write and sync them.
+    /// Times to write and sync a batch.
     #[serde(serialize_with = "distribution")]
     pub appends: Distribution,
-    /// How long the syncs took.
+    /// Times to sync a batch.
     #[serde(serialize_with = "distribution")]
     pub syncs: Distribution,
-    /// Writes and syncs that failed, so that commits were refused.
+    /// Writes and syncs that failed, after which commits were refused.
     pub write_failures: u64,
-    /// How often commits were taken again after that.
+    /// How often the file was reopened for commits after that.
     pub reopenings: u64,
-    /// Errors that clients were answered with, by the name of the exception.
+    /// Errors that clients got as answers, by the name of the exception.
     pub errors: Vec<(&'static str, u64)>,
     /// The cache of records.
     pub cache: Cache,
@@ -124,23 +126,23 @@ pub struct Storage {
     pub pack: Pack,
 }
 
-/// Checksums beside a data file, and the damage that was found in it.
+/// Checksums of a data file, and the damage found in it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Checksums {
-    /// Bytes of the data file that have some.
+    /// Bytes of the data file that have checksums.
     pub covered_bytes: u64,
-    /// Bytes that were read only to be held against them.
+    /// Bytes that were read only to verify checksums.
     pub scrubbed_bytes: u64,
     /// Damaged places of the data file, with or without checksums.
     pub damaged: u64,
 }
 
-/// How long the requests of one method took.
+/// Durations of the requests of one method.
 #[derive(Clone, Debug, Serialize)]
 pub struct MethodMetrics {
-    /// As clients call it.
+    /// Its name in the protocol.
     pub method: &'static str,
-    /// From arrival to answer.
+    /// Time from arrival to answer.
     #[serde(serialize_with = "distribution")]
     pub seconds: Distribution,
 }
@@ -152,22 +154,22 @@ pub struct Cache {
     pub hits: u64,
     /// Records not found in it.
     pub misses: u64,
-    /// Records that had to make room.
+    /// Records evicted from it.
     pub evictions: u64,
     /// Records in it.
     pub records: u64,
-    /// Memory they take.
+    /// Memory of the records in it.
     pub bytes: u64,
-    /// Memory they may take.
+    /// Limit of that memory.
     pub bytes_max: u64,
 }
 
 /// Packs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pack {
-    /// How many succeeded.
+    /// Packs that succeeded.
     pub succeeded: u64,
-    /// How many failed.
+    /// Packs that failed.
     pub failed: u64,
     /// The one under way.
     pub running: Option<PackRun>,
@@ -178,18 +180,18 @@ pub struct Pack {
 /// A pack under way.
 #[derive(Clone, Debug, Serialize)]
 pub struct PackRun {
-    /// For how long.
+    /// Time since it began.
     pub seconds: f64,
-    /// What it does.
+    /// Its current step.
     pub step: &'static str,
-    /// How much of that is done, from 0 to 1; absent at first.
+    /// The part of the step that is done, from 0 to 1; absent at first.
     pub done: Option<f64>,
 }
 
 /// A pack that has ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct PackEnd {
-    /// When.
+    /// When it ended.
     pub time: f64,
     /// How long it took.
     pub seconds: f64,
@@ -202,21 +204,21 @@ pub struct PackEnd {
 /// One connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct Connection {
-    /// Where it comes from.
+    /// The address of the client.
     pub peer: String,
-    /// What the client calls itself: its own words, not to be trusted.
+    /// The client's name for itself: untrusted text.
     pub label: String,
     /// The storage it uses.
     pub storage: Option<String>,
-    /// Whether it only reads.
+    /// Whether it is read-only.
     pub read_only: bool,
-    /// For how long it has been there.
+    /// Time since it was accepted.
     pub seconds: f64,
     /// Bytes that wait to be sent to it.
     pub unsent_bytes: u64,
-    /// Its requests that wait for the disk, or are long.
+    /// Its requests that wait for the disk, or take long.
     pub requests_under_way: u64,
-    /// Its iterators.
+    /// Its open iterators.
     pub iterators: u64,
     /// Its transaction.
     pub transaction: Option<Transaction>,
@@ -225,28 +227,28 @@ pub struct Connection {
 /// An open transaction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transaction {
-    /// What it does.
+    /// Its state.
     pub state: &'static str,
-    /// For how long it has been open.
+    /// Time since it began.
     pub seconds: f64,
     /// Its number, from its vote on.
     pub number: Option<u64>,
-    /// What it waits for.
+    /// The lock that it waits for.
     pub waits_for: Option<LockWait>,
 }
 
-/// A lock that somebody else has.
+/// A lock that a transaction waits for.
 #[derive(Clone, Debug, Serialize)]
 pub struct LockWait {
-    /// What it is on, in words.
+    /// The locked object, in words.
     pub what: String,
-    /// The number of the transaction that comes first there.
+    /// The number of the transaction that is first in the queue.
     pub behind: u64,
-    /// The client whose transaction that is; absent when it is not a client's, or has ended.
+    /// The client of that transaction; absent when it is not a client's, or has ended.
     pub behind_label: Option<String>,
 }
 
-/// A distribution as an object with its first bound, its buckets and its sum.
+/// Serializes a distribution as an object with its first bound, its buckets and its sum.
 fn distribution<S: Serializer>(value: &Distribution, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Plain<'a> {
