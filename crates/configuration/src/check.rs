@@ -1,5 +1,4 @@
-//! What no single setting shows: settings that contradict each other, and files that are not
-//! there.
+//! Checks of a whole configuration: settings that contradict each other, and missing files.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,10 +13,10 @@ use crate::model::{
     StorageOptions, TlsOptions,
 };
 
-/// Clients may be limited to no less memory than this.
+/// Smallest memory limit for clients.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// One thing that keeps a configuration from being served.
+/// A problem that keeps a configuration from being served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What is wrong.
@@ -33,8 +32,9 @@ impl fmt::Display for Problem {
 }
 
 impl Configuration {
-    /// All that keeps this configuration from being served, on this machine and now: it looks
-    /// for files and environment variables. Empty when all is well.
+    /// Checks that this configuration can be served, on this machine and now.
+    ///
+    /// It looks for files and environment variables. Gives all problems; none when all is well.
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
         let mut problems = Problems::default();
@@ -66,16 +66,16 @@ impl Problems {
         self.add_if(server.workers == Some(0), "`workers` is 0", "at least one has to serve");
         let is_idle = server.client_conflict_resolution && server.python_resolver.is_some();
         let advice = "`client-conflict-resolution` leaves all conflicts to the clients; drop one";
-        self.add_if(is_idle, "`python-resolver` would have nothing to do", advice);
+        self.add_if(is_idle, "`python-resolver` would get no conflicts", advice);
         let is_zero = server.transaction_timeout.is_some_and(|timeout| timeout.is_zero());
-        let advice = "every commit would time out; leave it out for no limit";
+        let advice = "every commit would time out; omit it for no limit";
         self.add_if(is_zero, "`transaction-timeout` is 0", advice);
-        let advice = "no client could get in; leave it out for as many as fit";
+        let advice = "no client could connect; omit it for as many as open files allow";
         self.add_if(server.connections_max == Some(0), "`connections-max` is 0", advice);
         let advice = "no client could register in time; the default is 30s";
         self.add_if(server.handshake_time_max.is_zero(), "`handshake-timeout` is 0", advice);
         let is_little = server.memory_bytes_max.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN);
-        let advice = "give 1MiB or more, or leave it out for a quarter of what there is";
+        let advice = "give 1MiB or more, or omit it for a quarter of the memory";
         self.add_if(is_little, "`memory-limit` leaves no room for messages", advice);
         if let Some(path) = &server.pid_file {
             self.parent("pid file", path);
@@ -114,7 +114,7 @@ impl Problems {
         let addresses: Vec<_> = addresses.iter().chain(monitor).collect();
         for (position, address) in addresses.iter().enumerate() {
             if let Some(first) = addresses[..position].iter().find(|first| meet(first, address)) {
-                let message = format!("{first} and {address} cannot be listened at both");
+                let message = format!("the server cannot listen on both {first} and {address}");
                 self.add(message, "remove one, or give it another port");
             }
             if let Address::Unix(path) = address {
@@ -126,7 +126,7 @@ impl Problems {
     fn storages(&mut self, configuration: &Configuration) {
         let storages = &configuration.storages;
         self.add_if(storages.is_empty(), "there is no storage", "say which data file to serve");
-        // Who is the first with it: whoever comes later is held against that one alone.
+        // Each later storage is compared with the first that has the same value.
         let (mut names, mut files, mut blobs) = (FirstOf::new(), FirstOf::new(), FirstOf::new());
         for storage in storages {
             self.storage(storage, &configuration.server);
@@ -141,15 +141,15 @@ impl Problems {
             StorageKind::File { path, truncate } => self.data_file(storage, path, *truncate),
             StorageKind::Memory => self.memory(storage),
         }
-        let advice = "nothing fits; leave it out for no limit";
+        let advice = "no transaction would fit; omit it for no limit";
         let is_zero = storage.quota_bytes == Some(0);
         self.add_if(is_zero, format!("storage {name}: `quota` is 0"), advice);
         if let Some(allow) = &storage.allow {
             let message = format!("storage {name}: `allow` needs TLS");
-            let advice = "without certificates nobody is known; add [server.tls]";
+            let advice = "clients are known by their certificates only; add [server.tls]";
             self.add_if(server.tls.is_none(), message, advice);
-            let message = format!("storage {name}: `allow` is empty, so nobody may use it");
-            self.add_if(allow.is_empty(), message, "name somebody, or remove it");
+            let message = format!("storage {name}: `allow` is empty, so no client may use it");
+            self.add_if(allow.is_empty(), message, "name at least one client, or remove it");
         }
         if let Some(schedule) = &storage.pack.schedule {
             let is_read_only = storage.read_only || server.read_only;
@@ -165,13 +165,13 @@ impl Problems {
         let message = format!("storage {name}: {} is a directory", path.display());
         self.add_if(path.is_dir(), message, "give the path of the data file in it");
         let is_missing = storage.read_only && !path.exists();
-        let message = format!("storage {name}: {} is not there", path.display());
+        let message = format!("storage {name}: {} does not exist", path.display());
         self.add_if(is_missing, message, "a read-only storage is not created");
         let message = format!("storage {name}: `truncate` and `read-only` contradict each other");
         self.add_if(truncate && storage.read_only, message, "remove one of them");
         if let Some(directory) = &storage.blob_directory {
             self.parent("blob directory", directory);
-            let message = format!("storage {name}: {} is no directory", directory.display());
+            let message = format!("storage {name}: {} is not a directory", directory.display());
             let is_wrong = directory.exists() && !directory.is_dir();
             self.add_if(is_wrong, message, "give a directory for blobs");
         }
@@ -181,21 +181,21 @@ impl Problems {
         let message = |what| format!("storage {}: a storage in memory has no {what}", storage.name);
         let has_blobs = storage.blob_directory.is_some();
         self.add_if(has_blobs, message("blobs"), "remove `blob-directory`");
-        self.add_if(storage.read_only, message("data to read only"), "remove `read-only`");
+        self.add_if(storage.read_only, message("read-only mode"), "remove `read-only`");
         let has_schedule = storage.pack.schedule.is_some();
-        self.add_if(has_schedule, message("schedule to be packed"), "remove `at`");
+        self.add_if(has_schedule, message("pack schedule"), "remove `at`");
     }
 
     fn schedule(&mut self, name: &str, schedule: &PackSchedule) {
         let (hour, minute) = schedule.at;
-        let message = format!("storage {name}: {hour}:{minute:02} is no time of the day");
+        let message = format!("storage {name}: {hour}:{minute:02} is not a time of day");
         self.add_if(hour > 23 || minute > 59, message, "give 0:00 to 23:59");
         let is_number = schedule.keep_days.is_finite() && schedule.keep_days >= 0.0;
         let message = format!("storage {name}: `keep-days` is {}", schedule.keep_days);
         self.add_if(!is_number, message, "give the days of history to keep, 0 or more");
     }
 
-    /// What two storages must not share.
+    /// Checks that no two storages share a name, a data file or a blob directory.
     fn shared<'a>(
         &mut self,
         storage: &'a StorageOptions,
@@ -251,14 +251,14 @@ impl Problems {
             Err(error) => error.to_string(),
         };
         let message = format!("{}: the {what} cannot be read: {problem}", path.display());
-        self.add(message, "correct the path, or who may read it");
+        self.add(message, "correct the path, or its permissions");
     }
 }
 
-/// The name of the first storage that has something.
+/// The name of the first storage that has each value.
 type FirstOf<'a, T> = HashMap<T, &'a str>;
 
-/// The storage that had this before the one of that name; `None` where that is the first.
+/// The earlier storage with this value; `None` if the one of that name is the first.
 fn first_of<'a, T: Hash + Eq>(
     first: &mut FirstOf<'a, T>,
     what: T,
@@ -273,14 +273,14 @@ fn first_of<'a, T: Hash + Eq>(
     }
 }
 
-/// A path without links, as far as it exists.
+/// A path with symbolic links resolved, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let resolve = |path: &Path| path.canonicalize().ok();
     let by_parent = || Some(resolve(path.parent()?)?.join(path.file_name()?));
     resolve(path).or_else(by_parent).unwrap_or_else(|| path.to_owned())
 }
 
-/// Whether the second address cannot be listened at beside the first.
+/// Whether a server cannot listen on both addresses.
 fn meet(first: &Address, second: &Address) -> bool {
     match (first, second) {
         (Address::Tcp { host, port }, Address::Tcp { host: other, port: same }) => {
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
     use crate::model::{LogOptions, MonitorOptions, Weekday};
 
-    /// A configuration that can be served, in a directory of its own.
+    /// A valid configuration, in a directory of its own.
     fn sound() -> (tempfile::TempDir, Configuration) {
         let directory = tempfile::tempdir().unwrap();
         let storages = ["one", "two"].map(|name| {
@@ -321,7 +321,7 @@ mod tests {
         (directory, configuration)
     }
 
-    /// The problems after a change to a sound configuration.
+    /// The problems after a change to a valid configuration.
     fn problems(change: impl FnOnce(&Path, &mut Configuration)) -> Vec<String> {
         let (directory, mut configuration) = sound();
         assert_eq!(configuration.check(), []);
@@ -382,12 +382,12 @@ mod tests {
             c.server.read_only = true;
             c.storages[0].pack.schedule = schedule();
         });
-        assert_problem("to be packed", |_, c| {
+        assert_problem("has no pack schedule", |_, c| {
             c.storages[0].kind = StorageKind::Memory;
             c.storages[0].blob_directory = None;
             c.storages[0].pack.schedule = schedule();
         });
-        assert_problem("time of the day", |_, c| {
+        assert_problem("time of day", |_, c| {
             c.storages[0].pack.schedule =
                 schedule().map(|schedule| PackSchedule { at: (24, 0), ..schedule });
         });
@@ -399,13 +399,13 @@ mod tests {
 
     #[test]
     fn files_are_where_they_must_be() {
-        assert_problem("is not there", |_, c| c.storages[0].read_only = true);
+        assert_problem("does not exist", |_, c| c.storages[0].read_only = true);
         assert_problem("is a directory", |directory, c| {
             std::fs::create_dir(directory.join("one.fs")).unwrap();
             c.storages[1].kind =
                 StorageKind::File { path: directory.join("other.fs"), truncate: false };
         });
-        assert_problem("is no directory", |directory, _| {
+        assert_problem("is not a directory", |directory, _| {
             std::fs::write(directory.join("one"), "").unwrap();
         });
         assert_problem("for the pid file", |_, c| c.server.pid_file = Some("/no/such".into()));
@@ -433,7 +433,7 @@ mod tests {
             "key cannot be read: it is a directory",
             "ZODIUM_NO_SUCH_VARIABLE",
             "authenticate clients by",
-            "nobody may use it",
+            "no client may use it",
         ]) {
             assert!(problem.contains(expected), "{expected}: {problem}");
         }
@@ -455,7 +455,7 @@ mod tests {
         for (first, second) in [("a:1", "a:2"), ("a:1", "b:1"), ("a:0", "a:0"), ("a:1", "/a:1")] {
             assert!(!meet(first, second), "{first} {second}");
         }
-        assert_problem("cannot be listened at both", |_, c| {
+        assert_problem("cannot listen on both", |_, c| {
             c.monitor = Some(MonitorOptions { address: c.server.addresses[0].clone() });
         });
         assert_problem("no `address`", |_, c| c.server.addresses.clear());

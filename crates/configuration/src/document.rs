@@ -1,4 +1,4 @@
-//! docs/configuration.md and the readers know the same settings, with the same defaults.
+//! Tests that docs/configuration.md has the settings and defaults that the readers know.
 
 use std::path::Path;
 
@@ -24,14 +24,14 @@ fn read(
     parsed.unwrap_or_else(|error| panic!("{text}\n{error}")).0
 }
 
-/// The fenced blocks in a language.
+/// The fenced code blocks in a language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let fence = format!("```{language}\n");
     let blocks = DOCUMENT.split(&fence).skip(1);
     blocks.filter_map(|block| block.split("```").next()).collect()
 }
 
-/// The settings below a heading, with the cell that has the default.
+/// The settings in the table below a heading, each with its default.
 fn rows(heading: &str) -> Vec<(&'static str, &'static str)> {
     let (_, section) = DOCUMENT.split_once(&format!("### `{heading}`\n")).unwrap();
     let section = section.split("\n#").next().unwrap_or_default();
@@ -94,7 +94,7 @@ fn the_examples_are_read_and_say_the_same_in_both_formats() {
     let configurations: Vec<_> = in_toml.iter().map(|text| toml(text)).collect();
     let parsed = parse_zeo_conf(in_zconfig[0], Path::new("zeo.conf"), &surroundings());
     assert_eq!(configurations[0], read(parsed, in_zconfig[0]));
-    // Settings that stand in no example are those that are rarely needed.
+    // Settings that are in no example are rarely needed.
     for (_, known) in toml_file::KNOWN {
         let shown = |key: &&&str| in_toml.iter().any(|text| text.contains(&format!("{key} = ")));
         assert!(known.iter().filter(shown).count() * 2 >= known.len(), "{known:?}");

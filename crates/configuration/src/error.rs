@@ -1,5 +1,4 @@
-//! What can be wrong with a configuration: mistakes that stop the reading, and warnings that do
-//! not. Each says where, what, and what to do next.
+//! Errors and warnings of configuration files. Each says where, what, and what to do next.
 
 use std::fmt;
 use std::io;
@@ -9,13 +8,13 @@ use thiserror::Error;
 
 use crate::source::{FILE_BYTES_MAX, Place};
 
-/// Mistakes that are reported at once; a file with more is not a configuration at all.
+/// Most mistakes that are reported; a file with more is probably no configuration.
 const MISTAKES_MAX: usize = 20;
 
-/// Warnings that are reported at once.
+/// Most warnings that are reported.
 const WARNINGS_MAX: usize = 100;
 
-/// Why there is no configuration.
+/// Why a configuration cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigurationError {
@@ -29,12 +28,12 @@ pub enum ConfigurationError {
         /// The file.
         path: PathBuf,
     },
-    /// The system does not let us read a file.
+    /// A file cannot be read.
     #[error("{path}: cannot be read: {source}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that is much longer than any configuration.
@@ -50,12 +49,12 @@ pub enum ConfigurationError {
         /// The path.
         path: PathBuf,
     },
-    /// What the file says is wrong, in one place or more.
+    /// The file has mistakes.
     #[error("{}", join(.0))]
     Mistakes(Vec<Mistake>),
 }
 
-/// One thing that is wrong in a file.
+/// A mistake in a file.
 #[derive(Clone, Debug)]
 pub struct Mistake {
     /// Where.
@@ -66,7 +65,7 @@ pub struct Mistake {
     pub help: Vec<String>,
 }
 
-/// One thing in a file that does not do what its author may think.
+/// A warning: a part of a file that may not have the expected effect.
 #[derive(Clone, Debug)]
 pub struct Warning {
     /// Where.
@@ -75,7 +74,7 @@ pub struct Warning {
     pub message: String,
 }
 
-/// What was found while reading a file.
+/// Mistakes and warnings found while reading a file.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) mistakes: Vec<Mistake>,
@@ -111,7 +110,7 @@ impl Findings {
         }
     }
 
-    /// What was read, when no mistake was found. Whoever found nothing to give has reported why.
+    /// The value that was read, if no mistake was found. `None` means that one was reported.
     pub(crate) fn conclude<T>(
         mut self,
         read: Option<T>,

@@ -1,8 +1,7 @@
-//! What a server is told: one model, read from `zeo.conf` (ZConfig) or from our own TOML.
+//! The configuration of a server: one model, read from `zeo.conf` (ZConfig) or from TOML.
 //!
-//! Where a setting came from, and how it was spelt there, is forgotten in the model
-//! ([`Configuration`]): mistakes of spelling are reported with file and line while reading, and
-//! what no single setting shows by [`Configuration::check`].
+//! The model ([`Configuration`]) does not say where a setting came from. The readers report
+//! mistakes with file and line. [`Configuration::check`] reports problems of the whole.
 
 #![forbid(unsafe_code)]
 

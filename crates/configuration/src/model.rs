@@ -1,4 +1,4 @@
-//! The model of a server's configuration, with the defaults of everything.
+//! The model of a server's configuration, with all defaults.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use zodium_types::Address;
 
-/// All that a server is told.
+/// The configuration of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
-    /// What holds for the server as a whole.
+    /// Options of the server as a whole.
     pub server: ServerOptions,
-    /// What it serves: at least one storage, each name once.
+    /// The storages: at least one, with distinct names.
     pub storages: Vec<StorageOptions>,
     /// Logging.
     pub log: LogOptions,
@@ -19,46 +19,46 @@ pub struct Configuration {
     pub monitor: Option<MonitorOptions>,
 }
 
-/// What holds for the server as a whole.
+/// Options of the server as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
-    /// Where to listen; at least one.
+    /// Addresses to listen on; at least one.
     pub addresses: Vec<Address>,
     /// The encoding announced to clients.
     pub encoding: Encoding,
-    /// Serve all storages for reading only.
+    /// Serve all storages read-only.
     pub read_only: bool,
     /// Worker threads; absent: one per core.
     pub workers: Option<u16>,
-    /// How long a worker looks for the next request without sleeping; absent: it sleeps at once.
+    /// How long a worker polls for the next request before it sleeps; absent: it sleeps at once.
     pub busy_poll: Option<Duration>,
     /// Transactions remembered for clients that reconnect.
     pub invalidation_queue_size: usize,
-    /// How far back the log is read for clients that were away longer.
+    /// Age up to which the log is read for clients that missed more transactions than that.
     pub invalidation_age: Option<Duration>,
-    /// How long a client may hold its locks between vote and finish.
+    /// Longest time that a client may hold its locks between vote and finish.
     pub transaction_timeout: Option<Duration>,
     /// Leave all conflicts to clients, even those that the server could resolve itself.
     pub client_conflict_resolution: bool,
-    /// Classes (`module.Class`) that clients can resolve conflicts of: an undo of what was
-    /// changed later is given to the client for these. `*` stands for all classes.
+    /// Classes (`module.Class`) whose conflicts clients can resolve; `*` stands for all classes.
+    /// An undo of their objects, if changed later, is passed to the client to be merged.
     pub resolvable_classes: Vec<String>,
     /// A Python interpreter that resolves conflicts with the classes of the application: a path,
-    /// or a name to be looked up in `PATH`.
+    /// or a name that is looked up in `PATH`.
     pub python_resolver: Option<PathBuf>,
-    /// Take commits again without a restart after a write failed, once the disk is well.
+    /// After a failed write, reopen the file and accept commits again once the disk works.
     pub reopen_after_failure: bool,
-    /// Longest message a client may send, in bytes.
+    /// Longest message that a client may send, in bytes.
     pub message_bytes_max: u32,
-    /// Connections that may be open; absent: as many as the limit of open files leaves room for.
+    /// Most open connections; absent: as many as the limit of open files leaves room for.
     pub connections_max: Option<u32>,
-    /// Memory that clients may make the server hold, in bytes; absent: a quarter of what there is.
+    /// Memory that clients may make the server hold, in bytes; absent: a quarter of the memory.
     pub memory_bytes_max: Option<u64>,
-    /// How long a client may take to register.
+    /// Handshake timeout: longest time until a client has registered.
     pub handshake_time_max: Duration,
-    /// Where to write the process id while running.
+    /// File for the process id while running.
     pub pid_file: Option<PathBuf>,
-    /// Encrypt connections, and let in only who shows a certificate.
+    /// TLS, which encrypts connections and requires client certificates; absent: neither.
     pub tls: Option<TlsOptions>,
 }
 
@@ -71,21 +71,21 @@ pub enum Encoding {
     Msgpack,
 }
 
-/// TLS as ZEO's `<ssl>` section has it: clients always show a certificate.
+/// TLS as in ZEO's `<ssl>` section: clients always present a certificate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TlsOptions {
-    /// PEM file with the server's certificate and its chain, perhaps also its key.
+    /// PEM file with the server's certificate and its chain, and optionally its key.
     pub certificate: PathBuf,
     /// PEM file with the key; absent: it is in the certificate's file.
     pub key: Option<PathBuf>,
-    /// Where the password of an encrypted key comes from.
+    /// The source of the password of an encrypted key.
     pub key_password: Option<KeyPassword>,
-    /// PEM file, or directory of PEM files, with the certificates of clients or of those who
-    /// signed them, and perhaps CRLs.
+    /// A PEM file, or a directory of them, with certificates of clients or authorities, and
+    /// optional revocation lists.
     pub authenticate: PathBuf,
 }
 
-/// Where the password of a key comes from.
+/// The source of a key's password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPassword {
     /// The first line of a file.
@@ -97,21 +97,21 @@ pub enum KeyPassword {
 /// One storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageOptions {
-    /// What clients ask for.
+    /// The name that clients ask for.
     pub name: String,
-    /// What it is kept in.
+    /// Where its data are stored.
     pub kind: StorageKind,
     /// Directory of blobs; absent: blobs are refused.
     pub blob_directory: Option<PathBuf>,
-    /// Serve it for reading only.
+    /// Serve it read-only.
     pub read_only: bool,
     /// Memory for records that were read or written, in bytes.
     pub cache_bytes: u64,
     /// Size of the data file, in bytes, from which on commits are refused.
     pub quota_bytes: Option<u64>,
-    /// What is done with checksums beside the data file.
+    /// Use of checksums.
     pub checksums: Checksums,
-    /// How often the whole file is held against them; absent: never.
+    /// Interval of scrubs, which verify the checksums of the whole file; absent: never.
     pub scrub_interval: Option<Duration>,
     /// Packing.
     pub pack: PackOptions,
@@ -120,23 +120,23 @@ pub struct StorageOptions {
     pub allow: Option<Vec<String>>,
 }
 
-/// What is done with checksums beside a data file.
+/// Use of the checksums beside a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// Written with commits, and whatever is read is held against them.
+    /// Written by commits, and verified by every read and by scrubs.
     Full,
-    /// Written with commits; the file is held against them now and then, but not each load.
+    /// Written by commits, and verified by scrubs, but not by loads.
     Commit,
-    /// There are none.
+    /// No checksums.
     Off,
 }
 
 impl Checksums {
-    /// All of them, by the words that name them.
+    /// All variants, with the words for them.
     pub const NAMED: [(&str, Checksums); 3] =
         [("full", Checksums::Full), ("commit", Checksums::Commit), ("off", Checksums::Off)];
 
-    /// The word that names it.
+    /// The word for it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -147,39 +147,39 @@ impl Checksums {
     }
 }
 
-/// What a storage is kept in.
+/// Where the data of a storage are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageKind {
     /// A FileStorage.
     File {
         /// The data file.
         path: PathBuf,
-        /// Begin a new, empty file in place of one that exists (`create true` in ZConfig).
+        /// Replace an existing file by a new, empty one (`create true` in ZConfig).
         truncate: bool,
     },
-    /// Memory: gone when the server ends (`<mappingstorage>`).
+    /// Memory; data are lost when the server ends (`<mappingstorage>`).
     Memory,
 }
 
-/// How a storage is packed.
+/// Options of packs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackOptions {
     /// Drop objects that cannot be reached from the root.
     pub garbage_collection: bool,
-    /// Keep the file from before as `Data.fs.old`.
+    /// Keep the previous file as `Data.fs.old`.
     pub keep_old: bool,
-    /// Give up when an object refers to one that is not there, instead of only reporting it.
+    /// Fail when an object refers to a missing one, instead of only reporting it.
     pub abort_on_dangling: bool,
-    /// When the server packs by itself.
+    /// Schedule of packs by the server.
     pub schedule: Option<PackSchedule>,
 }
 
-/// When a server packs by itself, in local time.
+/// The schedule of packs by the server, in local time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackSchedule {
     /// Hour, from 0 to 23, and minute.
     pub at: (u8, u8),
-    /// On which days; empty: on all.
+    /// Days of the week; empty: all.
     pub on: Vec<Weekday>,
     /// Days of history that are kept.
     pub keep_days: f64,
@@ -228,38 +228,38 @@ impl Weekday {
 /// Logging.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogOptions {
-    /// Where lines go.
+    /// Destinations of log lines.
     pub destinations: Vec<LogDestination>,
-    /// How they look.
+    /// Format of log lines.
     pub format: LogFormat,
-    /// What is logged: `error`, `warn`, `info`, `debug`, `trace`, also by module.
+    /// Log level: `error`, `warn`, `info`, `debug`, `trace` or `off`, also by module.
     pub level: String,
 }
 
-/// Where log lines go.
+/// A destination of log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogDestination {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A file, opened anew on SIGUSR2.
+    /// A file, reopened on SIGUSR2.
     File(PathBuf),
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for humans.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// Metrics, health and the status page over HTTP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonitorOptions {
-    /// Where to listen.
+    /// Address to listen on.
     pub address: Address,
 }
 
@@ -289,7 +289,7 @@ impl Default for ServerOptions {
 }
 
 impl StorageOptions {
-    /// A storage with nothing but its name and what it is kept in.
+    /// Creates a storage with default options.
     pub fn new(name: impl Into<String>, kind: StorageKind) -> StorageOptions {
         StorageOptions {
             name: name.into(),
@@ -307,7 +307,7 @@ impl StorageOptions {
 }
 
 impl PackSchedule {
-    /// Days of history that are kept where nothing else is said.
+    /// Default of [`PackSchedule::keep_days`].
     pub const KEEP_DAYS_DEFAULT: f64 = 1.0;
 }
 

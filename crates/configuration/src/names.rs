@@ -1,9 +1,9 @@
-//! Names that are not known, and the nearest one that is.
+//! Unknown names, and the nearest known one.
 
 use crate::error::Mistake;
 use crate::source::Place;
 
-/// A setting or section that is not known where it stands.
+/// The mistake of an unknown setting or section, with a suggestion.
 pub(crate) fn unknown(place: Place, message: String, name: &str, known: &[&str]) -> Mistake {
     let mistake = Mistake::new(place, message);
     let mistake = match nearest(name, known) {
@@ -13,15 +13,15 @@ pub(crate) fn unknown(place: Place, message: String, name: &str, known: &[&str])
     mistake.help(format!("known here: {}", known.join(", ")))
 }
 
-/// Longest name that is compared: the effort grows with its length.
+/// Longest name that is compared; the cost grows with its length.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The known name that a misspelt one is most like.
+/// The known name that is most like a misspelt one.
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }
-    // Names of another kind of spelling: `blob_dir` for `blob-dir`.
+    // Other styles of names are understood too: `blob_dir` for `blob-dir`.
     let name = name.to_lowercase().replace('_', "-");
     let distance_max = (name.chars().count() / 3).max(1);
     let distances = known.iter().map(|known| (strsim::osa_distance(&name, known), *known));

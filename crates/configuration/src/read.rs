@@ -1,4 +1,4 @@
-//! Either format, told apart by the file's name or its first line.
+//! Reads either format, recognised by the file's name or its first line.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::source::Source;
 use crate::surroundings::Surroundings;
 use crate::{toml_file, zeo_conf};
 
-/// Reads a configuration: TOML when the file's name ends in `.toml`, ZConfig when it ends in
-/// `.conf` or `.zcml`; else by its first line that says something.
+/// Reads a configuration: TOML if the file's name ends in `.toml`, ZConfig if it ends in `.conf` or
+/// `.zcml`. Otherwise its first line that is not empty or a comment decides.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ fn is_toml(path: &Path, text: &str) -> bool {
         _ => {
             let mut lines = text.lines().map(str::trim);
             let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-            // A section or a directive of ZConfig, or a table or a setting of TOML.
+            // ZConfig begins with a section or a directive, TOML with a table or a setting.
             let is_zconfig = |line: &str| line.starts_with(['<', '%']);
             first.is_some_and(|line| !is_zconfig(line) && line.contains(['[', '=']))
         }

@@ -1,4 +1,4 @@
-//! Texts of configuration files, and the places in them that messages point at.
+//! Texts of configuration files, and the places in them that messages point to.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::error::{ConfigurationError, Mistake};
 
-/// Longest file that is read: a thousand storages fit, and a data file given by mistake does not.
+/// Longest file that is read. A thousand storages fit; a data file given by mistake does not.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Characters of a line that a message shows.
@@ -19,10 +19,10 @@ const SHOWN_CHARACTERS_MAX: usize = 160;
 /// Characters of a long line that are shown before the place.
 const SHOWN_BEFORE: usize = 20;
 
-/// One file's text.
+/// The text of one file.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// As it was given: messages show it so.
+    /// The path as it was given, for messages.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
@@ -32,7 +32,7 @@ impl Source {
         Arc::new(Source { path: path.to_owned(), text: text.to_owned() })
     }
 
-    /// Reads a file that has to be UTF-8 and no longer than [`FILE_BYTES_MAX`].
+    /// Reads a file, which must be UTF-8 and no longer than [`FILE_BYTES_MAX`].
     pub(crate) fn read(path: &Path) -> Result<Arc<Source>, ConfigurationError> {
         let bytes = read_bytes(path).map_err(|source| match source.kind() {
             ErrorKind::NotFound => ConfigurationError::Missing { path: path.to_owned() },
@@ -46,14 +46,14 @@ impl Source {
             Err(error) => {
                 let start = error.utf8_error().valid_up_to();
                 let source = Source::new(path, &String::from_utf8_lossy(error.as_bytes()));
-                let mistake = Mistake::new(source.place(start..start), "no UTF-8 from here on")
+                let mistake = Mistake::new(source.place(start..start), "not UTF-8 from here on")
                     .help("save the file as UTF-8");
                 Err(mistake.into())
             }
         }
     }
 
-    /// A place by its bytes, which are brought inside of the text.
+    /// A place by its byte range, which is clamped to the text.
     pub(crate) fn place(self: &Arc<Source>, bytes: Range<usize>) -> Place {
         let end_max = self.text.trim_end().len();
         let inside = |position: usize| {
@@ -71,11 +71,11 @@ fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A piece of a configuration file: what a message is about.
+/// A part of a configuration file that a message is about.
 #[derive(Clone)]
 pub struct Place {
     source: Arc<Source>,
-    /// Both ends are on character boundaries of the text.
+    /// Both ends are at character boundaries of the text.
     bytes: Range<usize>,
 }
 
@@ -98,7 +98,7 @@ impl Place {
         self.before()[self.line_start()..].chars().count() + 1
     }
 
-    /// By file, and as they stand in it.
+    /// The order of places: by file, then by position.
     pub(crate) fn order(&self, other: &Place) -> Ordering {
         let position = |place: &Place| (place.bytes.start, place.bytes.end);
         self.path().cmp(other.path()).then(position(self).cmp(&position(other)))
@@ -112,8 +112,7 @@ impl Place {
         self.before().rfind('\n').map_or(0, |newline| newline + 1)
     }
 
-    /// The line with marks below the piece, as compilers show them; of a long line, the part
-    /// around it.
+    /// The line with marks below the place, as compilers show it; only a part of a long line.
     pub(crate) fn excerpt(&self) -> String {
         let text = &self.source.text[self.line_start()..];
         let line = text.lines().next().unwrap_or_default();

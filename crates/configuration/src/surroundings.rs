@@ -1,23 +1,23 @@
-//! What the meaning of a configuration depends on beside its text.
+//! The environment that the meaning of a configuration depends on.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::ConfigurationError;
 
-/// The process's surroundings, handed in so that reading depends on nothing unseen.
+/// Working directory and environment variables, passed to the readers explicitly.
 pub struct Surroundings<'a> {
-    /// The working directory: absolute.
+    /// The working directory, absolute.
     pub directory: PathBuf,
     /// Looks up an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Surroundings<'_> {
-    /// Those of this process.
+    /// The surroundings of this process.
     ///
     /// # Errors
     ///
-    /// The working directory is gone or may not be seen.
+    /// The working directory does not exist or cannot be read.
     pub fn of_this_process() -> Result<Surroundings<'static>, ConfigurationError> {
         let directory = std::env::current_dir()
             .map_err(|source| ConfigurationError::Unreadable { path: ".".into(), source })?;
@@ -33,7 +33,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// A path as seen from a directory, without the dots that say nothing.
+/// A path relative to a directory, without redundant dots.
 pub(crate) fn absolute(directory: &Path, path: &Path) -> PathBuf {
     directory.join(path).components().collect()
 }

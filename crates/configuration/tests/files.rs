@@ -1,5 +1,5 @@
-//! Configurations as they are in use: each `accepted/NAME.conf` says the same as `NAME.toml`
-//! beside it, and each `refused/NAME.conf` is refused as its first line says.
+//! Realistic configurations: each `accepted/NAME.conf` means the same as `NAME.toml` beside it, and
+//! each `refused/NAME.conf` is rejected as its first line says.
 //!
 //! The same files are read by ZConfig in tests/e2e/test_configuration_agrees.py.
 
@@ -11,7 +11,7 @@ use zodium_configuration::{
     Configuration, ConfigurationError, Mistake, Surroundings, Warning, parse_toml, parse_zeo_conf,
 };
 
-/// As in tests/e2e/test_configuration_agrees.py.
+/// The same as in tests/e2e/test_configuration_agrees.py.
 const VARIABLES: [(&str, &str); 3] =
     [("HOME", "/srv/zope"), ("ZEO_PORT", "8765"), ("ZODIUM_KEY_PASSWORD", "secret")];
 

@@ -1,5 +1,5 @@
-//! Whatever a file holds: reading ends without a panic, mistakes are shown at lines that the file
-//! has, and what was read can be written as TOML and read again.
+//! Properties of any file: reading never panics, mistakes are at lines that the file has, and a
+//! configuration can be written as TOML and read again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
@@ -33,7 +33,7 @@ fn parse(format: Format, text: &str) -> Parsed {
     }
 }
 
-/// What holds of any text in either format.
+/// Checks the properties of a text in either format.
 fn check_any(format: Format, text: &str) {
     match parse(format, text) {
         Ok((configuration, _)) => {
@@ -54,7 +54,7 @@ fn check_any(format: Format, text: &str) {
     }
 }
 
-/// The good files of both formats.
+/// The valid files of both formats.
 fn good() -> Vec<(Format, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accepted");
     let mut files: Vec<PathBuf> =
@@ -69,7 +69,7 @@ fn good() -> Vec<(Format, String)> {
     files.iter().filter_map(|path| Some((format(path)?, read(path)))).collect()
 }
 
-/// Characters and words that mean something in one of the formats.
+/// Characters and words with a meaning in one of the formats.
 fn piece() -> impl Strategy<Value = String> {
     let words = [
         "<",
@@ -128,7 +128,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A good file with pieces of it replaced.
+/// A valid file with parts replaced.
 fn mutated() -> impl Strategy<Value = (Format, String)> {
     let change = (any::<prop::sample::Index>(), 0..12_usize, vec(piece(), 0..3));
     (proptest::sample::select(good()), vec(change, 1..4)).prop_map(|((format, text), changes)| {

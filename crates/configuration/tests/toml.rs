@@ -1,4 +1,4 @@
-//! TOML: what is refused, where, and with which way out; where paths begin.
+//! TOML: rejected texts, with the place and advice of each mistake; the base of relative paths.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
@@ -14,7 +14,7 @@ fn parse(text: &str, path: &str) -> Result<Configuration, ConfigurationError> {
     parse_toml(text, Path::new(path), &surroundings).map(|(configuration, _)| configuration)
 }
 
-/// What stands before and behind each mistake in a text.
+/// The report of each mistake in a text.
 fn refused(text: &str) -> Vec<String> {
     match parse(text, "a.toml") {
         Err(ConfigurationError::Mistakes(mistakes)) => {
@@ -31,7 +31,7 @@ fn each_mistake_is_shown_at_its_line_and_column() {
         ("[server]\n\nadress = '8100'\n", "3:1", "did you mean `address`?"),
         ("[server]\nread_only = true\n", "2:1", "did you mean `read-only`?"),
         ("[server]\naddress = '8100\n", "2:16", "literal string"),
-        ("[server]\naddress = ['8100', 'x']\n", "2:20", "\"x\" is no address"),
+        ("[server]\naddress = ['8100', 'x']\n", "2:20", "\"x\" is not an address"),
         ("[server]\nencoding = 'msgpak'\n", "2:12", "did you mean \"msgpack\""),
         ("[server]\nworkers = -1\n", "2:11", "not below zero"),
         ("[server]\nworkers = 65536\n", "2:11", "too many"),
@@ -51,7 +51,7 @@ fn each_mistake_is_shown_at_its_line_and_column() {
         ("storage = ['a']\n", "1:11", "[[storage]]"),
         ("[[storage]]\nname = 'a'\n", "1:1", "`memory = true`"),
         ("[[storage]]\nmemory = true\npath = 'a'\n", "2:10", "has no file"),
-        ("[[storage]]\npath = ''\n", "2:8", "can be no path"),
+        ("[[storage]]\npath = ''\n", "2:8", "is not a path"),
         ("[[storage]]\npath = 'a'\nquota = '10 MiBs'\n", "3:9", "give a size"),
         ("[[storage]]\npath = 'a'\nallow = [5]\n", "3:10", "give a string"),
         ("[[storage]]\npath = 'a'\n[storage.pack]\nat = '25:00'\n", "4:6", "\"23:59\""),
@@ -91,7 +91,7 @@ fn all_mistakes_are_shown_at_once_and_in_order() {
 #[test]
 fn a_mistake_looks_as_compilers_show_it() {
     let expected = [
-        "a.toml:2:3: [log] knows no setting `lvl`",
+        "a.toml:2:3: unknown setting `lvl` in [log]",
         "  |",
         "2 |   lvl = 'info'",
         "  |   ^^^",

@@ -23,7 +23,7 @@ pub enum Address {
 
 /// The error for a text that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is no address: give HOST:PORT, a PORT, or a /path/to/a/socket")]
+#[error("{text:?} is not an address: give HOST:PORT, a PORT, or a /path/to/a/socket")]
 pub struct AddressError {
     text: String,
 }

@@ -1,7 +1,7 @@
-//! Our own format: the whole model as TOML.
+//! The TOML format, which has the whole model.
 //!
-//! Taken from the parsed tables by hand rather than by derived code: so all mistakes are reported
-//! at once, each with its place.
+//! The values are taken from the parsed tables by hand, rather than by derived code. So all
+//! mistakes are reported at once, each with its place.
 
 mod server;
 mod storage;
@@ -22,7 +22,7 @@ use crate::surroundings::Surroundings;
 
 const TABLES: [&str; 4] = ["server", "storage", "log", "monitor"];
 
-/// All tables with their settings, for the test of the document.
+/// All tables with their settings, for the test of the documentation.
 #[cfg(test)]
 pub(crate) const KNOWN: &[(&str, &[&str])] = &[
     ("[server]", server::SERVER.split_last().expect("`tls` is last").1),
@@ -43,13 +43,13 @@ const FORMATS: [(&str, LogFormat); 2] = [("human", LogFormat::Human), ("json", L
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no TOML, or has settings that are not known or cannot be.
+/// The file cannot be read, is not TOML, or has unknown or invalid settings.
 pub fn read_toml(path: &Path) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let surroundings = Surroundings::of_this_process()?;
     interpret(Source::read(path)?, &surroundings)
 }
 
-/// Reads a configuration from a text in TOML. The path is for messages, and where paths begin.
+/// Reads a configuration from a text in TOML. The path is for messages and for relative paths.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub(crate) fn interpret(
     let mut reported_line = 0..0;
     for error in errors {
         let span = error.span().unwrap_or(0..0);
-        // Behind the first mistake of a line, others are mostly its consequences.
+        // Further mistakes in a line are mostly consequences of its first.
         if findings.is_full() || reported_line.contains(&span.start) {
             continue;
         }
@@ -88,7 +88,7 @@ pub(crate) fn interpret(
     findings.conclude(Some(configuration))
 }
 
-/// Position behind the line that a position is in.
+/// The end of the line that contains a position.
 fn line_end(text: &str, position: usize) -> usize {
     let rest = text.as_bytes().get(position..).unwrap_or_default();
     rest.iter().position(|byte| *byte == b'\n').map_or(text.len() + 1, |end| position + end + 1)

@@ -23,7 +23,7 @@ pub(super) const STORAGE: [&str; 12] = [
 pub(super) const PACK: [&str; 6] =
     ["garbage-collection", "keep-old", "abort-on-dangling", "at", "on", "keep-days"];
 
-/// The name of a storage that has none, as in ZEO.
+/// The name of a storage without one, as in ZEO.
 const DEFAULT_NAME: &str = "1";
 
 pub(super) fn storage(table: &Table, findings: &mut Findings) -> Option<StorageOptions> {
@@ -97,8 +97,8 @@ fn schedule(table: &Table, findings: &mut Findings) -> Option<PackSchedule> {
     let keep_days = table.setting("keep-days", findings, values::days);
     if !table.has("at") {
         for key in ["on", "keep-days"].into_iter().filter(|key| table.has(key)) {
-            let message = format!("`{key}` without `at` packs never");
-            let help = "add a time of the day, `at = \"03:30\"`";
+            let message = format!("`{key}` has no effect without `at`");
+            let help = "add a time of day, `at = \"03:30\"`";
             findings.mistake(table.mistake(key, message).help(help));
         }
     }

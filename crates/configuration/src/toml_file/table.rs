@@ -1,4 +1,4 @@
-//! Tables of a TOML file: settings taken by name, with the place of each mistake.
+//! Tables of a TOML file: takes settings by name, with the place of each mistake.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::error::{Findings, Mistake};
 use crate::names;
 use crate::source::{Place, Source};
 
-/// What a value is converted to, or why it cannot be.
+/// A converted value, or why it cannot be converted.
 pub(super) type Converted<T> = Result<T, String>;
 
 /// The file that is read.
 pub(super) struct Document {
     pub(super) source: Arc<Source>,
-    /// Where relative paths begin.
+    /// The base of relative paths.
     pub(super) directory: PathBuf,
 }
 
-/// One table of it.
+/// One table of the file.
 pub(super) struct Table<'a> {
     pub(super) document: &'a Document,
-    /// How messages call it.
+    /// Its name in messages.
     title: String,
     pub(super) place: Place,
     entries: &'a DeTable<'a>,
@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
         self.value(key).is_some()
     }
 
-    /// Whether a name is given that is nearly this: it is reported as unknown.
+    /// Whether a similar name is given, which is reported as unknown.
     pub(super) fn is_misspelt(&self, key: &str) -> bool {
         self.entries.keys().any(|name| names::nearest(name.get_ref(), &[key]).is_some())
     }
@@ -56,7 +56,7 @@ impl<'a> Table<'a> {
         self.document.source.place(value.span())
     }
 
-    /// Reports settings that are not known here.
+    /// Reports unknown settings.
     pub(super) fn check_keys(&self, known: &[&str], findings: &mut Findings) {
         let unknown = self.entries.keys().filter(|key| !known.contains(&&key.get_ref()[..]));
         for key in unknown {
@@ -64,7 +64,7 @@ impl<'a> Table<'a> {
                 return;
             }
             let place = self.document.source.place(key.span());
-            let message = format!("{} knows no setting `{}`", self.title, key.get_ref());
+            let message = format!("unknown setting `{}` in {}", key.get_ref(), self.title);
             findings.mistake(names::unknown(place, message, key.get_ref(), known));
         }
     }
@@ -75,7 +75,7 @@ impl<'a> Table<'a> {
         Mistake::new(place, message)
     }
 
-    /// A setting that is given, converted; what cannot be converted is reported.
+    /// The value of an optional setting; reports one that cannot be converted.
     pub(super) fn setting<T>(
         &self,
         key: &str,
@@ -87,7 +87,7 @@ impl<'a> Table<'a> {
         converted.map_err(report).ok()
     }
 
-    /// A setting that must be given: reports if it is not.
+    /// The value of a required setting; reports a missing one.
     pub(super) fn required<T>(
         &self,
         key: &str,
@@ -100,7 +100,7 @@ impl<'a> Table<'a> {
         self.setting(key, findings, convert)
     }
 
-    /// A list, or a single value in place of a list of one; mistakes are reported one by one.
+    /// The values of a list, or a single value in place of a list of one; reports each mistake.
     pub(super) fn list<T>(
         &self,
         key: &str,
@@ -126,7 +126,7 @@ impl<'a> Table<'a> {
         Some(converted)
     }
 
-    /// A table inside, when it is given; reports what is no table.
+    /// An optional inner table; reports a value that is not a table.
     pub(super) fn table(
         &self,
         key: &str,
@@ -142,7 +142,7 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// The tables of `[[key]]`; reports what is no table.
+    /// The tables of `[[key]]`; reports a value that is not a table.
     pub(super) fn tables(&self, key: &str, findings: &mut Findings) -> Vec<Table<'a>> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let title = format!("[[{key}]]");

@@ -1,4 +1,4 @@
-//! TOML's values to those of the model.
+//! Conversions of TOML values to those of the model.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::model::Weekday;
 use crate::names;
 use crate::surroundings::absolute;
 
-/// Levels that a log can have.
+/// Log levels.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 const NANOSECONDS: usize = 9;
@@ -30,7 +30,7 @@ pub(super) fn boolean(value: &DeValue) -> Converted<bool> {
     value.as_bool().ok_or_else(|| format!("give `true` or `false`, not a {}", found(value)))
 }
 
-/// A whole number that is not below zero.
+/// A whole number, not below zero.
 pub(super) fn count(value: &DeValue) -> Converted<u64> {
     let integer = value.as_integer();
     let count = integer.and_then(|int| u64::from_str_radix(int.as_str(), int.radix()).ok());
@@ -47,7 +47,7 @@ pub(super) fn days(value: &DeValue) -> Converted<f64> {
     days.ok_or_else(|| "give a number of days, not below zero".to_owned())
 }
 
-/// Bytes, as a number or with a unit.
+/// A size: a number of bytes, or with a unit.
 pub(super) fn bytes(value: &DeValue) -> Converted<u64> {
     let bytes = match value.as_str() {
         Some(text) => text.parse::<ByteSize>().ok().map(|size| size.as_u64()),
@@ -59,7 +59,7 @@ pub(super) fn bytes(value: &DeValue) -> Converted<u64> {
     })
 }
 
-/// Seconds as a number, or with a unit.
+/// A duration: a number of seconds, or with a unit.
 pub(super) fn duration(value: &DeValue) -> Converted<Duration> {
     let duration = match value {
         DeValue::String(text) => duration_of_text(text),
@@ -75,8 +75,7 @@ pub(super) fn duration(value: &DeValue) -> Converted<Duration> {
     })
 }
 
-/// A decimal number and `us`, `ms`, `s`, `m`, `h` or `d`; exact to the nanosecond, which floats
-/// are not.
+/// A decimal number with `us`, `ms`, `s`, `m`, `h` or `d`; exact to the nanosecond, unlike a float.
 fn duration_of_text(text: &str) -> Option<Duration> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let (unit_seconds, units_a_second) = match &text[number.len()..] {
@@ -99,7 +98,7 @@ fn duration_of_text(text: &str) -> Option<Duration> {
     Some(duration / units_a_second)
 }
 
-/// A time of the day, `HH:MM`.
+/// A time of day, `HH:MM`.
 pub(super) fn time_of_day(value: &DeValue) -> Converted<(u8, u8)> {
     let part = |text: &str, end: u8| {
         let is_part = matches!(text.len(), 1 | 2) && text.bytes().all(|b| b.is_ascii_digit());
@@ -107,9 +106,7 @@ pub(super) fn time_of_day(value: &DeValue) -> Converted<(u8, u8)> {
     };
     let parts = value.as_str().and_then(|text| text.split_once(':'));
     let time = parts.and_then(|(hour, minute)| Some((part(hour, 24)?, part(minute, 60)?)));
-    time.ok_or_else(|| {
-        "give a time of the day as \"HH:MM\", from \"00:00\" to \"23:59\"".to_owned()
-    })
+    time.ok_or_else(|| "give a time of day as \"HH:MM\", from \"00:00\" to \"23:59\"".to_owned())
 }
 
 pub(super) fn weekday(value: &DeValue) -> Converted<Weekday> {
@@ -134,7 +131,7 @@ fn unknown_word(word: &str, known: &[&str]) -> String {
     format!("{word:?} is none of {}{hint}", known.join(", "))
 }
 
-/// A level, or several for modules: `warn,zodium_zeo=debug`.
+/// A log level, or several with modules: `warn,zodium_zeo=debug`.
 pub(super) fn level(value: &DeValue) -> Converted<String> {
     let text = text(value)?;
     for part in text.split(',') {
@@ -147,11 +144,11 @@ pub(super) fn level(value: &DeValue) -> Converted<String> {
 }
 
 impl Document {
-    /// A path, seen from the file's directory.
+    /// A path, relative to the file's directory.
     pub(super) fn path(&self, value: &DeValue) -> Converted<PathBuf> {
         let path = text(value)?;
         if path.is_empty() || path.contains('\0') {
-            return Err(format!("{path:?} can be no path"));
+            return Err(format!("{path:?} is not a path"));
         }
         Ok(absolute(&self.directory, Path::new(&path)))
     }

@@ -1,4 +1,4 @@
-//! A configuration as our TOML: what differs from the defaults.
+//! Writes a configuration as TOML, without settings that have their default values.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,9 +17,10 @@ use crate::model::{
 type Written<T = ()> = Result<T, ConfigurationError>;
 
 impl Configuration {
-    /// The configuration as TOML, which [`crate::read_toml`] reads back to the same: addresses,
-    /// storages, and all that differs from the defaults. Paths are written as they are, so they
-    /// should be absolute.
+    /// The configuration as TOML, which [`crate::read_toml`] reads back to the same.
+    ///
+    /// It has addresses, storages, and all settings that differ from the defaults. Paths are
+    /// written unchanged, so they should be absolute.
     ///
     /// # Errors
     ///
@@ -221,7 +222,7 @@ fn word<T: Copy + PartialEq>(chosen: T, choices: &[(&'static str, T)]) -> &'stat
     choices.iter().find(|(_, choice)| *choice == chosen).map_or("", |(word, _)| word)
 }
 
-/// TOML's integers have a sign: what does not fit is for the reader of sizes.
+/// An integer as TOML, whose integers are signed; a larger one is written as a size in text.
 fn integer(number: u64) -> Value {
     i64::try_from(number).map_or_else(|_| Value::from(number.to_string()), Value::from)
 }
@@ -236,7 +237,7 @@ fn bytes(bytes: u64) -> Value {
     }
 }
 
-/// A time in the largest unit that gives a whole number, or exact to the nanosecond.
+/// A duration in the largest unit that gives a whole number, or exact to the nanosecond.
 fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if seconds == 0 && !duration.is_zero() && duration.subsec_nanos().is_multiple_of(1000) {

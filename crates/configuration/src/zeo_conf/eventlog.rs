@@ -1,4 +1,4 @@
-//! `<eventlog>`: where log lines go, and how many.
+//! `<eventlog>`: destinations and level of the log.
 
 use super::section::Section;
 use super::values;
@@ -24,18 +24,18 @@ pub(super) const LOGFILE: [&str; 13] = [
     "delay",
 ];
 
-/// Handlers that take log lines elsewhere than into a file.
+/// Log handlers that do not write to a file.
 pub(super) const OTHER_HANDLERS: [&str; 4] =
     ["syslog", "win32-eventlog", "http-logger", "email-notifier"];
 
-/// Settings of files that turn them over.
+/// Settings of log rotation.
 const ROTATION: [&str; 4] = ["max-size", "when", "interval", "old-files"];
 
-/// Settings of how lines look.
+/// Settings of the format of log lines.
 const LOOKS: [&str; 7] =
     ["format", "dateformat", "formatter", "style", "arbitrary-fields", "encoding", "delay"];
 
-/// Python's level of a handler that adds no threshold of its own.
+/// Python's level of a handler without a threshold of its own.
 const NOTSET: u8 = 0;
 
 /// The log of an `<eventlog>`.
@@ -72,7 +72,7 @@ pub(super) fn log_options(
     LogOptions { destinations, level: name_of(level).to_owned(), ..LogOptions::default() }
 }
 
-/// The lowest of the thresholds that lines meet on their way to each file.
+/// The lowest of the files' effective thresholds.
 fn common_level(eventlog: &Section, level: u8, files: &[u8], findings: &mut Findings) -> u8 {
     let thresholds = || files.iter().map(|file| level.max(*file));
     let lowest = thresholds().min().unwrap_or(level);
@@ -116,7 +116,7 @@ fn logfile(
     })
 }
 
-/// What a rotation that is not wanted is given as.
+/// Whether a rotation setting means no rotation.
 fn is_none(text: &str) -> bool {
     matches!(text, "" | "0")
 }
@@ -139,7 +139,7 @@ fn level(text: &str) -> Result<u8, String> {
             .filter(|number| *number <= 50)
             .ok_or_else(|| {
                 format!(
-                    "{text:?} is no level: give critical, error, warn, info, blather, debug, \
+                    "{text:?} is not a level: give critical, error, warn, info, blather, debug, \
                      trace, all, notset, or a number up to 50"
                 )
             })?,
@@ -147,7 +147,7 @@ fn level(text: &str) -> Result<u8, String> {
     Ok(level)
 }
 
-/// Our level that lets the same lines through as a threshold of Python's.
+/// The log level that admits the same lines as a threshold of Python.
 fn name_of(threshold: u8) -> &'static str {
     match threshold {
         31.. => "error",

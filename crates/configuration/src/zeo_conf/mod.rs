@@ -1,8 +1,8 @@
 //! `zeo.conf`: what `runzeo -C` reads, in the syntax of ZConfig.
 //!
-//! Read in two steps: `syntax` makes a tree of sections, whatever they mean, and the other rooms
-//! take what they know from it. Settings of our own have no place here, so that the file goes on
-//! working with runzeo; but for one that is written as a definition.
+//! It is read in two steps. `syntax` makes a tree of sections, whatever they mean; the other
+//! modules take their settings from it. Settings that runzeo does not know are not accepted here,
+//! so that the file still works with runzeo. The exception is one that is written as a definition.
 
 mod eventlog;
 mod section;
@@ -21,14 +21,14 @@ use crate::model::{Configuration, LogOptions};
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
-/// Sections that a file may have, besides those that say that they are not served.
+/// Sections that a file may have, besides those of storages that are not served.
 const SECTIONS: [&str; 6] =
     ["zeo", "filestorage", "blobstorage", "mappingstorage", "eventlog", "runner"];
 
-/// What `%define` may name that runzeo passes over, since nothing refers to it.
+/// The setting that is a `%define`; runzeo ignores it, since no value refers to it.
 const PYTHON_RESOLVER: &str = "zodium_python_resolver";
 
-/// All sections with their settings, for the test of the document.
+/// All sections with their settings, for the test of the documentation.
 #[cfg(test)]
 pub(crate) const KNOWN: &[(&str, &[&str])] = &[
     ("zeo", &zeo::ZEO),
@@ -42,17 +42,17 @@ pub(crate) const KNOWN: &[(&str, &[&str])] = &[
     ("runner", &[]),
 ];
 
-/// Reads a `zeo.conf`. Relative paths in it begin at the working directory.
+/// Reads a `zeo.conf`. Relative paths in it are relative to the working directory.
 ///
 /// # Errors
 ///
-/// The file cannot be read, its syntax is wrong, or it says what no server here can do.
+/// The file cannot be read, its syntax is wrong, or it has settings that are not supported.
 pub fn read_zeo_conf(path: &Path) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let surroundings = Surroundings::of_this_process()?;
     interpret(&Source::read(path)?, &surroundings)
 }
 
-/// Reads the text of a `zeo.conf`. The path is for messages, and where `%include` begins.
+/// Reads the text of a `zeo.conf`. The path is for messages and for `%include`.
 ///
 /// # Errors
 ///

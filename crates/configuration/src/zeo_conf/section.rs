@@ -1,4 +1,4 @@
-//! Sections as they stand in the file: not yet looked at for what they mean.
+//! Sections of the file, before they are interpreted.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::error::{Findings, Mistake};
 use crate::names;
 use crate::source::Place;
 
-/// `<kind name>` with all in it, over all files that were included.
+/// `<kind name>` with its content, also from included files.
 #[derive(Debug)]
 pub(super) struct Section {
     /// In lower case; empty for the file as a whole.
@@ -26,7 +26,7 @@ pub(super) struct Value {
     pub(super) key_place: Place,
     /// With references replaced.
     pub(super) text: String,
-    /// Of the text, or of the key where there is none.
+    /// The place of the text, or of the key if there is no text.
     pub(super) place: Place,
 }
 
@@ -35,17 +35,17 @@ impl Section {
         Section { kind, name, place, values: Vec::new(), sections: Vec::new() }
     }
 
-    /// How messages call it.
+    /// Its name in messages.
     pub(super) fn title(&self) -> String {
         if self.kind.is_empty() { "the file".to_owned() } else { format!("<{}>", self.kind) }
     }
 
-    /// Reports settings that are not known in this section or given twice.
+    /// Reports settings that are unknown in this section, or given twice.
     pub(super) fn check_keys(&self, known: &[&str], findings: &mut Findings) {
         self.check_keys_beside(&[], known, findings);
     }
 
-    /// The same, beside settings that there once were, with what to do instead.
+    /// As [`Section::check_keys`]; `gone` are settings of old versions, with what to do instead.
     pub(super) fn check_keys_beside(
         &self,
         gone: &[(&str, &str)],
@@ -76,12 +76,11 @@ impl Section {
             let message = format!("{} has no settings of its own", self.title());
             return Mistake::new(place, message).help("put it into a section");
         }
-        let message = format!("{} knows no setting `{}`", self.title(), value.key);
+        let message = format!("unknown setting `{}` in {}", value.key, self.title());
         names::unknown(place, message, &value.key, known)
     }
 
-    /// Reports inner sections of kinds that are not known in this section, and names that are
-    /// given twice or not allowed.
+    /// Reports inner sections of unknown kinds, and names that are given twice or not allowed.
     pub(super) fn check_sections(&self, known: &[&str], findings: &mut Findings) {
         let mut named = HashMap::new();
         for section in &self.sections {
@@ -110,16 +109,16 @@ impl Section {
         if known.is_empty() {
             return Mistake::new(place, format!("{} has no sections in it", self.title()));
         }
-        let message = format!("{} knows no section <{}>", self.title(), section.kind);
+        let message = format!("unknown section <{}> in {}", section.kind, self.title());
         names::unknown(place, message, &section.kind, known)
     }
 
-    /// The value of a setting, when it is given.
+    /// The text of an optional setting.
     pub(super) fn value(&self, key: &str) -> Option<&Value> {
         self.values.iter().find(|value| value.key == key)
     }
 
-    /// A setting that is given, converted; what cannot be converted is reported.
+    /// The value of an optional setting; reports one that cannot be converted.
     pub(super) fn setting<T>(
         &self,
         key: &str,
@@ -132,14 +131,14 @@ impl Section {
         converted.map_err(|message| format!("`{key}`: {message}")).map_err(report).ok()
     }
 
-    /// A setting that must be given: reports if it is not.
+    /// The value of a required setting; reports a missing one.
     pub(super) fn required<T>(
         &self,
         key: &str,
         findings: &mut Findings,
         convert: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        // One that is misspelt is reported as that.
+        // A misspelt one is reported as unknown.
         let is_misspelt = |value: &Value| names::nearest(&value.key, &[key]).is_some();
         if self.value(key).is_none() && !self.values.iter().any(is_misspelt) {
             let message = format!("{} needs `{key}`", self.title());
@@ -148,7 +147,7 @@ impl Section {
         self.setting(key, findings, convert)
     }
 
-    /// The inner section of a kind; reports if there are more than one.
+    /// The optional inner section of a kind; reports a second one.
     pub(super) fn only(&self, kind: &str, findings: &mut Findings) -> Option<&Section> {
         let mut sections = self.sections.iter().filter(|section| section.kind == kind);
         let first = sections.next();

@@ -1,4 +1,4 @@
-//! The storages: `<filestorage>`, `<mappingstorage>`, `<blobstorage>` around one, and those that
+//! Storages: `<filestorage>`, `<mappingstorage>`, a `<blobstorage>` around one, and storages that
 //! are not served.
 
 use super::section::Section;
@@ -14,7 +14,7 @@ pub(super) const BLOBSTORAGE: [&str; 1] = ["blob-dir"];
 
 pub(super) const MAPPINGSTORAGE: [&str; 1] = ["name"];
 
-/// The name of a storage that has none.
+/// The name of a storage without one.
 const DEFAULT_NAME: &str = "1";
 
 /// Storages that are not served, with what to do instead.
@@ -37,7 +37,7 @@ pub(super) fn refused_kinds() -> impl Iterator<Item = &'static str> {
     REFUSED.iter().map(|(kind, _)| *kind)
 }
 
-/// All storages of a file; reports those that cannot be, and when there are none.
+/// All storages of a file; reports those that are wrong, and a file without any.
 pub(super) fn storages(
     whole: &Section,
     surroundings: &Surroundings,
@@ -57,7 +57,7 @@ pub(super) fn storages(
         storages.extend(read);
     }
     check_names(whole, findings);
-    // What is no other section was meant to be one, and is reported.
+    // Any unknown section counts as an attempt at a storage, and is reported.
     let is_other = |section: &Section| matches!(&section.kind[..], "zeo" | "eventlog" | "runner");
     if whole.sections.iter().all(is_other) {
         let message = "there is no storage to serve";
@@ -67,7 +67,7 @@ pub(super) fn storages(
     storages
 }
 
-/// Reports a storage that is known and not served.
+/// Reports a storage of a known kind that is not served.
 fn refuse(section: &Section, findings: &mut Findings) {
     if let Some((kind, advice)) = REFUSED.iter().find(|(kind, _)| *kind == section.kind) {
         let message = format!("a <{kind}> is not served");
@@ -75,7 +75,7 @@ fn refuse(section: &Section, findings: &mut Findings) {
     }
 }
 
-/// Names that are given are told apart with all other sections'; one storage may have none.
+/// Checks that names are unique among all sections, and that at most one storage has none.
 fn check_names(whole: &Section, findings: &mut Findings) {
     let is_storage = |section: &&Section| section.kind.ends_with("storage");
     let mut unnamed = None;
@@ -121,7 +121,7 @@ fn filestorage(
     let garbage_collection = flag("pack-gc").unwrap_or(true);
     let keep_old = flag("pack-keep-old").unwrap_or(true);
     let quota_bytes = section.setting("quota", findings, values::byte_size);
-    // FileStorage takes an empty directory for none.
+    // An empty `blob-dir` means none, as in FileStorage.
     let has_blobs = section.value("blob-dir").is_some_and(|value| !value.text.is_empty());
     let blob_directory = if has_blobs { section.setting("blob-dir", findings, path) } else { None };
     if truncate && let Some(create) = section.value("create") {
@@ -142,12 +142,12 @@ fn refuse_packer(section: &Section, findings: &mut Findings) {
     let packer = section.value("packer").filter(|packer| !packer.text.is_empty());
     if let Some(packer) = packer {
         let message = "`packer`: no Python is ever called";
-        let help = "remove it: the server's own packer serves on while it works";
+        let help = "remove it: the server's own packer works while storages are served";
         findings.mistake(Mistake::new(packer.place.clone(), message).help(help));
     }
 }
 
-/// The storage inside, under the outer name and with the outer blob directory.
+/// The inner storage, with the outer name and blob directory.
 fn blobstorage(
     section: &Section,
     surroundings: &Surroundings,
@@ -161,7 +161,7 @@ fn blobstorage(
     section.sections.iter().for_each(|inner| refuse(inner, findings));
     let Some(inner) = section.only("filestorage", findings) else {
         if section.sections.is_empty() {
-            let message = "a <blobstorage> needs the <filestorage> that it is for inside";
+            let message = "a <blobstorage> needs a <filestorage> inside";
             findings.mistake(Mistake::new(section.place.clone(), message));
         }
         return None;
@@ -169,7 +169,7 @@ fn blobstorage(
     let storage = filestorage(inner, surroundings, findings)?;
     if storage.blob_directory.is_some() {
         let message = "its blobs have a directory already, by the <blobstorage> around it";
-        let help = "remove one of both `blob-dir`";
+        let help = "remove one of the two `blob-dir`";
         findings.mistake(Mistake::new(inner.place.clone(), message).help(help));
     }
     let blob_directory = Some(blob_directory?);

@@ -1,7 +1,7 @@
 //! `$name`, `${name}`, `$(VARIABLE)` and `$$` in values, as ZConfig replaces them.
 //!
-//! Names of definitions are told apart without their case, those of environment variables with
-//! it. What is put in is not looked at again.
+//! Names of definitions are case-insensitive, those of environment variables case-sensitive.
+//! References in a replacement are not replaced again.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::surroundings::Surroundings;
 /// Definitions by their names in lower case.
 pub(super) type Definitions = HashMap<String, String>;
 
-/// A name as definitions have it: letters, digits and underscores, no digit first.
+/// Whether a text is a name of a definition: letters, digits and underscores, no digit first.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && name_length(text) == text.len()
 }
@@ -22,7 +22,7 @@ fn name_length(text: &str) -> usize {
     text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len())
 }
 
-/// Replaces all references of a text, up to a length.
+/// Replaces all references in a text, up to a length.
 pub(super) fn substitute(
     text: &str,
     definitions: &Definitions,
@@ -54,7 +54,7 @@ enum Reference<'a> {
     Environment(&'a str),
 }
 
-/// Splits what follows a `$` into the reference and the rest.
+/// Splits the text after a `$` into the reference and the rest.
 fn split_reference(after: &str) -> Result<(Reference<'_>, &str), String> {
     let (open, inner) = match after.strip_prefix(['{', '(']) {
         Some(inner) => (&after[..1], inner),

@@ -1,9 +1,9 @@
-//! The lines of ZConfig: sections, settings, comments, and the directives `%define`, `%include`
+//! The syntax of ZConfig: sections, settings, comments, and the directives `%define`, `%include`
 //! and `%import`.
 //!
-//! What a line is, is seen from its first characters alone; there are no continuations, quotes or
-//! comments behind a value. A mistake in the syntax ends the reading: what follows it could mean
-//! anything.
+//! The first characters of a line decide what it is. There are no continuation lines, quotes, or
+//! comments after a value. Reading ends at a syntax error, because the meaning of the rest is
+//! uncertain.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::names;
 use crate::source::{Place, Source};
 use crate::surroundings::Surroundings;
 
-/// Sections in sections: ZEO's go three deep.
+/// Deepest nesting of sections; ZEO's are three deep.
 const DEPTH_MAX: usize = 16;
 
-/// Files that include files: what goes deeper includes itself.
+/// Deepest nesting of included files; a deeper one probably includes itself.
 const INCLUDE_DEPTH_MAX: usize = 8;
 
-/// Bytes of all files together and of all values in them, so that neither files that are included
-/// many times nor definitions of definitions use up the memory.
+/// Most bytes of all files, and of all values in them. Neither files that are included many times
+/// nor definitions of definitions can use up the memory.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Longest value, in bytes.
@@ -30,10 +30,10 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 
 const DIRECTIVES: [&str; 3] = ["define", "import", "include"];
 
-/// What ZEO's own schema holds: to import it again changes nothing, not even there.
+/// Packages that ZEO's own schema imports; importing them again has no effect.
 const IMPORTED: [&str; 3] = ["ZODB", "ZConfig.components.logger", "zdaemon"];
 
-/// Reads a file and those that it includes; its sections, and its definitions as those of another.
+/// Parses a file and those that it includes; gives its sections, and its definitions as a section.
 pub(super) fn parse(
     source: &Arc<Source>,
     surroundings: &Surroundings,
@@ -50,14 +50,14 @@ pub(super) fn parse(
 struct Parser<'a> {
     surroundings: &'a Surroundings<'a>,
     findings: &'a mut Findings,
-    /// Shared by all files: what an included one defines holds behind it too.
+    /// Shared by all files: definitions of an included file hold after it too.
     definitions: Definitions,
-    /// The same, with their places.
+    /// The same definitions, with their places.
     defined: Section,
     bytes_left: usize,
 }
 
-/// A line without the white space around it, and where it is.
+/// A line without surrounding white space, and its position.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     source: &'a Arc<Source>,
@@ -75,19 +75,19 @@ impl<'a> Line<'a> {
         Mistake::new(self.place(), message)
     }
 
-    /// What is left of this line behind a word and white space.
+    /// The rest of this line, after a word and white space.
     fn behind(&self, rest: &'a str) -> Line<'a> {
         let text = rest.trim_start_matches(is_space);
         Line { text, start: self.start + self.text.len() - text.len(), ..*self }
     }
 }
 
-/// The white space that Python strips.
+/// Whether Python strips this character as white space.
 fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 
-/// Splits a word that needs no quotes from what follows it.
+/// Splits the first word from the rest.
 fn split_word(text: &str) -> (&str, &str) {
     let end = text.find(|c| is_space(c) || c == '(' || c == ')').unwrap_or(text.len());
     text.split_at(end)
@@ -103,7 +103,7 @@ fn lines(source: &Arc<Source>) -> impl Iterator<Item = Line<'_>> {
 }
 
 impl Parser<'_> {
-    /// Reads one file into a section that is open.
+    /// Parses one file into the open section.
     fn file(
         &mut self,
         source: &Arc<Source>,
@@ -143,7 +143,7 @@ impl Parser<'_> {
         Ok(Value { key: key.to_lowercase(), key_place, text, place })
     }
 
-    /// A text with its references replaced.
+    /// Replaces the references in a text.
     fn replace(&mut self, line: &Line) -> Result<String, Mistake> {
         let text = substitute(line.text, &self.definitions, self.surroundings, VALUE_BYTES_MAX);
         let text = text.map_err(|message| line.mistake(message))?;
@@ -185,7 +185,7 @@ impl Parser<'_> {
         let (name, text) = argument.text.split_once(is_space).unwrap_or((argument.text, ""));
         let text = argument.behind(text);
         let key = name.to_lowercase();
-        // As ZConfig does: what was defined, replaced, is compared with what is written now.
+        // As in ZConfig, the replaced earlier text is compared with the new one as written.
         if self.definitions.get(&key).is_some_and(|defined| defined != text.text) {
             return Err(argument.mistake(format!("`{name}` is already defined differently")));
         }
@@ -224,7 +224,7 @@ impl Parser<'_> {
     ) -> Result<(), ConfigurationError> {
         let name = self.replace(argument)?;
         if include_depth == INCLUDE_DEPTH_MAX {
-            let message = format!("included from {INCLUDE_DEPTH_MAX} files, one in the other");
+            let message = format!("included files are nested more than {INCLUDE_DEPTH_MAX} deep");
             return Err(argument.mistake(message).help("does a file include itself?").into());
         }
         let path = self.included_path(&name, argument)?;
@@ -244,7 +244,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A path beside the file that includes it.
+    /// An included path, relative to the file that includes it.
     fn included_path(&self, name: &str, argument: &Line) -> Result<PathBuf, Mistake> {
         let path = name.strip_prefix("file://").unwrap_or(name);
         if path.contains("://") || path.starts_with("package:") {
@@ -256,7 +256,7 @@ impl Parser<'_> {
     }
 }
 
-/// The section that is open, and those around it in the same file.
+/// The open section, and those around it in the same file.
 struct Open {
     section: Section,
     outer: Vec<Section>,

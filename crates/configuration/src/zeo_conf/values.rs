@@ -1,4 +1,4 @@
-//! Texts to values, as ZConfig's datatypes have them; Python's integers and floats included.
+//! Conversions of texts to values, as by ZConfig's datatypes, with Python's integers and floats.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,19 +16,19 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number as Python reads it: a sign, and single underscores between digits, may be there.
+/// A whole number as in Python, with an optional sign, and single underscores between digits.
 pub(super) fn integer(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text:?} is no whole number");
+    let wrong = || format!("{text:?} is not a whole number");
     let digits = without_underscores(text.trim()).ok_or_else(wrong)?;
     digits.parse().map_err(|_| wrong())
 }
 
-/// A number that is not below zero.
+/// A whole number, not below zero.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     u64::try_from(integer(text)?).map_err(|_| format!("{text:?} is below zero"))
 }
 
-/// Drops underscores that stand between digits, and refuses others.
+/// Removes single underscores between digits; `None` for any other underscore.
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| {
@@ -49,26 +49,26 @@ pub(super) fn whole_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Seconds with a fraction.
+/// Seconds, with an optional fraction.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no number of seconds");
+    let wrong = || format!("{text:?} is not a number of seconds");
     let number = without_underscores(text.trim()).ok_or_else(wrong)?;
     let seconds: f64 = number.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Bytes, with `KB`, `MB` or `GB` for the powers of 1,024.
+/// A size in bytes, with optional `KB`, `MB` or `GB` for powers of 1,024.
 pub(super) fn byte_size(text: &str) -> Result<u64, String> {
     let lower = text.to_lowercase();
     let units = [("kb", 1_u64 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
     let unit = units.iter().find_map(|(unit, bytes)| Some((lower.strip_suffix(unit)?, *bytes)));
     let (number, unit) = unit.unwrap_or((&lower, 1));
     let number = count(number)
-        .map_err(|_| format!("{text:?} is no size: give a whole number and KB, MB or GB"))?;
+        .map_err(|_| format!("{text:?} is not a size: give a whole number and KB, MB or GB"))?;
     number.checked_mul(unit).ok_or_else(|| format!("{text:?} is more than any file can hold"))
 }
 
-/// `host:port`, `port`, `:port`, or a path with a slash in it; no host: all interfaces.
+/// An address: `host:port`, `port`, `:port`, or a path with a slash. No host: all interfaces.
 pub(super) fn address(text: &str, surroundings: &Surroundings) -> Result<Address, String> {
     if text.contains('/') {
         return Ok(Address::Unix(surroundings.absolute(Path::new(text))));
@@ -83,11 +83,12 @@ pub(super) fn address(text: &str, surroundings: &Surroundings) -> Result<Address
             "{text:?} has no port: give HOST:PORT, a PORT, or a /path/to/a/socket"
         ));
     };
-    let port = u16::try_from(port).map_err(|_| format!("{port} is no port: they end at 65535"))?;
+    let port =
+        u16::try_from(port).map_err(|_| format!("{port} is not a port: ports end at 65535"))?;
     Ok(Address::Tcp { host: bare.unwrap_or(host).to_lowercase(), port })
 }
 
-/// A path that begins at the working directory or, with `~/`, at home.
+/// A path, relative to the working directory or, with `~/`, to the home directory.
 pub(super) fn path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
     let Some(rest) = text.strip_prefix('~') else { return plain_path(text, surroundings) };
     if !rest.is_empty() && !rest.starts_with('/') {
@@ -106,13 +107,13 @@ pub(super) fn program(text: &str, surroundings: &Surroundings) -> Result<PathBuf
     Ok(if is_path { path } else { path.file_name().map(PathBuf::from).unwrap_or(path) })
 }
 
-/// A path that begins at the working directory, with no sign for home.
+/// A path, relative to the working directory; `~` has no special meaning.
 pub(super) fn plain_path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
     if text.is_empty() {
         return Err("no path is given".to_owned());
     }
     if text.contains('\0') {
-        return Err(format!("{text:?} can be no path"));
+        return Err(format!("{text:?} is not a path"));
     }
     Ok(surroundings.absolute(Path::new(text)))
 }

@@ -17,9 +17,9 @@ pub(super) const ZEO: [&str; 8] = [
     "msgpack",
 ];
 
-/// Settings of ZEO 4, which ZEO refuses since.
+/// Settings of ZEO 4, which later versions reject.
 const GONE: [(&str, &str); 4] = [
-    ("monitor-address", "remove it; figures are served by [monitor] of TOML"),
+    ("monitor-address", "remove it; metrics are served by [monitor] of TOML"),
     ("authentication-protocol", AUTHENTICATION),
     ("authentication-database", AUTHENTICATION),
     ("authentication-realm", AUTHENTICATION),
@@ -29,17 +29,17 @@ const AUTHENTICATION: &str = "remove it; an <ssl> section lets in clients by the
 
 pub(super) const SSL: [&str; 4] = ["certificate", "key", "password-function", "authenticate"];
 
-/// Where the password of a key is taken from, since its function cannot be called.
+/// The environment variable for the password of a key, since its function cannot be called.
 pub(super) const KEY_PASSWORD_VARIABLE: &str = "ZODIUM_KEY_PASSWORD";
 
-/// The server of a file; reports when there is none.
+/// The server of a file; reports a missing `<zeo>` section.
 pub(super) fn server(
     whole: &Section,
     surroundings: &Surroundings,
     findings: &mut Findings,
 ) -> Option<ServerOptions> {
     let Some(zeo) = whole.only("zeo", findings) else {
-        let message = "there is no <zeo> section, which says where to listen";
+        let message = "there is no <zeo> section, which has the address to listen on";
         let help = "write `<zeo>`, `address HOST:PORT`, `</zeo>`";
         findings.mistake(Mistake::new(whole.place.clone(), message).help(help));
         return None;
@@ -67,12 +67,12 @@ pub(super) fn server(
     })
 }
 
-/// As runzeo: what the file says, else what `ZEO_MSGPACK` says.
+/// The encoding: from the file, else from `ZEO_MSGPACK`, as in runzeo.
 fn encoding(zeo: &Section, surroundings: &Surroundings, findings: &mut Findings) -> Encoding {
     let by_environment = surroundings.variable("ZEO_MSGPACK").is_some_and(|text| !text.is_empty());
     let is_given = zeo.value("msgpack").is_some();
     if by_environment && !is_given {
-        let message = "msgpack is spoken because the environment variable ZEO_MSGPACK is set";
+        let message = "msgpack is used because the environment variable ZEO_MSGPACK is set";
         findings.warning(&zeo.place, message);
     }
     match zeo.setting("msgpack", findings, values::boolean).unwrap_or(by_environment) {
@@ -81,7 +81,7 @@ fn encoding(zeo: &Section, surroundings: &Surroundings, findings: &mut Findings)
     }
 }
 
-/// As runzeo: what the file says, else below `INSTANCE_HOME` where that is set.
+/// The pid file: from the file, else below `INSTANCE_HOME` if that is set, as in runzeo.
 fn pid_file(
     zeo: &Section,
     surroundings: &Surroundings,

@@ -1,20 +1,20 @@
-// The status page: asks for status.json every two seconds and shows it.
+// The status page: fetches status.json every two seconds and shows it.
 //
-// Whatever comes from the server is only ever set as text, never as markup: labels and messages
-// hold what clients have sent.
+// Data from the server are only set as text, never as markup: labels and messages contain text
+// from clients.
 "use strict";
 
 const INTERVAL_MS = 2000;
 const TIMEOUT_MS = 5000;
 const POINTS_MAX = 90;
-// A graph is drawn as wide as so many points at least.
+// Least width of a graph, in points.
 const POINTS_MIN = 30;
 const GRAPH_WIDTH = 180;
 const GRAPH_HEIGHT = 40;
 
 const byId = (id) => document.getElementById(id);
 
-// --- Numbers for people
+// --- Formatting of numbers
 
 function short(number) {
   if (number === null || number === undefined || !Number.isFinite(number)) return "–";
@@ -26,7 +26,7 @@ function short(number) {
   return number.toPrecision(2);
 }
 
-// Two digits that say something, or all before the point.
+// Two significant digits, or all before the point.
 const digits = (number) => (number < 10 ? String(Number(number.toPrecision(2))) : String(Math.round(number)));
 
 function bytes(number) {
@@ -74,7 +74,7 @@ function since(later, earlier) {
   return { first_bound: later.first_bound, buckets: later.buckets.map((bucket, at) => bucket - earlier.buckets[at]) };
 }
 
-// The value below which a share of all lies, as well as buckets can tell.
+// A quantile, as exact as the buckets allow.
 function quantile(distribution, share) {
   const total = distribution ? count(distribution) : 0;
   if (total <= 0) return null;
@@ -96,7 +96,7 @@ const ofMethod = (status, method) =>
 const total = (status, value) => status.storages.reduce((sum, storage) => sum + value(storage), 0);
 const allRequests = (storage) => storage.requests.reduce((sum, request) => sum + count(request.seconds), 0);
 
-// --- What is drawn over time. Each gives a number, or null when there is nothing to tell.
+// --- Values drawn over time. Each is a number, or null without a value.
 
 const perSecond = (value) => (now, before, seconds) => Math.max(0, value(now) - value(before)) / seconds;
 const latency = (method, share) => (now, before) => quantile(since(ofMethod(now, method), ofMethod(before, method)), share);
@@ -156,8 +156,7 @@ function drawing(name, attributes) {
   return made;
 }
 
-// Replaces what is inside `parent`, unless it already looks like that: what a reader has selected
-// stays selected.
+// Replaces the content of `parent`, unless it is the same already: so a selection is kept.
 function fill(parent, ...children) {
   const made = element("div");
   made.append(...children);
@@ -270,7 +269,7 @@ function draw(tile) {
 // --- Tables
 
 const STATES = {
-  writable: ["takes commits", "good"],
+  writable: ["accepts commits", "good"],
   readonly: ["read-only", "good"],
   full: ["no space left", "bad"],
   failed: ["a write failed", "bad"],
@@ -354,7 +353,7 @@ function showTables(status) {
     ["State", (c) => c.transaction.state],
     ["Open for", (c) => duration(c.transaction.seconds), "number"],
     ["Waits for", waitText],
-  ], transactions, "Nobody has a transaction open."));
+  ], transactions, "No open transactions."));
 
   byId("connections-count").textContent = status.network.connections || "";
   const more = status.network.connections - status.connections.length;
@@ -364,7 +363,7 @@ function showTables(status) {
     ["Storage", storageText],
     ["Connected for", (c) => duration(c.seconds), "number"],
     ["Open", openText],
-  ], status.connections, "Nobody is connected.")];
+  ], status.connections, "No connections.")];
   if (more > 0 && status.connections.length) connections.push(element("p", `and ${more} more`, "quiet"));
   fill(byId("connections"), ...connections);
 
@@ -412,7 +411,7 @@ async function refresh() {
   try {
     const answer = await fetch("status.json", { signal: given.signal, cache: "no-store" });
     const status = await answer.json();
-    // A server that was started anew counts from nothing.
+    // After a restart of the server its counters begin at zero.
     if (before && before.server.started !== status.server.started) before = null;
     showHeader(status);
     showTiles(status, before);
