@@ -78,14 +78,14 @@ impl Session {
         let Some(storage) = self.storage() else { return Ok(Reply::Later) };
         if self.upload.take().is_some() {
             // Chunks do not say of which blob they are.
-            self.make_unfit(Exception::transaction_error("two blobs were sent at once"));
+            self.doom(Exception::transaction_error("two blobs were sent at once"));
         }
         match (self.transaction_state(), blobs_of(&storage)) {
             (Some(TransactionState::Open { .. }), Ok(_)) => {
                 self.uploads += 1;
                 self.upload = Some(Upload::new(self.uploads, self.link.memory().holder()));
             }
-            (Some(TransactionState::Open { .. }), Err(error)) => self.make_unfit(error.into()),
+            (Some(TransactionState::Open { .. }), Err(error)) => self.doom(error.into()),
             // It will not be committed, whatever comes.
             (Some(_), _) => {}
             (None, _) => {
@@ -225,7 +225,7 @@ impl Session {
                 self.hold_transaction();
                 self.spill(handle);
             }
-            (Some(TransactionState::Open { .. }), _, Err(error)) => self.make_unfit(error.into()),
+            (Some(TransactionState::Open { .. }), _, Err(error)) => self.doom(error.into()),
             (..) => {}
         }
     }

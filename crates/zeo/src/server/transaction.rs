@@ -229,7 +229,7 @@ impl Session {
         if let TransactionState::Open { transaction, .. } = &mut open.state {
             match add(transaction) {
                 Ok(()) => self.hold_transaction(),
-                Err(exception) => self.make_unfit(exception),
+                Err(exception) => self.doom(exception),
             }
         }
         Ok(Reply::Value(Value::None))
@@ -244,7 +244,7 @@ impl Session {
         let memory = self.link.memory();
         if entries_bytes > ENTRIES_BYTES_LOW && memory.is_full() {
             let exception = Exception::memory_full(memory.limit_bytes(), entries_bytes);
-            self.make_unfit(exception);
+            self.doom(exception);
         }
     }
 
@@ -265,14 +265,14 @@ impl Session {
             // Still the same transaction: no request was read meanwhile.
             match (spilled, &mut session.transaction) {
                 (Ok(spilled), Some(open)) => open.spilled(spilled),
-                (Err(error), Some(_)) => session.make_unfit(error.into()),
+                (Err(error), Some(_)) => session.doom(error.into()),
                 (_, None) => {}
             }
         });
     }
 
     /// The open transaction cannot be committed, and what it held is free.
-    pub(crate) fn make_unfit(&mut self, exception: Exception) {
+    pub(crate) fn doom(&mut self, exception: Exception) {
         let Some(open) = &mut self.transaction else { return };
         let state = std::mem::replace(&mut open.state, TransactionState::Doomed(exception));
         open.held.set(0);

@@ -34,7 +34,7 @@ impl Session {
             TransactionState::Open { .. } | TransactionState::Doomed(_) => {}
         }
         if self.upload.take().is_some() {
-            self.make_unfit(Exception::transaction_error("a blob was not sent to its end"));
+            self.doom(Exception::transaction_error("a blob was not sent to its end"));
         }
         self.attempts += 1;
         let finding = TransactionState::Finding { attempt: self.attempts };
