@@ -269,7 +269,7 @@ class TestHealthcheck:
             code, said = run(binary, "healthcheck", address)
             speaker.join()
             assert (code, said.count("\n")) == (1, 1)
-            assert "this is no ZEO server" in said
+            assert "this is not a ZEO server" in said
 
 
 def say(listener, words):

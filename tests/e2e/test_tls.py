@@ -230,7 +230,7 @@ def test_each_storage_has_its_own_list_of_who_may_use_it(tmp_path, binary, site)
                 monitor.send_frame(b"ruok")
                 status = monitor.receive_frame().decode()
             assert {name for name in [*lists, "for-all"] if f'"{name}":' in status} == expected
-        until_logged(server, "no such storage for it")
+        until_logged(server, "or the client may not use it")
     finally:
         server.stop()
 

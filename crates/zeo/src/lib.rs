@@ -1,7 +1,7 @@
-//! ZEO 5: the wire, the server that speaks it, and a client for commands.
+//! ZEO 5: the wire format, the server, and a client for commands.
 //!
-//! [`codec`] is a pure state machine over bytes; [`server`] turns its messages into calls on the
-//! engine; [`client`] asks any server. The protocol knows no file, and the client no server.
+//! [`codec`] consists of pure functions over bytes. [`server`] turns messages into calls on the
+//! engine. [`client`] calls methods of any ZEO server.
 
 #![forbid(unsafe_code)]
 

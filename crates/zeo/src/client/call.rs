@@ -1,4 +1,4 @@
-//! A session: greeting, registration, calls.
+//! A client session: handshake, registration and calls.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::codec::{
 pub struct Client<S> {
     frames: Frames<S>,
     encoding: Encoding,
-    /// How long a call waits for its answer.
+    /// Longest time that a call waits for its answer.
     limit: Duration,
     last_id: u64,
 }
 
-/// A call that was sent, and has not been answered yet.
+/// A call that was sent and is not answered yet.
 #[derive(Debug)]
 #[must_use]
 pub struct Pending {
@@ -31,8 +31,8 @@ pub struct Pending {
 }
 
 impl<S: Stream> Client<S> {
-    /// Greets the server in the encoding that it announces. From now on no answer is waited for
-    /// longer than `limit`.
+    /// Greets the server in the encoding that it announces. From now on each answer is awaited for
+    /// at most `limit`.
     pub fn greet(stream: S, limit: Duration) -> Result<Client<S>, ClientError> {
         let mut frames = Frames::new(stream);
         let encoding = Encoding::from_announcement(&frames.receive_announcement(limit)?)?;
@@ -42,25 +42,24 @@ impl<S: Stream> Client<S> {
         Ok(Client { frames, encoding, limit, last_id: 0 })
     }
 
-    /// What the server speaks.
+    /// The encoding of the connection.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Opens a storage; its last transaction. Once for a connection.
+    /// Registers for a storage, once for each connection; gives its last transaction.
     pub fn register(&mut self, storage: &str, read_only: bool) -> Result<Tid, ClientError> {
         let last = self.call("register", &Value::tuple([storage.into(), read_only.into()]))?;
         match last {
-            // A server that has not read its storage yet says so.
+            // A server that has not opened its storage yet answers None.
             Value::None => Ok(Tid::ZERO),
             last => last.as_tid().ok_or_else(|| {
-                CodecError::NotAMessage { what: "register() answers something else than a tid" }
-                    .into()
+                CodecError::NotAMessage { what: "the answer to register() is not a tid" }.into()
             }),
         }
     }
 
-    /// What a method answers. `arguments` is a tuple.
+    /// Calls a method and waits for its answer. `arguments` is a tuple.
     pub fn call(
         &mut self,
         method: &str,
@@ -71,7 +70,7 @@ impl<S: Stream> Client<S> {
         self.answer(&pending, limit)?.ok_or(ClientError::Silent { limit })
     }
 
-    /// Sends a call whose answer takes its time.
+    /// Sends a call without waiting for its answer.
     pub fn request(&mut self, method: &str, arguments: &Value<'_>) -> Result<Pending, ClientError> {
         self.last_id += 1;
         let mut message = BytesMut::new();
@@ -80,8 +79,8 @@ impl<S: Stream> Client<S> {
         Ok(Pending { id: self.last_id })
     }
 
-    /// The answer to a call; `None` when it is not there within `limit`, and then it can be
-    /// waited for again.
+    /// Waits for the answer to a call; `None` if it does not arrive within `limit`. The caller may
+    /// then wait again.
     pub fn answer(
         &mut self,
         pending: &Pending,
@@ -104,14 +103,14 @@ impl<S: Stream> Client<S> {
         }
     }
 
-    /// Sends a call that is not answered. When the server does not like it, it closes.
+    /// Sends a call that gets no answer. If it fails, the server closes the connection.
     pub fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<(), ClientError> {
         let mut message = BytesMut::new();
         encode_oneway(self.encoding, &mut message, method, arguments)?;
         self.frames.send(&message, self.limit)
     }
 
-    /// Tells the server that the client is still there, as stock clients do every minute.
+    /// Sends a heartbeat, as stock clients do every minute.
     pub fn give_sign_of_life(&mut self) -> Result<(), ClientError> {
         let mut message = BytesMut::new();
         encode_heartbeat(self.encoding, &mut message);

@@ -1,4 +1,4 @@
-//! What can go wrong between a command and a server.
+//! Errors of the client for commands.
 
 use std::io;
 use std::time::Duration;
@@ -9,59 +9,61 @@ use zodium_tls::HandshakeFailure;
 
 use crate::codec::{CodecError, FrameError, RemoteError};
 
-/// Why a call was not answered with a value.
+/// Why a call failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody listens there, or it cannot be reached.
+    /// No server listens at the address, or it cannot be reached.
     #[error("cannot connect to {address}: {reason}; is the server running there?")]
     Connect {
         /// The address as given.
         address: String,
-        /// The system's answer.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The server did not say anything in time.
+    /// The server did not answer in time.
     #[error("no answer from the server within {} seconds", limit.as_secs_f64())]
     Silent {
-        /// How long was waited.
+        /// How long the client waited.
         limit: Duration,
     },
     /// The server ended the connection.
-    #[error("the server closed the connection; its log says why")]
+    #[error("the server closed the connection; see its log for the reason")]
     Closed,
-    /// The server let the client wait from the start.
+    /// The server sent no greeting in time.
     #[error(
         "no answer from the server within {} seconds; if it speaks TLS, it waits for the client to \
          do so: see --ssl-certificate and --ssl-authenticate",
         limit.as_secs_f64()
     )]
     NoGreeting {
-        /// How long was waited.
+        /// How long the client waited.
         limit: Duration,
     },
-    /// The server ended the connection before it said anything.
+    /// The server ended the connection before its greeting.
     #[error(
         "the server closed the connection before it said anything; if it speaks TLS, it waited \
          for the client to do so: see --ssl-certificate and --ssl-authenticate"
     )]
     ClosedUnheard,
-    /// The server ended the connection before TLS was agreed upon.
-    #[error("the server closed the connection in the midst of the TLS handshake; its log says why")]
+    /// The server ended the connection during the TLS handshake.
+    #[error(
+        "the server closed the connection during the TLS handshake; see its log for the reason"
+    )]
     NoHandshake,
-    /// TLS, or a certificate.
+    /// TLS failed.
     #[error(transparent)]
     Tls(#[from] HandshakeFailure),
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(io::Error),
-    /// What the server sent is no frame.
-    #[error("this is no ZEO server: {0}")]
+    /// The server sent something that is not a frame.
+    #[error("this is not a ZEO server: {0}")]
     Frame(#[from] FrameError),
-    /// What the server sent, or what was to be sent, is no message.
-    #[error("the server does not speak ZEO 5 as we do: {0}")]
+    /// A message of the server cannot be decoded, or one to it cannot be encoded.
+    #[error("the server does not speak ZEO 5 as expected: {0}")]
     Codec(#[from] CodecError),
-    /// The answer to `ruok` is no status of storages.
+    /// The answer to `ruok` cannot be parsed.
     #[error("the server's status cannot be read: {what}")]
     Status {
         /// What is wrong with it.
@@ -72,7 +74,7 @@ pub enum ClientError {
     Raised {
         /// The dotted name of the exception's class.
         name: String,
-        /// What it says, or else its name and arguments.
+        /// Its text, or else its name and arguments.
         text: String,
     },
 }
@@ -85,7 +87,7 @@ impl ClientError {
     }
 }
 
-/// What an exception of a server says, or else its name and arguments.
+/// The text of a server's exception, or else its name and arguments.
 pub fn exception_text(name: &str, payload: &Value<'_>) -> String {
     match first_text(payload) {
         Some(text) => text.to_owned(),
@@ -93,7 +95,7 @@ pub fn exception_text(name: &str, payload: &Value<'_>) -> String {
     }
 }
 
-/// What most exceptions have to say: their only argument, or an attribute for it.
+/// The text of most exceptions: their only argument, or an attribute.
 fn first_text<'v>(payload: &'v Value<'_>) -> Option<&'v str> {
     match payload.as_sequence() {
         Some([only]) => only.as_str(),
@@ -102,7 +104,7 @@ fn first_text<'v>(payload: &'v Value<'_>) -> Option<&'v str> {
     }
 }
 
-/// A value for people.
+/// A value as text for an error message.
 fn shown(value: &Value<'_>) -> String {
     let all = |items: &[Value<'_>]| items.iter().map(shown).collect::<Vec<_>>().join(", ");
     match value {

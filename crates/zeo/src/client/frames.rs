@@ -1,4 +1,4 @@
-//! Whole frames over a stream, each within a time limit.
+//! Sends and receives whole frames over a stream, each within a time limit.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use bytes::{Bytes, BytesMut};
 use super::{ClientError, Stream, tls};
 use crate::codec::frame::split_frame;
 
-/// Longest answer accepted. Room is made as the bytes arrive, not as they are announced.
+/// Longest answer accepted. The buffer grows as bytes arrive, not by the announced length.
 const FRAME_BYTES_MAX: u32 = 1 << 30;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// A stream with what was read of it and not used yet.
+/// A stream, with the bytes that were read and not used yet.
 pub(super) struct Frames<S> {
     stream: S,
     input: BytesMut,
@@ -24,19 +24,19 @@ impl<S: Stream> Frames<S> {
         Frames { stream, input: BytesMut::new() }
     }
 
-    /// The first frame, with which a server introduces itself.
+    /// Receives the first frame, which announces the server's encoding.
     pub(super) fn receive_announcement(&mut self, limit: Duration) -> Result<Bytes, ClientError> {
         let is_encrypted = self.stream.is_encrypted();
         self.receive(limit).map_err(|error| match error {
-            // One that speaks TLS says nothing before its client does, and gives up in the end.
+            // A server with TLS sends nothing before its client does, and gives up in the end.
             ClientError::Silent { limit } if !is_encrypted => ClientError::NoGreeting { limit },
             ClientError::Closed if !is_encrypted => ClientError::ClosedUnheard,
             error => error,
         })
     }
 
-    /// The payload of the next frame; [`ClientError::Silent`] when it is not there in time, and
-    /// then it can be waited for again.
+    /// Receives the payload of the next frame. After [`ClientError::Silent`], when it is late, the
+    /// caller may wait again.
     pub(super) fn receive(&mut self, limit: Duration) -> Result<Bytes, ClientError> {
         let started = Instant::now();
         let mut buffer = vec![0; READ_BYTES];
@@ -58,7 +58,7 @@ impl<S: Stream> Frames<S> {
         }
     }
 
-    /// Writes whole frames. After an error the connection is of no more use.
+    /// Sends whole frames. After an error the connection cannot be used any more.
     pub(super) fn send(&mut self, frames: &[u8], limit: Duration) -> Result<(), ClientError> {
         self.stream.limit_waiting(Some(limit)).map_err(ClientError::Io)?;
         let written = self.stream.write_all(frames).and_then(|()| self.stream.flush());

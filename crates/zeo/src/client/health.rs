@@ -1,4 +1,4 @@
-//! `ruok`: whether a server answers, and what it says of its storages.
+//! `ruok`: asks a server for the status of its storages.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::{ClientError, Stream};
 use crate::codec::Encoding;
 use crate::codec::frame::encode_frame;
 
-/// The status of each storage by name, as the server tells it to monitors. Each of the two
-/// answers is waited for no longer than `limit`.
+/// Asks for the status of each storage by name, as monitors do. Each of the two answers is awaited
+/// for at most `limit`.
 pub fn health<S: Stream>(stream: S, limit: Duration) -> Result<Map<String, Value>, ClientError> {
     let mut frames = Frames::new(stream);
     Encoding::from_announcement(&frames.receive_announcement(limit)?)?;
@@ -20,7 +20,7 @@ pub fn health<S: Stream>(stream: S, limit: Duration) -> Result<Map<String, Value
     frames.send(&question, limit)?;
     match serde_json::from_slice(&frames.receive(limit)?) {
         Ok(Value::Object(storages)) => Ok(storages),
-        Ok(_) => Err(ClientError::Status { what: "it is no JSON object".to_owned() }),
+        Ok(_) => Err(ClientError::Status { what: "it is not a JSON object".to_owned() }),
         Err(error) => Err(ClientError::Status { what: error.to_string() }),
     }
 }

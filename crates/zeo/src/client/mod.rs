@@ -1,12 +1,11 @@
 //! A blocking client for commands: one call at a time, every wait with a limit.
 //!
-//! [`connect`] reaches an [`Address`](zodium_types::Address); [`Client`] greets in whichever
-//! encoding the server announces, registers with a storage and calls methods; [`health()`] asks
-//! `ruok`, for which nobody registers. Both work on any [`Stream`]; [`secure`] makes one that
-//! encrypts.
+//! [`connect`] connects to an [`Address`](zodium_types::Address). [`Client`] greets in the encoding
+//! that the server announces, registers for a storage and calls methods. [`health()`] asks `ruok`,
+//! which needs no registration. Both work on any [`Stream`]; [`secure`] makes an encrypted one.
 //!
-//! Key decision: no thread and no cache. Notices that come between are dropped: a command has
-//! nothing that they could make old.
+//! Key decision: no thread and no cache. Notices of the server are dropped, because a command has
+//! no cache that they could invalidate.
 
 mod call;
 mod error;

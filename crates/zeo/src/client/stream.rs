@@ -1,4 +1,4 @@
-//! Streams whose waits can be limited, and how to reach an address.
+//! Streams with timeouts, and connecting to an address.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -9,12 +9,12 @@ use zodium_types::Address;
 
 use super::ClientError;
 
-/// What a client reads from and writes to.
+/// A stream of bytes that a client reads and writes.
 pub trait Stream: Read + Write {
-    /// Lets each later read or write wait no longer than this; `None`: as long as it takes.
+    /// Sets the timeout of each later read and write; `None`: no timeout.
     fn limit_waiting(&mut self, limit: Option<Duration>) -> io::Result<()>;
 
-    /// Whether what goes over it is encrypted.
+    /// Whether it is encrypted.
     fn is_encrypted(&self) -> bool {
         false
     }
@@ -47,13 +47,13 @@ impl<S: Stream + ?Sized> Stream for Box<S> {
 /// A connected socket of either kind.
 #[derive(Debug)]
 pub enum Socket {
-    /// To another machine, or to this one.
+    /// A TCP connection.
     Tcp(TcpStream),
-    /// To this machine.
+    /// A connection over a Unix socket.
     Unix(UnixStream),
 }
 
-/// Connects within `limit`. An address without a host is on this machine.
+/// Connects within `limit`. Without a host the address is on this machine.
 pub fn connect(address: &Address, limit: Duration) -> Result<Box<dyn Stream>, ClientError> {
     Ok(match connect_socket(address, limit)? {
         Socket::Tcp(stream) => Box::new(stream),
@@ -61,7 +61,7 @@ pub fn connect(address: &Address, limit: Duration) -> Result<Box<dyn Stream>, Cl
     })
 }
 
-/// As [`connect`], for whoever reads and writes at once.
+/// As [`connect`], but gives the socket, which can be read and written at the same time.
 pub fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, ClientError> {
     let connected = match address {
         Address::Tcp { host, port } => connect_tcp(host, *port, limit).map(Socket::Tcp),
@@ -70,7 +70,7 @@ pub fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, Clie
     connected.map_err(|reason| ClientError::Connect { address: address.to_string(), reason })
 }
 
-/// Tries all that a name stands for, in their order.
+/// Tries all addresses of a host name, in order.
 fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let host = if host.is_empty() { "localhost" } else { host };
     let started = Instant::now();

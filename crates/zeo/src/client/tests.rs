@@ -1,4 +1,4 @@
-//! The client against a peer that is nothing but a script.
+//! The client against a scripted peer.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,7 +26,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Runs `script` against what a client says; the client's end.
+    /// Runs `script` as the server; gives the client's end.
     fn start(
         encoding: Encoding,
         script: impl FnOnce(&mut Peer) + Send + 'static,
@@ -43,7 +43,7 @@ impl Peer {
     fn send<E: std::fmt::Debug>(&mut self, write: impl FnOnce(&mut BytesMut) -> Result<(), E>) {
         let mut out = BytesMut::new();
         write(&mut out).unwrap();
-        // In two pieces: a frame comes as it likes.
+        // In two pieces, since frames may arrive in any pieces.
         let (head, tail) = out.split_at(out.len() / 2);
         self.stream.write_all(head).unwrap();
         self.stream.write_all(tail).unwrap();
@@ -141,7 +141,7 @@ fn a_server_that_says_nothing_or_nonsense_is_told_apart() {
     let (silent, _kept) = UnixStream::pair().unwrap();
     assert!(matches!(Client::greet(silent, SHORT), Err(ClientError::NoGreeting { .. })));
     for (says, expected) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n"[..], "this is no ZEO server"),
+        (&b"HTTP/1.1 400 Bad Request\r\n"[..], "this is not a ZEO server"),
         (b"\0\0\0\x04Z310", "does not speak ZEO 5"),
         (b"", "closed the connection"),
     ] {

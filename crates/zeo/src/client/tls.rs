@@ -1,4 +1,4 @@
-//! A stream that encrypts, over one that does not.
+//! TLS over another stream.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use zodium_tls::HandshakeFailure;
 
 use super::{ClientError, Stream};
 
-/// For the last words, which nobody waits for.
+/// Longest time to send the end of an encrypted stream.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(100);
 
-/// Shakes hands with the server, within `limit` as a whole. `name` is what the server's
-/// certificate has to say, unless that is known itself.
+/// Performs the TLS handshake, within `limit` as a whole. `name` must be in the server's
+/// certificate, unless that is pinned.
 pub fn secure(
     stream: Box<dyn Stream>,
     config: Arc<ClientConfig>,
@@ -35,7 +35,7 @@ pub fn secure(
     Ok(Box::new(Secured { stream: StreamOwned::new(connection, stream), limit: None }))
 }
 
-/// What TLS has to say about a failed read or write, if it has.
+/// The TLS error in a failed read or write, if there is one.
 pub(super) fn refused(error: io::Error) -> ClientError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(reason) => ClientError::Tls(reason.clone().into()),
@@ -49,7 +49,7 @@ struct Secured {
     limit: Option<Duration>,
 }
 
-/// A stream whose reads and writes all end at one time: many of them may make up one of ours.
+/// A stream whose reads and writes share one deadline: an encrypted read may take many of them.
 struct Timed {
     stream: Box<dyn Stream>,
     deadline: Option<Instant>,
@@ -95,7 +95,7 @@ impl Drop for Secured {
     fn drop(&mut self) {
         self.limit = Some(GOODBYE_LIMIT);
         self.stream.conn.send_close_notify();
-        // Without it the server sees that the connection has ended, and not that it was to.
+        // Without it the server cannot tell an orderly end from a broken connection.
         let _ = self.flush();
     }
 }

@@ -1,4 +1,4 @@
-//! The messages that carry a blob to a client, whose chunks are sent from where they lie.
+//! The messages that carry a blob to a client, whose chunks are sent without a copy.
 //!
 //! Start and stop only name the blob; a chunk has its bytes between a head and a tail.
 
@@ -14,12 +14,11 @@ use super::{CodecError, Encoding, MessageId};
 pub enum BlobNotice {
     /// The chunks of this blob follow.
     Start,
-    /// They have all been sent.
+    /// All chunks have been sent.
     Stop,
 }
 
-/// Appends the frame that comes before or after the chunks of the blob that transaction `serial`
-/// wrote for an object.
+/// Appends the frame before or after the chunks of a blob, which transaction `serial` wrote.
 pub fn encode_blob_notice(
     encoding: Encoding,
     out: &mut BytesMut,
@@ -37,8 +36,8 @@ pub fn encode_blob_notice(
     })
 }
 
-/// Appends what of a chunk's frame comes before its bytes. Exactly `length` bytes must follow,
-/// and then the tail.
+/// Appends the part of a chunk's frame before its bytes. Exactly `length` bytes must follow, and
+/// then the tail.
 pub fn blob_chunk_head(
     encoding: Encoding,
     out: &mut BytesMut,
@@ -63,7 +62,7 @@ pub fn blob_chunk_head(
     })
 }
 
-/// Appends what of a chunk's frame comes after its bytes.
+/// Appends the part of a chunk's frame after its bytes.
 pub fn blob_chunk_tail(encoding: Encoding, out: &mut BytesMut) {
     let mut writer = Writer::new(encoding, out);
     writer.close_tuple(3);

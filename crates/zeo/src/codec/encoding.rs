@@ -1,11 +1,11 @@
-//! The two encodings of a connection, and the frames that agree on one.
+//! The two encodings of a connection, and the handshake that selects one.
 //!
 //! The server announces an encoding, and the client must answer with it: a stock client cannot
-//! choose. Instead of answering, a monitor asks `ruok`.
+//! choose. A monitor sends `ruok` instead.
 
 use super::CodecError;
 
-/// How the messages of a connection are written.
+/// The encoding of a connection's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// `Z5`: pickles of protocol 3.
@@ -19,12 +19,12 @@ pub enum Encoding {
 pub enum Greeting {
     /// A session whose messages are in this encoding, both ways.
     Session(Encoding),
-    /// `ruok`: one frame of JSON with the status of every storage is wanted, nothing else.
+    /// `ruok`: a monitor, which gets one frame of JSON with the status of every storage.
     Monitor,
 }
 
 impl Encoding {
-    /// The payload of the frame with which a server announces it, and a client accepts it.
+    /// The payload of the frame in which a server announces it, and a client accepts it.
     pub fn announcement(self) -> &'static [u8] {
         match self {
             Encoding::Pickle => b"Z5",
@@ -32,8 +32,10 @@ impl Encoding {
         }
     }
 
-    /// What a server's announcement means to a client. Like stock clients it goes along with a
-    /// version greater than 5, as text is ordered: such a server falls back to 5.
+    /// The encoding in a server's announcement.
+    ///
+    /// As in stock clients, a version that is greater than 5 as text is accepted too: such a server
+    /// falls back to 5.
     pub fn from_announcement(payload: &[u8]) -> Result<Encoding, CodecError> {
         let known = [Encoding::Pickle, Encoding::Msgpack].into_iter().find(|encoding| {
             let (letter, version) = encoding.announcement().split_at(1);
@@ -44,7 +46,7 @@ impl Encoding {
 }
 
 impl Greeting {
-    /// What a client's first frame means to a server.
+    /// Parses a client's first frame.
     pub fn from_payload(payload: &[u8]) -> Result<Greeting, CodecError> {
         match payload {
             b"Z5" => Ok(Greeting::Session(Encoding::Pickle)),

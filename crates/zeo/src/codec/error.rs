@@ -1,11 +1,11 @@
-//! What can be wrong with a message, from outside or about to go there.
+//! Errors of messages, both received and to be sent.
 
 use thiserror::Error;
 use zodium_pickle::PickleError;
 
 use super::msgpack::MsgpackError;
 
-/// How much of a strange handshake is shown.
+/// Bytes of an unknown handshake that are shown.
 const SHOWN_BYTES_MAX: usize = 20;
 
 /// A message that cannot be decoded or encoded.
@@ -18,31 +18,31 @@ pub enum CodecError {
     /// An `M5` message is not msgpack of plain data.
     #[error(transparent)]
     Msgpack(#[from] MsgpackError),
-    /// The payload goes on after the message.
+    /// Bytes follow the message in its payload.
     #[error("{count} bytes follow the message in its frame")]
     TrailingBytes {
-        /// How many.
+        /// The number of bytes.
         count: usize,
     },
-    /// The data is sound but no ZEO message.
+    /// The data are valid but not a ZEO message.
     #[error("not a ZEO message: {what}")]
     NotAMessage {
-        /// What it lacks.
+        /// What is wrong with it.
         what: &'static str,
     },
-    /// The first frame of the peer is none that ZEO 5 knows.
-    #[error("\"{shown}\" is no handshake of ZEO protocol 5; use ZEO 5.0 or later")]
+    /// The first frame of the peer is not a handshake of ZEO 5.
+    #[error("\"{shown}\" is not a handshake of ZEO protocol 5; use ZEO 5.0 or later")]
     UnknownHandshake {
         /// The beginning of the frame, escaped.
         shown: String,
     },
-    /// A message of 4 GiB or more: its length does not fit the header.
+    /// A message of 4 GiB or more, whose length does not fit into the header.
     #[error("a message of {length} bytes does not fit a frame")]
     MessageTooLong {
         /// The length in bytes of the message.
         length: usize,
     },
-    /// `M5` has no form for a value.
+    /// A value that `M5` cannot encode.
     #[error("a value of type {kind} cannot be sent in msgpack; the pickle encoding can")]
     NotEncodable {
         /// Python's name of the type.

@@ -1,9 +1,9 @@
-//! Cuts a byte stream into frames: a length of 4 bytes, big-endian, and as many bytes.
+//! Splits a byte stream into frames: a length of 4 bytes, big-endian, and as many bytes.
 //!
-//! Two forms over the same rule. [`Frames`] walks a buffer and lends each payload, for batches
-//! of small messages. [`split_frame`] takes one payload off a buffer without copying it, for
-//! large ones that must outlive the buffer. A length over the limit is refused when its header
-//! is there, so that nobody makes room for it.
+//! [`Frames`] walks a buffer and borrows each payload, for batches of small messages.
+//! [`split_frame`] takes one payload off a buffer without a copy, for large ones that must outlive
+//! the buffer. A length over the limit is refused as soon as its header has arrived, before any
+//! room is allocated for it.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -13,11 +13,11 @@ use super::CodecError;
 /// Bytes of a frame before its payload.
 pub const HEADER_LENGTH: usize = 4;
 
-/// A stream that cannot be cut into frames any further; the connection is lost.
+/// Why a stream cannot be split into frames; the connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The peer announces more than is accepted, or does not speak ZEO.
+    /// The peer announces a frame that is too long, or does not speak ZEO.
     #[error("a frame of {length} bytes is announced; at most {limit} are accepted")]
     TooLong {
         /// The announced length in bytes.
@@ -27,16 +27,16 @@ pub enum FrameError {
     },
 }
 
-/// What a buffer begins with.
+/// The beginning of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek<'a> {
-    /// A whole frame with this payload; it takes [`HEADER_LENGTH`] more bytes than that.
+    /// A whole frame with this payload; the frame has [`HEADER_LENGTH`] more bytes.
     Complete(&'a [u8]),
-    /// A part of a frame, or nothing: at least this many bytes more are needed.
+    /// A part of a frame, or nothing: at least so many more bytes are needed.
     Missing(usize),
 }
 
-/// Looks at the frame that `buffer` begins with. `limit` is the longest payload accepted.
+/// Parses the frame at the beginning of `buffer`. `limit` is the longest payload accepted.
 pub fn peek_frame(buffer: &[u8], limit: u32) -> Result<Peek<'_>, FrameError> {
     let Some((header, rest)) = buffer.split_first_chunk::<HEADER_LENGTH>() else {
         return Ok(Peek::Missing(HEADER_LENGTH - buffer.len()));
@@ -51,8 +51,8 @@ pub fn peek_frame(buffer: &[u8], limit: u32) -> Result<Peek<'_>, FrameError> {
     })
 }
 
-/// Takes the payload of the frame that `buffer` begins with off it, without copying; `None` if
-/// the frame is not complete.
+/// Takes the first frame off `buffer` and gives its payload without a copy; `None` if the frame is
+/// not complete.
 pub fn split_frame(buffer: &mut BytesMut, limit: u32) -> Result<Option<Bytes>, FrameError> {
     match peek_frame(buffer, limit)? {
         Peek::Complete(payload) => {
@@ -73,7 +73,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Starts at the beginning of `buffer`, which must be that of a frame.
+    /// Starts at the beginning of `buffer`, where a frame must begin.
     pub fn new(buffer: &'a [u8], limit: u32) -> Frames<'a> {
         Frames { buffer, limit, consumed: 0 }
     }
@@ -94,7 +94,7 @@ impl<'a> Frames<'a> {
         self.consumed
     }
 
-    /// How many bytes more the next frame needs at least; 0 if it is complete.
+    /// The least number of bytes that the next frame still needs; 0 if it is complete.
     pub fn missing(&self) -> Result<usize, FrameError> {
         Ok(match peek_frame(self.rest(), self.limit)? {
             Peek::Complete(_) => 0,
@@ -107,7 +107,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Appends a frame with this payload; for the handshake and for monitors.
+/// Appends a frame with this payload, for the handshake and for monitors.
 pub fn encode_frame(out: &mut BytesMut, payload: &[u8]) -> Result<(), CodecError> {
     write_frame(out, |out| {
         out.put_slice(payload);
@@ -123,7 +123,7 @@ pub(super) fn write_frame(
     write_frame_start(out, 0, write)
 }
 
-/// As [`write_frame`], for a payload of which so many bytes more will follow.
+/// As [`write_frame`], for a payload of which more bytes will follow.
 pub(super) fn write_frame_start(
     out: &mut BytesMut,
     following: usize,

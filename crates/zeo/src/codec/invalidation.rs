@@ -1,4 +1,4 @@
-//! "These objects changed": encoded once for every encoding, sent to many connections.
+//! Invalidation messages, encoded once for every encoding and sent to many connections.
 
 use bytes::{Bytes, BytesMut};
 use zodium_types::{Oid, Tid};
@@ -6,7 +6,7 @@ use zodium_types::{Oid, Tid};
 use super::writer::{Flag, write_message};
 use super::{CodecError, Encoding, MessageId};
 
-/// The frame that tells clients that `oids` have new revisions by transaction `tid`.
+/// Encodes the frame that invalidates `oids`, which transaction `tid` has changed.
 pub fn encode_invalidation(
     encoding: Encoding,
     tid: Tid,

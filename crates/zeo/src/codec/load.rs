@@ -1,8 +1,8 @@
-//! `loadBefore` and its reply, without building values: most messages are one or the other.
+//! `loadBefore` and its reply, without building values: the most frequent messages.
 //!
-//! Stock clients write the request in one way only, which is matched as a template; whatever
-//! else may mean the same goes through [`super::decode_message`]. A reply can be had in two
-//! halves around the data, so that large data is sent from where it lies.
+//! Stock clients write the request in one form only, which is matched as a template. Other forms
+//! go through [`super::decode_message`]. A reply can be written in two parts around the data, so
+//! that large data are sent without a copy.
 
 use bytes::{BufMut, BytesMut};
 use zodium_types::{Oid, Tid};
@@ -23,13 +23,13 @@ pub struct LoadBefore {
 }
 
 impl LoadBefore {
-    /// What the reply must repeat.
+    /// The id of the request, which the reply repeats.
     pub fn id(&self) -> MessageId {
         MessageId::Load { oid: self.oid, before: self.before }
     }
 }
 
-/// Id and arguments are the same pair, so oid and tid come twice.
+/// The id is the pair of arguments, so oid and tid come twice.
 const PICKLE_REQUEST: Template<63, 4> = Template::new(
     b"\x80\x03(C\x08........C\x08........\x86\x89X\x0a\0\0\0loadBefore\
       C\x08........C\x08........\x86t.",
@@ -39,7 +39,7 @@ const MSGPACK_REQUEST: Template<55, 4> = Template::new(
       \x92\xc4\x08........\xc4\x08........",
 );
 
-/// A reply up to the length of its data, and what comes after the data of a current revision.
+/// A reply up to the length of its data, and its end after the data of a current revision.
 const PICKLE_REPLY_HEAD: Template<37, 2> =
     Template::new(b"\x80\x03(C\x08........C\x08........\x86K\0X\x06\0\0\0.reply");
 const PICKLE_REPLY_TAIL: Template<14, 1> = Template::new(b"C\x08........N\x87t.");
@@ -47,8 +47,8 @@ const MSGPACK_REPLY_HEAD: Template<31, 2> =
     Template::new(b"\x94\x92\xc4\x08........\xc4\x08........\0\xa6.reply\x93");
 const MSGPACK_REPLY_TAIL: Template<11, 1> = Template::new(b"\xc4\x08........\xc0");
 
-/// Recognises a `loadBefore` as stock clients write it, with the arguments as its id. `None`
-/// only means that the message has to be decoded.
+/// Recognises a `loadBefore` as stock clients write it, with the arguments as its id. `None` only
+/// means that the message must be decoded in full.
 #[inline]
 pub fn decode_load_before(encoding: Encoding, payload: &[u8]) -> Option<LoadBefore> {
     match encoding {
@@ -98,8 +98,8 @@ pub fn encode_load_reply(
     Ok(())
 }
 
-/// Appends what of a reply comes before the data. Exactly `data_length` bytes of data must
-/// follow, and then the tail with the same `end`.
+/// Appends the part of a reply before the data. Exactly `data_length` bytes of data must follow,
+/// and then the tail with the same `end`.
 pub fn load_reply_head(
     encoding: Encoding,
     out: &mut BytesMut,
@@ -111,7 +111,7 @@ pub fn load_reply_head(
     write_frame_start(out, following, |out| write_head(encoding, out, id, data_length))
 }
 
-/// Appends what of a reply comes after the data.
+/// Appends the part of a reply after the data.
 pub fn load_reply_tail(encoding: Encoding, out: &mut BytesMut, start: Tid, end: Option<Tid>) {
     if end.is_none() {
         return match encoding {
@@ -129,7 +129,7 @@ pub fn load_reply_tail(encoding: Encoding, out: &mut BytesMut, start: Tid, end: 
     writer.close();
 }
 
-/// The bytes that [`load_reply_tail`] appends.
+/// The number of bytes that [`load_reply_tail`] appends.
 fn tail_length(encoding: Encoding, end: Option<Tid>) -> usize {
     let id_length = 10;
     let end_length = if end.is_some() { id_length } else { 1 };

@@ -1,15 +1,15 @@
-//! The reply to a `loadBefore`, read without building values: most of what a client gets.
+//! Decodes the reply to a `loadBefore` without building values: a client's most frequent message.
 
 use zodium_types::{Oid, Tid};
 
 use super::Encoding;
 
-/// What a server answers to a load that finds something. The data borrow from the message.
+/// The reply to a load that found a revision. The data borrow from the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadReply<'a> {
-    /// The object that was asked for.
+    /// The requested object.
     pub oid: Oid,
-    /// The transaction before which it was asked for.
+    /// The transaction before which it was requested.
     pub before: Tid,
     /// The revision's data.
     pub data: &'a [u8],
@@ -20,7 +20,7 @@ pub struct LoadReply<'a> {
 }
 
 /// Recognises the reply to a `loadBefore` whose id is its arguments. `None` only means that the
-/// message has to be decoded.
+/// message must be decoded in full.
 pub fn decode_load_reply(encoding: Encoding, payload: &[u8]) -> Option<LoadReply<'_>> {
     match encoding {
         Encoding::Pickle => pickled(payload),
@@ -88,7 +88,7 @@ fn packed(payload: &[u8]) -> Option<LoadReply<'_>> {
     })
 }
 
-/// The eight bytes after `marker`, and what follows.
+/// The eight bytes after `marker`, and the rest.
 fn number<'a>(bytes: &'a [u8], marker: &[u8]) -> Option<(u64, &'a [u8])> {
     let (number, rest) = bytes.strip_prefix(marker)?.split_first_chunk()?;
     Some((u64::from_be_bytes(*number), rest))

@@ -1,7 +1,7 @@
 //! Chunks: many transactions, records or objects in one answer, for clients that read ahead.
 //!
 //! Only Zodium's own methods answer with them, as bytes in an ordinary reply; docs/protocol.md
-//! has the form. Everything is borrowed from the answer: who reads it copies data once.
+//! has the format. Items borrow from the answer, so a reader copies data at most once.
 
 use zodium_types::{Oid, Tid};
 
@@ -26,23 +26,23 @@ pub enum ChunkItem<'a> {
         tid: Tid,
         /// Its status, as in the file.
         status: u8,
-        /// Who committed it.
+        /// Its user.
         user: &'a [u8],
-        /// What for.
+        /// Its description.
         description: &'a [u8],
-        /// A pickle of a dict, or nothing.
+        /// Its extension: a pickled dict, or empty.
         extension: &'a [u8],
     },
-    /// What the transaction wrote for an object.
+    /// A record of the transaction.
     Record {
         /// The object.
         oid: Oid,
-        /// Its data; `None`: it is gone from then on.
+        /// Its data; `None`: the object is deleted.
         data: Option<&'a [u8]>,
         /// The earlier transaction that wrote the same data.
         data_tid: Option<Tid>,
     },
-    /// The records that would come here were not asked for.
+    /// The records of the transaction, which were not requested, are left out.
     Skipped,
     /// The current revision of an object.
     Object {
@@ -55,11 +55,11 @@ pub enum ChunkItem<'a> {
     },
     /// The next object after those of this chunk.
     Following(Oid),
-    /// There is no more.
+    /// The end of the log, or of the objects.
     End,
 }
 
-/// Appends an item; nothing when it cannot be said.
+/// Appends an item; after an error `out` is unchanged.
 pub fn put_chunk_item(out: &mut Vec<u8>, item: &ChunkItem<'_>) -> Result<(), CodecError> {
     let start = out.len();
     let put = put(out, item);

@@ -1,8 +1,8 @@
-//! Messages of every kind, as values.
+//! Messages of all kinds, as values.
 //!
 //! On the wire all are sequences of four: id, flag, name, arguments. A reply has the name
-//! `.reply`, a heartbeat the id -1. Who reads knows which side it is on: a server gets calls
-//! only, a client replies and notices.
+//! `.reply`, a heartbeat the id -1. A server receives only calls and heartbeats, a client only
+//! replies and notices.
 
 use std::borrow::Cow;
 
@@ -15,8 +15,10 @@ use super::{CodecError, Encoding, MessageId, msgpack};
 /// The name of replies and heartbeats.
 pub(super) const REPLY: &str = ".reply";
 
-/// What a server accepts. Clients send two classes: `Prefix`, as a value to compare with in the
-/// filter of `undoInfo`, and `dict`, called to make an extension that is a dict of its own kind.
+/// Limits of the messages that a server accepts.
+///
+/// Clients send two classes. `Prefix` is a value for comparison in the filter of `undoInfo`. `dict`
+/// is called to make an extension that is an instance of a subclass of dict.
 pub const REQUEST_LIMITS: Limits = Limits {
     nesting: 100,
     nodes: 1 << 20,
@@ -27,29 +29,29 @@ pub const REQUEST_LIMITS: Limits = Limits {
     ]),
 };
 
-/// What a client accepts: lists of very many oids, and instances within the extension of a
-/// transaction, as data.
+/// Limits of the messages that a client accepts: lists of very many oids, and instances in the
+/// extension of a transaction, as data.
 pub const REPLY_LIMITS: Limits = Limits { nesting: 100, nodes: 1 << 24, objects: Objects::Allowed };
 
-/// A message as a server gets it: a method call or a sign of life.
+/// A message that a server receives: a method call or a heartbeat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message<'a> {
-    /// What the reply must repeat; meaningless in a oneway call.
+    /// The id that the reply repeats; meaningless in a oneway call.
     pub id: MessageId,
-    /// Whether no reply is wanted.
+    /// Whether the call gets no reply.
     pub oneway: bool,
     /// The method.
     pub name: Cow<'a, str>,
-    /// Its positional arguments; `None` if what was sent is no sequence.
+    /// Its positional arguments; `None` if they are not a sequence.
     pub arguments: Option<Vec<Value<'a>>>,
 }
 
-/// A message as a client gets it.
+/// A message that a client receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerMessage<'a> {
     /// The answer to a request.
     Reply(Reply<'a>),
-    /// A notice; the server never asks.
+    /// A notice; a server sends no requests.
     Notice(Message<'a>),
 }
 
@@ -58,7 +60,7 @@ pub enum ServerMessage<'a> {
 pub struct Reply<'a> {
     /// The id of the request.
     pub id: MessageId,
-    /// What the method returned or raised.
+    /// The value or the exception of the method.
     pub result: Result<Value<'a>, RemoteError<'a>>,
 }
 
@@ -72,21 +74,20 @@ pub struct RemoteError<'a> {
 }
 
 impl Message<'_> {
-    /// Whether this is a sign of life, to be neither called nor answered.
+    /// Whether this is a heartbeat, which is ignored.
     pub fn is_heartbeat(&self) -> bool {
         self.id == MessageId::Heartbeat
     }
 }
 
-/// Reads the payload of a frame that a client sent, within [`REQUEST_LIMITS`]. Bytes and text
-/// borrow from it.
+/// Decodes a frame's payload from a client, within [`REQUEST_LIMITS`]. Bytes and text borrow from
+/// it.
 pub fn decode_message(encoding: Encoding, payload: &[u8]) -> Result<Message<'_>, CodecError> {
     let parts = Parts::decode(encoding, payload, &REQUEST_LIMITS)?;
     Ok(parts.into_message())
 }
 
-/// Reads the payload of a frame that a server sent, within [`REPLY_LIMITS`]. Bytes and text
-/// borrow from it.
+/// Decodes a frame's payload from a server, within [`REPLY_LIMITS`]. Bytes and text borrow from it.
 pub fn decode_server_message(
     encoding: Encoding,
     payload: &[u8],
@@ -120,7 +121,7 @@ impl<'a> Parts<'a> {
         }
         let parts = value.into_sequence().map(<[Value<'a>; 4]>::try_from);
         let Some(Ok([id, flag, name, arguments])) = parts else {
-            return Err(CodecError::NotAMessage { what: "it has not four parts" });
+            return Err(CodecError::NotAMessage { what: "it does not have four parts" });
         };
         let Some(flag) = flag.as_int() else {
             return Err(CodecError::NotAMessage { what: "its flag is neither bool nor int" });
@@ -157,7 +158,7 @@ impl<'a> Parts<'a> {
 fn into_text(value: Value<'_>) -> Option<Cow<'_, str>> {
     match value {
         Value::Str(text) => Some(text),
-        // A client on Python 2 sends its native strings.
+        // A client on Python 2 sends native strings, which are bytes.
         Value::Bytes(Cow::Borrowed(bytes)) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
         _ => None,
     }
@@ -173,9 +174,10 @@ pub fn encode_reply(
     write_message(encoding, out, id, Flag::Result, REPLY, |out| out.value(result))
 }
 
-/// Appends the reply to a call that failed. `exception_name` is the dotted name of a class that
-/// clients know; `payload` is what makes the exception: a dict for conflict errors, or else a
-/// tuple of arguments.
+/// Appends the reply to a call that failed.
+///
+/// `exception_name` is the dotted name of a class that clients know. `payload` has its attributes
+/// as a dict for conflict errors, and its arguments as a tuple for all others.
 pub fn encode_error(
     encoding: Encoding,
     out: &mut BytesMut,
@@ -192,7 +194,7 @@ pub fn encode_error(
     })
 }
 
-/// Appends a call that wants no reply. `arguments` is a tuple.
+/// Appends a call without a reply. `arguments` is a tuple.
 pub fn encode_oneway(
     encoding: Encoding,
     out: &mut BytesMut,
@@ -203,8 +205,8 @@ pub fn encode_oneway(
     write_message(encoding, out, &id, Flag::Oneway, name, |out| out.value(arguments))
 }
 
-/// Appends a call that wants a reply. `id` is at least 1 and new to the connection; `arguments`
-/// is a tuple.
+/// Appends a call with a reply. `id` is at least 1 and new on the connection; `arguments` is a
+/// tuple.
 pub fn encode_request(
     encoding: Encoding,
     out: &mut BytesMut,
@@ -216,7 +218,7 @@ pub fn encode_request(
     write_message(encoding, out, &id, Flag::Request, name, |out| out.value(arguments))
 }
 
-/// Appends a client's sign of life.
+/// Appends a client's heartbeat.
 pub fn encode_heartbeat(encoding: Encoding, out: &mut BytesMut) {
     out.extend_from_slice(match encoding {
         Encoding::Pickle => b"\0\0\0\x18\x80\x03(J\xff\xff\xff\xffK\0X\x06\0\0\0.replyNt.",
@@ -390,7 +392,7 @@ mod tests {
         assert!(decode_message(Pickle, payload(&written.1)).unwrap().is_heartbeat());
     }
 
-    /// What a server sends, as `ZEO.asyncio.marshal` 6.2 writes it.
+    /// Messages of a server, as `ZEO.asyncio.marshal` 6.2 writes them.
     fn replies() -> Vec<((BytesMut, BytesMut), Reply<'static>)> {
         let serials = Value::tuple([TID.into(), LATER.into()]);
         vec![

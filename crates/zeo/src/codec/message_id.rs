@@ -1,4 +1,4 @@
-//! What a reply repeats so that the client knows which request it answers.
+//! Message ids, by which a client matches replies to requests.
 
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
@@ -12,7 +12,7 @@ use super::{CodecError, Encoding, msgpack};
 /// arguments. Other ids are opaque.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MessageId {
-    /// -1: a sign of life.
+    /// -1: a heartbeat.
     Heartbeat,
     /// A counter; 0 in messages that get no reply.
     Number(u64),
@@ -23,7 +23,7 @@ pub enum MessageId {
         /// The revision wanted is the last one before this transaction.
         before: Tid,
     },
-    /// Anything else, encoded as on its connection.
+    /// Any other id, in the encoding of its connection.
     Opaque(Box<[u8]>),
 }
 

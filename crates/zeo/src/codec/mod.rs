@@ -1,12 +1,12 @@
-//! The ZEO 5 wire, as functions from bytes to values and back.
+//! The wire format of ZEO 5: pure functions from bytes to values and back.
 //!
-//! Nothing here reads a socket or knows what a method does: [`frame`] cuts the byte stream into
-//! messages, [`decode_message`] and the `encode_` functions translate them in either
-//! [`Encoding`], and [`load`] does the same for the one call that matters for speed without
-//! building values.
+//! Nothing here reads a socket or knows what a method does. [`frame`] splits the byte stream into
+//! messages. [`decode_message`] and the `encode_` functions translate them in either
+//! [`Encoding`]. [`load`] does the same for the call that matters most for speed, without building
+//! values.
 //!
-//! Every `encode_` function appends one whole frame, its length included, to the caller's
-//! buffer, or leaves the buffer as it was and says why.
+//! Every `encode_` function appends one whole frame, with its length, to the caller's buffer. After
+//! an error the buffer is unchanged.
 
 mod blob;
 mod encoding;
@@ -42,7 +42,7 @@ pub use message::{
 };
 pub use message_id::MessageId;
 
-/// The frame whose payload these hexadecimal digits stand for.
+/// A frame with this payload, given in hexadecimal digits.
 #[cfg(test)]
 fn test_frame(digits: &str) -> bytes::BytesMut {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

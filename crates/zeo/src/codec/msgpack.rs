@@ -1,8 +1,8 @@
 //! Values in msgpack, as Python's `msgpack` package reads and writes them for ZEO.
 //!
-//! `bytes` is `bin`, `str` is `str`, list and tuple are both `array` and come back as tuples;
-//! numbers take the shortest form. Extension types and map keys other than text and bytes do
-//! not occur on this wire and are refused.
+//! `bytes` is `bin` and `str` is `str`. List and tuple are both `array`, which is decoded as a
+//! tuple. Numbers take the shortest form. Extension types, and map keys other than text and bytes,
+//! are not used by ZEO and are refused.
 //!
 //! Format: the msgpack specification, `spec.md`, "Formats".
 
@@ -14,10 +14,10 @@ use zodium_pickle::{Limits, Value};
 
 use super::CodecError;
 
-/// Deeper nesting is refused whatever the limits say: reading recurses.
+/// Deepest nesting, whatever the limits say, because decoding is recursive.
 const NESTING_MAX: usize = 1000;
 
-/// More room than for this many items is only made when that many have come.
+/// Most items that room is reserved for in advance.
 const CAPACITY_MAX: usize = 4096;
 
 /// Bytes that are not msgpack of plain data. Offsets count from the start of the message.
@@ -50,7 +50,7 @@ pub enum MsgpackError {
         /// Where the key begins.
         offset: usize,
     },
-    /// Containers within containers beyond the limit.
+    /// Containers are nested beyond the limit.
     #[error("the msgpack message nests deeper than {limit} containers")]
     TooDeep {
         /// The limit that was met.
@@ -64,8 +64,8 @@ pub enum MsgpackError {
     },
 }
 
-/// Reads the value that `bytes` begin with; gives it and its length in bytes. Of `limits` the
-/// nesting and the number of nodes count.
+/// Decodes the value at the beginning of `bytes`; gives it and its length in bytes. Only the
+/// nesting and the number of nodes of `limits` apply.
 pub fn decode<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize), MsgpackError> {
     let limits = Limits { nesting: limits.nesting.min(NESTING_MAX), ..*limits };
     let mut decoder = Decoder { bytes, position: 0, nodes: 0, limits };
@@ -161,7 +161,7 @@ pub(super) fn encode_str(text: &str, out: &mut impl BufMut) -> Result<(), CodecE
     Ok(())
 }
 
-/// Appends what comes before the bytes of a bytes value of this length.
+/// Appends the header of a bytes value of this length.
 pub(super) fn encode_bytes_header(length: u32, out: &mut impl BufMut) {
     match length {
         0..=0xff => out.put_slice(&[0xc4, length as u8]),
@@ -176,7 +176,7 @@ pub(super) fn encode_bytes_header(length: u32, out: &mut impl BufMut) {
     }
 }
 
-/// Appends what comes before the items of an array of this length.
+/// Appends the header of an array of this length.
 pub(super) fn encode_array_header(length: u32, out: &mut impl BufMut) {
     match length {
         0..=0xf => out.put_u8(0x90 | length as u8),
@@ -191,7 +191,7 @@ pub(super) fn encode_array_header(length: u32, out: &mut impl BufMut) {
     }
 }
 
-/// A length as msgpack has it.
+/// A length that fits into msgpack's 32 bits.
 pub(super) fn length_of(length: usize) -> Result<u32, CodecError> {
     u32::try_from(length).map_err(|_| CodecError::MessageTooLong { length })
 }
@@ -210,7 +210,7 @@ fn encode_map(entries: &[(Value<'_>, Value<'_>)], out: &mut impl BufMut) -> Resu
         }
     }
     for (key, value) in entries {
-        // The peer would refuse the whole message, and its connection with it.
+        // The peer would refuse the message, and end the connection.
         if !matches!(key, Value::Str(_) | Value::Bytes(_)) {
             return Err(CodecError::NotEncodable { kind: "dict with keys neither str nor bytes" });
         }
@@ -297,8 +297,8 @@ impl<'a> Decoder<'a> {
         Ok(Value::Dict(entries))
     }
 
-    /// How much room to make for a container that claims this many items, each of which takes
-    /// a byte at least.
+    /// The number of items to reserve room for in a container of this declared length. Each item
+    /// takes at least a byte.
     fn capacity(&self, length: usize, depth: usize) -> Result<usize, MsgpackError> {
         if depth >= self.limits.nesting {
             return Err(MsgpackError::TooDeep { limit: self.limits.nesting });

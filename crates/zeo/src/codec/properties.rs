@@ -1,4 +1,4 @@
-//! Whatever is encoded is decoded again, and no bytes whatsoever do harm.
+//! Properties of the codec: encoded messages decode to the same, and no input causes a panic.
 
 use bytes::BytesMut;
 use proptest::collection::vec;
@@ -15,7 +15,7 @@ use super::{
 
 const ENCODINGS: [Encoding; 2] = [Encoding::Pickle, Encoding::Msgpack];
 
-/// Values that both encodings give back as they are.
+/// Values that both encodings preserve.
 fn value() -> impl Strategy<Value = Value<'static>> {
     let leaf = prop_oneof![
         Just(Value::None),
@@ -41,7 +41,7 @@ fn id() -> impl Strategy<Value = MessageId> {
     ]
 }
 
-/// Reads bytes in every way there is; only a panic can go wrong.
+/// Decodes bytes in every way; only a panic is a failure.
 fn read(bytes: &[u8]) {
     for encoding in ENCODINGS {
         let _ = decode_message(encoding, bytes);

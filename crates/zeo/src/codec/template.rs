@@ -1,19 +1,19 @@
-//! Messages that are always the same but for oids and tids.
+//! Templates of messages that differ only in oids and tids.
 //!
-//! Filling in a constant is a copy; putting the same message together part by part was half of
-//! what a load of a small object cost.
+//! Filling in a template is one copy. Encoding the message part by part was half of the cost of
+//! loading a small object.
 
-/// Stands for eight bytes that differ.
+/// Stands for eight bytes to fill in.
 const HOLE: &[u8; 8] = b"........";
 
-/// A message, or a piece of one, with holes of eight bytes.
+/// A message, or a part of one, with holes of eight bytes.
 pub(super) struct Template<const LENGTH: usize, const HOLES: usize> {
     bytes: [u8; LENGTH],
     holes: [usize; HOLES],
 }
 
 impl<const LENGTH: usize, const HOLES: usize> Template<LENGTH, HOLES> {
-    /// From bytes in which dots, eight at a time, stand for what is filled in.
+    /// Creates a template from bytes in which each hole is eight dots.
     pub(super) const fn new(bytes: &[u8; LENGTH]) -> Template<LENGTH, HOLES> {
         let mut holes = [0; HOLES];
         let (mut found, mut index) = (0, 0);
@@ -31,7 +31,7 @@ impl<const LENGTH: usize, const HOLES: usize> Template<LENGTH, HOLES> {
         Template { bytes: *bytes, holes }
     }
 
-    /// With these numbers in its holes, big-endian.
+    /// The bytes with these numbers in the holes, big-endian.
     #[inline]
     pub(super) fn filled(&self, values: [u64; HOLES]) -> [u8; LENGTH] {
         let mut bytes = self.bytes;
@@ -43,7 +43,7 @@ impl<const LENGTH: usize, const HOLES: usize> Template<LENGTH, HOLES> {
         bytes
     }
 
-    /// The number where hole `hole` is, whatever the bytes around it say.
+    /// The number in hole `hole`, without looking at the bytes around it.
     #[inline]
     pub(super) fn value(&self, hole: usize, bytes: &[u8; LENGTH]) -> u64 {
         bytes[self.holes[hole]..].first_chunk().map_or(0, |chunk| u64::from_be_bytes(*chunk))

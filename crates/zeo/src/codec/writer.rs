@@ -1,7 +1,7 @@
-//! The parts of a message in either encoding.
+//! Writes the parts of a message in either encoding.
 //!
-//! A message is a sequence of four: id, flag, name, arguments. This knows what each part looks
-//! like and not which go together.
+//! A message is a sequence of four: id, flag, name, arguments. The writer knows the format of each
+//! part, but not which parts belong together.
 
 use bytes::{BufMut, BytesMut};
 use zodium_pickle::{Value, encode_body, encode_bytes_header, encode_str, opcode};
@@ -11,20 +11,20 @@ use super::frame::write_frame;
 use super::msgpack::{self, length_of};
 use super::{CodecError, Encoding, MessageId};
 
-/// How the bytes of an oid or tid begin.
+/// The header of an oid or tid.
 const EIGHT_BYTES_PICKLE: [u8; 2] = [opcode::SHORT_BINBYTES, 8];
 const EIGHT_BYTES_MSGPACK: [u8; 2] = [0xc4, 8];
 
 /// The second part of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flag {
-    /// `False`: a reply is wanted.
+    /// `False`: a call with a reply.
     Request,
-    /// `True`: none is.
+    /// `True`: a call without one.
     Oneway,
     /// 0: the result of a request.
     Result,
-    /// 2: why a request has none.
+    /// 2: the exception of a request.
     Error,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Writer<'o> {
     out: &'o mut BytesMut,
 }
 
-/// Appends a frame with a message of which `arguments` writes the last part.
+/// Appends a frame with a message whose last part `arguments` writes.
 pub(super) fn write_message(
     encoding: Encoding,
     out: &mut BytesMut,
@@ -130,7 +130,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// What comes before the bytes of a bytes value.
+    /// The header of a bytes value.
     pub(super) fn bytes_header(&mut self, length: usize) -> Result<(), CodecError> {
         match self.encoding {
             Encoding::Pickle => encode_bytes_header(length, self.out),
@@ -183,7 +183,7 @@ impl<'o> Writer<'o> {
         Ok(())
     }
 
-    // As the C pickler: one item by itself, more in batches.
+    // As in CPython's pickler: one item by itself, more in batches.
     fn oids_pickle(&mut self, oids: &[Oid]) {
         self.raw(&[opcode::EMPTY_LIST]);
         if let [oid] = oids {

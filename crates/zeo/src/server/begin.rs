@@ -1,4 +1,4 @@
-//! The beginning of a transaction: what the client says of it.
+//! `tpc_begin`: the beginning of a transaction, and its metadata.
 
 use zodium_engine::Transaction;
 use zodium_pickle::{Value, decode, encode};
@@ -67,15 +67,15 @@ fn new_transaction(
     })
 }
 
-/// The pickle that Data.fs keeps of an extension. An empty one takes no bytes.
+/// The extension as Data.fs stores it: a pickle, or no bytes if it is empty.
 fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
     match extension {
         Value::None => Ok(Vec::new()),
         Value::Bytes(pickled) if pickled.is_empty() => Ok(Vec::new()),
-        // Already pickled; kept as it is, once it has shown to be what it should.
+        // Already pickled; kept unchanged if it is a dict.
         Value::Bytes(pickled) => match decode(&pickled, &EXTENSION_LIMITS) {
             Ok((Value::Dict(_), _)) => Ok(pickled.into_owned()),
-            _ => Err(Exception::value_error("the extension is no pickled dict")),
+            _ => Err(Exception::value_error("the extension is not a pickled dict")),
         },
         Value::Dict(entries) if entries.is_empty() => Ok(Vec::new()),
         value @ Value::Dict(_) => {
@@ -84,8 +84,7 @@ fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
             Ok(bytes)
         }
         Value::List(pairs) | Value::Tuple(pairs) => extension_of_pairs(pairs),
-        // A subclass of dict may pickle as a call of `dict`, the one global besides `Prefix` that
-        // requests may hold.
+        // A subclass of dict may be pickled as a call of `dict`, which requests may contain.
         Value::Object(object) if object.class().is_some_and(|class| class.name() == "dict") => {
             let arguments = object.arguments.into_sequence().unwrap_or_default();
             let pairs = arguments.into_iter().next().and_then(Value::into_sequence);
@@ -97,7 +96,7 @@ fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
     }
 }
 
-/// What Python's `dict()` makes of a sequence.
+/// The extension from a sequence of pairs, as Python's `dict()` takes it.
 fn extension_of_pairs(pairs: Vec<Value<'_>>) -> Result<Vec<u8>, Exception> {
     let mut entries = Vec::with_capacity(pairs.len());
     for pair in pairs {

@@ -1,9 +1,8 @@
-//! Blobs on their way to a client.
+//! Sends blobs to a client.
 //!
-//! Key decision: blobs of one connection take turns, a window each, and a window is only read
-//! when the output has drained. So however large they are and however many at once, no more than
-//! a window and what is left of the one before are in memory, and any other reply or message
-//! waits behind no more than that.
+//! Key decision: the blobs of one connection take turns, a window each, and a window is only read
+//! when the output has drained. So at most one window and the rest of the last one are in memory,
+//! however large and many the blobs are. Any other reply waits behind no more than that.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -21,25 +20,25 @@ use super::exception::Exception;
 use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
 use crate::codec::{BlobNotice, CodecError, blob_chunk_head, blob_chunk_tail, encode_blob_notice};
 
-/// Bytes read from a blob at once. With [`WAITING_BYTES_MAX`] this stays below what makes a link
-/// stop reading requests.
+/// Bytes read from a blob at once. With [`WAITING_BYTES_MAX`] this stays below the output
+/// high-water mark, from which on a link reads no requests.
 const WINDOW_BYTES: usize = 512 << 10;
-/// While more than this waits to be sent, no window is read.
+/// Most bytes in the output when the next window is read.
 const WAITING_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a blob in one message. The stock server sends 59,000; clients take any number, and
+/// Bytes of a blob in one message. The stock server sends 59,000. Clients accept any number, and
 /// open and close their file for every message.
 const CHUNK_BYTES: usize = 128 << 10;
-/// Blobs of one connection that are sent at once; each is an open file. More wait their turn.
+/// Most blobs of one connection that are sent at once; each is an open file.
 const AT_ONCE_MAX: usize = 16;
 
-/// The blobs that a client has asked for.
+/// The blobs that a client has requested.
 #[derive(Default)]
 pub(crate) struct Downloads {
-    /// Those under way, in the order of their turns. The one that is being read is not here.
+    /// Downloads in progress, in the order of their turns, without the one being read.
     turns: VecDeque<Download>,
-    /// What is being read, and who is under way in all.
+    /// The blobs of all downloads in progress.
     under_way: Vec<(Oid, Tid)>,
-    /// Those that begin when others have ended.
+    /// Downloads that begin when others have ended.
     waiting: VecDeque<Download>,
     /// Whether [`SessionHandle::send_blobs`] runs.
     sending: bool,
@@ -49,12 +48,12 @@ struct Download {
     oid: Oid,
     serial: Tid,
     reply_to: ReplyTo,
-    /// Known from its first turn on.
+    /// Opened at its first turn.
     blob: Option<CommittedBlob>,
     position: u64,
 }
 
-/// What a turn has read.
+/// The bytes that a turn has read.
 struct Window {
     bytes: Bytes,
     is_first: bool,
@@ -80,7 +79,7 @@ impl Session {
         Ok(Reply::Later)
     }
 
-    /// Sends what a turn has read, or the error that it met.
+    /// Sends a window, or the error of its read.
     fn send_window(&mut self, download: Download, window: Result<Window, StorageError>) {
         match window {
             Ok(window) => {
@@ -124,7 +123,7 @@ impl Session {
 }
 
 impl SessionHandle {
-    /// Sends blobs until none is left, or the client has gone.
+    /// Sends blobs until none is left, or the connection has ended.
     async fn send_blobs(self, storage: Arc<Storage>) {
         while self.link().drained(WAITING_BYTES_MAX).await {
             let Some(mut download) = self.session.borrow_mut().downloads.next_turn() else {
@@ -154,7 +153,7 @@ impl SessionHandle {
 impl Downloads {
     fn add(&mut self, download: Download) {
         let blob = (download.oid, download.serial);
-        // Chunks only say of which blob they are: the same one twice must not be mixed.
+        // A chunk only names its blob, so two downloads of one blob must not be mixed.
         if self.under_way.len() < AT_ONCE_MAX && !self.under_way.contains(&blob) {
             self.under_way.push(blob);
             self.turns.push_back(download);
@@ -226,7 +225,7 @@ mod tests {
         let count = 3 * AT_ONCE_MAX as u64;
         add(&mut downloads, 0..count);
         for expected in 0..count {
-            // Another turn for each.
+            // Each gets another turn.
             for _ in 0..downloads.turns.len() {
                 let turn = downloads.next_turn().unwrap();
                 downloads.turns.push_back(turn);

@@ -1,8 +1,8 @@
-//! Blobs on their way from a client into its transaction.
+//! Receives blobs from a client into its transaction.
 //!
-//! Key decision: chunks are gathered and written off the worker while the next ones come in. A
-//! client that sends faster than the disk takes is not read from until that has caught up, which
-//! holds up nobody else. The transaction gets only whole blobs.
+//! Key decision: chunks are collected and written on a blocking thread while the next ones arrive.
+//! A client that sends faster than the disk writes is not read from until the disk has caught up;
+//! other clients are not affected. The transaction gets only whole blobs.
 
 use bytes::Bytes;
 use zodium_engine::Storage;
@@ -15,32 +15,32 @@ use super::exception::Exception;
 use super::session::{Context, Reply, Session, SessionHandle};
 use super::transaction::TransactionState;
 
-/// So many bytes make a write worth its while.
+/// Least bytes of a write, except for the last one.
 const WRITE_BYTES_MIN: usize = 256 << 10;
-/// While so many wait for the write before them, no more are read from the client; fewer while
-/// memory is short, down to the second.
+/// Bytes waiting to be written from which on the client is not read from. The limit falls to the
+/// second value while memory is short.
 const WAITING_BYTES_MAX: usize = 2 << 20;
 const WAITING_BYTES_LOW: usize = 256 << 10;
 
 /// The blob that a client is sending.
 pub(crate) struct Upload {
-    /// Tells it from those that were given up, for which a write may still be under way.
+    /// Distinguishes it from abandoned uploads, for which a write may still be in progress.
     number: u64,
-    /// What is written; made by the first write, and away while one is under way.
+    /// The file; created by the first write, and `None` during a write.
     blob: Option<TemporaryBlob>,
     is_writing: bool,
-    /// To be written next.
+    /// Chunks to be written next.
     chunks: Vec<Bytes>,
     chunk_bytes: usize,
-    /// Being written.
+    /// Bytes being written.
     writing_bytes: usize,
-    /// Both together.
+    /// The memory of both.
     held: Held,
-    /// Comes when all chunks have come.
+    /// The record of the blob, which arrives after all chunks.
     record: Option<BlobRecord>,
 }
 
-/// The record that belongs to a blob.
+/// The record of a blob.
 struct BlobRecord {
     oid: Oid,
     serial: Tid,
@@ -48,7 +48,7 @@ struct BlobRecord {
 }
 
 impl Upload {
-    /// Whether the client may send more. What comes after the blob must find it in the
+    /// Whether the client may send more. After the record it may not, until the blob is in the
     /// transaction.
     pub(crate) fn is_ready(&self, memory: &Memory) -> bool {
         self.record.is_none()
@@ -77,7 +77,7 @@ impl Session {
     pub(crate) fn blob_start(&mut self) -> Result<Reply, Exception> {
         let Some(storage) = self.storage() else { return Ok(Reply::Later) };
         if self.upload.take().is_some() {
-            // Chunks do not say of which blob they are.
+            // Chunks do not name their blob.
             self.doom(Exception::transaction_error("two blobs were sent at once"));
         }
         match (self.transaction_state(), blobs_of(&storage)) {
@@ -86,7 +86,7 @@ impl Session {
                 self.upload = Some(Upload::new(self.uploads, self.link.memory().holder()));
             }
             (Some(TransactionState::Open { .. }), Err(error)) => self.doom(error.into()),
-            // It will not be committed, whatever comes.
+            // The transaction will not be committed anyway.
             (Some(_), _) => {}
             (None, _) => {
                 return Err(Exception::transaction_error("a blob outside of a transaction"));
@@ -122,7 +122,7 @@ impl Session {
         Ok(Reply::Value(Value::None))
     }
 
-    /// A client that shares the blob directory has put the blob there.
+    /// Adds a blob that a client has put into the shared blob directory.
     pub(crate) fn blob_shared(
         &mut self,
         context: &Context<'_>,
@@ -132,7 +132,7 @@ impl Session {
         let name = String::from_utf8_lossy(&arguments.text_bytes()?).into_owned();
         self.own_transaction(&arguments.owned())?;
         let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        // What comes next must find it in the transaction.
+        // No request is read until the blob is in the transaction.
         self.spilling = true;
         let oid = record.oid;
         let job = move || blobs_of(&storage)?.adopt(oid, &name);
@@ -143,7 +143,7 @@ impl Session {
         Ok(Reply::Value(Value::None))
     }
 
-    /// Whether giving the transaction up may leave files to be removed.
+    /// Whether an abort of the transaction may have to remove files.
     pub(crate) fn may_have_blobs(&self) -> bool {
         let has_directory =
             self.subscriber().is_some_and(|subscriber| subscriber.storage.file().blobs().is_some());
@@ -159,7 +159,7 @@ impl Session {
             }
     }
 
-    /// Answers an abort when its files are gone.
+    /// Answers an abort after its files are removed.
     pub(crate) fn settle_blobs(&mut self, context: &Context<'_>) -> Result<Reply, Exception> {
         self.ask(context, |storage| {
             blobs_of(storage)?.settle();
@@ -167,7 +167,7 @@ impl Session {
         })
     }
 
-    /// Writes what has come, when it is enough or the last.
+    /// Writes the collected chunks if they are enough, or the last ones.
     fn write_upload(&mut self, handle: &SessionHandle) {
         let Some(storage) = self.storage() else { return };
         let Some(upload) = &mut self.upload else { return };
@@ -193,7 +193,7 @@ impl Session {
         written: Result<TemporaryBlob, StorageError>,
     ) {
         let current = self.upload.as_mut().filter(|upload| upload.number == number);
-        // Given up otherwise, and the file goes with what was written.
+        // Otherwise the upload was abandoned, and its file is dropped here.
         let Some(upload) = current else { return };
         match written {
             Ok(blob) if !was_last => {
@@ -203,7 +203,7 @@ impl Session {
                 upload.hold();
                 self.write_upload(handle);
             }
-            // The last, or a failure, after which the chunks that still come are ignored.
+            // The last write, or a failed one, after which further chunks are ignored.
             written => {
                 let record = self.upload.take().and_then(|upload| upload.record);
                 self.add_blob(handle, record, written);
@@ -211,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Adds a blob that is all there to the transaction.
+    /// Adds a complete blob to the transaction.
     fn add_blob(
         &mut self,
         handle: &SessionHandle,
@@ -230,7 +230,7 @@ impl Session {
         }
     }
 
-    /// A part of a blob that was never begun, or whose transaction cannot be committed any more.
+    /// Handles a part of a blob that was never begun, or whose transaction is doomed.
     fn ignore_part_of_blob(&mut self) -> Result<Reply, Exception> {
         match self.transaction_state() {
             None | Some(TransactionState::Open { .. }) => {
@@ -248,13 +248,13 @@ impl BlobRecord {
     }
 }
 
-/// The blobs of a storage that has some.
+/// The blob directory of a storage, or the error if there is none.
 pub(crate) fn blobs_of(storage: &Storage) -> Result<&BlobDirectory, StorageError> {
     let file = storage.file();
     file.blobs().ok_or_else(|| StorageError::BlobsUnsupported { path: file.path().to_owned() })
 }
 
-/// Appends chunks to a blob, which the first ones make. Blocking.
+/// Appends chunks to a blob file, and creates it if it is `None`. Blocking.
 fn write(
     storage: &Storage,
     blob: Option<TemporaryBlob>,

@@ -1,4 +1,4 @@
-//! The hottest path: loads of what is current and in memory.
+//! The hottest path: loads of current revisions that are in memory.
 
 use zodium_filestorage::{LOOKED_UP_TOGETHER, LentRevision};
 use zodium_net::Output;
@@ -10,17 +10,17 @@ use super::session::Session;
 use crate::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
 use crate::codec::{CodecError, Encoding, LoadBefore, decode_load_before};
 
-/// Requests that come one after the other, and are looked up together.
+/// Consecutive requests, which are looked up together.
 struct Loads {
     loads: [LoadBefore; LOOKED_UP_TOGETHER],
     count: usize,
-    /// All are as long.
+    /// The length of each of their frames.
     frame_bytes: usize,
 }
 
 impl Session {
-    /// Answers the loads that `bytes` begin with as long as the revisions asked for are current
-    /// and in memory. Gives the bytes that took.
+    /// Answers the loads at the beginning of `bytes` while the requested revisions are current and
+    /// in memory. Gives the number of bytes taken.
     pub(crate) fn answer_cached_loads(&self, bytes: &[u8]) -> usize {
         let (Some(encoding), Some(subscriber)) = (self.encoding, self.subscriber()) else {
             return 0;
@@ -54,7 +54,7 @@ impl Session {
 }
 
 impl Loads {
-    /// Those that `bytes` begin with, as many as are looked up together.
+    /// Decodes the loads at the beginning of `bytes`, as many as are looked up together.
     #[inline]
     fn decode(encoding: Encoding, bytes: &[u8], frame_bytes_max: u32) -> Loads {
         let none = LoadBefore { oid: Oid(0), before: Tid::ZERO };

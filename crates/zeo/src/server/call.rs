@@ -1,4 +1,4 @@
-//! The methods a client may call, and their arguments.
+//! The methods that a client may call, and their arguments.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use super::exception::Exception;
 
 /// Longest message of a method that carries no data, in bytes: names, numbers, filters.
 const PLAIN_BYTES_MAX: usize = 64 << 10;
-/// Longest `tpc_begin`: user, description and extension fit with up to 65,535 bytes each, and what
-/// is too long for the file by some is told so at the vote.
+/// Longest `tpc_begin`. User, description and extension of up to 65,535 bytes each fit; somewhat
+/// longer ones fail at the vote, with a clear error.
 const BEGIN_BYTES_MAX: usize = 1 << 20;
 
 /// A method of ZEO 5.
@@ -58,10 +58,10 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// How many there are, at most.
+    /// The number of methods.
     pub(crate) const COUNT: usize = METHODS.len();
 
-    /// All of them with the names that clients call them by.
+    /// All methods with their names in the protocol.
     pub(crate) fn all() -> impl Iterator<Item = (&'static str, Method)> {
         METHODS.iter().map(|(name, method, ..)| (*name, *method))
     }
@@ -70,19 +70,20 @@ impl Method {
         METHODS.iter().find(|(known, ..)| *known == name).map(|(_, method, ..)| *method)
     }
 
-    /// How many arguments it takes, at least and at most.
+    /// The least and the most number of arguments.
     fn arity(self) -> (usize, usize) {
         let entry = METHODS.iter().find(|(_, method, ..)| *method == self);
         entry.map_or((0, 0), |(_, _, least, most)| (*least, *most))
     }
 
-    /// Longest message of this method, in bytes: what is kept of others than data is not counted
-    /// as memory that a client has, and must be little.
+    /// Longest message of this method, in bytes.
+    ///
+    /// Arguments other than data do not count towards the memory limit, so they must be small.
     pub(crate) fn bytes_max(self) -> usize {
         use Method::*;
         match self {
             Store | Restore | BlobChunk | BlobEnd | BlobShared => usize::MAX,
-            // Of which nothing but its beginning is kept.
+            // Only the beginning of the label is kept.
             SetClientLabel => usize::MAX,
             Begin => BEGIN_BYTES_MAX,
             _ => PLAIN_BYTES_MAX,
@@ -150,23 +151,23 @@ const METHODS: &[(&str, Method, usize, usize)] = &[
     ("iterator_record_start", Method::IteratorRecordStart, 2, 2),
     ("iterator_record_next", Method::IteratorRecordNext, 1, 1),
     ("iterator_gc", Method::IteratorGc, 1, 1),
-    // Those of our own.
+    // Zodium's own methods.
     (OWN_METHODS[0], Method::IteratorRead, 3, 3),
     (OWN_METHODS[1], Method::ObjectsRead, 2, 2),
 ];
 
-/// Methods that stock servers do not have: announced by `get_info`, so that nobody calls them
-/// elsewhere.
+/// Methods that stock servers do not have. `get_info` announces them, so that clients do not call
+/// them on other servers.
 pub(crate) const OWN_METHODS: [&str; 2] = ["zodium_iterator_read", "zodium_objects_read"];
 
-/// The arguments of one call, taken from the front one by one.
+/// The arguments of one call, taken one by one.
 pub(crate) struct Arguments<'a> {
     name: &'a str,
     items: std::vec::IntoIter<Value<'a>>,
 }
 
 impl<'a> Arguments<'a> {
-    /// Checks the number of arguments.
+    /// Creates the arguments of a call; checks their number.
     pub(crate) fn new(
         method: Method,
         name: &'a str,
@@ -182,7 +183,7 @@ impl<'a> Arguments<'a> {
         Ok(Arguments { name, items: items.into_iter() })
     }
 
-    /// The next argument, `None` for one that was left out.
+    /// The next argument; `Value::None` for an omitted one.
     pub(crate) fn value(&mut self) -> Value<'a> {
         self.items.next().unwrap_or(Value::None)
     }
@@ -197,8 +198,10 @@ impl<'a> Arguments<'a> {
         value.as_tid().ok_or_else(|| self.expected("a tid of 8 bytes", &value))
     }
 
-    /// The revision that a store replaces. Clients also say `None` for a new object, and there
-    /// are programs that have kept writing serials as text since Python 2.
+    /// The serial of the revision that a store replaces.
+    ///
+    /// Clients also send `None` for a new object. Some programs, written for Python 2, still send
+    /// serials as text.
     pub(crate) fn serial(&mut self) -> Result<Tid, Exception> {
         match self.value() {
             Value::None => Ok(Tid::ZERO),
@@ -219,7 +222,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Bytes to be kept: shared with the frame when it can be, else copied.
+    /// Bytes to be kept: shared with the frame if possible, else copied.
     pub(crate) fn data(&mut self, frame: Option<&Bytes>) -> Result<Bytes, Exception> {
         match self.value() {
             Value::Bytes(data) => Ok(keep(data, frame)),
@@ -238,7 +241,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Bytes, or text which is taken as UTF-8.
+    /// Bytes, or text as UTF-8.
     pub(crate) fn text_bytes(&mut self) -> Result<Vec<u8>, Exception> {
         match self.value() {
             Value::Bytes(bytes) => Ok(bytes.into_owned()),
@@ -260,7 +263,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// As [`Arguments::integer`], with what stands for an argument left out.
+    /// As [`Arguments::integer`], with a default for an omitted argument.
     pub(crate) fn integer_or(&mut self, default: i64) -> Result<i64, Exception> {
         if self.items.len() == 0 { Ok(default) } else { self.integer() }
     }
@@ -275,14 +278,14 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A tid whose bytes were sent as the characters of that code.
+/// A tid whose bytes were sent as characters with these codes.
 fn tid_of_text(text: &str) -> Option<Tid> {
     let bytes: Result<Vec<u8>, _> = text.chars().map(|c| u8::try_from(u32::from(c))).collect();
     Tid::from_slice(&bytes.ok()?)
 }
 
-/// Keeps bytes beyond the frame they came in. A large frame has a buffer of its own that can be
-/// shared; small ones lie in a buffer that is used again.
+/// Keeps bytes beyond the lifetime of their frame. A large frame has a buffer of its own, which can
+/// be shared. A small one is in a buffer that is reused, so its bytes are copied.
 fn keep(data: Cow<'_, [u8]>, frame: Option<&Bytes>) -> Bytes {
     match (data, frame) {
         (Cow::Borrowed(slice), Some(frame)) => frame.slice_ref(slice),

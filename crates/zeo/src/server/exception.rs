@@ -1,4 +1,4 @@
-//! Errors as ZEO clients know them: the name of a Python exception and its arguments.
+//! Errors as ZEO clients expect them: the name of a Python exception and its arguments.
 
 use zodium_engine::commit::{CommitError, Conflict, ConflictKind};
 use zodium_engine::{PackError, VoteError};
@@ -6,17 +6,17 @@ use zodium_filestorage::StorageError;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-/// An exception on its way to a client, which makes it one of its own by name.
+/// An exception for a client, which creates the Python exception of that name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Exception {
     /// Module and class.
     pub(crate) name: &'static str,
-    /// The arguments as a tuple, or the attributes as a dict where the client expects that.
+    /// The arguments as a tuple, or the attributes as a dict if the client expects that.
     pub(crate) payload: Value<'static>,
 }
 
 impl Exception {
-    /// With a text as its only argument.
+    /// Creates an exception with a text as its only argument.
     pub(crate) fn new(name: &'static str, text: impl Into<String>) -> Exception {
         Exception { name, payload: Value::tuple([text_value(text)]) }
     }
@@ -60,17 +60,18 @@ impl Exception {
         }
     }
 
-    /// A transaction for which there is no memory.
+    /// The exception for a transaction for which there is no memory.
     pub(crate) fn memory_full(limit_bytes: u64, transaction_bytes: usize) -> Exception {
         let text = format!(
-            "clients hold the {limit_bytes} bytes of memory that they may (memory-limit), and \
-             what this transaction has to keep there, {transaction_bytes} bytes, is not little: \
-             try again later, commit in smaller transactions, or raise the limit"
+            "the memory limit of {limit_bytes} bytes (memory-limit) is reached, and this \
+             transaction needs {transaction_bytes} bytes of memory: try again later, commit in \
+             smaller transactions, or raise the limit"
         );
         Exception::new("ZODB.POSException.StorageSystemError", text)
     }
 
-    /// A conflict that the client cannot resolve. `class_name` as `module.Class`, if known.
+    /// The exception for a conflict that the client cannot resolve. `class_name` is
+    /// `module.Class`, if known.
     pub(crate) fn conflict(conflict: &Conflict, class_name: Option<String>) -> Exception {
         let (name, message) = match conflict.kind {
             ConflictKind::Missing => return Exception::missing_key(conflict.oid),
@@ -91,7 +92,7 @@ impl Exception {
     }
 }
 
-/// One entry of the list by which a vote asks the client to resolve conflicts.
+/// One entry in a vote's list of conflicts for the client to resolve.
 pub(crate) fn conflict_to_resolve<'a>(conflict: &Conflict, data: &'a [u8]) -> Value<'a> {
     Value::dict([
         ("oid", oid_value(conflict.oid)),

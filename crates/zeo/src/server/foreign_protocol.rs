@@ -10,17 +10,17 @@ pub(crate) enum ForeignProtocol {
 /// A handshake record of TLS.
 const TLS_BEGIN: &[u8] = &[0x16, 0x03];
 
-/// Requests of HTTP; the last one is HTTP/2.
+/// Beginnings of HTTP requests; the last one is of HTTP/2.
 const HTTP_METHODS: [&str; 10] = [
     "GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "CONNECT ", "OPTIONS ", "TRACE ", "PATCH ", "PRI ",
 ];
 
-/// The server's greeting precedes it on the wire, so it is for the eyes of people only.
+/// The answer to an HTTP request. The greeting precedes it, so only humans can read it.
 const HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis port is for ZEO clients; it does not speak HTTP.\n";
 
 impl ForeignProtocol {
-    /// What a client's first bytes, four at least, are of.
+    /// The protocol of a client's first bytes, of which there are at least four.
     pub(crate) fn recognise(bytes: &[u8]) -> Option<ForeignProtocol> {
         let is_of = |method: &&str| {
             let length = method.len().min(bytes.len());
@@ -34,7 +34,7 @@ impl ForeignProtocol {
         }
     }
 
-    /// For the log.
+    /// The reason for the log.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             ForeignProtocol::Tls => "speaks TLS, which this server is not set up for",
@@ -45,7 +45,7 @@ impl ForeignProtocol {
         }
     }
 
-    /// What it is answered.
+    /// The answer to the peer.
     pub(crate) fn answer(self) -> &'static [u8] {
         match self {
             ForeignProtocol::Tls => b"",

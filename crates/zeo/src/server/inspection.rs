@@ -1,5 +1,7 @@
-//! Looking at the sessions of all workers: each is asked to say what it has, and does so between
-//! two batches. Nothing is kept up to date for it, so it costs nothing while nobody asks.
+//! Inspection of the sessions of all workers, for the monitor.
+//!
+//! Each worker answers between two batches of requests. Nothing is kept up to date for this, so it
+//! has no cost without an inquiry.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,47 +18,47 @@ use super::session::{Session, SessionHandle};
 use super::statistics::Statistics;
 use super::transaction::TransactionState;
 
-/// A worker that is asked what sessions it has, and how many of them to describe.
+/// A request for a worker's report: the number of sessions to describe, and where to send it.
 pub(crate) type Inquiry = (usize, oneshot::Sender<WorkerReport>);
 
-/// What all workers have said.
+/// The reports of all workers.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// From each worker that answered in time.
+    /// The reports of workers that answered in time.
     pub workers: Vec<WorkerReport>,
-    /// How many did not.
+    /// The number of workers that did not.
     pub silent: usize,
 }
 
 /// The sessions of one worker.
 #[derive(Debug, Default)]
 pub struct WorkerReport {
-    /// How many there are.
+    /// The number of sessions.
     pub connections: usize,
     /// Bytes that wait to be sent to their clients.
     pub unsent_bytes: u64,
-    /// Some of them; those with a transaction first.
+    /// Some of the sessions; those with a transaction first.
     pub sessions: Vec<SessionReport>,
 }
 
-/// One client.
+/// One session.
 #[derive(Debug)]
 pub struct SessionReport {
-    /// Where it comes from.
+    /// The address of the client.
     pub peer: String,
-    /// What it calls itself. Its own words: anything may stand here.
+    /// The client's name for itself: untrusted text.
     pub label: String,
     /// The storage it has registered for.
     pub storage: Option<String>,
-    /// Whether it only reads.
+    /// Whether it is read-only.
     pub read_only: bool,
     /// When it connected.
     pub connected: Instant,
     /// Bytes that wait to be sent to it.
     pub unsent_bytes: u64,
-    /// Its requests that are under way off the worker.
+    /// Its requests in progress on blocking threads.
     pub jobs: usize,
-    /// Its iterators that are open.
+    /// Its open iterators.
     pub iterators: usize,
     /// Its transaction.
     pub transaction: Option<TransactionReport>,
@@ -67,42 +69,42 @@ pub struct SessionReport {
 pub struct TransactionReport {
     /// Its number in the commit machine, from its vote on.
     pub number: Option<TransactionNumber>,
-    /// What it does.
+    /// Its state.
     pub state: &'static str,
     /// When it was begun.
     pub begun: Instant,
 }
 
-/// What the sessions of a storage have done, on all workers together.
+/// The metrics of a storage's sessions, on all workers together.
 #[derive(Clone, Debug)]
 pub struct SessionMetrics {
-    /// Clients that have registered for it and are here.
+    /// Connected clients that have registered for it.
     pub connections: u64,
     /// Transactions that are open.
     pub active_transactions: u64,
     /// Transactions that were committed.
     pub commits: u64,
-    /// Transactions that clients have given up.
+    /// Transactions that clients have aborted.
     pub aborts: u64,
-    /// Transactions whose client was disconnected, for they held their locks too long.
+    /// Transactions whose client was disconnected because they held their locks for too long.
     pub expired: u64,
     /// Objects whose revision was not the one that the transaction replaced.
     pub conflicts: u64,
     /// Those of them that the server resolved.
     pub conflicts_resolved: u64,
-    /// From arrival to answer, in seconds, by the methods that were called.
+    /// Durations of requests from arrival to answer, by method.
     pub requests: Vec<(&'static str, Distribution)>,
-    /// Loads that waited for the disk.
+    /// Durations of loads that waited for the disk.
     pub cold_loads: Distribution,
-    /// Votes that waited for locks: for how long.
+    /// Times that votes waited for locks.
     pub lock_waits: Distribution,
-    /// Errors that clients were answered with, by the name of the exception.
+    /// Errors that clients got as answers, by the name of the exception.
     pub errors: Vec<(&'static str, u64)>,
 }
 
 impl Server {
-    /// Asks all workers about their sessions. Each describes up to `listed_max` of them; one that
-    /// does not answer before `patience` is over counts as silent.
+    /// Asks all workers for a report of their sessions, of which each describes up to `listed_max`.
+    /// A worker that does not answer within `patience` counts as silent.
     pub async fn inspect(&self, listed_max: usize, patience: Duration) -> Inspection {
         let asked: Vec<_> =
             self.inquiries.lock().iter().map(|worker| ask(worker, listed_max)).collect();
@@ -122,7 +124,7 @@ impl Server {
         self.storages.iter().map(|(name, served)| (&name[..], &served.storage))
     }
 
-    /// The storages with what their sessions have done.
+    /// The storages by name, with the metrics of their sessions.
     pub fn metrics(&self) -> Vec<(&str, &Arc<Storage>, SessionMetrics)> {
         let storages = self.storages.iter();
         storages
@@ -136,18 +138,18 @@ fn ask(
     listed_max: usize,
 ) -> oneshot::Receiver<WorkerReport> {
     let (answer, answered) = oneshot::channel();
-    // A worker that has stopped drops the other end, which counts as silence.
+    // A worker that has stopped drops the receiver, and counts as silent.
     let _ = worker.send((listed_max, answer));
     answered
 }
 
-/// Answers for one worker, as long as there is somebody to ask.
+/// Answers inquiries for one worker, until the server is dropped.
 pub(crate) async fn answer(
     local: Rc<LocalServer>,
     mut inquiries: mpsc::UnboundedReceiver<Inquiry>,
 ) {
     while let Some((listed_max, answer)) = inquiries.recv().await {
-        // Who asked may have given up.
+        // The receiver may be gone; ignore the error.
         let _ = answer.send(local.report(listed_max));
     }
 }

@@ -1,8 +1,7 @@
-//! The iterators that a client has open.
+//! The open iterators of a client.
 //!
-//! Their numbers count up per connection and are shared by both kinds. While a step is under way
-//! on a blocking thread the iterator is with the job, and what is asked of it meanwhile waits for
-//! its turn: a client may ask ahead.
+//! Both kinds share one sequence of numbers for each connection. During a step on a blocking
+//! thread the job owns the iterator, and further requests for it wait: a client may read ahead.
 
 use std::collections::VecDeque;
 
@@ -17,14 +16,14 @@ use super::log_chunk::{chunk_bytes, read_log_chunk};
 use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
 use super::undo_log::extension_entries;
 
-/// Iterators that one connection may have open; a client that forgets them is told so.
+/// Most open iterators of a connection; a client that never closes its iterators gets an error.
 const ITERATORS_MAX: usize = 1000;
 
 #[derive(Default)]
 pub(crate) struct Iterators {
     next: i64,
     open: FxHashMap<i64, Place>,
-    /// Requests that wait for their turn, in all places.
+    /// The number of waiting requests, of all iterators.
     waiting: usize,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct Iterators {
 struct Place {
     /// `None`: a job has it.
     iterator: Option<Iterator>,
-    /// What is asked of it next, in this order.
+    /// Requests that wait for it, in order.
     waiting: VecDeque<Request>,
 }
 
@@ -46,10 +45,10 @@ struct Request {
     reply_to: ReplyTo,
 }
 
-/// What can be asked of an iterator.
+/// The operations on iterators.
 enum Step {
     Transaction,
-    /// A new iterator over the records of the transaction that it gave last.
+    /// Opens an iterator over the records of the transaction that it gave last.
     Records(Option<Tid>),
     Record,
     Read {
@@ -64,12 +63,12 @@ impl Iterators {
         self.waiting = 0;
     }
 
-    /// How many are open.
+    /// The number of open iterators.
     pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// How many requests wait for others of the same iterator.
+    /// The number of requests that wait for others of the same iterator.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -89,7 +88,7 @@ impl Iterators {
         number
     }
 
-    /// Forgets a place; what still waits for it.
+    /// Removes a place; gives the requests that wait for it.
     fn remove(&mut self, number: i64) -> VecDeque<Request> {
         let waiting = self.open.remove(&number).map(|place| place.waiting).unwrap_or_default();
         self.waiting -= waiting.len();
@@ -109,7 +108,7 @@ impl Session {
         let reply_to = context.reply_to.clone();
         let job = move || storage.file().iterate(start, stop);
         context.handle.spawn(self, job, move |_, session, started| {
-            // Once more: others may have been started meanwhile.
+            // Checked again, since others may have been opened meanwhile.
             let room = session.iterators.check_room();
             let reply = started.map_err(Exception::from).and_then(|place| room.map(|()| place));
             let reply = reply.map(|place| {
@@ -175,10 +174,10 @@ impl Session {
         Ok(Reply::Later)
     }
 
-    /// Has an iterator do what it was asked for, until a job takes it or nothing is left.
+    /// Performs the requests of an iterator, until a job takes it or none is left.
     fn go_on(&mut self, handle: &SessionHandle, number: i64, mut iterator: Iterator) {
         loop {
-            // It may have been given back, or the session have ended.
+            // The client may have closed the iterator, or the session may have ended.
             let Some(place) = self.iterators.open.get_mut(&number) else { return };
             let Some(request) = place.waiting.pop_front() else {
                 place.iterator = Some(iterator);
@@ -192,7 +191,7 @@ impl Session {
         }
     }
 
-    /// One step. The iterator comes back when that was all; else a job has it.
+    /// Performs one step. Gives the iterator back, unless a job has taken it.
     fn step(
         &mut self,
         handle: &SessionHandle,
@@ -260,7 +259,7 @@ impl Session {
         }
     }
 
-    /// After a job: `None` when the iterator is over, and not to be asked any more.
+    /// Takes an iterator back from a job; `None` closes it.
     fn stepped(&mut self, handle: &SessionHandle, number: i64, kept: Option<Iterator>) {
         match kept {
             Some(iterator) => self.go_on(handle, number, iterator),
@@ -281,7 +280,7 @@ impl Session {
         last: Option<&Transaction>,
         asked: Option<Tid>,
     ) -> Result<Value<'static>, Exception> {
-        // No transaction was given yet.
+        // The iterator has given no transaction yet.
         let last = last.ok_or_else(|| missing_iterator(number))?;
         if Some(last.tid) != asked {
             return Err(Exception::new(

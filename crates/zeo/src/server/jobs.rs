@@ -1,4 +1,4 @@
-//! Work that may wait for the disk: done on a blocking thread, finished on the worker.
+//! Jobs: work that may wait for the disk, done on a blocking thread and finished on the worker.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use tokio::sync::{Semaphore, oneshot};
 use super::service::LocalServer;
 use super::session::{Session, SessionHandle};
 
-/// Requests of one connection that may be under way at once; more are not read until some end.
+/// Most requests of a connection in progress at once; no more are read until some end.
 pub(crate) const JOBS_MAX: usize = 1000;
 
-/// Of these, so many may be making answers at once that can be large (loads from the disk,
-/// histories): each holds its answer.
+/// Most of them that may produce large answers at once (loads from the disk, histories), since each
+/// holds its answer.
 pub(crate) const ANSWERING_MAX: usize = 64;
 
-/// Who does the work that may wait for the disk.
+/// Executes jobs.
 pub trait Blocking: 'static {
-    /// Takes a job over, and returns without having waited for it.
+    /// Executes a job, without waiting for its end.
     fn run(&self, job: Box<dyn FnOnce() + Send>);
 }
 
@@ -26,14 +26,14 @@ pub(crate) struct RuntimeThreads;
 
 impl Blocking for RuntimeThreads {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {
-        // Whoever waits for its result is told otherwise.
+        // The job sends its result over a channel of its own.
         drop(tokio::task::spawn_blocking(job));
     }
 }
 
 impl LocalServer {
-    /// Runs `job` off the worker; its result. `None` when it was lost, which only happens when
-    /// its thread panicked, and that ends the process.
+    /// Runs `job` on a blocking thread and gives its result. `None` if the thread panicked, which
+    /// ends the process anyway.
     pub(crate) fn run_blocking<T, J>(&self, job: J) -> impl Future<Output = Option<T>> + use<T, J>
     where
         T: Send + 'static,
@@ -41,7 +41,7 @@ impl LocalServer {
     {
         let (sender, result) = oneshot::channel();
         self.blocking.run(Box::new(move || {
-            // Nobody waits for some jobs.
+            // The receiver may be gone: the results of some jobs are not needed.
             let _ = sender.send(job());
         }));
         async { result.await.ok() }
@@ -49,8 +49,9 @@ impl LocalServer {
 }
 
 impl SessionHandle {
-    /// Runs `job` off the worker and `done` with its result on it, even when the connection has
-    /// ended meanwhile (`done` can ask [`Session::is_closed`]).
+    /// Runs `job` on a blocking thread, and then `done` with its result on the worker.
+    ///
+    /// `done` runs even if the connection has ended meanwhile; see [`Session::is_closed`].
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         session: &mut Session,
@@ -60,8 +61,8 @@ impl SessionHandle {
         self.spawn_after(session, async {}, job, done);
     }
 
-    /// As [`SessionHandle::spawn`], for what is answered with data: it begins when the client
-    /// has taken most of what it was answered before, and few others are under way.
+    /// As [`SessionHandle::spawn`], for jobs with large answers. It begins when the client has read
+    /// most of its earlier answers, and few such jobs are in progress.
     pub(crate) fn spawn_answer<T: Send + 'static>(
         &self,
         session: &mut Session,
@@ -71,15 +72,15 @@ impl SessionHandle {
         let (answering, link) = (Arc::clone(&session.answering), session.link.clone());
         let before = async move {
             let place = answering.acquire_owned().await;
-            // The end of the link is found out by `done`.
+            // `done` notices the end of the link.
             link.uncongested().await;
             place
         };
         self.spawn_after(session, before, job, done);
     }
 
-    /// As [`SessionHandle::spawn`], for what may go through a whole file: one of the `places` has
-    /// to be free.
+    /// As [`SessionHandle::spawn`], for jobs that may read a whole file. It begins when one of the
+    /// `places` is free.
     pub(crate) fn spawn_search<T: Send + 'static>(
         &self,
         session: &mut Session,
@@ -90,7 +91,7 @@ impl SessionHandle {
         self.spawn_after(session, places.acquire_owned(), job, done);
     }
 
-    /// Runs the job when `before` is done, whose result (a place, say) is kept until its end.
+    /// Runs the job after `before`, whose result (such as a place) is kept until the job's end.
     fn spawn_after<T: Send + 'static>(
         &self,
         session: &mut Session,

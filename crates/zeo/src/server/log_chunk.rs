@@ -1,4 +1,4 @@
-//! Answers of many records: our own methods, for clients that read on.
+//! Chunks of the log: Zodium's own methods, for clients that read ahead.
 
 use std::ops::ControlFlow;
 
@@ -11,17 +11,17 @@ use super::exception::Exception;
 use super::session::{Context, Reply, Session};
 use crate::codec::{ChunkItem, CodecError, put_chunk_item};
 
-/// An answer ends when it has so many bytes, whatever was asked for; the last item may go beyond.
+/// Most bytes that a client can request for an answer; its last item may go beyond.
 const CHUNK_BYTES_MAX: i64 = 1 << 20;
 
-/// How much a client asks for, within the limit.
+/// The number of bytes that a client requests, within the limit.
 pub(super) fn chunk_bytes(arguments: &mut Arguments<'_>) -> Result<usize, Exception> {
     let bytes = arguments.integer()?.clamp(1, CHUNK_BYTES_MAX);
     Ok(usize::try_from(bytes).unwrap_or(1))
 }
 
-/// What comes next in the log. What stands before something that cannot be read is answered
-/// first; the error is for who asks on.
+/// Reads the next chunk of the log. It ends before a record that cannot be read; the next request
+/// gets the error.
 pub(super) fn read_log_chunk(
     place: &mut TransactionIterator,
     bytes_max: usize,
@@ -65,8 +65,8 @@ fn put(out: &mut Vec<u8>, item: &ChunkItem<'_>) -> Result<(), Exception> {
 }
 
 impl Session {
-    /// Current revisions of objects in the order of their oids, as `record_iternext` gives them
-    /// one by one.
+    /// Answers with current revisions in the order of oids, which `record_iternext` gives one by
+    /// one.
     pub(super) fn read_objects(
         &mut self,
         context: &Context<'_>,
@@ -86,7 +86,7 @@ impl Session {
             while out.len() < bytes_max {
                 let step = match storage.file().next_object(from) {
                     Ok(step) => step,
-                    // It is for who asks for that object.
+                    // The request that begins with this object gets the error.
                     Err(_) if !out.is_empty() => break,
                     Err(error) => return Err(error.into()),
                 };
@@ -94,7 +94,7 @@ impl Session {
                     if out.is_empty() {
                         return Err(Exception::value_error("no key satisfies the conditions"));
                     }
-                    // A pack has taken those away that followed.
+                    // A pack has removed the objects that followed.
                     put(&mut out, &ChunkItem::End)?;
                     return Ok(Value::Bytes(out.into()));
                 };

@@ -1,4 +1,4 @@
-//! Packing on a client's demand.
+//! Packs that clients request.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::call::Arguments;
 use super::exception::Exception;
 use super::session::{Context, Reply, Session};
 
-/// The low half of a tid counts these.
+/// The unit of the low half of a tid.
 const TICKS_PER_MINUTE: f64 = 4_294_967_296.0;
 
 impl Session {
-    /// Answered when the pack has ended, or at once if the client does
-    /// not want to wait. A read-only session may ask for it too.
+    /// Packs the storage. The answer comes when the pack has ended, or at once if the client does
+    /// not want to wait. A read-only session may call it too.
     pub(crate) fn pack(
         &mut self,
         context: &Context<'_>,
@@ -27,7 +27,7 @@ impl Session {
         let peer = self.link.peer().to_owned();
         let job = move || pack(&storage, pack_tid, &peer);
         if !waits {
-            // Nobody waits for it, so it does not count as a request under way either.
+            // The client does not wait, so it does not count as a request in progress.
             drop(self.local.run_blocking(job));
             return Ok(Reply::Value(Value::None));
         }
@@ -47,7 +47,7 @@ fn pack(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), PackErr
     packed.map(|_| ())
 }
 
-/// The tid of a moment in seconds since the Unix epoch, with the last digit as ZODB has it.
+/// The tid of a time in seconds since the Unix epoch, exactly as ZODB computes it.
 fn tid_of_time(time: &Value<'_>) -> Result<Tid, Exception> {
     let seconds = match time {
         Value::Float(seconds) => Some(*seconds),
@@ -58,7 +58,7 @@ fn tid_of_time(time: &Value<'_>) -> Result<Tid, Exception> {
         return Err(Exception::type_error(format!("pack(): expected a time, got {kind}")));
     };
     let seconds = seconds.max(0.0);
-    // Apart: the product of both would lose digits that the seconds still have.
+    // Computed separately: one product would lose digits of the seconds.
     let minutes = (seconds / 60.0).floor() as u64;
     let Tid(minutes) = Tid::from_unix_nanos(minutes.saturating_mul(60_000_000_000));
     let fraction = (seconds % 60.0 / (60.0 / TICKS_PER_MINUTE)) as u32;

@@ -1,4 +1,4 @@
-//! Loads, and the other questions about objects.
+//! Loads, and other read requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,15 +18,16 @@ use crate::codec::{
     CodecError, Encoding, MessageId, encode_load_reply, load_reply_head, load_reply_tail,
 };
 
-/// Data from this size on are sent from where they lie instead of being copied into the batch:
-/// below it a copy is cheaper than to share them, and than another piece in the gather-write. A
-/// block of 4 KiB with what its pickle adds is below.
+/// Size from which on data are sent without a copy, as a piece of the gather-write.
+///
+/// Below it a copy into the batch is cheaper. A block of 4 KiB with the overhead of its pickle is
+/// below.
 const GATHER_BYTES_MIN: usize = 5 << 10;
-/// Most oids handed out at once, as ZEO does.
+/// Most oids allocated at once, as in ZEO.
 const NEW_OIDS_MAX: i64 = 100;
-/// Those announced of a storage that has a blob directory, whether clients share it or not.
+/// Interfaces announced for a storage with a blob directory, whether clients share it or not.
 const BLOB_INTERFACES: [&str; 2] = ["IBlobStorageRestoreable", "IBlobStorage"];
-/// Interfaces of ZODB that are announced: exactly what is served.
+/// Interfaces of ZODB that are announced for every storage.
 const INTERFACES: [&str; 6] = [
     "IStorageRestoreable",
     "IStorageIteration",
@@ -37,7 +38,7 @@ const INTERFACES: [&str; 6] = [
 ];
 
 impl Session {
-    /// The hot path. Answers at once when the bytes are in memory, else from a blocking thread.
+    /// Answers a load, at once if the bytes are in memory, else from a blocking thread. Hot path.
     pub(crate) fn load_before(
         &mut self,
         handle: &SessionHandle,
@@ -70,8 +71,8 @@ impl Session {
         let reader = Arc::clone(&storage);
         let job = move || reader.file().load_before(oid, before, Access::Blocking);
         handle.spawn_answer(self, job, move |handle, session, result| {
-            // While this one waited, a newer revision may have been announced to the client. To
-            // say "current" now would overtake that announcement: look again.
+            // During the wait a newer revision may have been announced to the client. An answer
+            // that says "current" would then be wrong, so check again.
             if let Ok(Load::Revision(Revision { end: None, basis, .. })) = &result
                 && !storage.file().is_still_current(oid, *basis)
             {
@@ -153,7 +154,7 @@ impl Session {
         let (oid, count) = (arguments.oid()?, arguments.integer_or(1)?);
         let count = usize::try_from(count).unwrap_or(0);
         self.ask(context, move |storage| {
-            // An unknown object is an error even when nothing of it is asked for.
+            // An unknown object is an error even if no entries are requested.
             let entries = storage.file().history(oid, count.clamp(1, LISTED_MAX + 1))?;
             if entries.len() > LISTED_MAX {
                 return Err(too_many_listed());
@@ -212,7 +213,7 @@ impl Session {
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let value = arguments.value();
-        // What is no tid is from no transaction we know.
+        // Anything but a tid is from no known transaction.
         let Some(since) = value.as_tid() else { return Ok(Reply::Value(Value::None)) };
         let Some(subscriber) = self.subscriber().cloned() else { return Ok(Reply::Later) };
         let (storage, last_seen) = (Arc::clone(&subscriber.storage), subscriber.last_seen());
@@ -225,7 +226,7 @@ impl Session {
         let reply_to = context.reply_to.clone();
         let job = move || storage.changed_in_log(since, last_seen);
         context.handle.spawn(self, job, move |_, session, changed| {
-            // The client may have been told of more while the log was read.
+            // The session may have seen more commits while the log was read.
             let now = subscriber.last_seen();
             let later = subscriber.storage.recently_changed(last_seen, now);
             let value = match (changed, later) {
@@ -256,7 +257,7 @@ impl Session {
             ("supportsUndo", Value::Bool(!read_only)),
             ("supports_record_iternext", Value::Bool(true)),
             ("interfaces", Value::tuple(interfaces)),
-            // Stock clients keep what they do not know, and look no further.
+            // Stock clients ignore unknown entries.
             ("zodium_methods", Value::tuple(OWN_METHODS.map(text_value))),
         ])))
     }
@@ -277,8 +278,7 @@ impl Session {
     }
 }
 
-/// Appends the answer to a load. Large data are sent from where they lie, for which they have to
-/// be shared.
+/// Appends the answer to a load. Large data are shared, and sent without a copy.
 #[inline]
 pub(super) fn put_revision(
     encoding: Encoding,

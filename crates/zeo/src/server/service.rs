@@ -1,4 +1,4 @@
-//! The server as a whole, and its part on each worker.
+//! The ZEO server as a whole, and its part on each worker.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,44 +19,44 @@ use super::statistics::{Statistics, Tally};
 use super::subscriber::StorageSubscriber;
 use crate::codec::Encoding;
 
-/// Undo logs that are read at once: with a filter that matches nothing each goes through a whole
-/// file. Others wait their turn.
+/// Most undo logs that are read at once; others wait. With a filter that matches nothing each reads
+/// a whole file.
 const UNDO_SEARCHES_MAX: usize = 4;
 
-/// What can be set for a server.
+/// Options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The encoding announced to clients, which follow it.
+    /// The encoding announced to clients.
     pub encoding: Encoding,
     /// Longest frame accepted, in bytes; a longer one ends its connection unread.
     pub frame_bytes_max: u32,
-    /// Refuse all sessions that want to write.
+    /// Refuse all sessions that are not read-only.
     pub read_only: bool,
-    /// Clients that wait for no answer are told of commits no more often than this.
+    /// Least time between two invalidations to a client that waits for no answer.
     pub notice_interval: Duration,
 }
 
-/// A storage that is to be served, and how.
+/// A storage to be served, and its options.
 pub struct Offer {
     /// The running storage.
     pub storage: Arc<Storage>,
-    /// Who may use it; absent: all that get in.
+    /// The clients that may use it; absent: all that the server accepts.
     pub allow: Option<AllowList>,
 }
 
-/// What all workers of a server share.
+/// The state that all workers of a server share.
 pub struct Server {
     pub(crate) config: Config,
     pub(crate) storages: BTreeMap<String, ServedStorage>,
     /// When it was started, in seconds since the Unix epoch.
     pub(crate) started: u64,
-    /// How to ask each worker about its sessions.
+    /// Channels to each worker, for inquiries about its sessions.
     pub(crate) inquiries: Mutex<Vec<mpsc::UnboundedSender<Inquiry>>>,
     /// Places for undo logs that are being read.
     pub(crate) undo_searches: Arc<Semaphore>,
 }
 
-/// A storage under its name.
+/// A served storage.
 pub(crate) struct ServedStorage {
     pub(crate) storage: Arc<Storage>,
     allow: Option<AllowList>,
@@ -65,7 +65,7 @@ pub(crate) struct ServedStorage {
 }
 
 impl Server {
-    /// A server of storages by name (`1` is what clients ask for by default).
+    /// Creates a server of storages by name (clients ask for `1` by default).
     pub fn new(config: Config, storages: BTreeMap<String, Offer>) -> Server {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let serve = |(name, Offer { storage, allow })| {
@@ -88,7 +88,7 @@ impl ServedStorage {
     }
 }
 
-/// The service that a worker runs.
+/// The ZEO service of one worker.
 pub struct ZeoService {
     local: Rc<LocalServer>,
 }
@@ -98,20 +98,21 @@ pub(crate) struct LocalServer {
     pub(crate) server: Arc<Server>,
     subscribers: BTreeMap<String, Rc<StorageSubscriber>>,
     next_session: Cell<u64>,
-    /// All of them, those that have not registered too.
+    /// All sessions, also those that have not registered.
     pub(crate) sessions: RefCell<BTreeMap<u64, SessionHandle>>,
     pub(crate) tally: Tally,
     pub(super) blocking: Box<dyn Blocking>,
 }
 
 impl ZeoService {
-    /// Subscribes to all storages. Within a worker's runtime, whose blocking threads do the work
-    /// that may wait for the disk.
+    /// Creates a service that subscribes to all storages.
+    ///
+    /// It must be called within a worker's runtime, whose blocking threads execute the jobs.
     pub fn new(server: Arc<Server>) -> ZeoService {
         ZeoService::with_blocking(server, Box::new(RuntimeThreads))
     }
 
-    /// As [`ZeoService::new`], but `blocking` does the work that may wait for the disk.
+    /// As [`ZeoService::new`], but `blocking` executes the jobs.
     pub fn with_blocking(server: Arc<Server>, blocking: Box<dyn Blocking>) -> ZeoService {
         let mut subscribers = BTreeMap::new();
         for (name, served) in &server.storages {
@@ -151,7 +152,8 @@ impl ZeoService {
 }
 
 impl LocalServer {
-    /// The subscriber of a storage that there is, and that this client may use.
+    /// The subscriber of a storage; `None` if there is no such storage, or this client may not use
+    /// it.
     pub(crate) fn subscriber(
         &self,
         name: &str,
@@ -174,12 +176,12 @@ impl Service for ZeoService {
     }
 }
 
-/// The engine's end of a subscriber's inbox.
+/// The sending end of a subscriber's inbox, for the engine.
 struct Sender(mpsc::UnboundedSender<Notice>);
 
 impl Mailbox for Sender {
     fn post(&self, notice: Notice) {
-        // A worker that has stopped has nobody left to tell.
+        // A worker that has stopped has no sessions left.
         let _ = self.0.send(notice);
     }
 }

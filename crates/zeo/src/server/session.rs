@@ -1,4 +1,4 @@
-//! One client: handshake, registration, and the way of each message to its method.
+//! A session of one client: handshake, registration, and dispatch of messages to methods.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,25 +28,25 @@ use super::transaction::{OpenTransaction, TransactionState};
 use crate::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
 use crate::codec::{Encoding, Greeting, Message, MessageId, decode_load_before, decode_message};
 
-/// A frame longer than this gets a buffer of its own, from which its data need not be copied.
+/// Length from which on a frame gets a buffer of its own, whose data are not copied.
 const LARGE_FRAME_BYTES: usize = 64 << 10;
 
-/// A greeting has 2 or 4 bytes; whoever sends more speaks something else.
+/// Longest greeting. One of ZEO has 2 or 4 bytes; a longer one is of another protocol.
 const HELLO_BYTES_MAX: u32 = 16;
 
-/// To register takes the name of a storage; whoever has not yet gets no room for more.
+/// Longest message before registration, which takes only the name of a storage.
 const REGISTRATION_BYTES_MAX: u32 = 64 << 10;
 
-/// Characters that are kept of what a client calls itself.
+/// Characters of a client's label that are kept.
 const LABEL_SHOWN_MAX: usize = 200;
 
-/// Characters that are said and logged of names of clients' own making.
+/// Characters of names from clients that are shown in errors and logs.
 const NAME_SHOWN_MAX: usize = 100;
 
-/// Invalidations from this size on are sent from where they lie.
+/// Size from which on invalidations are shared between sessions instead of copied.
 const SHARED_BYTES_MIN: usize = 4096;
 
-/// A session as the link, the subscriber and its own jobs hold it.
+/// A shared handle to a session, which the link, the subscriber and jobs hold.
 #[derive(Clone)]
 pub struct SessionHandle {
     pub(crate) session: Rc<RefCell<Session>>,
@@ -62,22 +62,22 @@ pub(crate) struct Session {
     pub(crate) registration: Option<Registration>,
     pub(crate) transaction: Option<OpenTransaction>,
     pub(crate) iterators: Iterators,
-    /// Requests under way off the worker.
+    /// Requests in progress on blocking threads.
     pub(crate) jobs: usize,
-    /// Places for those of them whose answers may be large.
+    /// Places for requests whose answers may be large.
     pub(crate) answering: Arc<Semaphore>,
-    /// The data of the open transaction are being put aside.
+    /// Whether data of the open transaction are being written to a spool file.
     pub(crate) spilling: bool,
-    /// The blob that is coming in, and how many have so far.
+    /// The blob that is being received, and the number of blobs received so far.
     pub(crate) upload: Option<Upload>,
     pub(crate) uploads: u64,
     pub(crate) downloads: Downloads,
-    /// Votes begun so far; tells the jobs of one from those of another.
+    /// Votes begun so far; distinguishes their jobs.
     pub(crate) attempts: u64,
     label: String,
     pub(crate) connected: Instant,
     closed: bool,
-    /// As `closed`, for jobs: Relaxed, since all it does is to end them earlier.
+    /// As `closed`, for jobs. Relaxed: it only lets them end earlier.
     pub(crate) gone: Arc<AtomicBool>,
 }
 
@@ -87,23 +87,24 @@ pub(crate) struct Registration {
     pub(crate) read_only: bool,
 }
 
-/// What a method has to say.
+/// The result of a method.
 pub(crate) enum Reply {
     Value(Value<'static>),
-    /// It will be sent later.
+    /// The reply will be sent later.
     Later,
 }
 
-/// Where a reply goes, and what it answers.
+/// The request that a later reply belongs to.
 #[derive(Clone)]
 pub(crate) struct ReplyTo {
-    /// Asynchronous calls get none.
+    /// The id of the request; asynchronous calls get no reply.
     pub(crate) id: Option<MessageId>,
     pub(crate) method: Method,
     pub(crate) asked: Instant,
 }
 
-/// A message on its way: whom to answer, and the buffer it lies in, if it has one of its own.
+/// The context of a message: the request to answer, and the buffer of the message if it has one
+/// of its own.
 pub(crate) struct Context<'a> {
     pub(crate) handle: &'a SessionHandle,
     pub(crate) reply_to: ReplyTo,
@@ -248,18 +249,18 @@ impl Session {
         self.jobs + self.iterators.waiting() < JOBS_MAX && !self.spilling && takes_chunks
     }
 
-    /// A finish that was asked for is answered before the server stops.
+    /// Whether a finish is in progress, which is answered before the server stops.
     fn is_busy(&self) -> bool {
         let state = self.transaction.as_ref().map(|transaction| &transaction.state);
         matches!(state, Some(TransactionState::Finishing { .. }))
     }
 
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub(crate) fn label(&self) -> &str {
         &self.label
     }
 
-    /// The subscriber, which every method but `register` has.
+    /// The subscriber of the session's storage; `None` before registration.
     pub(crate) fn subscriber(&self) -> Option<&Rc<StorageSubscriber>> {
         self.registration.as_ref().map(|registration| &registration.subscriber)
     }
@@ -272,7 +273,7 @@ impl Session {
         self.encoding.unwrap_or(self.local.server.config.encoding)
     }
 
-    /// Who has not even said hello gets no room for more than that.
+    /// Longest frame accepted now: short before the greeting and before registration.
     pub(crate) fn frame_bytes_max(&self) -> u32 {
         match (self.encoding, &self.registration) {
             (None, _) => HELLO_BYTES_MAX,
@@ -281,7 +282,7 @@ impl Session {
         }
     }
 
-    /// Handles a batch of requests, which are counted and timed together.
+    /// Handles a batch of requests, and counts and times them together.
     fn counted<T>(&mut self, handle: impl FnOnce(&mut Session) -> T) -> T {
         self.local.tally.begin();
         let result = handle(self);
@@ -460,23 +461,29 @@ impl Session {
         if !read_only && !writable {
             return Err(Exception::read_only());
         }
-        // Its client may have heard more of another worker, and would take us for one that has
-        // lost that.
+        // The client may know of later commits from another worker. With an older last tid it would
+        // take this for a server that has lost them.
         subscriber.catch_up();
         let last_seen = subscriber.last_seen();
-        // From here on it gets every later commit.
+        // From here on the session gets every later commit.
         subscriber.add(self.number, context.handle.clone());
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
         self.registration = Some(Registration { subscriber, name, read_only });
         Ok(Reply::Value(super::exception::tid_value(last_seen)))
     }
 
-    /// Also said of a storage that this client may not use: it learns nothing of it.
+    /// The error for an unknown storage, and for one that this client may not use: the client does
+    /// not learn that it exists.
     fn unknown_storage(&self, name: &str) -> Exception {
         let subject = self.link.identity().map(|identity| identity.subject.as_str());
         let peer = self.link.peer();
         let name = format!("{name:.*}", NAME_SHOWN_MAX);
-        tracing::info!(peer, subject, storage = name, "refused: no such storage for it");
+        tracing::info!(
+            peer,
+            subject,
+            storage = name,
+            "refused: unknown storage, or the client may not use it"
+        );
         Exception::value_error(match subject {
             Some(subject) => format!("unknown storage: {name} (or not for {subject})"),
             None => format!("unknown storage: {name}"),
@@ -490,7 +497,7 @@ impl Session {
         Ok(Reply::Value(Value::None))
     }
 
-    /// Refuses what is no frame, and before the client has said hello perhaps another protocol.
+    /// Refuses bytes that are not a frame. Before the greeting they may be of another protocol.
     fn refuse_frame(&self, bytes: &[u8], error: &FrameError) -> Verdict {
         let foreign = ForeignProtocol::recognise(bytes).filter(|_| self.encoding.is_none());
         let Some(foreign) = foreign else { return self.refuse(&error.to_string()) };
@@ -508,7 +515,7 @@ impl Session {
     }
 }
 
-/// Frames of the handshake, whose payloads are short.
+/// Sends a frame of the handshake, whose payload is short.
 fn put_frame(link: &Link, payload: &[u8]) {
     if let Err(error) = encode_frame(link.output().buffer(), payload) {
         tracing::error!(%error, "cannot answer a handshake");

@@ -1,9 +1,9 @@
-//! What the sessions of one storage on one worker have done. Each figure has one writer, so
-//! counting is cheap; whoever asks adds up the workers.
+//! Counters of the sessions of one storage on one worker. Each has one writer, so counting is
+//! cheap; readers add up the workers.
 //!
-//! Key decision: the clock is read when a batch of requests arrives and when all of it that could
-//! be answered at once has been, not for each of them: they leave together, so that is what each
-//! of them took. A request that is answered later is timed by itself.
+//! Key decision: the clock is not read for each request. It is read when a batch arrives, and when
+//! its immediate answers are complete. They leave together, so that is the duration of each of
+//! them. A request that is answered later is timed by itself.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use zodium_types::{Counter, Durations};
 
 use super::call::Method;
 
-/// Padded to cache lines of its own: workers must not share lines they write to.
+/// The counters. They have cache lines of their own, since workers must not write to shared lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Statistics {
@@ -24,18 +24,18 @@ pub(crate) struct Statistics {
     pub(crate) active_transactions: Counter,
     /// Conflicts that were found, in stores and in undos.
     pub(crate) conflicts: Counter,
-    /// Those of them that were resolved here.
+    /// Conflicts that the server resolved.
     pub(crate) conflicts_resolved: Counter,
     /// Transactions that held their locks for too long.
     pub(crate) expired: Counter,
-    /// From arrival to answer, by method.
+    /// Durations from arrival to answer, by method.
     requests: Requests,
-    /// Loads that waited for the disk; they are among the requests too.
+    /// Durations of loads that waited for the disk; `requests` has them too.
     pub(crate) cold_loads: Durations,
-    /// Votes that waited for locks: for how long.
+    /// Times that votes waited for locks.
     pub(crate) lock_waits: Durations,
-    /// Errors that clients were answered with, by the name of the exception. Seldom, and nobody
-    /// else's: a lock does no harm.
+    /// Errors that clients got as answers, by the name of the exception. They are rare and have one
+    /// writer, so a lock does no harm.
     errors: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -63,7 +63,7 @@ impl Statistics {
     }
 }
 
-/// The requests of the batch that a worker is answering.
+/// Counts the requests of the batch that a worker is answering.
 #[derive(Debug)]
 pub(crate) struct Tally {
     arrived: Cell<Instant>,
@@ -80,30 +80,30 @@ impl Tally {
         Tally { arrived: Cell::new(Instant::now()), counts, counted: Cell::new(0) }
     }
 
-    /// A batch has arrived.
+    /// Begins a batch, which has just arrived.
     pub(crate) fn begin(&self) {
         self.arrived.set(Instant::now());
     }
 
-    /// When the batch under way arrived.
+    /// When the current batch arrived.
     pub(crate) fn arrived(&self) -> Instant {
         self.arrived.get()
     }
 
-    /// One of its requests has been answered (or needs no answer).
+    /// Counts a request that was answered, or needs no answer.
     pub(crate) fn count(&self, method: Method) {
         self.count_times(method, 1);
     }
 
-    /// So many have been.
+    /// Counts so many requests.
     pub(crate) fn count_times(&self, method: Method, times: u32) {
         let count = &self.counts[method as usize];
         count.set(count.get() + times);
         self.counted.set(self.counted.get() | 1 << method as usize);
     }
 
-    /// All of it that can be answered at once has been. Without statistics, which only a client
-    /// that has not registered lacks, nothing is kept.
+    /// Ends a batch, whose immediate answers are complete. Without statistics, before a client has
+    /// registered, the counts are dropped.
     pub(crate) fn end(&self, statistics: Option<&Statistics>) {
         let mut counted = self.counted.replace(0);
         if counted == 0 {

@@ -1,4 +1,4 @@
-//! The figures that `server_status` and `ruok` give.
+//! The answers to `server_status` and `ruok`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::service::{ServedStorage, Server};
 use super::session::{Reply, Session};
 use super::statistics::Statistics;
 
-/// What is known of one storage, under the names that `zeo-nagios` reads.
+/// The status of one storage, with the names that `zeo-nagios` reads.
 #[derive(serde::Serialize)]
 struct Status {
     connections: u64,
@@ -44,7 +44,7 @@ impl Session {
 }
 
 impl Server {
-    /// The answer to `ruok`: status by storage name, of those that this client may use.
+    /// The answer to `ruok`: the status by storage name, for storages that this client may use.
     pub(crate) fn status_json(&self, peer: Option<&PeerIdentity>) -> String {
         let storages = self.storages.iter().filter(|(_, served)| served.admits(peer));
         let statuses = storages.map(|(name, served)| (name, Status::of(self, served)));

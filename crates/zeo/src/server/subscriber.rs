@@ -1,4 +1,4 @@
-//! A storage on one worker: its sessions, and the notices that are handed to them in order.
+//! A worker's subscription to a storage: passes notices of the engine to its sessions, in order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::session::SessionHandle;
 use super::statistics::Statistics;
 use crate::codec::{CodecError, Encoding, encode_invalidation};
 
-/// Invalidations are not deferred when so much waits to be sent.
+/// Size of an output from which on invalidations are not deferred.
 const DEFERRED_BYTES_MAX: usize = 16 << 10;
 
 pub(crate) struct StorageSubscriber {
@@ -26,15 +26,16 @@ pub(crate) struct StorageSubscriber {
     pub(crate) mailbox: Arc<dyn Mailbox>,
     inbox: RefCell<mpsc::UnboundedReceiver<Notice>>,
     pub(crate) statistics: Arc<Statistics>,
-    /// The last transaction that the sessions here have been told of. What they are answered
-    /// about "the last transaction" is this, never what the storage has got to since.
+    /// The last transaction that was broadcast to the sessions of this worker.
+    ///
+    /// Sessions report this one as "the last transaction", never a later one of the storage.
     last_seen: Cell<Tid>,
     sessions: RefCell<BTreeMap<u64, SessionHandle>>,
-    /// Sessions by the number of their vote.
+    /// The number of each session that has a vote, by the vote's number.
     voting: RefCell<FxHashMap<TransactionNumber, u64>>,
-    /// Zero: invalidations are sent at once.
+    /// Least time between invalidations that are sent without an answer; zero: sent at once.
     notice_interval: Duration,
-    /// When invalidations were last sent by themselves.
+    /// When invalidations were last sent without an answer.
     noticed: Cell<Option<Instant>>,
     deferred: Notify,
 }
@@ -62,7 +63,7 @@ impl StorageSubscriber {
         }
     }
 
-    /// Handles notices for ever.
+    /// Handles notices; never ends.
     pub(crate) async fn run(self: Rc<Self>) {
         while let Some(notice) =
             std::future::poll_fn(|context| self.inbox.borrow_mut().poll_recv(context)).await
@@ -71,7 +72,7 @@ impl StorageSubscriber {
         }
     }
 
-    /// Sends invalidations that were deferred and have not left with an answer, for ever.
+    /// Sends deferred invalidations that have not left with an answer; never ends.
     pub(crate) async fn send_deferred(self: Rc<Self>) {
         loop {
             self.deferred.notified().await;
@@ -85,8 +86,8 @@ impl StorageSubscriber {
         }
     }
 
-    /// Whether invalidations are to wait for an answer that they can leave with, or for more of
-    /// them: those of many commits cost less together.
+    /// Whether invalidations wait for an answer that they can leave with, or for further
+    /// invalidations: many of them cost less together.
     fn defers(&self) -> bool {
         if self.notice_interval.is_zero() {
             return false;
@@ -102,11 +103,11 @@ impl StorageSubscriber {
         defers
     }
 
-    /// Handles at once whatever any client can know of already.
+    /// Handles at once the notices of all commits that any client can know of.
     ///
-    /// Called before requests are answered: a client that was told of a commit by another
-    /// worker may have told the one who asks now, whose answer must not lag behind. No session
-    /// may be borrowed by the caller.
+    /// It is called before requests are answered. A client of another worker may have seen a commit
+    /// and told this client of it, whose answer must then not lag behind. The caller must not
+    /// borrow a session.
     pub(crate) fn catch_up(&self) {
         if self.storage.announced_tid() <= self.last_seen.get() {
             return;
@@ -119,14 +120,15 @@ impl StorageSubscriber {
         }
     }
 
-    /// Handles at once whatever was posted; called before a job is answered, which may have posted
-    /// it: who packed is told of the new size before the end. No session may be borrowed by the
-    /// caller.
+    /// Handles at once all notices in the inbox.
+    ///
+    /// It is called before a job is answered, which may have posted some: a client that packs gets
+    /// the new size before the answer. The caller must not borrow a session.
     pub(crate) fn drain_inbox(&self) {
         while self.handle_next() {}
     }
 
-    /// Whether there was one.
+    /// Handles the next notice; false if there is none.
     fn handle_next(&self) -> bool {
         let notice = self.inbox.borrow_mut().try_recv();
         notice.map(|notice| self.handle(notice)).is_ok()
@@ -136,7 +138,7 @@ impl StorageSubscriber {
         self.last_seen.get()
     }
 
-    /// From now on the session gets every commit.
+    /// Adds a session, which gets every commit from now on.
     pub(crate) fn add(&self, number: u64, session: SessionHandle) {
         self.sessions.borrow_mut().insert(number, session);
         self.statistics.connections.add(1);
@@ -183,8 +185,10 @@ impl StorageSubscriber {
         }
     }
 
-    /// Tells every session of all commits of a batch. Its links are woken once for that; those of
-    /// sessions that only get invalidations perhaps later.
+    /// Sends the commits of a batch to every session.
+    ///
+    /// Each link is woken once for the batch. Links of sessions that only get invalidations may be
+    /// woken later.
     fn broadcast(&self, commits: &[Arc<Commit>]) {
         let Some(last) = commits.last() else { return };
         self.last_seen.set(last.tid);
@@ -221,7 +225,7 @@ impl StorageSubscriber {
         self.sessions.borrow().get(&session).cloned()
     }
 
-    /// Ends a session whose transaction took too long.
+    /// Disconnects a session whose transaction took too long.
     pub(crate) fn disconnect(&self, session: &SessionHandle) {
         session.link().close(Verdict::Refused);
     }

@@ -13,45 +13,46 @@ use super::call::Arguments;
 use super::exception::{Exception, tid_value};
 use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
 
-/// A transaction keeps so many bytes of data in memory before they are put aside; fewer while
-/// memory is short, down to the second.
+/// Data of a transaction in memory from which on they are written to a spool file. The limit falls
+/// to the second value while memory is short.
 const DATA_BYTES_MAX: usize = 16 << 20;
 const DATA_BYTES_LOW: usize = 64 << 10;
 
-/// While memory is full, a transaction goes on only with less than this of what cannot be put
-/// aside (a few hundred objects): the small ones of others are not to suffer.
+/// Most bytes of entries with which a transaction goes on while memory is full: a few hundred
+/// objects. Entries cannot be spooled, and the limit leaves room for the small transactions of
+/// other clients.
 const ENTRIES_BYTES_LOW: usize = 64 << 10;
 
 /// A transaction that the client has begun.
 pub(crate) struct OpenTransaction {
-    /// What the client calls it; any value, compared by equality.
+    /// The client's id of it: any value, compared by equality.
     pub(crate) id: Value<'static>,
     pub(crate) state: TransactionState,
     /// When it was begun.
     pub(crate) begun: Instant,
-    /// What it takes in memory, until its end.
+    /// Its memory, until its end.
     pub(crate) held: Held,
 }
 
 pub(crate) enum TransactionState {
-    /// Stores are collected. After a vote that found conflicts the locks are held meanwhile.
+    /// Collects stores. After a vote that found conflicts it still holds its locks.
     Open { transaction: Box<Transaction>, held: Option<TransactionNumber> },
-    /// Begun with something that cannot be committed; said at vote, as the stock server does.
+    /// Cannot be committed; the vote raises the exception, as in the stock server.
     Doomed(Exception),
     /// Waits for locks.
     Waiting { number: TransactionNumber, transaction: Box<Transaction>, reply_to: ReplyTo },
-    /// What it undoes is being looked up; the job of that attempt has the transaction.
+    /// A job looks up the records to undo, and has the transaction.
     Finding { attempt: u64 },
-    /// Holds its locks and is being checked, perhaps by a job, which has the transaction.
+    /// Holds its locks and is being checked, possibly by a job, which then has the transaction.
     Checking { number: TransactionNumber },
-    /// Can be finished.
+    /// Has been voted, and can be finished.
     Voted { number: TransactionNumber, voted: Voted },
-    /// Being written.
+    /// Is being written.
     Finishing { number: TransactionNumber, reply_to: ReplyTo },
 }
 
 impl OpenTransaction {
-    /// Its data have been put aside.
+    /// Notes that its data were written to a spool file.
     fn spilled(&mut self, spilled: Spilled) {
         if let TransactionState::Open { transaction, .. } = &mut self.state {
             transaction.spilled(spilled);
@@ -164,7 +165,7 @@ impl Session {
         if may_have_blobs { self.settle_blobs(context) } else { Ok(Reply::Value(Value::None)) }
     }
 
-    /// Gives up the transaction, if any: on abort, and when the client has gone.
+    /// Aborts the transaction, if any: on request, and when the connection has ended.
     pub(crate) fn drop_transaction(&mut self) {
         self.upload = None;
         let Some(open) = self.transaction.take() else { return };
@@ -178,9 +179,9 @@ impl Session {
             TransactionState::Waiting { number, .. } => give_up(number, None),
             TransactionState::Voted { number, voted } => give_up(number, Some(voted)),
             TransactionState::Open { held: Some(number), .. } => give_up(number, None),
-            // The job that has it finds the number dead, or aborts what it has voted.
+            // Its job finds the number dead, or aborts the voted transaction.
             TransactionState::Checking { number } => give_up(number, None),
-            // Too late: it will be committed, with nobody to tell.
+            // Too late to abort: it will be committed, without a session to notify.
             TransactionState::Finishing { number, .. } => subscriber.remove_vote(number),
             TransactionState::Finding { .. }
             | TransactionState::Open { held: None, .. }
@@ -188,7 +189,7 @@ impl Session {
         }
     }
 
-    /// The transaction is durable, and all commits before it have been announced here.
+    /// Answers a finish: the transaction is durable, and all earlier commits were broadcast here.
     pub(crate) fn finished(&mut self, number: TransactionNumber, tid: Tid) {
         let Some(reply_to) = self.take_finishing(number) else { return };
         if let Some(subscriber) = self.subscriber() {
@@ -215,10 +216,10 @@ impl Session {
         }
     }
 
-    /// Adds to the transaction whose number is the next argument.
+    /// Adds to the transaction whose id is the next argument.
     ///
-    /// What cannot be added is said at the vote, and what comes after it is ignored, both as the
-    /// stock server does: these calls have no reply.
+    /// These calls have no reply. So an error is reported by the vote, and later additions are
+    /// ignored, both as in the stock server.
     fn collect(
         &mut self,
         arguments: &mut Arguments<'_>,
@@ -235,7 +236,7 @@ impl Session {
         Ok(Reply::Value(Value::None))
     }
 
-    /// Takes note of what the open transaction takes in memory; it is over when there is none.
+    /// Counts the memory of the open transaction, which is doomed if there is not enough.
     pub(crate) fn hold_transaction(&mut self) {
         let Some(open) = &mut self.transaction else { return };
         let TransactionState::Open { transaction, .. } = &open.state else { return };
@@ -248,8 +249,8 @@ impl Session {
         }
     }
 
-    /// Puts the data of a transaction that has grown large aside. Nothing more is read from this
-    /// client until that is done.
+    /// Writes the data of a large transaction to a spool file. No requests of this client are read
+    /// until that is done.
     pub(crate) fn spill(&mut self, handle: &SessionHandle) {
         let Some(storage) = self.storage() else { return };
         let memory = Arc::clone(self.link.memory());
@@ -262,7 +263,7 @@ impl Session {
         let job = move || storage.run_spill(spill);
         handle.spawn(self, job, |_, session, spilled| {
             session.spilling = false;
-            // Still the same transaction: no request was read meanwhile.
+            // It is still the same transaction, since no request was read meanwhile.
             match (spilled, &mut session.transaction) {
                 (Ok(spilled), Some(open)) => open.spilled(spilled),
                 (Err(error), Some(_)) => session.doom(error.into()),
@@ -271,7 +272,7 @@ impl Session {
         });
     }
 
-    /// The open transaction cannot be committed, and what it held is free.
+    /// Dooms the open transaction, and releases its locks and memory.
     pub(crate) fn doom(&mut self, exception: Exception) {
         let Some(open) = &mut self.transaction else { return };
         let state = std::mem::replace(&mut open.state, TransactionState::Doomed(exception));

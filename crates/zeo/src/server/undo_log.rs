@@ -1,4 +1,4 @@
-//! Transactions as dicts for people: the undo log, and the parts it shares with histories.
+//! Transactions as dicts: the undo log, and the parts that it shares with histories.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use super::call::Arguments;
 use super::exception::{Exception, text_value};
 use super::session::{Context, Reply, Session};
 
-/// An extension has at most 65,535 bytes; a memo could still make much of them.
+/// Limits of an extension. It has at most 65,535 bytes, but a pickle's memo can expand them.
 pub(crate) const EXTENSION_LIMITS: Limits =
     Limits { nesting: 100, nodes: 1 << 16, objects: Objects::Allowed };
 
-/// Transactions or revisions that are listed in one answer.
+/// Most transactions or revisions in one answer.
 pub(crate) const LISTED_MAX: usize = 100_000;
 
 type Entries = Vec<(Value<'static>, Value<'static>)>;
@@ -64,14 +64,14 @@ impl Session {
     }
 }
 
-/// Which of the matching transactions are wanted, newest first.
+/// The range of matching transactions to give, newest first.
 struct Window {
     first: usize,
     last: usize,
 }
 
 impl Window {
-    /// As `undoLog(first, last)` has it: a negative `last` is a count.
+    /// The range of `undoLog(first, last)`: a negative `last` is a count.
     fn new(first: i64, last: i64) -> Window {
         let first = usize::try_from(first).unwrap_or(0);
         let last = match usize::try_from(last) {
@@ -82,7 +82,8 @@ impl Window {
     }
 }
 
-/// A filter that matches little goes back through the whole log: not for a client that has gone.
+/// Lists transactions. A filter that matches few reads the whole log, so it ends when the
+/// connection has ended.
 fn list(
     storage: &Storage,
     window: &Window,
@@ -131,7 +132,7 @@ fn description(transaction: &Transaction) -> Result<Entries, Exception> {
     Ok(entries)
 }
 
-/// Whether every wanted key is there with that value, or a path below it.
+/// Whether every key of the specification has that value, or a path below it.
 fn matches(entries: &Entries, specification: &[(Value<'static>, Value<'static>)]) -> bool {
     specification.iter().all(|(key, wanted)| {
         entries.iter().any(|(found, value)| found == key && value_matches(value, wanted))
@@ -145,8 +146,8 @@ fn value_matches(value: &Value<'_>, wanted: &Value<'_>) -> bool {
     }
 }
 
-/// Whether a user ("path name", for Zope) is below the path of a `ZopeUndo.Prefix.Prefix`, which
-/// keeps the parts of its path in its state.
+/// Whether a user ("path name" in Zope) is below the path of a `ZopeUndo.Prefix.Prefix`, whose
+/// state has the parts of the path.
 fn has_prefix(text: &str, prefix: &Object<'_>) -> bool {
     let state = prefix.state.as_ref();
     let Some(path) = state.and_then(|state| state.entry("path")?.as_sequence()) else {
@@ -190,7 +191,7 @@ pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Ex
     match decode(pickled, &EXTENSION_LIMITS) {
         Ok((value, _)) => match value.into_owned() {
             Value::Dict(entries) => Ok(entries),
-            other => Err(unreadable(format!("it is no dict but {}", other.kind()))),
+            other => Err(unreadable(format!("it is not a dict but {}", other.kind()))),
         },
         Err(error) => Err(unreadable(error.to_string())),
     }

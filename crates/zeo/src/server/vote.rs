@@ -1,7 +1,7 @@
 //! The vote of a session's transaction: undone records, locks, the check, and its outcome.
 //!
-//! Whatever may wait for the disk runs as a job; when it is done the transaction may have been
-//! given up, which the state tells.
+//! Work that may wait for the disk runs as a job. When it is done, the transaction may have been
+//! aborted, which its state shows.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Session {
         Ok(Reply::Later)
     }
 
-    /// A vote after the client has resolved conflicts.
+    /// Votes again after the client has resolved conflicts.
     fn vote_again(
         &mut self,
         context: &Context<'_>,
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// The locks have come.
+    /// Continues a vote whose locks were granted.
     pub(crate) fn granted(&mut self, handle: &SessionHandle, number: TransactionNumber) {
         let Some(open) = &mut self.transaction else { return };
         if !matches!(&open.state, TransactionState::Waiting { number: n, .. } if *n == number) {
@@ -146,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Checks a transaction that has its locks, at once if everything is in memory.
+    /// Checks a transaction that has its locks, at once if all serials are in memory.
     fn check(
         &mut self,
         handle: &SessionHandle,
@@ -170,14 +170,14 @@ impl Session {
                 let reply = session.checked(number, transaction, outcome).map(Reply::Value);
                 session.reply_late(&reply_to, reply);
             } else if let Ok(Check::Voted(voted)) = outcome {
-                // Given up meanwhile.
+                // The transaction was aborted meanwhile.
                 storage.abort(number, Some(voted));
             }
         });
         Ok(Reply::Later)
     }
 
-    /// The outcome of a vote.
+    /// Handles the outcome of a check.
     fn checked(
         &mut self,
         number: TransactionNumber,
@@ -196,7 +196,7 @@ impl Session {
                 return Ok(changed);
             }
             Ok(Check::Conflicts(conflicts)) => conflicts,
-            // A blocking check is never cold.
+            // A blocking check never returns `Cold`.
             Ok(Check::Cold) => Vec::new(),
             Err(error) => {
                 self.forget_vote(number);
@@ -236,7 +236,7 @@ impl Session {
         error.into()
     }
 
-    /// Sends the outcome of a call that had been answered with "later".
+    /// Sends the reply to a call that was answered with [`Reply::Later`].
     fn reply_late(&self, to: &ReplyTo, reply: Result<Reply, Exception>) {
         match reply {
             Ok(Reply::Value(value)) => self.reply(to, &value),

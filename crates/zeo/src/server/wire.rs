@@ -1,4 +1,4 @@
-//! Putting replies and messages into a session's output.
+//! Puts replies and messages into a session's output.
 
 use zodium_net::Verdict;
 use zodium_pickle::Value;
@@ -8,7 +8,7 @@ use super::session::{ReplyTo, Session};
 use crate::codec::{CodecError, MessageId, encode_error, encode_oneway, encode_reply};
 
 impl Session {
-    /// Answers a request that was not answered at once; how long it took is noted.
+    /// Answers a request that was not answered at once, and counts its duration.
     pub(crate) fn reply(&self, to: &ReplyTo, value: &Value<'_>) {
         self.note_answered(to);
         if let Some(id) = &to.id {
@@ -16,8 +16,8 @@ impl Session {
         }
     }
 
-    /// As [`Session::reply`], with an error. Who does not wait for a reply can be told of it only
-    /// by the end of the connection, here as when the error is found at once.
+    /// As [`Session::reply`], with an error. An asynchronous call has no reply, so its error ends
+    /// the connection.
     pub(crate) fn reply_error(&self, to: &ReplyTo, exception: &Exception) {
         self.note_answered(to);
         match &to.id {
@@ -39,7 +39,7 @@ impl Session {
     pub(crate) fn put_reply(&self, id: &MessageId, value: &Value<'_>) {
         let encoded = encode_reply(self.encoding(), self.link.output().buffer(), id, value);
         if let Err(error) = encoded {
-            // What cannot be said in this encoding (an extension with a date in it, say).
+            // The value cannot be encoded, for example an extension with a date in msgpack.
             self.put_error(id, &Exception::value_error(error.to_string()));
         }
     }
@@ -55,7 +55,7 @@ impl Session {
         self.check_sent(encoded);
     }
 
-    /// Replies with what a job has found.
+    /// Replies with the result of a job.
     pub(crate) fn reply_result(&self, to: &ReplyTo, result: Result<Value<'_>, Exception>) {
         match result {
             Ok(value) => self.reply(to, &value),
@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// Tells the client the size of the database.
+    /// Sends the size of the database to the client.
     pub(crate) fn send_info(&self) {
         let Some(subscriber) = self.subscriber() else { return };
         let file = subscriber.storage.file();
@@ -78,7 +78,7 @@ impl Session {
         self.check_sent(encoded);
     }
 
-    /// A client that was not told what it must know is better off without us: it reconnects.
+    /// Disconnects a client that could not be sent a necessary message; it will reconnect.
     pub(crate) fn check_sent(&self, encoded: Result<(), CodecError>) {
         if let Err(error) = encoded {
             tracing::error!(peer = self.link.peer(), %error, "cannot answer, disconnecting");
