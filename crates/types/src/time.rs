@@ -1,6 +1,6 @@
 //! Transaction ids as times.
 //!
-//! The high 32 bits count minutes since 1900 with every month 31 days long, the low 32 bits are
+//! The high 32 bits count minutes since 1900, as if every month had 31 days. The low 32 bits are
 //! the fraction of the minute times 2^32 (about 14 ns a step).
 
 use crate::Tid;
