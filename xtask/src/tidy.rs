@@ -42,6 +42,7 @@ fn violations(repository: &Repository) -> Vec<Violation> {
         all.extend(rules::leftovers::check(source));
         all.extend(rules::length::check(source));
         all.extend(rules::places::check(source));
+        all.extend(rules::prose::check(source));
     }
     all.sort();
     all
