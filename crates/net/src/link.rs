@@ -696,8 +696,8 @@ mod tests {
     fn while_memory_is_full_one_large_frame_after_the_other_comes_in() {
         run_local(async {
             let memory = Memory::new(1 << 20);
-            let mut somebody = memory.holder();
-            somebody.set(1 << 20);
+            let mut holder = memory.holder();
+            holder.set(1 << 20);
             let limits = Limits { memory: Arc::clone(&memory), ..Limits::default() };
             let mut running: Vec<_> = (0..3).map(|_| start(0, limits.clone())).collect();
             let mut large = b"#300000#".to_vec();
@@ -755,8 +755,8 @@ mod tests {
             settle().await;
             let before = running.link.output().len();
             assert_eq!(memory.held_bytes(), before as u64 / 4096 * 4096);
-            let mut somebody = memory.holder();
-            somebody.set(8 << 20);
+            let mut holder = memory.holder();
+            holder.set(8 << 20);
             assert!(running.link.is_congested() == (before > OUTPUT_BYTES_LOW));
             running.link.output().push(Bytes::from(vec![b'.'; OUTPUT_BYTES_LOW]));
             assert!(running.link.is_congested());

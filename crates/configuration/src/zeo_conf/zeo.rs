@@ -104,7 +104,7 @@ fn tls(ssl: &Section, surroundings: &Surroundings, findings: &mut Findings) -> O
     let authenticate = ssl.required("authenticate", findings, |text| match text {
         "DYNAMIC" | "SIGNED" | "-" => Err(format!(
             "{text} names no certificates: give a PEM file, or a directory of PEM files, with \
-             the clients' certificates or of those who signed them"
+             certificates of clients or of authorities"
         )),
         path => values::plain_path(path, surroundings),
     });
