@@ -18,7 +18,7 @@ use zodium_types::{Held, Turn};
 
 use crate::busy_poll::BusyPoll;
 use crate::link::Link;
-use crate::session::{Consumed, Session, Verdict};
+use crate::session::{CloseReason, Consumed, Session};
 
 /// Longest time that one link may go past the memory limit; the others wait for the end of its
 /// frame.
@@ -137,7 +137,7 @@ impl Input {
                     "memory is short, and a large message did not arrive within {seconds} s, \
                      disconnecting"
                 );
-                link.close(Verdict::Refused);
+                link.close(CloseReason::Refused);
             }
             self.pause = None;
             return Poll::Ready(());
@@ -156,8 +156,8 @@ impl Input {
         if self.rest.len() == frame {
             (self.large, self.turn) = (None, None);
             let frame = self.take_rest().freeze();
-            if let Err(verdict) = session.received_large(frame) {
-                link.close(verdict);
+            if let Err(reason) = session.received_large(frame) {
+                link.close(reason);
             }
         }
     }
@@ -175,7 +175,7 @@ impl Input {
                 self.large = large.filter(|frame| *frame > self.rest.len());
                 self.held.set(self.rest.len());
             }
-            Err(verdict) => link.close(verdict),
+            Err(reason) => link.close(reason),
         }
     }
 
@@ -186,7 +186,7 @@ impl Input {
                 self.rest.extend_from_slice(&bytes[taken..]);
                 self.large = large.filter(|frame| *frame > self.rest.len());
             }
-            Err(verdict) => link.close(verdict),
+            Err(reason) => link.close(reason),
         }
     }
 }

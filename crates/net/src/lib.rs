@@ -26,5 +26,5 @@ pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use metrics::LinkMetrics;
 pub use output::Output;
-pub use session::{Consumed, Service, Session, Verdict};
+pub use session::{CloseReason, Consumed, Service, Session};
 pub use worker::{Host, WorkerError, WorkerOptions, Workers};

@@ -16,7 +16,7 @@ use zodium_types::{Held, Memory};
 use crate::input::{Input, Shared};
 use crate::metrics::LinkMetrics;
 use crate::output::{Output, SLICES_FEW, SLICES_MAX};
-use crate::session::{Session, Verdict};
+use crate::session::{CloseReason, Session};
 
 /// Limits of links, in memory, time and number.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ struct LinkState {
     held: RefCell<Held>,
     /// Pushed bytes in the output since it was last empty.
     push_bytes: Cell<usize>,
-    closing: Cell<Option<Verdict>>,
+    closing: Cell<Option<CloseReason>>,
     /// The output may wait for the answers to the next requests.
     deferred: Cell<bool>,
     /// Graceful stop: no more is read, and the link ends when its session is idle.
@@ -140,7 +140,7 @@ impl Link {
                 "the peer does not read its messages, disconnecting"
             );
             self.output().clear();
-            self.close(Verdict::Refused);
+            self.close(CloseReason::Refused);
         }
     }
 
@@ -213,10 +213,10 @@ impl Link {
     }
 
     /// Ends the link once the output is sent.
-    pub fn close(&self, verdict: Verdict) {
+    pub fn close(&self, reason: CloseReason) {
         if self.state.closing.get().is_none() {
-            self.state.closing.set(Some(verdict));
-            self.state.metrics.refused.add(u64::from(verdict == Verdict::Refused));
+            self.state.closing.set(Some(reason));
+            self.state.metrics.refused.add(u64::from(reason == CloseReason::Refused));
         }
         self.wake_draining(0);
         self.wake();
@@ -237,7 +237,7 @@ impl Link {
             peer = self.peer(),
             "the peer did not register within {seconds} s, disconnecting"
         );
-        self.close(Verdict::Refused);
+        self.close(CloseReason::Refused);
     }
 
     fn queued(&self) -> Ref<'_, Output> {
@@ -335,7 +335,7 @@ where
         }
         match input.poll_read(stream.as_mut(), link, session, context)? {
             // Half-closed: earlier requests are still answered, as far as that takes no waiting.
-            Poll::Ready(0) => link.close(Verdict::Done),
+            Poll::Ready(0) => link.close(CloseReason::Done),
             Poll::Ready(count) => turn_bytes += count,
             // Nothing has come in that the deferred output could leave with.
             Poll::Pending if is_deferred => {}
@@ -419,10 +419,10 @@ mod tests {
     }
 
     impl Lines {
-        fn answer(&self, line: &[u8]) -> Result<(), Verdict> {
+        fn answer(&self, line: &[u8]) -> Result<(), CloseReason> {
             self.seen.set(self.seen.get() + 1);
             if line == b"!\n" {
-                return Err(Verdict::Done);
+                return Err(CloseReason::Done);
             }
             let mut output = self.link.output();
             output.buffer().extend_from_slice(format!("{} ", line.len()).as_bytes());
@@ -432,7 +432,7 @@ mod tests {
     }
 
     impl Session for Lines {
-        fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+        fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
             let mut consumed = 0;
             while !self.link.is_congested() {
                 let rest = &bytes[consumed..];
@@ -451,7 +451,7 @@ mod tests {
             Ok(Consumed::Bytes(consumed))
         }
 
-        fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict> {
+        fn received_large(&mut self, frame: Bytes) -> Result<(), CloseReason> {
             self.answer(&frame)
         }
 

@@ -19,10 +19,10 @@ pub trait Session: 'static {
     ///
     /// The session takes whole frames off the front while [`Session::is_ready`], and returns how
     /// far it got.
-    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict>;
+    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason>;
 
     /// Handles a frame that [`Consumed::Large`] announced, with its length prefix.
-    fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict>;
+    fn received_large(&mut self, frame: Bytes) -> Result<(), CloseReason>;
 
     /// Whether the session takes more frames; otherwise the link stops reading.
     ///
@@ -56,7 +56,7 @@ pub enum Consumed {
 
 /// Why a link ends. Earlier answers are still sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CloseReason {
     /// The protocol ends it.
     Done,
     /// The peer broke the protocol; the session has logged how.

@@ -19,7 +19,7 @@ use crate::handshake::{
     HANDSHAKE_TIME_MAX, HANDSHAKES_MAX, HandshakeError, Handshakes, PLACE_TIME_MAX, Secured,
 };
 use crate::link::{self, Limits, Link};
-use crate::session::{Consumed, Session, Verdict};
+use crate::session::{CloseReason, Consumed, Session};
 use crate::unfinished::UNFINISHED_MAX;
 
 /// Bytes that the pipe takes at once: fewer than a TLS record has.
@@ -71,7 +71,7 @@ struct Echo {
 }
 
 impl Session for Echo {
-    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         let mut consumed = 0;
         while consumed < bytes.len() && !self.link.is_congested() {
             let answer = vec![bytes[consumed]; ANSWER_BYTES];
@@ -82,8 +82,8 @@ impl Session for Echo {
         Ok(Consumed::Bytes(consumed))
     }
 
-    fn received_large(&mut self, _: Bytes) -> Result<(), Verdict> {
-        Err(Verdict::Refused)
+    fn received_large(&mut self, _: Bytes) -> Result<(), CloseReason> {
+        Err(CloseReason::Refused)
     }
 
     fn is_ready(&self) -> bool {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use zodium_net::{
-    Bound, Consumed, Limits, Link, Service, Session, Verdict, WorkerOptions, Workers,
+    Bound, CloseReason, Consumed, Limits, Link, Service, Session, WorkerOptions, Workers,
 };
 use zodium_types::{Address, Oid};
 
@@ -57,7 +57,7 @@ impl Service for Messenger {
 }
 
 impl Session for Peer {
-    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         let mut consumed = 0;
         let (requests, _) = bytes.as_chunks::<RAW_REQUEST_BYTES>();
         for request in requests {
@@ -67,15 +67,15 @@ impl Session for Peer {
             let oid = request.first_chunk().map_or(u64::MAX, |oid| u64::from_be_bytes(*oid));
             let number = usize::try_from(oid).ok();
             let block =
-                number.and_then(|number| self.blocks.get(number)).ok_or(Verdict::Refused)?;
+                number.and_then(|number| self.blocks.get(number)).ok_or(CloseReason::Refused)?;
             self.answer(block);
             consumed += RAW_REQUEST_BYTES;
         }
         Ok(Consumed::Bytes(consumed))
     }
 
-    fn received_large(&mut self, _frame: Bytes) -> Result<(), Verdict> {
-        Err(Verdict::Refused)
+    fn received_large(&mut self, _frame: Bytes) -> Result<(), CloseReason> {
+        Err(CloseReason::Refused)
     }
 
     fn is_ready(&self) -> bool {

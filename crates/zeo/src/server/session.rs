@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use zodium_engine::Storage;
 use zodium_engine::commit::TransactionNumber;
 use zodium_filestorage::StorageError;
-use zodium_net::{Consumed, Link, Verdict};
+use zodium_net::{CloseReason, Consumed, Link};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
@@ -198,12 +198,12 @@ impl SessionHandle {
 }
 
 impl zodium_net::Session for SessionHandle {
-    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, Verdict> {
+    fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         self.catch_up();
         self.session.borrow_mut().counted(|session| session.handle_frames(self, bytes))
     }
 
-    fn received_large(&mut self, frame: Bytes) -> Result<(), Verdict> {
+    fn received_large(&mut self, frame: Bytes) -> Result<(), CloseReason> {
         self.catch_up();
         let payload = frame.slice(HEADER_LENGTH..);
         let mut session = self.session.borrow_mut();
@@ -290,7 +290,11 @@ impl Session {
         result
     }
 
-    fn handle_frames(&mut self, handle: &SessionHandle, bytes: &[u8]) -> Result<Consumed, Verdict> {
+    fn handle_frames(
+        &mut self,
+        handle: &SessionHandle,
+        bytes: &[u8],
+    ) -> Result<Consumed, CloseReason> {
         let mut consumed = 0;
         while self.is_ready() && !self.link.is_congested() {
             consumed += self.answer_cached_loads(&bytes[consumed..]);
@@ -315,7 +319,7 @@ impl Session {
         handle: &SessionHandle,
         payload: &[u8],
         frame: Option<&Bytes>,
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), CloseReason> {
         let Some(encoding) = self.encoding else { return self.handle_hello(payload) };
         if self.registration.is_some()
             && let Some(load) = decode_load_before(encoding, payload)
@@ -425,7 +429,7 @@ impl Session {
         }
     }
 
-    fn handle_hello(&mut self, payload: &[u8]) -> Result<(), Verdict> {
+    fn handle_hello(&mut self, payload: &[u8]) -> Result<(), CloseReason> {
         match Greeting::from_payload(payload) {
             Ok(Greeting::Session(encoding)) => {
                 self.encoding = Some(encoding);
@@ -434,7 +438,7 @@ impl Session {
             Ok(Greeting::Monitor) => {
                 let status = self.local.server.status_json(self.link.identity());
                 put_frame(&self.link, status.as_bytes());
-                Err(Verdict::Done)
+                Err(CloseReason::Done)
             }
             Err(error) => Err(self.refuse(&error.to_string())),
         }
@@ -498,16 +502,16 @@ impl Session {
     }
 
     /// Refuses bytes that are not a frame. Before the greeting they may be of another protocol.
-    fn refuse_frame(&self, bytes: &[u8], error: &FrameError) -> Verdict {
+    fn refuse_frame(&self, bytes: &[u8], error: &FrameError) -> CloseReason {
         let foreign = ForeignProtocol::recognise(bytes).filter(|_| self.encoding.is_none());
         let Some(foreign) = foreign else { return self.refuse(&error.to_string()) };
         self.link.output().buffer().extend_from_slice(foreign.answer());
         self.refuse(foreign.reason())
     }
 
-    fn refuse(&self, reason: &str) -> Verdict {
+    fn refuse(&self, reason: &str) -> CloseReason {
         tracing::warn!(peer = self.link.peer(), label = self.label, reason, "disconnecting");
-        Verdict::Refused
+        CloseReason::Refused
     }
 
     pub(crate) fn missing_key(&self, id: &MessageId, oid: Oid) {

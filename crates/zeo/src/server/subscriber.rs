@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Mailbox, Notice, Storage};
-use zodium_net::Verdict;
+use zodium_net::CloseReason;
 use zodium_types::Tid;
 
 use super::session::SessionHandle;
@@ -227,7 +227,7 @@ impl StorageSubscriber {
 
     /// Disconnects a session whose transaction took too long.
     pub(crate) fn disconnect(&self, session: &SessionHandle) {
-        session.link().close(Verdict::Refused);
+        session.link().close(CloseReason::Refused);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Puts replies and messages into a session's output.
 
-use zodium_net::Verdict;
+use zodium_net::CloseReason;
 use zodium_pickle::Value;
 
 use super::exception::Exception;
@@ -25,7 +25,7 @@ impl Session {
             None => {
                 let (peer, method, error) = (self.link.peer(), to.method, exception.name);
                 tracing::warn!(peer, ?method, error, "an asynchronous call failed, disconnecting");
-                self.link.close(Verdict::Refused);
+                self.link.close(CloseReason::Refused);
             }
         }
     }
@@ -82,7 +82,7 @@ impl Session {
     pub(crate) fn check_sent(&self, encoded: Result<(), CodecError>) {
         if let Err(error) = encoded {
             tracing::error!(peer = self.link.peer(), %error, "cannot answer, disconnecting");
-            self.link.close(Verdict::Refused);
+            self.link.close(CloseReason::Refused);
         }
     }
 }
