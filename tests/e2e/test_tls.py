@@ -141,7 +141,7 @@ def test_a_client_without_tls_and_who_says_nothing_hold_nobody_up(site, start_tl
         assert connection.recv(1) == b""
         connection.close()
     assert time.monotonic() - start > HANDSHAKE_SECONDS - 1
-    until_logged(server, "a client that is not set up for TLS waits for the server to begin")
+    until_logged(server, "a client without TLS waits for the server to send first")
     client.ping()
 
 

@@ -116,7 +116,7 @@ pub struct StorageOptions {
     /// Packing.
     pub pack: PackOptions,
     /// Subjects of client certificates that may use it (a common name, or a whole subject as
-    /// `CN=...,O=...`); absent: every client that the server lets in. Needs TLS.
+    /// `CN=...,O=...`); absent: every client that the server accepts. Needs TLS.
     pub allow: Option<Vec<String>>,
 }
 
