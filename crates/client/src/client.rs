@@ -271,7 +271,7 @@ impl Client {
         connector.thread().unpark();
         let patience = Instant::now() + CLOSE_PATIENCE;
         while !connector.is_finished() {
-            if shared.is_opening.load(Ordering::Relaxed) && Instant::now() >= patience {
+            if shared.is_handshaking.load(Ordering::Relaxed) && Instant::now() >= patience {
                 // The connector is waiting for an unresponsive server; it will end after its
                 // timeout.
                 return;

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Interval between searches for a writable server while connected to a read-only one.
 const UPGRADE: Duration = Duration::from_secs(5);
 /// Longest time for a server to answer the handshake and registration.
-const OPENING_LIMIT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const READ_ONLY_ERROR: &str = "ZODB.POSException.ReadOnlyError";
 
@@ -41,12 +41,12 @@ struct Candidate {
 /// Runs until the client is closed.
 pub(crate) fn run(shared: &Arc<Shared>) {
     while !shared.is_closed() {
-        shared.is_opening.store(true, Ordering::Relaxed);
+        shared.is_handshaking.store(true, Ordering::Relaxed);
         let addresses = shared.addresses.load_full();
-        let opened =
+        let established =
             find(shared, &addresses, false).and_then(|candidate| establish(shared, candidate));
-        shared.is_opening.store(false, Ordering::Relaxed);
-        match opened {
+        shared.is_handshaking.store(false, Ordering::Relaxed);
+        match established {
             Ok(current) => {
                 // The addresses may have changed while it connected.
                 if Arc::ptr_eq(&addresses, &shared.addresses.load()) {
@@ -55,7 +55,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
                 end(shared, &current);
             }
             Err(error) => {
-                shared.enter(Phase::Looking(error.to_string().into()));
+                shared.enter(Phase::Connecting(error.to_string().into()));
                 thread::park_timeout(RETRY);
             }
         }
@@ -103,7 +103,7 @@ fn end(shared: &Shared, current: &Established) {
     // Another server allocates other oids.
     shared.oids.lock().clear();
     if let Some(reason) = current.connection.end_reason() {
-        shared.enter(Phase::Looking(reason.to_string().into()));
+        shared.enter(Phase::Connecting(reason.to_string().into()));
         if !shared.is_closed() {
             warn!(%reason, "disconnected");
         }
@@ -121,16 +121,16 @@ fn find(
     writable: bool,
 ) -> Result<Candidate, ClientError> {
     if let [address] = addresses {
-        return knock(shared, address, writable);
+        return connect_to(shared, address, writable);
     }
     let (found, finds) = mpsc::channel();
     for address in addresses {
         let (shared, address, found) = (Arc::clone(shared), address.clone(), found.clone());
-        let knocking = move || {
+        let attempt = move || {
             // A connection that is no longer wanted is closed here.
-            let _ = found.send(knock(&shared, &address, writable));
+            let _ = found.send(connect_to(&shared, &address, writable));
         };
-        let started = thread::Builder::new().name("zodium-connect".to_owned()).spawn(knocking);
+        let started = thread::Builder::new().name("zodium-connect".to_owned()).spawn(attempt);
         started.map_err(ClientError::disconnected)?;
     }
     drop(found);
@@ -151,7 +151,7 @@ fn is_wanted(shared: &Shared, candidate: &Candidate) -> bool {
 }
 
 /// Connects to one server and registers.
-fn knock(
+fn connect_to(
     shared: &Arc<Shared>,
     address: &Address,
     writable: bool,
@@ -160,7 +160,7 @@ fn knock(
     let receiver = Arc::clone(&delivery);
     let interrupt = shared.options.interrupt.clone();
     let tls = shared.tls.as_ref();
-    let limit = OPENING_LIMIT.min(shared.options.silence_max);
+    let limit = HANDSHAKE_TIMEOUT.min(shared.options.silence_max);
     let connection = Connection::open(address, tls, limit, receiver, interrupt)?;
     let register = |read_only: bool| {
         let storage = Value::from(shared.options.storage.as_str());

@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     /// The established connection, if there is one.
     pub(crate) connection: ArcSwapOption<Established>,
     /// Relaxed: whether the connector is in the middle of a handshake.
-    pub(crate) is_opening: AtomicBool,
+    pub(crate) is_handshaking: AtomicBool,
     phase: Mutex<Phase>,
     phase_changed: Condvar,
     /// The last transaction that watchers were told of, written by the reading thread. Release
@@ -69,7 +69,7 @@ pub(crate) struct Established {
 #[derive(Clone)]
 pub(crate) enum Phase {
     /// Not connected; the text is the error of the last attempt.
-    Looking(Arc<str>),
+    Connecting(Arc<str>),
     Connected,
     Closed,
 }
@@ -100,8 +100,8 @@ impl Shared {
             options,
             tls,
             connection: ArcSwapOption::empty(),
-            is_opening: AtomicBool::new(false),
-            phase: Mutex::new(Phase::Looking("no connection was attempted yet".into())),
+            is_handshaking: AtomicBool::new(false),
+            phase: Mutex::new(Phase::Connecting("no connection was attempted yet".into())),
             phase_changed: Condvar::new(),
             last_tid: AtomicU64::new(0),
             info: Mutex::new(Value::Dict(Vec::new())),
@@ -145,7 +145,7 @@ impl Shared {
             }
             if Instant::now() >= deadline {
                 let reason = match &*phase {
-                    Phase::Looking(reason) => Arc::clone(reason),
+                    Phase::Connecting(reason) => Arc::clone(reason),
                     Phase::Connected | Phase::Closed => "the connection has just ended".into(),
                 };
                 let waited_seconds = limit.as_secs_f64();

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short() {
+    fn numbers_are_short() {
         let known = [(0.0, "0"), (0.25, "0.25"), (16.0, "16"), (2500.0, "2.5k"), (3e6, "3M")];
         for (value, expected) in known {
             assert_eq!(short(value), expected);

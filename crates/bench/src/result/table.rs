@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_stand_with_their_range() {
+    fn numbers_stand_with_their_range() {
         let samples = [6.0, 8.0, 7.0].into_iter().enumerate();
         let samples = samples.map(|(round, us)| sample("zodium", round, us)).collect();
         let table = measurement(samples).table().markdown();
