@@ -256,7 +256,7 @@ impl Measurement {
     }
 }
 
-/// The default of [`Measurement::compared`].
+/// The default of the field `compared`.
 fn server() -> String {
     "server".to_owned()
 }
