@@ -32,10 +32,10 @@ pub(crate) fn bytes_of(answer: Value<'static>, method: &'static str) -> Result<B
 /// Takes the first item off a chunk and converts it; data are slices of the whole chunk.
 pub(crate) fn take_item<T>(
     chunk: &mut Bytes,
-    make: impl FnOnce(StretchItem<'_>, &dyn Fn(&[u8]) -> Bytes) -> T,
+    make: impl FnOnce(ChunkItem<'_>, &dyn Fn(&[u8]) -> Bytes) -> T,
 ) -> Result<Option<T>, ClientError> {
     let mut rest = &chunk[..];
-    let Some(item) = next_stretch_item(&mut rest)? else { return Ok(None) };
+    let Some(item) = next_chunk_item(&mut rest)? else { return Ok(None) };
     let made = make(item, &|part| chunk.slice_ref(part));
     let used = chunk.len() - rest.len();
     chunk.advance(used);
