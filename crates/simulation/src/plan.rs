@@ -139,9 +139,9 @@ impl Plan {
             },
             limits: Limits {
                 output_bytes_high: self.output_bytes_high,
-                unasked_bytes_max: self.unasked_bytes_max,
+                push_bytes_max: self.push_bytes_max,
                 // There is no timer here, and no client is slow.
-                introduction_time_max: Duration::MAX,
+                handshake_time_max: Duration::MAX,
                 ..Limits::default()
             },
             workers: self.workers,
