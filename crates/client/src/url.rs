@@ -34,11 +34,13 @@ impl Options {
     ///
     /// The form is `zeo://HOST:PORT/STORAGE?PARAMETERS`; the scheme `zodium` means the same.
     /// Several servers are separated by commas, and `zeo:///path/to/socket` is a Unix socket.
-    /// `/STORAGE` can be left out, or be the parameter `storage`. Further parameters: `wait`,
-    /// `read_only`, `read_only_fallback` (1 or 0, or true or false), `wait_timeout` (seconds),
-    /// `client_label`, `cache_size` (bytes; also as 20MB), `cache_path`, and for TLS
-    /// `ssl_certificate`, `ssl_key`, `ssl_key_password_file`, `ssl_authenticate` (paths) and
-    /// `ssl_server_hostname`.
+    /// `/STORAGE` can be left out, or be the parameter `storage`. Further parameters:
+    ///
+    /// - `wait`, `read_only`, `read_only_fallback`: 1 or 0, or true or false;
+    /// - `wait_timeout`: seconds;
+    /// - `client_label`, `cache_path`, and `cache_size`: bytes, also as 20MB;
+    /// - for TLS `ssl_certificate`, `ssl_key`, `ssl_key_password_file`, `ssl_authenticate`: paths;
+    /// - `ssl_server_hostname`.
     ///
     /// ```
     /// use zodium_client::Options;

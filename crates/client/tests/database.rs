@@ -19,7 +19,7 @@ fn a_file_says_what_its_server_says() {
     let server = Server::start(Encoding::Pickle);
     let client = server.client();
     let options = TransactionOptions {
-        user: b"somebody".to_vec(),
+        user: b"user".to_vec(),
         description: b"something".to_vec(),
         extension: Value::dict([("key", 7.into())]),
         ..TransactionOptions::default()

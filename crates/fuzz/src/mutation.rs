@@ -1,7 +1,7 @@
 //! Mutates inputs in ways that decoders are sensitive to.
 //!
-//! Beside bit flips and splices: numbers of 1 to 8 bytes in either byte order are set to limits,
-//! parts are repeated until they nest deep, and the end is truncated.
+//! There are bit flips and splices. Numbers of 1 to 8 bytes in either byte order are set to limits.
+//! Parts are repeated until they nest deep, and the end is truncated.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};

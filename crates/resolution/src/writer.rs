@@ -1,10 +1,13 @@
 //! Writes a data record with a memo, as ZODB's pickler does: what is one object in Python is
 //! written once and fetched from the memo afterwards.
 //!
-//! These values are one object: classes with the same name, references with the same id, and text
-//! and bytes from the same place of a record (or so short that Python has only one of them). Tuples
-//! are written at every mention, which loses nothing. Lists, dicts and instances that are mentioned
-//! twice were refused before.
+//! These values are one object:
+//!
+//! - classes with the same name, and references with the same id;
+//! - text and bytes from the same place of a record, or so short that Python has only one of them.
+//!
+//! Tuples are written at every mention, which loses nothing. Lists, dicts and instances that are
+//! mentioned twice were refused before.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -551,7 +551,7 @@ fn a_client_that_has_not_introduced_itself_may_send_little_and_call_nothing() {
     assert!(client.is_over(), "the message of a method without data is long");
 }
 
-/// The position of a record means another record after a pack: the second of two revisions moves to
+/// The position of a record means another record after a pack. The second of two revisions moves to
 /// where the first was, and the next one to where the second was.
 #[test]
 fn a_load_from_the_disk_that_spans_a_pack_and_a_commit_does_not_say_that_old_data_are_current() {

@@ -85,7 +85,7 @@ pub(super) fn commits(options: &CommitOptions) -> Measurement {
             .column("conflicts", "conflicts a commit", Shown::Median)
             .go("conflicts/op", 1.0);
         measured.note(
-            "In conflict mode a transaction writes one of the eight objects that all clients write.",
+            "In conflict mode a transaction writes one of eight objects that all clients write.",
         );
     }
     measured.note("All acknowledged data were read back and verified.");

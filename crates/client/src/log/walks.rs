@@ -9,8 +9,6 @@
 //! Stock servers close their file when an iterator of transactions reaches its end, even if records
 //! are still unread. So the end is requested only while nothing else is pending, as far as the end
 //! is known. A transaction that was cut off all the same is walked again.
-//! read yet. So the end is asked for only when nothing else is under way, as far as it is known
-//! where the end is; a transaction that was cut off by it all the same is walked through once more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -422,7 +422,7 @@ impl Play {
 
 fn send_writes(client: &mut Client, writer: &Writer) -> Result<u64, Difference> {
     let number = || Value::from(writer.number);
-    let (user, description) = (Value::from(&b"somebody"[..]), Value::from(&writer.description[..]));
+    let (user, description) = (Value::from(&b"user"[..]), Value::from(&writer.description[..]));
     let begin = [number(), user, description, Value::Dict(Vec::new()), Value::None, " ".into()];
     client.tell("tpc_begin", begin)?;
     let mut calls = 1;
