@@ -229,7 +229,7 @@ mod tests {
             ("zeo:a:1", "// is missing"),
             ("zeo://a", "no port"),
             ("zeo://[::1]", "no port"),
-            ("zeo://a:x", "no address"),
+            ("zeo://a:x", "not an address"),
             ("zeo://a:1?wait=perhaps", "wait is 1 or 0"),
             ("zeo://a:1?wait_timeout=-1", "number of seconds"),
             ("zeo://a:1?cache_size=big", "number of bytes"),
