@@ -82,7 +82,8 @@ def test_blobs_that_stock_wrote_and_packed_are_whole(written, check):
     code, found, summary = check(path, folder)
     assert (code, found) == (0, [])
     records = len(blobs.recorded(path))
-    assert summary["blobs"] == {"records": records, "missing": 0, "orphaned": 0}
+    none = {"missing": 0, "damaged": 0, "orphaned": 0}
+    assert summary["blobs"] == {"records": records, "unrecorded": records, **none}
     database = ZODB.DB(ZODB.FileStorage.FileStorage(str(path), blob_dir=str(folder)))
     database.pack()
     database.close()

@@ -16,8 +16,9 @@ from .wire import ERROR, MAXTID, ErrorReply
 
 RECORD = b"\x80\x03cZODB.blob\nBlob\nq\x00.\x80\x03N."  # what Data.fs has of any blob
 CHUNK = 59_000  # bytes, as the stock client sends them
-# The layout's name, and what the last pack removed, which stays until the next opening.
-OWN_FILES = {".layout", "zodium-packed"}
+# The layout's name, lengths and sums, and what the last pack removed, which stays until the next
+# opening.
+OWN_FILES = {".layout", ".zodium-sums", "zodium-packed"}
 
 
 def digest(data):

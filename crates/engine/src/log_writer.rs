@@ -157,7 +157,7 @@ impl Storage {
             Err(error) => {
                 // The log may have them until it is cut.
                 let blobs = taken.into_iter().filter_map(|(_, _, blobs)| blobs);
-                self.undecided.lock().extend(blobs);
+                self.undecided.lock().extend(blobs.map(|blobs| *blobs));
                 self.fail(error);
             }
         }
@@ -167,7 +167,7 @@ impl Storage {
     /// Where that fails this transaction alone is over: nothing of it has been written.
     fn commit_blobs(&self, mut batch: Vec<TakenTransaction>) -> Vec<TakenTransaction> {
         let with_blobs = batch.iter_mut().filter_map(|(number, tid, voted)| {
-            let blobs = voted.blobs.as_mut()?;
+            let blobs = voted.blobs.as_deref_mut()?;
             Some((*number, (*tid, blobs)))
         });
         let (numbers, mut blobs): (Vec<_>, Vec<_>) = with_blobs.unzip();

@@ -230,7 +230,7 @@ pub struct Voted {
     pub(crate) metadata: TransactionMetadata,
     pub(crate) status: TransactionStatus,
     pub(crate) reservation: Reservation,
-    pub(crate) blobs: Option<StagedBlobs>,
+    pub(crate) blobs: Option<Box<StagedBlobs>>,
     /// Objects whose stored data are not what the client sent (undone or resolved ones).
     pub(crate) changed: Vec<Oid>,
     /// How many conflicts were resolved here.

@@ -173,7 +173,7 @@ impl Storage {
             metadata: transaction.metadata.clone(),
             status: transaction.status,
             reservation,
-            blobs,
+            blobs: blobs.map(Box::new),
             changed,
             resolved: resolved.data.len() + undoing.resolved(),
         }))

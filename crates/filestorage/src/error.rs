@@ -239,6 +239,42 @@ pub enum StorageError {
         /// The transaction.
         tid: Tid,
     },
+    /// A blob has another length than it was committed with. It is not served.
+    #[error(
+        "{path}: the blob of object {oid}, transaction {tid}, has {found} bytes, {recorded} were \
+         committed. It is not served; restore this file from a backup of the blob directory",
+        path = path.display()
+    )]
+    BlobLength {
+        /// Its file.
+        path: PathBuf,
+        /// The object.
+        oid: Oid,
+        /// The transaction.
+        tid: Tid,
+        /// Bytes that were committed.
+        recorded: u64,
+        /// Bytes that the file has.
+        found: u64,
+    },
+    /// A blob is as long as it was committed, and holds other bytes. It is not served.
+    #[error(
+        "{path}: the blob of object {oid}, transaction {tid}, has other bytes than were committed \
+         (CRC-32C {found:08x}, it was {recorded:08x}). It is not served; restore this file from a \
+         backup of the blob directory", path = path.display()
+    )]
+    BlobSum {
+        /// Its file.
+        path: PathBuf,
+        /// The object.
+        oid: Oid,
+        /// The transaction.
+        tid: Tid,
+        /// CRC-32C of what was committed.
+        recorded: u32,
+        /// CRC-32C of what the file has.
+        found: u32,
+    },
     /// A client that shares the blob directory named a file there that cannot be a new blob.
     #[error("{name:?} is no name of a new blob of object {oid}")]
     BlobName {

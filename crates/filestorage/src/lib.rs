@@ -49,11 +49,13 @@ mod undo;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
 pub use blobs::{
-    BlobDirectory, BlobLayout, BlobSample, CommittedBlob, NewBlob, StagedBlobs, TemporaryBlob,
+    BlobDirectory, BlobLayout, BlobReading, BlobSample, CommittedBlob, NewBlob, StagedBlobs,
+    TemporaryBlob,
 };
 pub use cached::{CachedRevisions, LOOKED_UP_TOGETHER, LentRevision, LentRevisions};
 pub use check::{
-    CheckOptions, Checked, CheckedBlobs, Damage, DamageKind, IndexVerdict, check, check_with_blobs,
+    BlobsToCheck, CheckOptions, Checked, CheckedBlobs, Damage, DamageKind, IndexVerdict, check,
+    check_with_blobs,
 };
 pub use checksums::{ChecksumFigures, ChecksumMode, Distrust, ScrubPlace};
 pub use error::{FileChange, StorageError};

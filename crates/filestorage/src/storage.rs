@@ -288,6 +288,7 @@ impl FileStorage {
         // Beside another file it would be believed to be of that one.
         self.check_identity()?;
         self.sync_checksums();
+        self.blobs.iter().for_each(BlobDirectory::sync_sums);
         self.save_sound_index()
     }
 
@@ -325,6 +326,7 @@ impl FileStorage {
         }
         if let Some(blobs) = &self.blobs {
             blobs.settle();
+            blobs.sync_sums();
         }
         self.cut_refused();
         if let Err(changed) = self.check_unchanged() {

@@ -74,7 +74,8 @@ impl Health {
         let damaged = self.storages.iter().filter(|storage| storage.damaged > 0);
         let sentence = |storage: &StorageHealth| {
             format!(
-                "storage {} has {} damaged places, which are not served; `zodium check` names them",
+                "storage {} has {} damaged places or blobs, which are not served; the log and \
+                 `zodium check` (for blobs with --blob-dir) name them",
                 storage.name, storage.damaged
             )
         };

@@ -13,8 +13,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{
-    BlobDirectory, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage, IndexVerdict,
-    OpenOptions, StorageError,
+    BlobDirectory, BlobsToCheck, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage,
+    IndexVerdict, OpenOptions, StorageError,
 };
 
 use crate::progress::Progress;
@@ -40,10 +40,16 @@ pub(crate) struct CheckOptions {
     #[arg(long)]
     pickles: bool,
 
-    /// Also look whether each blob has its file in this blob directory, and each file there its
-    /// record. Files without a record are named, and are no damage
+    /// Also look whether each blob has its file in this blob directory, as long as it was
+    /// committed, and each file there its record. Files without a record are named, and are no
+    /// damage
     #[arg(long, value_name = "DIRECTORY")]
     blob_dir: Option<PathBuf>,
+
+    /// With --blob-dir: also read all blobs, and compare their bytes with the checksums that were
+    /// recorded when they were committed. Takes as long as copying them would
+    #[arg(long, requires = "blob_dir")]
+    blob_data: bool,
 
     /// When nothing is wrong, take the checksums that are missing beside the file. It must not be
     /// served meanwhile; a server takes them itself
@@ -73,7 +79,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
             patience: PATIENCE,
             progress: &|done, total| progress.report(done, total),
         },
-        directory.as_ref(),
+        directory.as_ref().map(|directory| BlobsToCheck { directory, data: options.blob_data }),
         &mut |damage| match options.json {
             true => lines.write(damage_json(damage)),
             false => lines.write(damage),
@@ -155,9 +161,13 @@ fn summary_json(checked: &Checked) -> Value {
 fn blobs_json(blobs: CheckedBlobs) -> Value {
     match blobs {
         CheckedBlobs { is_replaced: true, .. } => Value::Null,
-        CheckedBlobs { records, missing, orphaned, .. } => {
-            json!({ "records": records, "missing": missing, "orphaned": orphaned })
-        }
+        CheckedBlobs { records, missing, damaged, unrecorded, orphaned, .. } => json!({
+            "records": records,
+            "missing": missing,
+            "damaged": damaged,
+            "unrecorded": unrecorded,
+            "orphaned": orphaned,
+        }),
     }
 }
 
@@ -184,9 +194,10 @@ fn summary(options: &CheckOptions, checked: &Checked) -> String {
         Some(CheckedBlobs { is_replaced: true, .. }) => {
             "; the file was packed meanwhile: check the blobs again".to_owned()
         }
-        Some(CheckedBlobs { records, missing, orphaned, .. }) => {
-            format!("; {records} blobs, {missing} missing, {orphaned} files of no record")
-        }
+        Some(CheckedBlobs { records, missing, damaged, unrecorded, orphaned, .. }) => format!(
+            "; {records} blobs, {missing} missing, {damaged} damaged, {unrecorded} without a \
+             recorded length, {orphaned} files of no record"
+        ),
     };
     format!(
         "{}: {found} ({}, {transactions} transactions, {records} records, {objects} objects; \

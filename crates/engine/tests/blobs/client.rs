@@ -26,10 +26,18 @@ pub(crate) fn path_of((oid, tid): (u64, Tid)) -> PathBuf {
     Path::new(DIRECTORY).join(folders).join(format!("0x{tid}.blob"))
 }
 
-/// All files in the blob directory but the marker and what a pack has dropped.
+/// Files of a blob directory itself: marker, what a pack has dropped, lengths and sums.
+const OWN_FILES: [&str; 3] = [".layout", "zodium-packed", ".zodium-sums"];
+
+/// All files in the blob directory but its own.
 pub(crate) fn blob_paths(disk: &MemoryDisk) -> Vec<PathBuf> {
     let paths = disk.paths().into_iter().filter(|path| path.starts_with(DIRECTORY));
-    paths.filter(|path| !path.ends_with(".layout") && !path.ends_with("zodium-packed")).collect()
+    paths.filter(|path| !is_own(path)).collect()
+}
+
+/// Whether a file of a blob directory is none of a blob.
+pub(crate) fn is_own(path: &Path) -> bool {
+    OWN_FILES.iter().any(|name| path.ends_with(name))
 }
 
 /// A record that refers to others.

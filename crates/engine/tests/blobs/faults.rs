@@ -4,12 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use zodium_engine::Transaction;
+use zodium_filestorage::{BlobDirectory, BlobsToCheck, CheckOptions, check_with_blobs};
 use zodium_types::{Oid, Tid};
 
-use crate::client::{Client, blob_paths, path_of};
+use crate::client::{Client, DIRECTORY, blob_paths, path_of};
 use crate::support::{Outcome, assert_idle, transaction};
 
 /// Those that change the disk.
@@ -143,6 +147,24 @@ fn vote(
     }
 }
 
+/// A check that reads all blobs calls none damaged.
+fn assert_unharmed(disk: &MemoryDisk, moment: &str) {
+    let directory = BlobDirectory::open(Arc::new(disk.clone()), Path::new(DIRECTORY), true);
+    let directory = &directory.unwrap();
+    let options = CheckOptions {
+        path: "Data.fs".into(),
+        references: false,
+        pickles: false,
+        patience: Duration::ZERO,
+        progress: &|_, _| (),
+    };
+    let blobs = Some(BlobsToCheck { directory, data: true });
+    let checked = check_with_blobs(disk, &options, blobs, &mut |damage| {
+        assert!(!damage.kind.is_damage(), "{moment}: {damage}");
+    });
+    checked.unwrap();
+}
+
 /// Opens what a crash left, and holds records and files against each other.
 pub(crate) fn check(disk: &MemoryDisk, acknowledged: &BTreeMap<Tid, Blobs>, moment: &str) {
     let disk = disk.after_kill();
@@ -169,6 +191,7 @@ pub(crate) fn check(disk: &MemoryDisk, acknowledged: &BTreeMap<Tid, Blobs>, mome
     }
     expected.sort();
     assert_eq!(blob_paths(&disk), expected, "{moment}");
+    assert_unharmed(&disk, moment);
     // And it works again.
     client.store_blob(1, b"again");
     client.close();

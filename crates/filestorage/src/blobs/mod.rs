@@ -7,17 +7,20 @@
 //! never came into the log.
 
 mod cleaner;
+mod damaged;
+mod fingerprint;
 mod folders;
 mod intent;
 mod layout;
 mod packed;
+mod reading;
 mod staged;
+mod sums;
 mod survey;
 mod temporary;
 mod undone;
 
 use std::fmt::Write;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,11 +31,15 @@ use zodium_disk::{Disk, DiskFile, Entry, EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
 use self::cleaner::Cleaner;
+use self::damaged::DamagedBlobs;
+pub(crate) use self::fingerprint::Fingerprint;
 use self::folders::Folders;
 pub(crate) use self::intent::CommittedRecords;
 pub use self::layout::BlobLayout;
 pub(crate) use self::packed::PackedBlobs;
+pub use self::reading::BlobReading;
 pub use self::staged::{NewBlob, StagedBlobs};
+use self::sums::Sums;
 pub use self::survey::BlobSample;
 pub use self::temporary::TemporaryBlob;
 pub(crate) use self::undone::is_blob_record;
@@ -48,6 +55,8 @@ const OUR_PREFIX: &str = "zodium-";
 
 /// The list of what a pack has dropped, in [`TEMPORARY_FOLDER`].
 const PACKED_NAME: &str = "zodium-packed";
+/// Data are copied, and read where they are not sent, in pieces of this size.
+const COPY_BYTES: usize = 1 << 20;
 
 /// An open blob directory.
 #[derive(Debug)]
@@ -58,6 +67,9 @@ pub struct BlobDirectory {
     read_only: bool,
     folders: Folders,
     cleaner: Arc<Cleaner>,
+    /// Lengths and CRC-32Cs of blobs that were committed here.
+    sums: Arc<Sums>,
+    damaged: DamagedBlobs,
     /// Whether its disk, which may be another than the data file's, has space for blobs.
     space: Arc<SpaceWatch>,
     /// Makes names unique: this process's start, and a count.
@@ -74,6 +86,10 @@ pub struct CommittedBlob {
     pub length: u64,
     /// Where it is.
     pub path: PathBuf,
+    oid: Oid,
+    tid: Tid,
+    /// What it was committed with.
+    recorded: Option<Fingerprint>,
 }
 
 impl BlobDirectory {
@@ -89,17 +105,20 @@ impl BlobDirectory {
         // The wall clock only makes names differ from those that a crash left.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
-        // Without a slash at the end, behind which `.old` would be something inside.
-        let (path, names) = (path.components().collect(), AtomicU64::new(0));
+        let names = AtomicU64::new(0);
         let (folders, cleaner) = (Folders::default(), Cleaner::new(Arc::clone(&disk)));
         let space = Arc::default();
+        let sums = Arc::new(Sums::open(Arc::clone(&disk), path, read_only));
         let directory = BlobDirectory {
             disk,
-            path,
+            // Without a slash at the end, behind which `.old` would be something inside.
+            path: path.components().collect(),
             layout,
             read_only,
             folders,
             cleaner,
+            sums,
+            damaged: DamagedBlobs::default(),
             space,
             started,
             names,
@@ -145,7 +164,7 @@ impl BlobDirectory {
             .open(&path, OpenMode::CreateNew)
             .map_err(|error| StorageError::writing(&path, "create", 0, error));
         let file = self.space.noting(file)?;
-        Ok(TemporaryBlob::new(self, path, file, 0))
+        Ok(TemporaryBlob::new(self, path, file))
     }
 
     /// A blob that a client which shares the directory has put beside the committed ones of its
@@ -170,29 +189,35 @@ impl BlobDirectory {
         }
         let file = self.disk.open(&path, OpenMode::Read).map_err(failed("open"))?;
         let length = file.length().map_err(failed("read"))?;
-        Ok(TemporaryBlob::new(self, path, file, length))
-    }
-
-    /// Opens a committed blob. Blocking.
-    ///
-    /// # Errors
-    /// [`StorageError::BlobMissing`] when there is none of that object and transaction.
-    pub fn open_committed(&self, oid: Oid, tid: Tid) -> Result<CommittedBlob, StorageError> {
-        let path = self.path_of(oid, tid);
-        let opened = self.disk.open(&path, OpenMode::Read);
-        let opened = opened.and_then(|file| file.length().map(|length| (file, length)));
-        match opened {
-            Ok((file, length)) => Ok(CommittedBlob { file, length, path }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(StorageError::BlobMissing { path, oid, tid })
-            }
-            Err(error) => Err(StorageError::io(&path, "open", error)),
-        }
+        Ok(TemporaryBlob::adopted(self, path, file, length))
     }
 
     /// Returns when everything that was given up is removed. Blocking.
     pub fn settle(&self) {
         self.cleaner.settle();
+    }
+
+    /// Brings the recorded lengths and sums to stable storage. Blocking.
+    pub(crate) fn sync_sums(&self) {
+        self.sums.sync();
+    }
+
+    /// Blobs that were found damaged when they were asked for, and were not put back since.
+    pub(crate) fn damaged_count(&self) -> u64 {
+        self.damaged.count()
+    }
+
+    /// What a blob was committed with; `None` when it is not recorded. Blocking.
+    pub(crate) fn recorded(&self, oid: Oid, tid: Tid) -> Option<Fingerprint> {
+        self.sums.find(oid, tid)
+    }
+
+    /// The length of a committed blob; `None` when there is none. Blocking.
+    pub(crate) fn length_of(&self, oid: Oid, tid: Tid) -> Result<Option<u64>, StorageError> {
+        let path = self.path_of(oid, tid);
+        let status = self.disk.status(&path);
+        let status = status.map_err(|error| StorageError::io(&path, "look for", error))?;
+        Ok(status.map(|status| status.length))
     }
 
     /// Whether there is a committed blob of that object and transaction. Blocking.

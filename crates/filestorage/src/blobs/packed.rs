@@ -9,11 +9,11 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tracing::info;
+use tracing::{info, warn};
 use zodium_disk::{EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
-use super::{BlobDirectory, LAYOUT_MARKER, PACKED_NAME, TEMPORARY_FOLDER, layout};
+use super::{BlobDirectory, LAYOUT_MARKER, PACKED_NAME, TEMPORARY_FOLDER, layout, sums};
 use crate::StorageError;
 use crate::storage::with_suffix;
 
@@ -64,7 +64,13 @@ impl BlobDirectory {
             self.create_folders(&old)?;
             self.copy_into(&self.path.join(LAYOUT_MARKER), &old.join(LAYOUT_MARKER))?;
             self.link_all(&self.path, &old)?;
+            if let Err(error) = self.copy_sums(&old) {
+                warn!(folder = %old.display(), %error,
+                    "the recorded lengths and sums of blobs are not kept there");
+            }
         }
+        self.sums.drop_entries(&packed.revisions);
+        self.damaged.forget(&packed.revisions);
         Ok(())
     }
 
@@ -80,8 +86,9 @@ impl BlobDirectory {
             return Ok(());
         }
         let packed = parse(&self.read_text(&path)?).filter(is_file);
-        let removed = packed.map_or(Ok(0), |packed| self.remove_revisions(&packed))?;
+        let removed = packed.as_ref().map_or(Ok(0), |packed| self.remove_revisions(packed))?;
         if removed > 0 {
+            packed.iter().for_each(|packed| self.sums.drop_entries(&packed.revisions));
             info!(folder = %self.path.display(), blobs = removed,
                 "removed blobs of revisions that a pack before had dropped");
             return Ok(());
@@ -123,6 +130,15 @@ impl BlobDirectory {
         }
         let moved = self.disk.move_file(path, &old);
         moved.map_err(|error| StorageError::io(&old, "rename to", error))
+    }
+
+    /// Gives `.old` its own recorded lengths and sums: those here go on with the commits.
+    fn copy_sums(&self, old: &Path) -> Result<(), StorageError> {
+        let Some(path) = self.sums.path() else { return Ok(()) };
+        let to = old.join(sums::NAME);
+        let copy = self.disk.open(&to, OpenMode::Truncate);
+        let copy = copy.map_err(|error| StorageError::writing(&to, "create", 0, error))?;
+        self.copy(path, copy.as_ref(), &to)
     }
 
     /// Gives all blobs below a folder a second name below another. What is removed or added

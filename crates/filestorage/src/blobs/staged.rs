@@ -11,11 +11,10 @@ use zodium_types::{Oid, Tid};
 
 use super::cleaner::{Cleaner, Refuse};
 use super::intent::{self, INTENT_SUFFIX};
-use super::{BlobDirectory, TEMPORARY_FOLDER, TemporaryBlob, layout};
+use super::sums::Sums;
+use super::{BlobDirectory, COPY_BYTES, Fingerprint, TEMPORARY_FOLDER, TemporaryBlob, layout};
 use crate::StorageError;
 
-/// Data are copied in pieces of this size.
-const COPY_BYTES: usize = 1 << 20;
 /// Folders synced at once.
 const SYNC_THREADS_MAX: usize = 16;
 
@@ -43,8 +42,13 @@ impl NewBlob<'_> {
 pub struct StagedBlobs {
     disk: Arc<dyn Disk>,
     cleaner: Arc<Cleaner>,
+    sums: Arc<Sums>,
     intent: PathBuf,
     blobs: Vec<StagedBlob>,
+    /// What is recorded of them when they are committed.
+    fingerprints: Vec<(Oid, Fingerprint)>,
+    /// The transaction whose names they have.
+    tid: Option<Tid>,
     /// A folder's sync failed, so a later one proves nothing: the next opening looks again.
     is_doubtful: bool,
     is_left: bool,
@@ -80,8 +84,11 @@ impl BlobDirectory {
         let mut staged = StagedBlobs {
             disk: Arc::clone(&self.disk),
             cleaner: Arc::clone(&self.cleaner),
+            sums: Arc::clone(&self.sums),
             intent,
             blobs: Vec::with_capacity(blobs.len()),
+            fingerprints: Vec::with_capacity(blobs.len()),
+            tid: None,
             is_doubtful: false,
             is_left: false,
         };
@@ -94,19 +101,21 @@ impl BlobDirectory {
                 NewBlob::SameAs(_) => None,
             };
             staged.blobs.push(StagedBlob { path: path.clone(), file });
-            self.put(*oid, blob, &path)?;
+            staged.fingerprints.push((*oid, self.put(*oid, blob, &path)?));
         }
         Ok(staged)
     }
 
-    fn put(&self, oid: Oid, blob: &NewBlob<'_>, path: &Path) -> Result<(), StorageError> {
-        let source = match blob {
-            NewBlob::Sent(blob) => blob.path().to_owned(),
+    /// Gives a blob its name in the folder of its object; what is to be recorded of it.
+    fn put(&self, oid: Oid, blob: &NewBlob<'_>, path: &Path) -> Result<Fingerprint, StorageError> {
+        let (source, fingerprint) = match blob {
+            NewBlob::Sent(blob) => (blob.path().to_owned(), blob.fingerprint()),
             NewBlob::SameAs(tid) => {
                 let committed = self.open_committed(oid, *tid)?;
                 let synced = committed.file.sync();
                 synced.map_err(|error| StorageError::io(&committed.path, "sync", error))?;
-                committed.path
+                let length_only = Fingerprint { length: committed.length, crc32c: None };
+                (committed.path, committed.recorded.unwrap_or(length_only))
             }
         };
         let copy = self.with_folder(oid, || {
@@ -132,7 +141,8 @@ impl BlobDirectory {
             (None, NewBlob::SameAs(_)) => {}
         }
         let restricted = self.disk.set_read_only(path);
-        restricted.map_err(|error| StorageError::io(path, "make read-only", error))
+        restricted.map_err(|error| StorageError::io(path, "make read-only", error))?;
+        Ok(fingerprint)
     }
 
     pub(super) fn copy(
@@ -196,6 +206,8 @@ impl StagedBlobs {
 
     fn rename(&mut self, tid: Tid) -> Result<(), StorageError> {
         let name = layout::blob_name(tid);
+        self.tid = Some(tid);
+        self.sums.make_way(tid);
         for blob in &mut self.blobs {
             let path = blob.path.with_file_name(&name);
             let moved = self.disk.move_file(&blob.path, &path);
@@ -205,9 +217,12 @@ impl StagedBlobs {
         Ok(())
     }
 
-    /// They are committed: the log says so.
+    /// They are committed: the log says so, durably. Transactions in the order of their tids.
     pub fn keep(mut self) {
         self.blobs.clear();
+        if let Some(tid) = self.tid {
+            self.sums.append(tid, std::mem::take(&mut self.fingerprints));
+        }
         // At once, if it can be: nobody should find it who lists the directory after a commit.
         self.is_left = self.disk.remove(&self.intent).is_ok();
     }

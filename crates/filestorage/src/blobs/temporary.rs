@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use zodium_disk::DiskFile;
 
-use super::BlobDirectory;
 use super::cleaner::{Cleaner, Refuse};
+use super::{BlobDirectory, Fingerprint};
 use crate::StorageError;
 use crate::space::SpaceWatch;
 
@@ -19,19 +19,34 @@ pub struct TemporaryBlob {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     length: u64,
+    /// Of the bytes so far; `None` when others have written them.
+    crc32c: Option<u32>,
     /// Whether the file has gone elsewhere. Relaxed: nothing is read on the strength of it.
     is_taken: AtomicBool,
 }
 
 impl TemporaryBlob {
+    /// An empty one.
     pub(super) fn new(
+        directory: &BlobDirectory,
+        path: PathBuf,
+        file: Arc<dyn DiskFile>,
+    ) -> TemporaryBlob {
+        let (cleaner, space) = (Arc::clone(&directory.cleaner), Arc::clone(&directory.space));
+        let (crc32c, is_taken) = (Some(0), AtomicBool::new(false));
+        TemporaryBlob { cleaner, space, path, file, length: 0, crc32c, is_taken }
+    }
+
+    /// One that a client has written.
+    pub(super) fn adopted(
         directory: &BlobDirectory,
         path: PathBuf,
         file: Arc<dyn DiskFile>,
         length: u64,
     ) -> TemporaryBlob {
-        let (cleaner, space) = (Arc::clone(&directory.cleaner), Arc::clone(&directory.space));
-        TemporaryBlob { cleaner, space, path, file, length, is_taken: AtomicBool::new(false) }
+        let mut blob = TemporaryBlob::new(directory, path, file);
+        (blob.length, blob.crc32c) = (length, None);
+        blob
     }
 
     /// Where it is for now.
@@ -52,11 +67,23 @@ impl TemporaryBlob {
             .map_err(|error| StorageError::writing(&self.path, "write", chunk.len() as u64, error));
         self.space.noting(written)?;
         self.length += chunk.len() as u64;
+        self.crc32c = self.crc32c.map(|before| crc32c::crc32c_append(before, chunk));
         Ok(())
     }
 
     pub(super) fn file(&self) -> Arc<dyn DiskFile> {
         Arc::clone(&self.file)
+    }
+
+    /// What is to be recorded of it. What a client has written is read for it: right after it
+    /// was written and synced it is in the system's memory. Blocking.
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        let known = Fingerprint { length: self.length, crc32c: self.crc32c };
+        match self.crc32c {
+            Some(_) => known,
+            // Without a sum the length alone is recorded; the commit goes on.
+            None => Fingerprint::of(self.file.as_ref(), |_| ()).unwrap_or(known),
+        }
     }
 
     /// The name is somebody else's now.

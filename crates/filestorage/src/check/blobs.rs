@@ -1,5 +1,5 @@
-//! The blobs of a file: whether each record of a blob has its file in the blob directory, and each
-//! file there its record.
+//! The blobs of a file: whether each record of a blob has its file in the blob directory, each
+//! file there its record, and whether the files are what was committed, as far as that is recorded.
 //!
 //! Key decision: the directory is listed before the data file is opened. A blob's file gets its
 //! name before its record is written, so a file without a record is none of a commit under way,
@@ -11,6 +11,7 @@ use rustc_hash::FxHashSet;
 use zodium_disk::{Disk, DiskFile};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use super::blob_data::BlobData;
 use super::damage::{Damage, DamageKind};
 use super::look::Look;
 use super::walk::{Piece, SeenRecord, Walk};
@@ -23,6 +24,16 @@ use crate::{BlobDirectory, StorageError};
 /// Bytes of a record that are enough to see whether its class is that of blobs.
 const CLASS_BYTES: u64 = 256;
 
+/// Which blobs to check.
+#[derive(Clone, Copy, Debug)]
+pub struct BlobsToCheck<'a> {
+    /// Where they are. Open it for reading only: then nothing there is changed.
+    pub directory: &'a BlobDirectory,
+    /// Whether to read them, and compare their bytes with the recorded sums. Lengths are compared
+    /// in any case.
+    pub data: bool,
+}
+
 /// What was found of a file's blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckedBlobs {
@@ -30,6 +41,10 @@ pub struct CheckedBlobs {
     pub records: u64,
     /// Those of them that have no file.
     pub missing: u64,
+    /// Those of them whose file is not what was committed.
+    pub damaged: u64,
+    /// Those of them of which nothing is recorded that their file could be compared with.
+    pub unrecorded: u64,
     /// Files that no record is of.
     pub orphaned: u64,
     /// The data file was packed or replaced during the check, so records and files could not be
@@ -43,20 +58,42 @@ pub(crate) struct BlobCheck<'a> {
     /// Files whose records were not met yet.
     files: FxHashSet<(Oid, Tid)>,
     /// Positions of records without a file.
-    missing: Vec<(u64, Oid, Tid)>,
+    missing: Vec<BlobRecord>,
+    /// Records whose files have another length than is recorded: found, and recorded.
+    wrong: Vec<(BlobRecord, u64, u64)>,
+    /// Records whose files are to be read; `None`: none are.
+    to_read: Option<BlobData>,
+    unrecorded: u64,
     records: u64,
     last_tid: Tid,
 }
 
+/// A record of a blob.
+#[derive(Clone, Copy)]
+pub(super) struct BlobRecord {
+    pub(super) position: u64,
+    pub(super) oid: Oid,
+    pub(super) tid: Tid,
+}
+
 impl<'a> BlobCheck<'a> {
     /// Lists the directory.
-    pub(crate) fn list(directory: &'a BlobDirectory) -> Result<BlobCheck<'a>, StorageError> {
+    pub(crate) fn list(blobs: BlobsToCheck<'a>) -> Result<BlobCheck<'a>, StorageError> {
+        let BlobsToCheck { directory, data } = blobs;
         let mut files = FxHashSet::default();
         directory.each_committed(&mut |oid, tid| {
             files.insert((oid, tid));
         })?;
-        let (missing, records, last_tid) = (Vec::new(), 0, Tid::ZERO);
-        Ok(BlobCheck { directory, files, missing, records, last_tid })
+        Ok(BlobCheck {
+            directory,
+            files,
+            missing: Vec::new(),
+            wrong: Vec::new(),
+            to_read: data.then(BlobData::default),
+            unrecorded: 0,
+            records: 0,
+            last_tid: Tid::ZERO,
+        })
     }
 
     /// Takes the records of a piece.
@@ -69,12 +106,27 @@ impl<'a> BlobCheck<'a> {
             if !is_blob(record, window, look) {
                 continue;
             }
-            let header = record.entry.header;
+            let (position, header) = (record.entry.position, record.entry.header);
             self.records += 1;
-            let is_there = self.files.remove(&(header.oid, header.tid))
-                || self.directory.has(header.oid, header.tid).unwrap_or(false);
-            if !is_there {
-                self.missing.push((record.entry.position, header.oid, header.tid));
+            let (oid, tid) = (header.oid, header.tid);
+            let was_there = self.files.remove(&(oid, tid));
+            let record = BlobRecord { position, oid, tid };
+            match self.directory.length_of(oid, tid) {
+                Ok(Some(length)) => self.compare_length(record, length),
+                _ if was_there => {}
+                _ => self.missing.push(record),
+            }
+        }
+    }
+
+    fn compare_length(&mut self, record: BlobRecord, found: u64) {
+        match self.directory.recorded(record.oid, record.tid) {
+            None => self.unrecorded += 1,
+            Some(recorded) if recorded.length != found => {
+                self.wrong.push((record, found, recorded.length));
+            }
+            Some(recorded) => {
+                self.to_read.iter_mut().for_each(|to_read| to_read.add(record, recorded));
             }
         }
     }
@@ -96,11 +148,25 @@ impl<'a> BlobCheck<'a> {
         if is_replaced {
             return found;
         }
-        for (position, oid, tid) in &self.missing {
+        found.unrecorded = self.unrecorded;
+        let mut tell = |record: BlobRecord, kind, what: String| {
+            let BlobRecord { position, oid, tid } = record;
+            report(Damage { kind, position, what, oid: Some(oid), tid: Some(tid) });
+        };
+        let path_of = |record: BlobRecord| self.directory.path_of(record.oid, record.tid);
+        for record in self.missing {
             found.missing += 1;
-            let what = format!("no blob file at {}", self.directory.path_of(*oid, *tid).display());
-            let (kind, position) = (DamageKind::BlobMissing, *position);
-            report(Damage { kind, position, what, oid: Some(*oid), tid: Some(*tid) });
+            let what = format!("no blob file at {}", path_of(record).display());
+            tell(record, DamageKind::BlobMissing, what);
+        }
+        for (record, length, recorded) in self.wrong {
+            found.damaged += 1;
+            let path = path_of(record);
+            let what = format!("{}: {length} bytes, {recorded} were committed", path.display());
+            tell(record, DamageKind::BlobLength, what);
+        }
+        if let Some(to_read) = self.to_read {
+            found.damaged += to_read.compare(disk, self.directory, options.progress, report);
         }
         let mut orphans: Vec<_> = self.files.into_iter().collect();
         orphans.sort_unstable();

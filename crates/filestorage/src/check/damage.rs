@@ -48,6 +48,10 @@ pub enum DamageKind {
     BlobMissing,
     /// A file in the blob directory that no record is of. It takes space, and does no harm.
     BlobOrphaned,
+    /// A blob that is not as long as it was committed.
+    BlobLength,
+    /// A blob that does not hold the bytes that were committed, or that cannot be read.
+    BlobSum,
     /// Data that are not the two pickles of a record, or an extension that is none.
     Pickle,
 }
@@ -70,6 +74,8 @@ impl DamageKind {
             DamageKind::Pickle => "pickle",
             DamageKind::BlobMissing => "blob-missing",
             DamageKind::BlobOrphaned => "blob-orphaned",
+            DamageKind::BlobLength => "blob-length",
+            DamageKind::BlobSum => "blob-sum",
         }
     }
 

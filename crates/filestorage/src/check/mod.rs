@@ -8,6 +8,7 @@
 //! transaction (`walk.rs`). The file is read once, in its order; where each object's current
 //! record stands is kept in memory, 8 bytes an object, and as much again for the index file.
 
+mod blob_data;
 mod blobs;
 mod damage;
 mod index;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
-pub use blobs::CheckedBlobs;
+pub use blobs::{BlobsToCheck, CheckedBlobs};
 pub use damage::{Damage, DamageKind};
 pub use index::IndexVerdict;
 pub(crate) use look::Look;
@@ -34,11 +35,11 @@ pub(crate) use walk::{Piece, SeenRecord, Walk};
 use window::LOOK_BYTES;
 pub(crate) use window::{WALK_BYTES, Window};
 
+use crate::StorageError;
 use crate::checksums::{self, Comparison, Distrust, Opened};
 use crate::format::{MAGIC_BYTES, Magic};
 use crate::locking::resolve;
 use crate::positions::Positions;
-use crate::{BlobDirectory, StorageError};
 use blobs::BlobCheck;
 use index::IndexCheck;
 use objects::Objects;
@@ -101,15 +102,15 @@ pub fn check(
     check_with_blobs(disk, options, None, report)
 }
 
-/// As [`check`], and compares the blob directory with the records of blobs. Files that no record is
-/// of are reported too, and are no damage.
+/// As [`check`], and compares the blob directory with the records of blobs, and the blobs with
+/// their recorded lengths. Files that no record is of are reported too, and are no damage.
 ///
 /// # Errors
 /// As [`check`], and when the directory cannot be listed.
 pub fn check_with_blobs(
     disk: &dyn Disk,
     options: &CheckOptions<'_>,
-    directory: Option<&BlobDirectory>,
+    blobs: Option<BlobsToCheck<'_>>,
     report: &mut dyn FnMut(&Damage),
 ) -> Result<Checked, StorageError> {
     let options = &CheckOptions { path: resolve(disk, &options.path)?, ..*options };
@@ -119,7 +120,7 @@ pub fn check_with_blobs(
         report(&damage);
     };
     // Before the file is opened: the key decision of `blobs.rs`.
-    let mut blobs = directory.map(BlobCheck::list).transpose()?;
+    let mut blobs = blobs.map(BlobCheck::list).transpose()?;
     let index = IndexCheck::read(disk, &options.path, &mut report);
     let source = Source::open(disk, &options.path)?;
     if source.magic.is_none() {

@@ -8,13 +8,13 @@ use tracing::warn;
 use zodium_disk::Disk;
 
 use super::{ChecksumFigures, ChecksumMode, Checksums, Comparison, SUFFIX, Writing};
-use crate::FileStorage;
 use crate::check::{Damage, Walk};
 use crate::format::MAGIC_BYTES;
 use crate::log::LogFile;
 use crate::recovery::Recovered;
 use crate::scan::Scan;
 use crate::storage::{OpenOptions, with_suffix};
+use crate::{BlobDirectory, FileStorage};
 
 /// Transactions at the end that are held against their checksums when a file is opened, as far as
 /// they lie within so many bytes.
@@ -87,10 +87,10 @@ impl FileStorage {
         })
     }
 
-    /// Places of the file that were found damaged since it was opened or packed, each counted once.
-    /// With or without checksums.
+    /// Places of the file that were found damaged since it was opened or packed, each counted once,
+    /// with or without checksums; and blobs that were found damaged when they were asked for.
     pub fn damaged_places(&self) -> u64 {
-        self.log().damages.count()
+        self.log().damages.count() + self.blobs.as_ref().map_or(0, BlobDirectory::damaged_count)
     }
 
     /// Bytes of the file that have no checksums yet, and can get them.

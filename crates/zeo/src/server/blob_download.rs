@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use zodium_engine::Storage;
-use zodium_filestorage::{CommittedBlob, StorageError};
+use zodium_filestorage::{BlobReading, StorageError};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
@@ -49,8 +49,7 @@ struct Download {
     serial: Tid,
     reply_to: ReplyTo,
     /// Opened at its first turn.
-    blob: Option<CommittedBlob>,
-    position: u64,
+    blob: Option<BlobReading>,
 }
 
 /// The bytes that a turn has read.
@@ -71,7 +70,7 @@ impl Session {
         blobs_of(&storage)?;
         let reply_to = context.reply_to.clone();
         self.jobs += 1;
-        self.downloads.add(Download { oid, serial, reply_to, blob: None, position: 0 });
+        self.downloads.add(Download { oid, serial, reply_to, blob: None });
         if !self.downloads.sending {
             self.downloads.sending = true;
             tokio::task::spawn_local(context.handle.clone().send_blobs(storage));
@@ -91,7 +90,14 @@ impl Session {
                 self.reply(&download.reply_to, &Value::None);
             }
             Err(error) => {
-                if !matches!(error, StorageError::BlobMissing { .. }) {
+                // Damage is logged once, when it is found.
+                let is_logged = matches!(
+                    error,
+                    StorageError::BlobMissing { .. }
+                        | StorageError::BlobLength { .. }
+                        | StorageError::BlobSum { .. }
+                );
+                if !is_logged {
                     tracing::error!(oid = %download.oid, serial = %download.serial, %error,
                         "cannot send a blob");
                 }
@@ -185,21 +191,15 @@ impl Download {
     /// Reads the next window. Blocking.
     fn read(&mut self, storage: &Storage) -> Result<Window, StorageError> {
         let is_first = self.blob.is_none();
-        let blob = match self.blob.take() {
+        let directory = blobs_of(storage)?;
+        let mut blob = match self.blob.take() {
             Some(blob) => blob,
-            None => blobs_of(storage)?.open_committed(self.oid, self.serial)?,
+            None => BlobReading::new(directory.open_committed(self.oid, self.serial)?),
         };
-        let left = blob.length - self.position;
-        let count = left.min(WINDOW_BYTES as u64);
-        let mut bytes = vec![0; count as usize];
-        blob.file.read_exact_at(&mut bytes, self.position).map_err(|source| StorageError::Io {
-            path: blob.path.clone(),
-            operation: "read",
-            source,
-        })?;
-        self.position += count;
+        let bytes = directory.read_on(&mut blob, WINDOW_BYTES)?;
+        let is_last = blob.left() == 0;
         self.blob = Some(blob);
-        Ok(Window { bytes: bytes.into(), is_first, is_last: count == left })
+        Ok(Window { bytes: bytes.into(), is_first, is_last })
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
 
     fn download(oid: u64) -> Download {
         let reply_to = ReplyTo { id: None, method: Method::SendBlob, asked: Instant::now() };
-        Download { oid: Oid(oid), serial: Tid(1), reply_to, blob: None, position: 0 }
+        Download { oid: Oid(oid), serial: Tid(1), reply_to, blob: None }
     }
 
     fn add(downloads: &mut Downloads, oids: impl IntoIterator<Item = u64>) {

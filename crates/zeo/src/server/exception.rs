@@ -129,7 +129,10 @@ impl From<&StorageError> for Exception {
             StorageError::ReadOnly { .. } => Exception::read_only(),
             StorageError::NotUndoable { .. } => Exception::undo(error.to_string()),
             StorageError::AlreadyPacking { .. } => Exception::file_storage_error("Already packing"),
-            StorageError::BlobMissing { oid, tid, .. } => Exception {
+            // To an application a damaged blob is one that is not there.
+            StorageError::BlobMissing { oid, tid, .. }
+            | StorageError::BlobLength { oid, tid, .. }
+            | StorageError::BlobSum { oid, tid, .. } => Exception {
                 name: "ZODB.POSException.POSKeyError",
                 payload: Value::tuple([
                     text_value(error.to_string()),

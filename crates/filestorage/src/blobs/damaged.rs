@@ -1,0 +1,66 @@
+//! Blobs that were found damaged when they were asked for, each counted once, for as long as they
+//! are: one that was put back from a backup counts no more.
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use tracing::error;
+use zodium_types::{Oid, Tid};
+
+use crate::StorageError;
+
+/// Blobs remembered; a directory with more is not helped by a longer list.
+const BLOBS_MAX: usize = 100_000;
+
+/// How a blob differs from what was recorded of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlobDamage {
+    /// It is shorter or longer.
+    Length,
+    /// It is as long, and holds other bytes.
+    Bytes,
+}
+
+/// The damaged blobs of a directory.
+#[derive(Debug, Default)]
+pub(super) struct DamagedBlobs {
+    found: Mutex<FxHashMap<(Oid, Tid), BlobDamage>>,
+}
+
+impl DamagedBlobs {
+    pub(super) fn count(&self) -> u64 {
+        self.found.lock().len() as u64
+    }
+
+    pub(super) fn are(&self, blob: (Oid, Tid), damage: BlobDamage) -> bool {
+        self.found.lock().get(&blob) == Some(&damage)
+    }
+
+    /// Says it when it is new.
+    pub(super) fn note(&self, blob: (Oid, Tid), damage: BlobDamage, what: &StorageError) {
+        let mut found = self.found.lock();
+        if found.len() >= BLOBS_MAX || found.insert(blob, damage) == Some(damage) {
+            return;
+        }
+        drop(found);
+        error!(oid = %blob.0, tid = %blob.1, "damage: {what}");
+    }
+
+    /// It does not have that damage, or no longer.
+    pub(super) fn clear(&self, blob: (Oid, Tid), damage: BlobDamage) {
+        let mut found = self.found.lock();
+        if found.get(&blob) == Some(&damage) {
+            found.remove(&blob);
+        }
+    }
+
+    /// They were removed.
+    pub(super) fn forget(&self, blobs: &[(Oid, Tid)]) {
+        let mut found = self.found.lock();
+        // Most often there is none, and a pack drops many.
+        if !found.is_empty() {
+            for blob in blobs {
+                found.remove(blob);
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What is recorded of a blob's bytes.
+
+use std::io;
+
+use zodium_disk::DiskFile;
+
+use super::COPY_BYTES;
+
+/// Length and sum of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    /// Bytes in it.
+    pub(crate) length: u64,
+    /// Their CRC-32C, where they were read.
+    pub(crate) crc32c: Option<u32>,
+}
+
+impl Fingerprint {
+    /// Reads a whole file, and calls `done` with the bytes so far. Blocking.
+    pub(crate) fn of(file: &dyn DiskFile, mut done: impl FnMut(u64)) -> io::Result<Fingerprint> {
+        let (mut length, mut sum) = (0, 0);
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            let count = file.read_up_to(&mut buffer, length)?;
+            if count == 0 {
+                return Ok(Fingerprint { length, crc32c: Some(sum) });
+            }
+            sum = crc32c::crc32c_append(sum, &buffer[..count]);
+            length += count as u64;
+            done(length);
+        }
+    }
+}

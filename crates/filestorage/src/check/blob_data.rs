@@ -1,0 +1,73 @@
+//! Reading the blobs of a file, and comparing their bytes with the sums that were recorded when
+//! they were committed.
+
+use std::io;
+
+use zodium_disk::{Disk, OpenMode};
+
+use super::Paced;
+use super::blobs::BlobRecord;
+use super::damage::{Damage, DamageKind};
+use crate::BlobDirectory;
+use crate::blobs::Fingerprint;
+
+/// Blobs that are to be read.
+#[derive(Default)]
+pub(super) struct BlobData {
+    blobs: Vec<(BlobRecord, Fingerprint)>,
+    bytes: u64,
+}
+
+impl BlobData {
+    /// Adds one, unless its sum is not known.
+    pub(super) fn add(&mut self, record: BlobRecord, recorded: Fingerprint) {
+        if recorded.crc32c.is_some() {
+            self.blobs.push((record, recorded));
+            self.bytes += recorded.length;
+        }
+    }
+
+    /// Reads them in the order of their records. How many are not what was committed.
+    pub(super) fn compare(
+        self,
+        disk: &dyn Disk,
+        directory: &BlobDirectory,
+        progress: &dyn Fn(u64, u64),
+        report: &mut dyn FnMut(Damage),
+    ) -> u64 {
+        let (mut done, mut damaged) = (0, 0);
+        let mut paced = Paced::new(progress, self.bytes);
+        for (BlobRecord { position, oid, tid }, recorded) in self.blobs {
+            let path = directory.path_of(oid, tid);
+            let opened = disk.open(&path, OpenMode::Read);
+            let found = opened
+                .and_then(|file| Fingerprint::of(file.as_ref(), |bytes| paced.reach(done + bytes)));
+            let what = match found {
+                Ok(found) if found == recorded => None,
+                Ok(found) => Some(format!(
+                    "{}: other bytes than were committed ({})",
+                    path.display(),
+                    difference(found, recorded)
+                )),
+                // A pack has removed it meanwhile: it was there when its length was compared.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => Some(format!("{}: cannot be read: {error}", path.display())),
+            };
+            if let Some(what) = what {
+                damaged += 1;
+                let kind = DamageKind::BlobSum;
+                report(Damage { kind, position, what, oid: Some(oid), tid: Some(tid) });
+            }
+            done += recorded.length;
+        }
+        damaged
+    }
+}
+
+fn difference(found: Fingerprint, recorded: Fingerprint) -> String {
+    let sum = |fingerprint: Fingerprint| fingerprint.crc32c.unwrap_or(0);
+    match found.length == recorded.length {
+        true => format!("CRC-32C {:08x}, it was {:08x}", sum(found), sum(recorded)),
+        false => format!("{} of them, there were {}", found.length, recorded.length),
+    }
+}
