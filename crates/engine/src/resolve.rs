@@ -95,9 +95,10 @@ impl Storage {
                 false => Revisions::Cold,
             });
         }
-        // A revision that is gone (created twice, deleted, packed) leaves nothing to merge with.
-        let committed = self.file.load_serial(oid, committed)?;
-        let old = self.file.load_serial(oid, sent)?;
+        // A revision that is gone (created twice, deleted, packed, damaged) leaves nothing to merge
+        // with.
+        let committed = self.readable_revision(oid, committed)?;
+        let old = self.readable_revision(oid, sent)?;
         Ok(match (old, committed) {
             (Some(old), Some(committed)) => Revisions::Found { old, committed, new },
             _ => Revisions::Gone,
@@ -106,9 +107,19 @@ impl Storage {
 
     /// The data that a transaction wrote, if they are in memory.
     fn resident_revision(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
-        Ok(match self.file.load_before(oid, serial.next(), Access::Resident)? {
-            Load::Revision(found) if found.serial == serial => Some(found.data),
-            _ => None,
+        Ok(match self.file.load_before(oid, serial.next(), Access::Resident) {
+            Ok(Load::Revision(found)) if found.serial == serial => Some(found.data),
+            Ok(_) | Err(StorageError::Corrupt { .. }) => None,
+            Err(error) => return Err(error),
         })
+    }
+
+    /// The data that a transaction wrote; `None` also when they are damaged. The client is told of
+    /// the conflict then, and of the damage as soon as it loads what is damaged.
+    fn readable_revision(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
+        match self.file.load_serial(oid, serial) {
+            Err(StorageError::Corrupt { .. }) => Ok(None),
+            found => found,
+        }
     }
 }

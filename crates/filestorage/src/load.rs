@@ -1,12 +1,19 @@
 //! Reading revisions of objects. Nothing here takes a lock.
 
-use bytes::Bytes;
-use zodium_types::{Oid, Tid};
+use std::sync::Arc;
 
+use bytes::Bytes;
+use zodium_types::{Oid, Tid, TransactionStatus};
+
+use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::iterate::{Transaction, step_scan, transaction_of};
 use crate::log::{Access, Link, LogFile};
 use crate::record::{Record, RecordContent};
+use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::{FileStorage, StorageError};
+
+/// Bytes read at once to find the transaction of a damaged record.
+const LOOK_BYTES: usize = 4 << 10;
 
 /// The answer to [`FileStorage::load_before`].
 #[derive(Debug)]
@@ -104,6 +111,9 @@ impl FileStorage {
 
     /// The current serial of `oid`, deletions included. The outer `None` means cold, the inner
     /// one that the object was never stored.
+    ///
+    /// A damaged record has the serial of the transaction around it, if that is sound, so that a
+    /// client that has the object can store it again.
     pub fn current_serial(
         &self,
         oid: Oid,
@@ -111,7 +121,17 @@ impl FileStorage {
     ) -> Result<Option<Option<Tid>>, StorageError> {
         let log = self.log();
         let Some(position) = log.positions.position(oid) else { return Ok(Some(None)) };
-        Ok(log.link(position, oid, access)?.map(|link| Some(link.tid)))
+        let error = match log.link(position, oid, access) {
+            Err(error @ StorageError::Corrupt { .. }) => error,
+            link => return Ok(link?.map(|link| Some(link.tid))),
+        };
+        match access {
+            // More has to be read.
+            Access::Resident => Ok(None),
+            Access::Blocking => {
+                log.tid_around(position, oid)?.map(|tid| Some(Some(tid))).ok_or(error)
+            }
+        }
     }
 
     /// The serial of the current revision; `None` when there is no object or it is deleted.
@@ -195,6 +215,76 @@ impl LogFile {
             position = self.older(link)?;
         }
         Ok(position)
+    }
+
+    /// The tid of the transaction that a damaged record stands in; `None` when that cannot be found
+    /// out for certain.
+    fn tid_around(&self, position: u64, oid: Oid) -> Result<Option<Tid>, StorageError> {
+        let mut bytes = [0; DATA_HEADER_BYTES];
+        if self.file.read_exact_at(&mut bytes, position).is_err() {
+            return Ok(None);
+        }
+        let header = DataHeader::parse(&bytes);
+        let Some(entry) = self.transaction_around(position, &header)? else { return Ok(None) };
+        // A record of another object that is not shown to be damaged: the index is wrong, and
+        // nothing may be written over what it says.
+        let is_other = header.oid != oid
+            && step_scan(self).verify_record(&DataEntry { position, header }).is_ok();
+        let counts = entry.status() != Some(TransactionStatus::Undone);
+        Ok((counts && !is_other).then(|| entry.tid()))
+    }
+
+    /// The transaction around a damaged record: the checksums know where it begins. Where there
+    /// are none, the record names it twice.
+    fn transaction_around(
+        &self,
+        position: u64,
+        header: &DataHeader,
+    ) -> Result<Option<TransactionEntry>, StorageError> {
+        let checksums = self.checksums.as_ref();
+        if let Some(start) = checksums.and_then(|sums| sums.transaction_around(position))
+            && let Some(entry) = self.transaction_at(start, position)?
+        {
+            return Ok(Some(entry));
+        }
+        // By its tid first: that way leads along the log, so it leads to transactions only.
+        match self.first_at_or_after(header.tid) {
+            Ok(start) => {
+                if let Some(entry) = self.transaction_at(start, position)? {
+                    return Ok(Some(entry));
+                }
+            }
+            // Another damage is in the way.
+            Err(StorageError::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.transaction_at(header.transaction, position)
+    }
+
+    /// The sound transaction that begins at `start`, if a record within it can stand at `position`.
+    fn transaction_at(
+        &self,
+        start: u64,
+        position: u64,
+    ) -> Result<Option<TransactionEntry>, StorageError> {
+        if !(MAGIC_BYTES..position).contains(&start) {
+            return Ok(None);
+        }
+        let mut found = None;
+        // The place is a guess. A wrong guess is no damage, so the first look counts none.
+        let look = Scan::with_window(&self.path, Arc::clone(&self.file), self.end(), LOOK_BYTES);
+        for mut scan in [look, step_scan(self)] {
+            found = match scan.transaction(start) {
+                Ok(Step::Transaction(entry)) => Some(entry),
+                Ok(_) | Err(StorageError::Corrupt { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            let records = found.map(|entry| entry.records_start()..entry.records_end());
+            if !records.is_some_and(|records| records.contains(&position)) {
+                return Ok(None);
+            }
+        }
+        Ok(found)
     }
 
     fn link_at(&self, position: u64, oid: Oid) -> Result<Option<Link>, StorageError> {

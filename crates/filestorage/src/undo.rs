@@ -144,6 +144,8 @@ impl FileStorage {
             undoing.resolved += 1;
             return Ok(Some(NewBody::Data(merged)));
         }
+        // Going back to what is damaged would lose what can be read.
+        log.data_behind(record.previous, oid, Access::Blocking)?;
         undoing.done.insert(oid, Current::At(record.previous));
         Ok(Some(match record.previous {
             0 => NewBody::Deleted,

@@ -112,6 +112,13 @@ impl Checksums {
         self.writing.side()
     }
 
+    /// Where the transaction begins that holds the record at `position`; `None` when the checksums
+    /// do not tell.
+    pub(crate) fn transaction_around(&self, position: u64) -> Option<u64> {
+        let is_used = !self.writing.is_void();
+        is_used.then(|| self.side().transaction_around(position)).flatten()
+    }
+
     pub(crate) fn writing(&self) -> &Writing {
         &self.writing
     }

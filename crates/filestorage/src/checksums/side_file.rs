@@ -168,6 +168,20 @@ impl SideFile {
         None
     }
 
+    /// The number of the entry of the record at `position`, if there is one.
+    fn record_at(&self, position: u64) -> Option<u64> {
+        let number = self.number_at(position);
+        let entry = self.entry(number)?;
+        (entry.position == position && entry.part == Part::Record).then_some(number)
+    }
+
+    /// Where the transaction begins that holds the record at `position`. Only where that record has
+    /// an entry.
+    pub(crate) fn transaction_around(&self, position: u64) -> Option<u64> {
+        let (_, frame) = self.frame_up_to(self.record_at(position)?)?;
+        Some(frame.position)
+    }
+
     /// Forgets what is known of where entries stand, when all are to be written anew.
     pub(super) fn forget_places(&self) {
         let groups = self.firsts.iter().filter_map(OnceLock::get);
