@@ -200,6 +200,7 @@ impl Mailbox for Gate {
 
 fn log_progress(step: PackStep, done: u64, total: u64) {
     match step {
+        PackStep::Checking => info!(bytes = done, total, "pack: looking for damage"),
         PackStep::Marking => info!(objects = done, total, "pack: finding what is in use"),
         PackStep::Copying => info!(bytes = done, total, "pack: copying"),
     }

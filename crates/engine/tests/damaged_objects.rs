@@ -13,7 +13,7 @@ use support::{CONFIG, Outcome, Session, text, transaction};
 use zodium_disk::{Disk, MemoryDisk, OpenMode, SystemClock};
 use zodium_engine::{Config, Storage, Transaction};
 use zodium_filestorage::{
-    Access, ChecksumMode, FileStorage, Merge, OpenOptions, Resolver, StorageError,
+    Access, ChecksumMode, FileStorage, Merge, OpenOptions, PackOptions, Resolver, StorageError,
 };
 use zodium_types::{Oid, Tid};
 
@@ -99,6 +99,40 @@ fn damaged_object_is_stored_again_over_the_serial_that_the_client_read() {
     assert_eq!(text(&storage, 1).as_deref(), Some("third of it"));
     assert_eq!(storage.file().damaged_places(), 1);
     storage.close().unwrap();
+}
+
+#[test]
+fn object_that_a_pack_has_dropped_is_stored_again_over_the_same_serial() {
+    let disk = MemoryDisk::new();
+    let storage = start(&disk);
+    let mut session = Session::new(&storage);
+    session.store(&[(1, "first of it")]);
+    let second = session.store(&[(1, "second of it")]);
+    let third = session.store(&[(2, "another")]);
+    damage(&disk, b"second of it");
+    let cancelled = Arc::default();
+    let options = PackOptions {
+        gc: true,
+        keep_old: false,
+        abort_on_dangling: false,
+        progress: &|_, _, _| (),
+        cancelled: &cancelled,
+    };
+    for pack_tid in [Tid::ZERO, third] {
+        let disk = disk.after_kill();
+        let checksums = ChecksumMode::Full;
+        let opened = OpenOptions { checksums, ..OpenOptions::new(Path::new("Data.fs")) };
+        let file = FileStorage::open(Arc::new(disk.clone()), &opened).unwrap();
+        let mut pack = file.begin_pack_without_damaged(pack_tid, &options).unwrap().unwrap();
+        file.finish_pack(&mut pack).unwrap();
+        drop((pack, file));
+        let storage = start(&disk);
+        let mut session = Session::new(&storage);
+        assert_eq!(text(&storage, 1), None);
+        session.commit(store(second, "second of it"));
+        assert_eq!(text(&storage, 1).as_deref(), Some("second of it"));
+        storage.close().unwrap();
+    }
 }
 
 #[test]

@@ -229,6 +229,19 @@ pub enum StorageError {
         /// The data file.
         path: PathBuf,
     },
+    /// The current record of the root is damaged, which a pack does not leave out.
+    #[error(
+        "{path}: damaged at position {position}: the record of the root object (oid 0), without \
+         which an application begins with an empty database; nothing was packed. Store the root \
+         again (docs/operating.md, \"Damage\"), or use `zodium recover` or a backup",
+        path = path.display()
+    )]
+    RootDamaged {
+        /// The data file.
+        path: PathBuf,
+        /// Where the record begins.
+        position: u64,
+    },
     /// There is no blob of that object and transaction.
     #[error("No blob file at {path}", path = path.display())]
     BlobMissing {

@@ -64,7 +64,7 @@ pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionR
 pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};
 pub use log::Access;
 pub use old_logs::OLD_LOGS_MAX;
-pub use pack::{Pack, PackOptions, PackStep, Packed};
+pub use pack::{DroppedRecord, Pack, PackOptions, PackStep, Packed};
 pub use read_log::LogItem;
 pub use record_cache::RecordCacheStatistics;
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};

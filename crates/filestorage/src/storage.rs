@@ -120,7 +120,7 @@ pub struct FileStorage {
     last_oid: AtomicU64,
     pub(crate) blobs: Option<BlobDirectory>,
     /// Whether something did not fit its checksum when the file was opened.
-    pub(crate) was_damaged: bool,
+    pub(crate) was_damaged: AtomicBool,
     /// Whether the lock file names this session as one without gaps, as far as is known.
     pub(crate) may_be_named: AtomicBool,
     /// The lock on the data file itself: the one that has its name, so a pack takes a new one.
@@ -178,7 +178,7 @@ impl FileStorage {
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
             blobs,
-            was_damaged: !damages.is_empty(),
+            was_damaged: AtomicBool::new(!damages.is_empty()),
             may_be_named: AtomicBool::new(false),
             data_lock: Mutex::new(data_lock),
             _name_locks: name_locks,

@@ -66,6 +66,12 @@ pub(crate) enum Command {
     /// A server is asked to pack, whichever ZEO server it is, and goes on serving meanwhile. A
     /// file is packed in place when nobody serves it; the one from before is kept as
     /// Data.fs.old. Until the last moment the old file is whole: a pack can be interrupted.
+    ///
+    /// Damage ends a pack. `zodium pack --drop-damaged` leaves damaged records out, of a file that
+    /// nobody serves.
+    ///
+    /// Exit codes: 0 all went well, 1 something failed, 2 a wrong command line, 3 packed, and
+    /// damaged records were dropped.
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Box<PackOptions>),
     /// Check a data file, its index and, on request, what is in its objects

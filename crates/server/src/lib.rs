@@ -4,7 +4,8 @@
 //!
 //! Exit codes: 0 when all went well; 1 when something could not be done, and after a SIGHUP, so
 //! that whoever watches the server starts it anew; 2 for a wrong command line. `check` and
-//! `recover` have 1 for damage, and 2 also for what cannot be read.
+//! `recover` have 1 for damage, and 2 also for what cannot be read. `pack` has 3 for what was
+//! dropped because it is damaged.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +40,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
         cli::Command::Config(options) => config::run(&options),
-        cli::Command::Pack(options) => pack::run(&options).map(|()| ExitCode::SUCCESS),
+        cli::Command::Pack(options) => pack::run(&options),
         cli::Command::Check(options) => check::run(&options),
         cli::Command::Recover(options) => recover::run(&options),
         cli::Command::Healthcheck(options) => {

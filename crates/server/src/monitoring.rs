@@ -258,6 +258,7 @@ fn pack_of(status: &PackStatus) -> Pack {
             return PackRun { seconds, step: "beginning", done: None };
         };
         let step = match step {
+            PackStep::Checking => "looking for damage",
             PackStep::Marking => "finding what is in use",
             PackStep::Copying => "copying",
         };

@@ -119,6 +119,13 @@ impl Checksums {
         is_used.then(|| self.side().transaction_around(position)).flatten()
     }
 
+    /// Where the record at `position` ends, in a transaction whose records end at `records_end`;
+    /// `None` when the checksums do not tell.
+    pub(crate) fn end_of_record(&self, position: u64, records_end: u64) -> Option<u64> {
+        let is_used = !self.writing.is_void();
+        is_used.then(|| self.side().end_of_record(position, records_end)).flatten()
+    }
+
     pub(crate) fn writing(&self) -> &Writing {
         &self.writing
     }

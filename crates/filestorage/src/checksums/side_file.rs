@@ -182,6 +182,20 @@ impl SideFile {
         Some(frame.position)
     }
 
+    /// Where the record at `position` ends: where the next one begins, or `records_end`, the end of
+    /// those of its transaction. Only where that record has an entry.
+    pub(crate) fn end_of_record(&self, position: u64, records_end: u64) -> Option<u64> {
+        let next = self.record_at(position)? + 1;
+        if next == self.count() {
+            return Some(records_end);
+        }
+        let next = self.entry(next)?;
+        match next.part {
+            Part::Record => Some(next.position).filter(|end| *end < records_end),
+            Part::Frame => Some(records_end).filter(|end| *end < next.position),
+        }
+    }
+
     /// Forgets what is known of where entries stand, when all are to be written anew.
     pub(super) fn forget_places(&self) {
         let groups = self.firsts.iter().filter_map(OnceLock::get);

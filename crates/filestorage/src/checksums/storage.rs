@@ -126,7 +126,8 @@ impl FileStorage {
     /// Whether something does not fit its checksum.
     pub(crate) fn is_damage_suspected(&self) -> bool {
         let log = self.log();
-        self.was_damaged || log.checksums.as_ref().is_some_and(|c| c.damages().count() > 0)
+        self.was_damaged.load(Ordering::Relaxed)
+            || log.checksums.as_ref().is_some_and(|c| c.damages().count() > 0)
     }
 
     /// Reads about `bytes` of the file from `place` on, and holds them against their checksums.

@@ -18,6 +18,8 @@ pub(super) enum Missing {
     NeverThere,
     /// It was deleted, or the transaction that made it was undone.
     Deleted,
+    /// This pack drops it, since its current record is damaged.
+    Damaged,
 }
 
 /// What was found so far.
@@ -46,6 +48,7 @@ impl Dangling {
         let what = match missing {
             Missing::NeverThere => "does not exist",
             Missing::Deleted => "is deleted",
+            Missing::Damaged => "is damaged and dropped",
         };
         let text = format!("object {referrer} ({class}) refers to object {oid}, which {what}");
         warn!(file = %log.path.display(), %referrer, class, %oid, "{text}");

@@ -15,9 +15,11 @@
 //!   into use during the pack, the pack fails with [`StorageError::PackOvertaken`].
 
 mod dangling;
+mod lost;
 mod output;
 mod packed_log;
 mod reachable;
+mod search;
 mod sums;
 mod watch;
 
@@ -30,6 +32,8 @@ use tracing::warn;
 use zodium_disk::{Disk, DiskFile};
 use zodium_types::{Tid, TransactionStatus};
 
+pub use self::lost::DroppedRecord;
+use self::lost::Lost;
 use self::output::Output;
 use self::packed_log::{PackedLog, frees_anything};
 use self::reachable::Reachable;
@@ -37,7 +41,7 @@ use self::sums::Sums;
 use self::watch::Watch;
 pub use self::watch::{PackOptions, PackStep};
 use crate::append::{Suspension, WriteFailure};
-use crate::blobs::PackedBlobs;
+use crate::blobs::{BlobDirectory, PackedBlobs};
 use crate::checksums::{SUFFIX, Writing};
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
@@ -67,6 +71,7 @@ pub struct Pack {
     size_before: u64,
     objects_before: u64,
     dangling: u64,
+    garbage_kept: bool,
     // Last: removes the file after it was closed.
     place: Place,
 }
@@ -84,6 +89,13 @@ pub struct Packed {
     pub objects_after: u64,
     /// References that lead to no object; they were logged.
     pub dangling: u64,
+    /// Records that were left out since they cannot be read.
+    pub dropped: u64,
+    /// Objects that are gone with them.
+    pub objects_dropped: u64,
+    /// Objects that cannot be reached were kept after all: what the records that were left out
+    /// refer to is not known.
+    pub garbage_kept: bool,
 }
 
 impl FileStorage {
@@ -99,6 +111,32 @@ impl FileStorage {
         pack_tid: Tid,
         options: &PackOptions<'_>,
     ) -> Result<Option<Pack>, StorageError> {
+        self.begin(pack_tid, options, |_, _| Ok(Lost::default())).map_err(unpackable)
+    }
+
+    /// As [`FileStorage::begin_pack`], but records that are damaged, and those whose data stand in
+    /// one of these, are left out: [`Pack::dropped`] tells which. `None` also means that there are
+    /// none. Unless they were old revisions only, nothing else that cannot be reached is dropped.
+    ///
+    /// The whole file is read before. What does not fit its checksum is only found where loads are
+    /// held against them ([`crate::ChecksumMode::Full`]).
+    ///
+    /// # Errors
+    /// As [`FileStorage::begin_pack`]; `Corrupt` when more is damaged than records; `RootDamaged`.
+    pub fn begin_pack_without_damaged(
+        &self,
+        pack_tid: Tid,
+        options: &PackOptions<'_>,
+    ) -> Result<Option<Pack>, StorageError> {
+        self.begin(pack_tid, options, Lost::find).map_err(not_dropped)
+    }
+
+    fn begin(
+        &self,
+        pack_tid: Tid,
+        options: &PackOptions<'_>,
+        find_lost: impl FnOnce(&LogFile, &Watch<'_>) -> Result<Lost, StorageError>,
+    ) -> Result<Option<Pack>, StorageError> {
         if self.read_only {
             return Err(StorageError::ReadOnly { path: self.path.clone() });
         }
@@ -107,40 +145,25 @@ impl FileStorage {
         let watch = Watch { path: self.path.clone(), options: *options };
         let source = Arc::clone(&self.log());
         let (size_before, objects_before) = (source.end(), source.positions.len());
-        let pack_end = source.first_at_or_after(pack_tid.next())?;
-        if pack_end == MAGIC_BYTES || is_packed(&source, pack_end)? {
+        let lost = find_lost(&source, &watch)?;
+        let Some(pack_end) = pack_end(&source, pack_tid, &lost)? else { return Ok(None) };
+        let reachable = Reachable::find(&source, pack_end, &lost, &watch)?;
+        let (dangling, is_whole) = (reachable.dangling(), lost.is_empty());
+        let garbage_kept = options.gc && !reachable.drops_garbage();
+        if is_whole && !frees_anything(&source, &reachable, &watch)? {
             return Ok(None);
         }
-        let reachable = Reachable::find(&source, pack_end, options.gc, &watch)?;
-        let dangling = reachable.dangling();
-        if !frees_anything(&source, &reachable, &watch)? {
-            return Ok(None);
-        }
-        // Now, and not when it is replaced: its space may be needed for the copy.
-        self.remove(".old")?;
-        self.remove(OLD_CHECKSUMS)?;
-        if let Some(blobs) = &self.blobs {
-            blobs.remove_old()?;
-        }
-        let disk = self.disk.as_ref();
-        let output = Output::create(disk, &place.path, &self.path, self.magic)?;
+        self.remove_old()?;
+        let output = Output::create(self.disk.as_ref(), &place.path, &self.path, self.magic)?;
         let sums = self.sums_of_copy(&source, &place, output.file().as_ref());
-        let output = (output, sums);
-        let mut log =
-            PackedLog::new(source, reachable, output, self.blobs.is_some(), options.cancelled);
+        let (kept, output) = ((reachable, Arc::new(lost)), (output, sums));
+        let mut log = PackedLog::new(source, kept, output, self.blobs.is_some(), options.cancelled);
         log.copy_kept(&watch)?;
-        if log.output().position() >= pack_end {
+        if is_whole && log.output().position() >= pack_end {
             return Ok(None);
         }
         let keep_old = options.keep_old;
-        let boundary = log.output().position();
-        let revisions = log.take_dropped_blobs();
-        let last = step_scan(log.source()).transaction_before(pack_end)?;
-        let last_tid = last.map_or(Tid::ZERO, |entry| entry.tid());
-        let blobs = PackedBlobs { last_tid, boundary, keep_old, revisions };
-        if let Some(directory) = &self.blobs {
-            directory.write_packed(&blobs)?;
-        }
+        let blobs = self.list_dropped_blobs(&mut log, pack_end, keep_old)?;
         let is_finished = false;
         let mut pack = Pack {
             log,
@@ -150,23 +173,48 @@ impl FileStorage {
             size_before,
             objects_before,
             dangling,
+            garbage_kept,
             place,
         };
-        self.catch_up(&mut pack)?;
+        pack.catch_up()?;
+        pack.dangling += pack.log.take_dangling().conclude(&watch)?;
         self.remove_index()?;
         Ok(Some(pack))
     }
 
+    /// Removes what the pack before has kept. Now, and not when it is replaced: its space may be
+    /// needed for the copy.
+    fn remove_old(&self) -> Result<(), StorageError> {
+        self.remove(".old")?;
+        self.remove(OLD_CHECKSUMS)?;
+        self.blobs.as_ref().map_or(Ok(()), BlobDirectory::remove_old)
+    }
+
+    /// The blobs that are to be removed, made durable beside them.
+    fn list_dropped_blobs(
+        &self,
+        log: &mut PackedLog,
+        pack_end: u64,
+        keep_old: bool,
+    ) -> Result<PackedBlobs, StorageError> {
+        let boundary = log.output().position();
+        let mut revisions = log.take_dropped_blobs();
+        if boundary >= pack_end {
+            // Nothing there would tell the packed file from the old one after a crash.
+            revisions.clear();
+        }
+        let last = step_scan(log.source()).transaction_before(pack_end)?;
+        let last_tid = last.map_or(Tid::ZERO, |entry| entry.tid());
+        let blobs = PackedBlobs { last_tid, boundary, keep_old, revisions };
+        if let Some(directory) = &self.blobs {
+            directory.write_packed(&blobs)?;
+        }
+        Ok(blobs)
+    }
+
     /// Copies what was committed meanwhile, until little is left.
     pub fn catch_up(&self, pack: &mut Pack) -> Result<(), StorageError> {
-        for _ in 0..ROUNDS_MAX {
-            pack.log.copy_later()?;
-            pack.log.sync()?;
-            if pack.log.behind() <= BEHIND_BYTES_MAX {
-                break;
-            }
-        }
-        Ok(())
+        pack.catch_up().map_err(unpackable)
     }
 
     /// Puts the copy in the place of the file, once for a pack. The index is not saved; that takes
@@ -183,7 +231,7 @@ impl FileStorage {
     pub fn finish_pack(&self, pack: &mut Pack) -> Result<Packed, StorageError> {
         assert!(!pack.is_finished, "a pack is finished once");
         let suspension = self.suspend_reserving()?;
-        pack.log.copy_later()?;
+        pack.log.copy_later().map_err(unpackable)?;
         assert_eq!(pack.log.source().end(), suspension.end, "nothing appended is unpublished");
         pack.log.sync()?;
         let output = pack.log.output();
@@ -213,8 +261,23 @@ impl FileStorage {
         }
         // The name that is there otherwise is of the old file's session.
         self.name_session();
-        let Pack { size_before, objects_before, dangling, .. } = *pack;
-        Ok(Packed { size_before, size_after, objects_before, objects_after, dangling })
+        let Pack { size_before, objects_before, dangling, garbage_kept, .. } = *pack;
+        let lost = pack.log.lost();
+        let (dropped, objects_dropped) = (lost.count(), lost.gone().len() as u64);
+        if dropped > 0 {
+            // All of it was read, and what is left is sound.
+            self.was_damaged.store(false, Ordering::Relaxed);
+        }
+        Ok(Packed {
+            size_before,
+            size_after,
+            objects_before,
+            objects_after,
+            dangling,
+            dropped,
+            objects_dropped,
+            garbage_kept,
+        })
     }
 
     /// Removes the blobs of what a finished pack has dropped, or keeps them in `.old` beside the
@@ -351,6 +414,24 @@ impl FileStorage {
     }
 }
 
+impl Pack {
+    /// The records that are left out since they cannot be read, in the order of the file.
+    pub fn dropped(&self) -> impl Iterator<Item = &DroppedRecord> {
+        self.log.lost().records().map(|lost| &lost.told)
+    }
+
+    fn catch_up(&mut self) -> Result<(), StorageError> {
+        for _ in 0..ROUNDS_MAX {
+            self.log.copy_later()?;
+            self.log.sync()?;
+            if self.log.behind() <= BEHIND_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Pack {
     fn drop(&mut self) {
         let old = self.log.source();
@@ -382,6 +463,43 @@ impl Drop for Place {
             }
         }
         self.packing.store(false, Ordering::Release);
+    }
+}
+
+/// The first transaction after the pack time. `None`: nothing before it can be freed. Where records
+/// are lost a pack drops at least these: then everything is after the pack time.
+fn pack_end(log: &LogFile, pack_tid: Tid, lost: &Lost) -> Result<Option<u64>, StorageError> {
+    let pack_end = log.first_at_or_after(pack_tid.next())?;
+    if pack_end != MAGIC_BYTES && !is_packed(log, pack_end)? {
+        return Ok(Some(pack_end));
+    }
+    Ok((!lost.is_empty()).then_some(MAGIC_BYTES))
+}
+
+/// Says what can be done where damage ends a pack.
+fn unpackable(error: StorageError) -> StorageError {
+    match error {
+        StorageError::Corrupt { path, position, what } => StorageError::Corrupt {
+            what: format!(
+                "{what}; not packed. `zodium pack --drop-damaged`, on the file when no server has \
+                 it open, leaves damaged records out"
+            ),
+            path,
+            position,
+        },
+        other => other,
+    }
+}
+
+/// Says that damage of this kind cannot be left out.
+fn not_dropped(error: StorageError) -> StorageError {
+    match error {
+        StorageError::Corrupt { path, position, what } => StorageError::Corrupt {
+            what: format!("{what}; not packed, since only damaged records can be left out"),
+            path,
+            position,
+        },
+        other => other,
     }
 }
 

@@ -3,7 +3,8 @@
 //! Before the pack time only what is kept is copied, each record with its own data and no
 //! history. Everything after it is copied as it is but for the positions it mentions. There the
 //! distance between a record and its copy only changes where a back pointer was replaced by data,
-//! so a short list of distances translates any position.
+//! so a short list of distances translates any position. Records that are lost ([`Lost`]) change it
+//! too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use rustc_hash::FxHashSet;
 use tracing::warn;
+use zodium_pickle::PickleError;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use super::dangling::{Dangling, Missing};
+use super::lost::{Lost, LostRecord, Part};
 use super::output::Output;
 use super::reachable::{Reachable, Reason, strong_references};
 use super::sums::Sums;
@@ -33,6 +37,10 @@ const PROGRESS_BYTES: u64 = 8 << 20;
 
 pub(super) struct PackedLog {
     source: Arc<LogFile>,
+    /// What is left out since it cannot be read.
+    lost: Arc<Lost>,
+    /// References to objects that are gone with that.
+    dangling: Dangling,
     reachable: Reachable,
     output: Output,
     sums: Option<Sums>,
@@ -97,7 +105,7 @@ pub(super) fn frees_anything(
 impl PackedLog {
     pub(super) fn new(
         source: Arc<LogFile>,
-        reachable: Reachable,
+        (reachable, lost): (Reachable, Arc<Lost>),
         (output, sums): (Output, Option<Sums>),
         has_blobs: bool,
         cancelled: &Arc<AtomicBool>,
@@ -105,6 +113,8 @@ impl PackedLog {
         PackedLog {
             target_positions: vec![0; reachable.targets().len()],
             source,
+            lost,
+            dangling: Dangling::default(),
             reachable,
             output,
             sums,
@@ -179,6 +189,15 @@ impl PackedLog {
         self.sums.is_some()
     }
 
+    pub(super) fn lost(&self) -> &Lost {
+        &self.lost
+    }
+
+    /// References from what was copied to objects that are left out. They can be taken once.
+    pub(super) fn take_dangling(&mut self) -> Dangling {
+        std::mem::take(&mut self.dangling)
+    }
+
     pub(super) fn output(&self) -> &Output {
         &self.output
     }
@@ -202,10 +221,14 @@ impl PackedLog {
         scan: &mut Scan<'_>,
         entry: &TransactionEntry,
     ) -> Result<(), StorageError> {
-        let source = Arc::clone(&self.source);
+        let (source, lost) = (Arc::clone(&self.source), Arc::clone(&self.lost));
         let mut start = None;
         let (mut kept_oids, mut dropped) = (FxHashSet::default(), Vec::new());
-        scan.try_each_record(entry, |scan, record| {
+        lost.try_each(scan, entry, |scan, part| {
+            let record = match part {
+                Part::Sound(record) => record,
+                Part::Lost(lost) => return self.copy_lost(scan, entry, &mut start, lost),
+            };
             let has_older = self.positions.position(record.header.oid).is_some();
             let kept = kept_body(&source, &self.reachable, has_older, scan, record)?;
             let Some((reason, body)) = kept else {
@@ -221,6 +244,7 @@ impl PackedLog {
                 Some(start) => start,
                 None => *start.insert(self.begin(scan, entry, TransactionStatus::Packed)?),
             };
+            self.note_gone(scan, record)?;
             let position = self.write_record(scan, record, start, 0, &body)?;
             self.positions.publish(record.header.oid, position);
             if let Reason::Target(index) = reason {
@@ -236,6 +260,25 @@ impl PackedLog {
         start.map_or(Ok(()), |start| self.end(start))
     }
 
+    /// Writes what takes the place of a lost record from before the pack time, if anything does.
+    fn copy_lost(
+        &mut self,
+        scan: &mut Scan<'_>,
+        entry: &TransactionEntry,
+        start: &mut Option<u64>,
+        lost: &LostRecord,
+    ) -> Result<(), StorageError> {
+        let has_older = lost.told.oid.is_some_and(|oid| self.positions.position(oid).is_some());
+        let Some(deletion) = lost.deletion(has_older) else { return Ok(()) };
+        let start = match *start {
+            Some(start) => start,
+            None => *start.insert(self.begin(scan, entry, TransactionStatus::Packed)?),
+        };
+        let position = self.write_record(scan, &deletion, start, 0, &Body::Back(0))?;
+        self.positions.publish(deletion.header.oid, position);
+        Ok(())
+    }
+
     fn copy_whole(
         &mut self,
         scan: &mut Scan<'_>,
@@ -244,11 +287,27 @@ impl PackedLog {
         let status = entry.status().unwrap_or_default();
         let is_unseen = self.reachable.is_unseen(entry);
         let start = self.begin(scan, entry, status)?;
-        let mut written = Vec::new();
-        scan.try_each_record(entry, |scan, record| {
+        let mut written: Vec<(Oid, u64)> = Vec::new();
+        let lost = Arc::clone(&self.lost);
+        lost.try_each(scan, entry, |scan, part| {
+            let record = match part {
+                Part::Sound(record) => record,
+                Part::Lost(lost) => {
+                    let older = lost.told.oid.and_then(|oid| self.positions.position(oid));
+                    let is_again = written.iter().any(|(oid, _)| Some(*oid) == lost.told.oid);
+                    if let Some(deletion) = lost.deletion(older.is_some() || is_again) {
+                        let (body, previous) = (Body::Back(0), older.unwrap_or(0));
+                        let copy = self.write_record(scan, &deletion, start, previous, &body)?;
+                        written.push((deletion.header.oid, copy));
+                    }
+                    self.shift(lost.end);
+                    return Ok(());
+                }
+            };
             if is_unseen {
                 self.note_missed(scan, record)?;
             }
+            self.note_gone(scan, record)?;
             let DataHeader { oid, data_length, .. } = record.header;
             let body = match data_length {
                 0 => self.translated_body(oid, scan.back_pointer(record)?)?,
@@ -256,13 +315,7 @@ impl PackedLog {
             };
             let previous = self.positions.position(oid).unwrap_or(0);
             written.push((oid, self.write_record(scan, record, start, previous, &body)?));
-            let shift = Shift {
-                source: record.position + record.header.record_bytes(),
-                copy: self.output.position(),
-            };
-            if self.translate_later(shift.source) != Some(shift.copy) {
-                self.shifts.push(shift);
-            }
+            self.shift(record.position + record.header.record_bytes());
             Ok(())
         })?;
         self.end(start)?;
@@ -382,32 +435,63 @@ impl PackedLog {
         Some(shift.copy + (position - shift.source))
     }
 
+    /// Notes that the copy of what begins at `source` begins where the output ends.
+    fn shift(&mut self, source: u64) {
+        let copy = self.output.position();
+        if self.translate_later(source) != Some(copy) {
+            self.shifts.push(Shift { source, copy });
+        }
+    }
+
+    /// Notes what a current record refers to that is left out.
+    fn note_gone(&mut self, scan: &mut Scan<'_>, record: &DataEntry) -> Result<(), StorageError> {
+        let DataEntry { position, header } = *record;
+        let is_current = self.source.positions.position(header.oid) == Some(position);
+        if self.lost.gone().is_empty() || !is_current {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        let read = self.each_reference(scan, record, |oid| found.push(oid))?;
+        for oid in found.into_iter().filter(|oid| self.lost.gone().contains(oid)) {
+            self.dangling.note(&self.source, (header.oid, position), oid, Missing::Damaged);
+        }
+        if let Err(error) = read {
+            let DataHeader { oid, tid, .. } = header;
+            warn!(%oid, %tid, %error, "references that cannot be read; they may lead to objects \
+                that are dropped");
+        }
+        Ok(())
+    }
+
+    /// Gives the references of a record, which is sound. The inner result is that of its pickles.
+    fn each_reference(
+        &self,
+        scan: &mut Scan<'_>,
+        record: &DataEntry,
+        found: impl FnMut(Oid),
+    ) -> Result<Result<(), PickleError>, StorageError> {
+        if record.header.data_length > 0 {
+            // Fits: the scan has shown that the record lies within the file.
+            let data = scan.data(record, 0, record.header.data_length as usize)?;
+            return Ok(strong_references(data, found));
+        }
+        let back = scan.back_pointer(record)?;
+        let data = self.source.data_at(back, record.header.oid)?;
+        Ok(data.map_or(Ok(()), |data| strong_references(&data, found)))
+    }
+
     /// Notes what a record refers to that was garbage when the pack began.
     fn note_missed(&mut self, scan: &mut Scan<'_>, record: &DataEntry) -> Result<(), StorageError> {
         let oid = record.header.oid;
-        let found = if record.header.data_length > 0 {
-            // Fits: the scan has shown that the record lies within the file.
-            let data = scan.data(record, 0, record.header.data_length as usize)?;
-            strong_references(data, |oid| self.note_if_garbage(oid))
-        } else {
-            let back = scan.back_pointer(record)?;
-            let data = self.source.data_at(back, oid)?.unwrap_or_default();
-            if data.is_empty() {
-                return Ok(());
-            }
-            strong_references(&data, |oid| self.note_if_garbage(oid))
-        };
+        let mut missed = Vec::new();
+        let found = self.each_reference(scan, record, |oid| missed.push(oid))?;
+        missed.retain(|oid| self.reachable.garbage(*oid).is_some());
+        self.missed.append(&mut missed);
         if let Err(error) = found {
             warn!(%oid, tid = %record.header.tid, %error, "references that cannot be read; \
                 objects that only they refer to are not kept");
         }
         Ok(())
-    }
-
-    fn note_if_garbage(&mut self, oid: Oid) {
-        if self.reachable.garbage(oid).is_some() {
-            self.missed.push(oid);
-        }
     }
 
     /// What was missed must have been written again, or been nothing but a deletion.

@@ -8,12 +8,16 @@
 //! that time is in it, tells where each object stands; those that changed since are traced back
 //! by what was written after it. One index of 8 bytes an object is all the memory needed: its top
 //! bit is the mark.
+//!
+//! Where records are lost ([`Lost`]) that the packed file would have, nobody knows what they refer
+//! to. Nothing is garbage then.
 
 use tracing::warn;
 use zodium_pickle::{PickleError, Reference, references_of_record};
 use zodium_types::{Oid, TransactionStatus};
 
 use super::dangling::{Dangling, Missing};
+use super::lost::{Lost, Part};
 use super::watch::{PackStep, Watch};
 use crate::StorageError;
 use crate::log::LogFile;
@@ -54,7 +58,7 @@ impl Reachable {
     pub(super) fn find(
         log: &LogFile,
         pack_end: u64,
-        gc: bool,
+        lost: &Lost,
         watch: &Watch<'_>,
     ) -> Result<Reachable, StorageError> {
         let current = Positions::new();
@@ -67,14 +71,31 @@ impl Reachable {
         // Only now: whatever the index showed beyond the pack time lies before this end.
         let seen_end = log.end();
         log.wait_indexed(seen_end);
-        let targets = Vec::new();
+        let (targets, gc) = (Vec::new(), watch.options.gc);
         let mut reachable = Reachable { current, targets, pack_end, seen_end, gc, dangling: 0 };
-        reachable.trace_back(log)?;
-        if gc && !reachable.current.is_empty() {
-            let dangling = Marker::new(log, &mut reachable, watch).mark()?;
+        reachable.trace_back(log, lost)?;
+        reachable.gc &= !reachable.has_lost_references(lost);
+        if reachable.gc && !reachable.current.is_empty() {
+            let dangling = Marker::new(log, lost, &mut reachable, watch).mark()?;
             reachable.dangling = dangling.conclude(watch)?;
         }
         Ok(reachable)
+    }
+
+    /// Whether objects that cannot be reached are dropped.
+    pub(super) fn drops_garbage(&self) -> bool {
+        self.gc
+    }
+
+    /// Whether a record is lost that the packed file would have.
+    fn has_lost_references(&self, lost: &Lost) -> bool {
+        lost.records().any(|lost| {
+            let position = lost.told.position;
+            let current = lost.told.oid.and_then(|oid| self.current.position(oid));
+            position >= self.pack_end
+                || current == Some(position)
+                || self.targets.binary_search(&position).is_ok()
+        })
     }
 
     /// The first transaction after the pack time.
@@ -114,9 +135,15 @@ impl Reachable {
     }
 
     /// Completes the index by what the later transactions point back to.
-    fn trace_back(&mut self, log: &LogFile) -> Result<(), StorageError> {
+    fn trace_back(&mut self, log: &LogFile, lost: &Lost) -> Result<(), StorageError> {
         let before = 1..self.pack_end;
-        each_later_record(log, self.pack_end, self.seen_end, |scan, record| {
+        for record in lost.records().filter(|lost| lost.told.position >= self.pack_end) {
+            let previous = record.previous.filter(|previous| before.contains(previous));
+            if let (Some(oid), Some(previous)) = (record.told.oid, previous) {
+                self.current.publish(oid, previous);
+            }
+        }
+        each_later_record(log, lost, (self.pack_end, self.seen_end), |scan, record| {
             if before.contains(&record.header.previous) {
                 self.current.publish(record.header.oid, record.header.previous);
             }
@@ -137,6 +164,7 @@ impl Reachable {
 /// Marks what can be reached.
 struct Marker<'a> {
     log: &'a LogFile,
+    lost: &'a Lost,
     reachable: &'a mut Reachable,
     watch: &'a Watch<'a>,
     /// Marked, but not read yet.
@@ -153,9 +181,14 @@ struct Mention {
 }
 
 impl<'a> Marker<'a> {
-    fn new(log: &'a LogFile, reachable: &'a mut Reachable, watch: &'a Watch<'a>) -> Marker<'a> {
-        let dangling = Dangling::default();
-        Marker { log, reachable, watch, pending: Vec::new(), read: 0, dangling, unreadable: 0 }
+    fn new(
+        log: &'a LogFile,
+        lost: &'a Lost,
+        reachable: &'a mut Reachable,
+        watch: &'a Watch<'a>,
+    ) -> Marker<'a> {
+        let (dangling, pending) = (Dangling::default(), Vec::new());
+        Marker { log, lost, reachable, watch, pending, read: 0, dangling, unreadable: 0 }
     }
 
     fn mark(mut self) -> Result<Dangling, StorageError> {
@@ -201,8 +234,8 @@ impl<'a> Marker<'a> {
 
     /// Marks what the transactions after the pack time refer to.
     fn mark_from_later(&mut self) -> Result<(), StorageError> {
-        let (log, pack_end) = (self.log, self.reachable.pack_end);
-        each_later_record(log, pack_end, self.reachable.seen_end, |scan, record| {
+        let (log, lost, pack_end) = (self.log, self.lost, self.reachable.pack_end);
+        each_later_record(log, lost, (pack_end, self.reachable.seen_end), |scan, record| {
             let oid = record.header.oid;
             let length = record.header.data_length;
             let result = if length > 0 {
@@ -269,11 +302,12 @@ pub(super) fn strong_references(
     })
 }
 
-/// Visits the records of transactions in `[start, end)`, those of undone ones excepted.
+/// Visits the records of transactions from `start` up to `end`, those of undone ones and lost ones
+/// excepted.
 fn each_later_record(
     log: &LogFile,
-    start: u64,
-    end: u64,
+    lost: &Lost,
+    (start, end): (u64, u64),
     mut visit: impl FnMut(&mut Scan<'_>, &DataEntry) -> Result<(), StorageError>,
 ) -> Result<(), StorageError> {
     let mut scan = log.scan_to(end, WINDOW_BYTES);
@@ -281,7 +315,10 @@ fn each_later_record(
     while let Step::Transaction(entry) = scan.transaction(position)? {
         position = entry.next_position();
         if entry.status() != Some(TransactionStatus::Undone) {
-            scan.try_each_record(&entry, &mut visit)?;
+            lost.try_each(&mut scan, &entry, |scan, part| match part {
+                Part::Sound(record) => visit(scan, record),
+                Part::Lost(_) => Ok(()),
+            })?;
         }
     }
     Ok(())

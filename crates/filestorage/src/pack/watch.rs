@@ -24,6 +24,8 @@ pub struct PackOptions<'a> {
 /// What a pack spends its time with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackStep {
+    /// Looking for damaged records, where they are to be left out; counted in bytes.
+    Checking,
     /// Finding the objects that are in use; counted in objects.
     Marking,
     /// Copying them; counted in bytes of the old file.

@@ -1,19 +1,28 @@
 //! `zodium pack`: by the server that serves a storage, or here, on a file that nobody serves.
+//!
+//! Records that are damaged are left out of a file only: the protocol has no word for that, and a
+//! server that loses objects at a client's request would be a surprise to all others.
 
 mod offline;
 mod online;
+mod report;
 mod time;
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bytesize::ByteSize;
 use clap::Args;
 use jiff::Timestamp;
+use zodium_filestorage::DroppedRecord;
 use zodium_types::Address;
 
+use crate::check::Lines;
 use crate::reach::ReachOptions;
+
+/// The exit code of a pack that has left something out because it is damaged.
+const DROPPED: u8 = 3;
 
 /// Options of `zodium pack`.
 #[derive(Debug, Args)]
@@ -38,6 +47,10 @@ pub(crate) struct PackOptions {
     #[arg(short, long, value_name = "TIME", conflicts_with = "days", value_parser = time::parse)]
     to: Option<Timestamp>,
 
+    /// Print JSON: one object a line for each record that is dropped, and one for all at the end
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     reach: ReachOptions,
 
@@ -61,6 +74,14 @@ pub(crate) struct How {
     #[arg(long)]
     abort_on_dangling: bool,
 
+    /// Leave out records that are damaged, and those whose data stand in one of these
+    ///
+    /// Objects of which the current record is left out are gone: each is named. Unless only old
+    /// revisions are damaged, nothing that cannot be reached is dropped: what the records that
+    /// are left out refer to is not known. Exit code 3 when something was left out.
+    #[arg(long)]
+    drop_damaged: bool,
+
     /// The blobs of the file: without it those of dropped revisions stay where they are
     #[arg(long, value_name = "DIRECTORY")]
     blob_dir: Option<PathBuf>,
@@ -79,28 +100,44 @@ struct Outcome {
     bytes_after: u64,
     objects_before: u64,
     objects_after: u64,
+    /// Of a file only: a server logs what it finds.
+    of_file: Option<OfFile>,
 }
 
-pub(crate) fn run(options: &PackOptions) -> Result<()> {
+/// What only the pack of a file tells.
+struct OfFile {
+    dangling: u64,
+    dropped: Vec<DroppedRecord>,
+    objects_dropped: u64,
+    garbage_kept: bool,
+    /// What has failed since; the file is packed.
+    ending: Result<()>,
+}
+
+pub(crate) fn run(options: &PackOptions) -> Result<ExitCode> {
     let to = match options.to {
         Some(to) => to,
         None => time::days_ago(Timestamp::now(), options.days)?,
     };
-    match options.target.as_deref().map(Target::find).transpose()? {
-        Some(Target::Server(address)) => pack_served(options, Some(address), to)?.print(),
-        None => pack_served(options, None, to)?.print(),
+    let outcome = match options.target.as_deref().map(Target::find).transpose()? {
+        Some(Target::Server(address)) => Some(pack_served(options, Some(address), to)?),
+        None => Some(pack_served(options, None, to)?),
         Some(Target::File(_)) if options.storage.is_some() => {
             bail!("--storage is for servers: a file has one storage");
         }
         Some(Target::File(_)) if options.reach.config.is_some() => {
             bail!("--config is for servers, and this is a file");
         }
-        Some(Target::File(path)) => match offline::pack(&path, to, &options.how)? {
-            Some(outcome) => outcome.print(),
-            None => println!("nothing to pack"),
-        },
-    }
-    Ok(())
+        Some(Target::File(path)) => offline::pack(&path, to, &options.how)?,
+    };
+    let lines = Lines::new();
+    report::write(&lines, outcome.as_ref(), options.json);
+    lines.finish()?;
+    let Some(of_file) = outcome.and_then(|outcome| outcome.of_file) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    of_file.ending?;
+    Ok(if of_file.dropped.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DROPPED) })
 }
 
 fn pack_served(options: &PackOptions, address: Option<Address>, to: Timestamp) -> Result<Outcome> {
@@ -144,6 +181,7 @@ impl How {
             (self.no_gc, "--no-gc"),
             (self.no_keep_old, "--no-keep-old"),
             (self.abort_on_dangling, "--abort-on-dangling"),
+            (self.drop_damaged, "--drop-damaged"),
             (self.blob_dir.is_some(), "--blob-dir"),
         ];
         match given.iter().find(|(is_given, _)| *is_given) {
@@ -153,19 +191,6 @@ impl How {
             )),
             None => Ok(()),
         }
-    }
-}
-
-impl Outcome {
-    fn print(&self) {
-        let freed = self.bytes_before.saturating_sub(self.bytes_after);
-        let percent = freed as f64 * 100.0 / self.bytes_before.max(1) as f64;
-        println!(
-            "packed: {} before, {} after ({percent:.0} % freed)",
-            ByteSize(self.bytes_before),
-            ByteSize(self.bytes_after),
-        );
-        println!("objects: {} before, {} after", self.objects_before, self.objects_after);
     }
 }
 

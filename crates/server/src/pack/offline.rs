@@ -12,7 +12,7 @@ use zodium_filestorage::{
 };
 use zodium_types::Tid;
 
-use super::{How, Outcome};
+use super::{How, OfFile, Outcome};
 use crate::logging;
 use crate::progress::Progress;
 
@@ -20,7 +20,8 @@ use crate::progress::Progress;
 pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outcome>> {
     logging::start(&LogOptions::default())?;
     let file = open(path, how).map_err(explain)?;
-    let (marking, copying) = (
+    let (checking, marking, copying) = (
+        Progress::new("looking for damage".to_owned()),
         Progress::of_objects("finding what is in use".to_owned()),
         Progress::new("copying".to_owned()),
     );
@@ -29,24 +30,37 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
         keep_old: !how.no_keep_old,
         abort_on_dangling: how.abort_on_dangling,
         progress: &|step, done, total| match step {
+            PackStep::Checking => checking.report(done, total),
             PackStep::Marking => marking.report(done, total),
             PackStep::Copying => copying.report(done, total),
         },
         cancelled: &Arc::default(),
     };
     let nanos = u64::try_from(to.as_nanosecond()).unwrap_or(0);
-    let Some(mut pack) = file.begin_pack(Tid::from_unix_nanos(nanos), &options)? else {
-        return Ok(None);
+    let pack_tid = Tid::from_unix_nanos(nanos);
+    let begun = match how.drop_damaged {
+        true => file.begin_pack_without_damaged(pack_tid, &options),
+        false => file.begin_pack(pack_tid, &options),
     };
+    let Some(mut pack) = begun? else { return Ok(None) };
     let packed = file.finish_pack(&mut pack)?;
-    file.remove_packed_blobs(&pack)
-        .context("packed, but not all blobs of dropped revisions could be removed")?;
-    file.close().context("packed, but the index could not be saved (it will be built anew)")?;
+    let blobs = file
+        .remove_packed_blobs(&pack)
+        .context("packed, but not all blobs of dropped revisions could be removed");
+    let closed = file.close();
+    let closed = closed.context("packed, but the index could not be saved (it will be built anew)");
     Ok(Some(Outcome {
         bytes_before: packed.size_before,
         bytes_after: packed.size_after,
         objects_before: packed.objects_before,
         objects_after: packed.objects_after,
+        of_file: Some(OfFile {
+            dangling: packed.dangling,
+            dropped: pack.dropped().cloned().collect(),
+            objects_dropped: packed.objects_dropped,
+            garbage_kept: packed.garbage_kept,
+            ending: blobs.and(closed),
+        }),
     }))
 }
 

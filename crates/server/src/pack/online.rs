@@ -30,7 +30,7 @@ pub(super) fn pack(server: &Destination, storage: &str, to: Timestamp) -> Result
     let (bytes_before, objects_before) = figures(&mut client)?;
     request_pack(&mut client, to).with_context(|| format!("{} was not packed", asked()))?;
     let (bytes_after, objects_after) = figures(&mut client)?;
-    Ok(Outcome { bytes_before, bytes_after, objects_before, objects_after })
+    Ok(Outcome { bytes_before, bytes_after, objects_before, objects_after, of_file: None })
 }
 
 /// Size in bytes and in objects.
