@@ -8,65 +8,23 @@ import subprocess
 import pytest
 import ZODB
 import ZODB.FileStorage
+from harness.damage import OBJECTS, damage, fill_covered, flip, is_covered, text
 from harness.monitor import Monitor
-from persistent.mapping import PersistentMapping
 from ZEO.Exceptions import ServerException
 from ZODB.utils import u64
 
 pytestmark = pytest.mark.zodium
-
-OBJECTS = 30
-
-
-def text(number):
-    return f"the text of {number:04} " * 10
-
-
-def fill(path):
-    """A file with objects of which each holds a text of its own; their oids."""
-    db = ZODB.DB(ZODB.FileStorage.FileStorage(str(path)))
-    connection = db.open()
-    for number in range(OBJECTS):
-        connection.root()[number] = PersistentMapping(text=text(number))
-        connection.transaction_manager.commit()
-    oids = [connection.root()[number]._p_oid for number in range(OBJECTS)]
-    connection.close()
-    db.close()
-    return oids
-
-
-def flip(path, position):
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
-
-
-def damage(path, number):
-    """Flips one bit of an object's text; at which position."""
-    position = path.read_bytes().rindex(text(number).encode()) + 5
-    flip(path, position)
-    return position
 
 
 def damaged(monitor):
     return monitor.status()["storages"][0]["checksums"]["damaged"]
 
 
-def is_covered(status):
-    storage = status["storages"][0]
-    return storage["checksums"]["covered_bytes"] == storage["size_bytes"]
-
-
 @pytest.fixture
 def covered(tmp_path, start_server):
     """(path, oids): a file of the stock server, to which a server has added checksums."""
     path = tmp_path / "Data.fs"
-    oids = fill(path)
-    monitor = Monitor()
-    first = start_server(path, *monitor.options)
-    monitor.wait_until(is_covered)
-    first.stop()
-    return path, oids
+    return path, fill_covered(path, start_server)
 
 
 def test_damaged_record_is_an_error_that_names_it_and_all_others_load(
