@@ -1,5 +1,5 @@
-//! Lengths and sums of blobs, as they are recorded beside them: what is shortened or changed is
-//! found, and what is sound is never called damaged, whoever wrote what meanwhile.
+//! Recorded lengths and sums of blobs: a shortened or changed blob is found, and no sound blob is
+//! called damaged, whatever other programs and crashes did meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

@@ -1,5 +1,5 @@
-//! Blobs that were found damaged when they were asked for, each counted once, for as long as they
-//! are: one that was put back from a backup counts no more.
+//! Counts blobs that a request found damaged, each once. A blob that was restored from a backup
+//! no longer counts after the next request for it.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -35,7 +35,7 @@ impl DamagedBlobs {
         self.found.lock().get(&blob) == Some(&damage)
     }
 
-    /// Says it when it is new.
+    /// Notes a damaged blob, and logs it when it is new.
     pub(super) fn note(&self, blob: (Oid, Tid), damage: BlobDamage, what: &StorageError) {
         let mut found = self.found.lock();
         if found.len() >= BLOBS_MAX || found.insert(blob, damage) == Some(damage) {
@@ -45,7 +45,7 @@ impl DamagedBlobs {
         error!(oid = %blob.0, tid = %blob.1, "damage: {what}");
     }
 
-    /// It does not have that damage, or no longer.
+    /// Notes that a blob does not have that damage, or no longer.
     pub(super) fn clear(&self, blob: (Oid, Tid), damage: BlobDamage) {
         let mut found = self.found.lock();
         if found.get(&blob) == Some(&damage) {
@@ -53,10 +53,10 @@ impl DamagedBlobs {
         }
     }
 
-    /// They were removed.
+    /// Notes that blobs were removed.
     pub(super) fn forget(&self, blobs: &[(Oid, Tid)]) {
         let mut found = self.found.lock();
-        // Most often there is none, and a pack drops many.
+        // A pack drops many blobs, and usually none is damaged.
         if !found.is_empty() {
             for blob in blobs {
                 found.remove(blob);

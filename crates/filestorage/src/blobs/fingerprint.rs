@@ -1,4 +1,4 @@
-//! What is recorded of a blob's bytes.
+//! Length and CRC-32C of a blob.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use zodium_disk::DiskFile;
 
 use super::COPY_BYTES;
 
-/// Length and sum of a blob.
+/// What is recorded of a blob's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// Bytes in it.
     pub(crate) length: u64,
-    /// Their CRC-32C, where they were read.
+    /// CRC-32C of its bytes; `None` when they were not read.
     pub(crate) crc32c: Option<u32>,
 }
 

@@ -1,8 +1,8 @@
-//! Reading committed blobs, and holding them against what was recorded of them.
+//! Reads committed blobs, and compares them with their recorded length and CRC-32C.
 //!
-//! The length is compared before the first byte is read, the CRC-32C with the last one: a blob
-//! is not read twice for it. So the last piece of a changed blob is an error, and from then on
-//! the whole blob is one at once, until it has the right bytes again.
+//! The length is compared when the blob is opened, and the CRC-32C with its last bytes, so that no
+//! blob is read twice. A changed blob therefore fails at its last piece. After that it is read and
+//! compared at each opening, until it has the right bytes again.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use super::damaged::BlobDamage;
 use super::{BlobDirectory, COPY_BYTES, CommittedBlob};
 use crate::StorageError;
 
-/// A committed blob that is read once, from its beginning to its end.
+/// A committed blob that is being read, once from beginning to end.
 #[derive(Debug)]
 pub struct BlobReading {
     blob: CommittedBlob,
@@ -23,12 +23,12 @@ pub struct BlobReading {
 }
 
 impl BlobReading {
-    /// From the beginning.
+    /// Begins to read a blob.
     pub fn new(blob: CommittedBlob) -> BlobReading {
         BlobReading { blob, position: 0, crc32c: 0 }
     }
 
-    /// Bytes that are still to be read.
+    /// Bytes not read yet.
     pub fn left(&self) -> u64 {
         self.blob.length - self.position
     }
@@ -39,8 +39,8 @@ impl BlobDirectory {
     ///
     /// # Errors
     /// [`StorageError::BlobMissing`] when there is none of that object and transaction,
-    /// [`StorageError::BlobLength`] when it has another length than it was committed with, and
-    /// [`StorageError::BlobSum`] when it was found to hold other bytes, and still does.
+    /// [`StorageError::BlobLength`] when it does not have the length that was committed, and
+    /// [`StorageError::BlobSum`] when an earlier read found other bytes, which are still there.
     pub fn open_committed(&self, oid: Oid, tid: Tid) -> Result<CommittedBlob, StorageError> {
         let path = self.path_of(oid, tid);
         let opened = self.disk.open(&path, OpenMode::Read);
@@ -69,11 +69,11 @@ impl BlobDirectory {
         Ok(blob)
     }
 
-    /// The next bytes of a blob, `bytes_max` of them or what is left. Blocking.
+    /// Reads the next bytes of a blob, `bytes_max` or the rest. Blocking.
     ///
     /// # Errors
-    /// [`StorageError::BlobSum`] in place of the last bytes, when all of them together are not
-    /// those that were committed.
+    /// [`StorageError::BlobSum`] in place of the last bytes, when the blob does not hold the bytes
+    /// that were committed.
     pub fn read_on(
         &self,
         reading: &mut BlobReading,

@@ -106,7 +106,7 @@ impl BlobDirectory {
         Ok(staged)
     }
 
-    /// Gives a blob its name in the folder of its object; what is to be recorded of it.
+    /// Gives a blob its name in the folder of its object. Returns what to record of it.
     fn put(&self, oid: Oid, blob: &NewBlob<'_>, path: &Path) -> Result<Fingerprint, StorageError> {
         let (source, fingerprint) = match blob {
             NewBlob::Sent(blob) => (blob.path().to_owned(), blob.fingerprint()),

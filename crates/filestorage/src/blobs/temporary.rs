@@ -19,7 +19,7 @@ pub struct TemporaryBlob {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     length: u64,
-    /// Of the bytes so far; `None` when others have written them.
+    /// CRC-32C of the bytes so far; `None` when a client wrote the file itself.
     crc32c: Option<u32>,
     /// Whether the file has gone elsewhere. Relaxed: nothing is read on the strength of it.
     is_taken: AtomicBool,
@@ -75,13 +75,13 @@ impl TemporaryBlob {
         Arc::clone(&self.file)
     }
 
-    /// What is to be recorded of it. What a client has written is read for it: right after it
-    /// was written and synced it is in the system's memory. Blocking.
+    /// What to record of the blob. A file that a client wrote itself is read for it: after its
+    /// sync it is usually still in the system's memory. Blocking.
     pub(super) fn fingerprint(&self) -> Fingerprint {
         let known = Fingerprint { length: self.length, crc32c: self.crc32c };
         match self.crc32c {
             Some(_) => known,
-            // Without a sum the length alone is recorded; the commit goes on.
+            // A failed read must not fail the commit: the length alone is recorded.
             None => Fingerprint::of(self.file.as_ref(), |_| ()).unwrap_or(known),
         }
     }

@@ -1,5 +1,4 @@
-//! Reading the blobs of a file, and comparing their bytes with the sums that were recorded when
-//! they were committed.
+//! Reads the blobs of a file, and compares their bytes with the sums recorded at their commit.
 
 use std::io;
 
@@ -11,7 +10,7 @@ use super::damage::{Damage, DamageKind};
 use crate::BlobDirectory;
 use crate::blobs::Fingerprint;
 
-/// Blobs that are to be read.
+/// Blobs to read.
 #[derive(Default)]
 pub(super) struct BlobData {
     blobs: Vec<(BlobRecord, Fingerprint)>,
@@ -19,7 +18,7 @@ pub(super) struct BlobData {
 }
 
 impl BlobData {
-    /// Adds one, unless its sum is not known.
+    /// Adds a blob, if its sum is known.
     pub(super) fn add(&mut self, record: BlobRecord, recorded: Fingerprint) {
         if recorded.crc32c.is_some() {
             self.blobs.push((record, recorded));
@@ -27,7 +26,7 @@ impl BlobData {
         }
     }
 
-    /// Reads them in the order of their records. How many are not what was committed.
+    /// Reads the blobs in the order of their records. Returns how many are damaged.
     pub(super) fn compare(
         self,
         disk: &dyn Disk,

@@ -40,7 +40,7 @@ struct History {
 }
 
 #[test]
-fn whoever_wrote_what_no_sound_blob_is_called_damaged() {
+fn no_sound_blob_is_called_damaged_in_any_history() {
     for_each_seed(200, "blob_sums", |_, random| {
         let mut history = History::new();
         for _ in 0..random.random_range(5..40) {

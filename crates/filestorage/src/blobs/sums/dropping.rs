@@ -1,5 +1,5 @@
-//! Leaving out the entries of blobs that a pack has removed: the file is written anew beside
-//! itself and takes its own place, while commits go on.
+//! Drops the entries of blobs that a pack has removed: a new file without them replaces the old
+//! one, while commits continue.
 
 use std::io;
 use std::path::Path;
@@ -13,14 +13,14 @@ use super::entry::{ENTRY_BYTES, Entry};
 use super::{HEAD, Sums, note_failure, offset_of};
 use crate::storage::with_suffix;
 
-/// Behind the name of the file, until the new one is complete.
+/// Suffix of the new file until it is complete.
 const NEW: &str = ".new";
 /// Entries read and written together.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Removes what a crash or a failure has left of a new file.
+/// Removes an incomplete new file, which a crash or a failure can leave.
 pub(super) fn remove_unfinished(disk: &dyn Disk, path: &Path) {
-    // It takes space only, and the next one is written over it.
+    // It only takes space, and the next new file overwrites it.
     let _ = disk.remove(&with_suffix(path, NEW));
 }
 
@@ -33,8 +33,8 @@ struct Copy<'a> {
 }
 
 impl Sums {
-    /// Leaves the entries of these blobs out. A failure is logged: the entries stay then, which
-    /// takes space and has no other effect.
+    /// Drops the entries of these blobs. A failure is logged; the entries then stay, and only take
+    /// space.
     pub(in crate::blobs) fn drop_entries(&self, dropped: &[(Oid, Tid)]) {
         match self.write_without(dropped, &with_suffix(&self.path, NEW)) {
             Ok(true) => return,
@@ -44,7 +44,7 @@ impl Sums {
         remove_unfinished(self.disk.as_ref(), &self.path);
     }
 
-    /// Whether the new file has taken the place of the old one.
+    /// Returns whether the new file replaced the old one.
     fn write_without(&self, dropped: &[(Oid, Tid)], path: &Path) -> io::Result<bool> {
         let state = self.state.lock();
         let Some(source) = state.file.clone().filter(|_| !dropped.is_empty()) else {
@@ -59,9 +59,9 @@ impl Sums {
         if copy.count == count {
             return Ok(false);
         }
-        // Before it has the name: a power cut must not leave less than there was.
+        // Before the rename: a power cut must not lose entries that were durable.
         copy.file.sync()?;
-        // Held to the end: what is recorded from here on goes to the new file.
+        // Held until the rename: later entries go to the new file.
         let mut state = self.state.lock();
         if state.cuts != cuts {
             return Ok(false);
@@ -70,7 +70,7 @@ impl Sums {
         self.disk.move_file(path, &self.path)?;
         (state.file, state.count, state.is_unsynced) = (Some(copy.file), copy.count, true);
         drop(state);
-        // What is cut from here on must not come back with the old file.
+        // Entries that are cut from now on must not come back with the old file.
         self.disk.sync_folder_of(&self.path)?;
         Ok(true)
     }

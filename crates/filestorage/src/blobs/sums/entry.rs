@@ -1,11 +1,11 @@
-//! One entry of the file of blob sums: which blob, how long it is, and its CRC-32C.
+//! One entry of the blob sums: oid, tid, length and CRC-32C of a blob.
 //!
 //! ```text
 //! entry := oid:8 tid:8 length:8 crc32c:4 seal:4          (big-endian)
 //! ```
 //!
-//! The highest bit of the length says that the CRC-32C is not known. The seal is the CRC-32C of
-//! all before it, so an entry that is torn, flipped, or all zeros is none.
+//! The highest bit of the length means that the CRC-32C is unknown. The seal is the CRC-32C of
+//! the bytes before it, so that torn entries, flipped bits and zeros are recognised.
 
 use zodium_types::{Oid, Tid};
 
@@ -15,7 +15,7 @@ use crate::blobs::Fingerprint;
 pub(super) const ENTRY_BYTES: usize = 32;
 
 const SEALED_BYTES: usize = ENTRY_BYTES - size_of::<u32>();
-/// In the length: there is no sum.
+/// Set in the length when the CRC-32C is unknown.
 const LENGTH_ONLY: u64 = 1 << 63;
 
 /// The fingerprint of one blob.
@@ -27,7 +27,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Entries ascend by this.
+    /// The order of entries.
     pub(super) fn key(&self) -> (Tid, Oid) {
         (self.tid, self.oid)
     }
@@ -45,7 +45,7 @@ impl Entry {
         bytes
     }
 
-    /// The entry in these bytes; `None` when they are none.
+    /// The entry in these bytes; `None` when the seal does not match.
     pub(super) fn parse(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
         let (sealed, seal) = bytes.split_last_chunk::<4>()?;
         if crc32c::crc32c(sealed) != u32::from_be_bytes(*seal) {

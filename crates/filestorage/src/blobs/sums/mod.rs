@@ -1,23 +1,22 @@
-//! Length and CRC-32C of each blob that was committed here, in `.zodium-sums` in the blob
-//! directory. ZODB's formats record neither, so without them a shortened blob looks whole.
+//! Records length and CRC-32C of each committed blob, in `.zodium-sums` in the blob directory.
+//! ZODB's formats record neither, so a shortened blob would look whole.
 //!
 //! ```text
 //! file  := head:32 entry:32 ...
 //! ```
 //!
-//! Key decision: an entry stands for itself. The blob of an object and a transaction never
-//! changes, and an entry names both and has a checksum of its own ([`entry`]). So the file need
-//! not be in step with the log, whoever else has written that meanwhile: an entry whose blob is
-//! gone is of no effect, and a blob without an entry is not recorded, which is no damage. Deleting
-//! the file is always safe.
+//! Key decision: each entry is valid by itself. The blob of one object and transaction never
+//! changes, and an entry names both and has its own checksum ([`entry`]). So the file need not
+//! match the log, which other programs may have written meanwhile. An entry of a removed blob is
+//! never looked up. A blob without an entry is not recorded, which is no damage. Deleting the file
+//! is always safe.
 //!
-//! That is also why nothing waits for it: entries are written after their transaction is durable,
-//! they are synced when the storage is closed, and those that a crash or a full disk takes are
-//! missing.
+//! So no commit waits for it. Entries are written after their transaction is durable, and synced
+//! when the storage is closed. A crash or a full disk can only lose entries.
 //!
-//! Entries ascend by tid and oid, so that a lookup bisects ([`search`]). When a transaction is not
-//! later than the last one here, the entries from there on are of a history that was given up, and
-//! are cut.
+//! Entries ascend by tid and oid, so that a lookup bisects ([`search`]). A transaction that is not
+//! later than the last entry belongs to an older file that was restored. The entries from its tid
+//! on are cut off then.
 
 mod dropping;
 mod entry;
@@ -37,11 +36,11 @@ use self::entry::{ENTRY_BYTES, Entry};
 use self::search::Search;
 use super::Fingerprint;
 
-/// The file, within the blob directory. ZODB's tools pass over what begins with a dot.
+/// Name of the file in the blob directory. ZODB's tools ignore names that begin with a dot.
 pub(super) const NAME: &str = ".zodium-sums";
 
 const HEAD_BYTES: usize = 32;
-/// Tells people what the file is. Nothing depends on it: another format needs another name.
+/// Tells a reader what the file is. It is not checked, so another format needs another name.
 const HEAD: &[u8; HEAD_BYTES] = b"zodium blob sums, 32 bytes each\n";
 
 /// The fingerprints of the blobs of one directory.
@@ -54,23 +53,23 @@ pub(super) struct Sums {
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None`: there was none, or it could not be used, when it was last needed.
+    /// `None` when the file was missing, or not usable, at its last use.
     file: Option<Arc<dyn DiskFile>>,
     /// Entries in it.
     count: u64,
     /// No entry is of a later transaction.
     last_tid: Tid,
-    /// How often entries were cut off: what was read of them before is then not to be relied on.
+    /// How often entries were cut off. A copy that was begun before a cut is not valid.
     cuts: u64,
-    /// Whether something was written since it was last synced.
+    /// Whether there are writes since the last sync.
     is_unsynced: bool,
-    /// That it cannot be used has been logged.
+    /// Whether the last use failed, which has been logged.
     is_failing: bool,
 }
 
 impl Sums {
-    /// Opens the file in a blob directory. One that is missing is made for the first entry. One
-    /// that cannot be used is logged, and nothing is recorded then.
+    /// Opens the file in a blob directory. A missing file is created with the first entry. A
+    /// failure is logged, and the blob directory is used without the file.
     pub(super) fn open(disk: Arc<dyn Disk>, folder: &Path, read_only: bool) -> Sums {
         let path = folder.join(NAME);
         let mut state = State::default();
@@ -90,7 +89,7 @@ impl Sums {
     pub(super) fn find(&self, oid: Oid, tid: Tid) -> Option<Fingerprint> {
         let state = self.state.lock();
         let (file, count) = (Arc::clone(state.file.as_ref()?), state.count);
-        // Lookups do not wait for one another, nor a commit for them.
+        // Without the lock: neither other lookups nor commits wait for the reads.
         drop(state);
         match Search::new(file.as_ref(), count).find(oid, tid) {
             Ok(entry) => entry.map(|entry| entry.fingerprint),
@@ -101,9 +100,9 @@ impl Sums {
         }
     }
 
-    /// Cuts entries of a history that was given up, before a transaction of that tid comes into
-    /// the log: no blob of it may ever be compared with what another one was. Transactions come in
-    /// the order of their tids.
+    /// Cuts off entries from `tid` on, before a transaction of that tid comes into the log. They
+    /// are from before an older file was restored, and a new blob must not be compared with them.
+    /// Called in the order of tids.
     pub(super) fn make_way(&self, tid: Tid) {
         let mut state = self.state.lock();
         if state.file.is_none() {
@@ -121,8 +120,8 @@ impl Sums {
         }
     }
 
-    /// Records the blobs of a transaction that is durable. Transactions come in the order of their
-    /// tids. When that fails it is logged, and the blobs are not recorded.
+    /// Records the blobs of a durable transaction. Called in the order of tids. A failure is
+    /// logged, and the blobs are not recorded.
     pub(super) fn append(&self, tid: Tid, mut blobs: Vec<(Oid, Fingerprint)>) {
         if blobs.is_empty() {
             return;
@@ -138,8 +137,8 @@ impl Sums {
         }
     }
 
-    /// Returns when all entries are on stable storage. A failure is logged: they may be missing
-    /// after a power cut, which is all that can come of it.
+    /// Returns when all entries are on stable storage. A failure is only logged: a power cut may
+    /// then lose entries.
     pub(super) fn sync(&self) {
         let mut state = self.state.lock();
         let Some(file) = state.file.clone().filter(|_| state.is_unsynced) else { return };
@@ -150,7 +149,7 @@ impl Sums {
         }
     }
 
-    /// Where the file is, if there is one.
+    /// Path of the file, if it is in use.
     pub(super) fn path(&self) -> Option<&Path> {
         self.state.lock().file.is_some().then_some(self.path.as_path())
     }
@@ -165,7 +164,7 @@ impl Sums {
             let file = self.disk.open(&self.path, OpenMode::Create)?;
             state.take(file, false)?;
         }
-        // Most often done before.
+        // Usually done by `make_way`.
         state.cut_from(tid)?;
         let Some(file) = state.file.clone() else { return Ok(()) };
         let mut bytes = Vec::with_capacity(blobs.len() * ENTRY_BYTES);
@@ -182,8 +181,8 @@ impl Sums {
 }
 
 impl State {
-    /// Begins to use a file. For writing it gets its head, and what a crash left behind the last
-    /// whole entry is cut.
+    /// Begins to use an open file. For writing, its head is written if necessary, and whatever
+    /// follows the last whole entry is cut off.
     fn take(&mut self, file: Arc<dyn DiskFile>, read_only: bool) -> io::Result<()> {
         let length = file.length()?;
         let count = length.saturating_sub(HEAD_BYTES as u64) / ENTRY_BYTES as u64;
@@ -205,8 +204,8 @@ impl State {
         Ok(())
     }
 
-    /// Cuts the entries of a transaction and of all later ones off, if there are any. That is
-    /// rare, so it is synced: what is cut must not come back.
+    /// Cuts off the entries of a transaction and of all later ones, if there are any. The cut is
+    /// rare and is synced: a power cut must not bring the entries back.
     fn cut_from(&mut self, tid: Tid) -> io::Result<()> {
         let Some(file) = self.file.clone().filter(|_| tid <= self.last_tid) else { return Ok(()) };
         let kept = Search::new(file.as_ref(), self.count).first_not_before((tid, Oid(0)))?;
@@ -218,7 +217,7 @@ impl State {
         Ok(())
     }
 
-    /// Cuts what a failed write has left. Where that fails too, the next entries take its place.
+    /// Cuts off the rest of a failed write. If that fails too, the next entries overwrite it.
     fn cut_surplus(&self) {
         let Some(file) = &self.file else { return };
         let end = offset_of(self.count);
@@ -228,12 +227,12 @@ impl State {
     }
 }
 
-/// Where the entry of that place begins.
+/// Position of an entry in the file.
 fn offset_of(place: u64) -> u64 {
     HEAD_BYTES as u64 + place * ENTRY_BYTES as u64
 }
 
-/// Says it when it did not fail before.
+/// Logs a failure, if the last use did not fail.
 fn note_failure(state: &mut State, path: &Path, error: &io::Error) {
     if !mem::replace(&mut state.is_failing, true) {
         warn!(file = %path.display(), %error,

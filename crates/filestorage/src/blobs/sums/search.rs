@@ -1,7 +1,6 @@
-//! Looking entries up: they ascend, so a lookup bisects among pages that it reads, and nothing is
-//! kept in memory.
+//! Looks up entries by bisecting the file, one page at a time, with nothing kept in memory.
 //!
-//! Places that hold no whole entry, as a crash or a damaged disk leaves them, are passed over.
+//! Invalid entries, which a crash or a damaged disk can leave, are skipped.
 
 use std::io;
 
@@ -14,19 +13,19 @@ use super::offset_of;
 /// Entries read together.
 const PAGE_ENTRIES: u64 = 128;
 const PAGE_BYTES: usize = PAGE_ENTRIES as usize * ENTRY_BYTES;
-/// Places without an entry that a search passes over at once; what is behind more is not found. So
-/// a file of garbage does not hold up those who look for blobs.
-const PASSED_OVER_MAX: u64 = 1 << 16;
+/// Most invalid entries that a search skips in a row; entries after more are not found. So a
+/// file of garbage does not delay downloads.
+const SKIPPED_MAX: u64 = 1 << 16;
 
-/// Reads entries by their places.
+/// Reads entries by their number.
 pub(super) struct Search<'a> {
     file: &'a dyn DiskFile,
     /// Entries in the file.
     count: u64,
-    /// The place of the first entry of the page that was read last.
+    /// Number of the first entry in the current page.
     first: Option<u64>,
     page: [u8; PAGE_BYTES],
-    /// Bytes of it that the file has.
+    /// Bytes of the page that the file has.
     filled: usize,
 }
 
@@ -42,7 +41,7 @@ impl<'a> Search<'a> {
         Ok(found.filter(|entry| entry.key() == (tid, oid)))
     }
 
-    /// The place before which all entries are before `key`, and behind which none is.
+    /// The first place whose entry, and all after it, are not before `key`.
     pub(super) fn first_not_before(&mut self, key: (Tid, Oid)) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -67,7 +66,7 @@ impl<'a> Search<'a> {
 
     /// The first whole entry from `place` on and before `end`, and its place.
     fn next_whole(&mut self, place: u64, end: u64) -> io::Result<Option<(u64, Entry)>> {
-        for place in place..end.min(place.saturating_add(PASSED_OVER_MAX)) {
+        for place in place..end.min(place.saturating_add(SKIPPED_MAX)) {
             if let Some(entry) = self.entry(place)? {
                 return Ok(Some((place, entry)));
             }

@@ -1,4 +1,4 @@
-//! Entries are found, whatever else the file holds; what is not one is never taken for one.
+//! Whole entries are found, whatever else the file holds, and nothing else is taken for an entry.
 
 use std::io::ErrorKind;
 use std::path::Path;
