@@ -290,4 +290,5 @@ def test_file_of_a_blob_whose_record_is_dropped_stays(tmp_path, start_server, ru
         assert kept.read() == b"damaged"
     code, found = run_json("check", "--json", "--blob-dir", blobs, path)
     assert code == 0
-    assert found[-1]["blobs"] == {"records": 1, "missing": 0, "orphaned": 1}
+    told = found[-1]["blobs"]
+    assert (told["records"], told["missing"], told["orphaned"]) == (1, 0, 1)
