@@ -127,9 +127,7 @@ def test_who_is_not_believed_is_told_why(tmp_path, site, start_server, refuse):
     other = tmp_path / "other.pem"
     other.write_bytes(Authority("Other").pem)
     alice = shown(site.authority.issue("alice"), tmp_path)
-    refuse(
-        "neither it nor its issuer is trusted", at(server), *alice, "--ssl-authenticate", other
-    )
+    refuse("neither it nor its issuer is trusted", at(server), *alice, "--ssl-authenticate", other)
     for_servers = ["--ssl-certificate", site.certificate, "--ssl-key", site.key]
     refuse("server.pem: the certificate says", at(server), *for_servers, *believed)
     refuse("TLS needs --ssl-authenticate", at(server), *alice)
