@@ -22,11 +22,11 @@ use std::sync::Arc;
 use zodium_disk::{Disk, DiskFile, FileStream, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use crate::companions::with_suffix;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::log::LogFile;
 use crate::positions::Positions;
 use crate::scan::Scan;
-use crate::storage::with_suffix;
 use crate::{StorageError, index_file};
 
 /// Longest file that is rather read than its index believed, if nothing vouches for that.

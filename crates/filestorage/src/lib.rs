@@ -15,6 +15,8 @@ mod blobs;
 mod cached;
 mod check;
 mod checksums;
+mod companions;
+mod damage;
 mod error;
 mod foreign_change;
 mod format;
@@ -29,6 +31,7 @@ mod log;
 mod lost_sectors;
 mod new_file;
 mod old_logs;
+mod open_options;
 mod pack;
 mod positions;
 mod read_log;
@@ -39,6 +42,7 @@ mod recover;
 mod recovery;
 mod reopening;
 mod scan;
+mod session_name;
 mod set_aside;
 mod space;
 mod spool;
@@ -54,20 +58,21 @@ pub use blobs::{
 };
 pub use cached::{CachedRevisions, LOOKED_UP_TOGETHER, LentRevision, LentRevisions};
 pub use check::{
-    BlobsToCheck, CheckOptions, Checked, CheckedBlobs, Damage, DamageKind, IndexVerdict, check,
-    check_with_blobs,
+    BlobsToCheck, CheckOptions, Checked, CheckedBlobs, IndexVerdict, check, check_with_blobs,
 };
 pub use checksums::{ChecksumFigures, ChecksumMode, Distrust, ScrubPlace};
+pub use damage::{Damage, DamageKind};
 pub use error::{FileChange, StorageError};
 pub use format::Magic;
 pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
 pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};
 pub use log::Access;
 pub use old_logs::OLD_LOGS_MAX;
+pub use open_options::OpenOptions;
 pub use pack::{DroppedRecord, Pack, PackOptions, PackStep, Packed};
 pub use read_log::LogItem;
 pub use record_cache::RecordCacheStatistics;
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};
 pub use spool::{Spool, SpooledData};
-pub use storage::{FileStorage, OpenOptions, WriteState};
+pub use storage::{FileStorage, WriteState};
 pub use undo::{Merge, Resolver, UndoConflict, UndoRecord, Undoing};

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use tracing::info;
 use zodium_disk::{Disk, DiskFile, FileLock, LockError, OpenMode};
 
-use crate::storage::{OpenOptions, with_suffix};
+use crate::companions::with_suffix;
+use crate::open_options::OpenOptions;
 use crate::{StorageError, checksums};
 
 /// A data file that is replaced while it is locked is opened anew so often.

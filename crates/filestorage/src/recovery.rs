@@ -11,14 +11,14 @@ use tracing::warn;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use crate::check::{Damage, DamageKind};
 use crate::checksums::{self, Distrust, Opened, Part, Passage};
+use crate::damage::{Damage, DamageKind};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, Magic};
 use crate::index_snapshot::{self, Found};
+use crate::open_options::OpenOptions;
 use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::set_aside::BrokenEnd;
-use crate::storage::OpenOptions;
 use crate::tail::Tail;
 use crate::torn::Crashed;
 use crate::{ChecksumMode, StorageError};

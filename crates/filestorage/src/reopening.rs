@@ -15,10 +15,10 @@ use tracing::warn;
 use zodium_disk::DiskFile;
 
 use crate::append::{WriteFailure, bytes_ahead, reserve_error};
+use crate::companions::with_suffix;
 use crate::iterate::step_scan;
 use crate::log::LogFile;
 use crate::recent::{Piece, RecentAppends};
-use crate::storage::with_suffix;
 use crate::{FileStorage, StorageError};
 
 /// Bytes read back at once.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
-use crate::storage::with_suffix;
+use crate::companions::with_suffix;
 use crate::{StorageError, new_file};
 
 /// Bytes copied at once.

@@ -15,7 +15,7 @@ use zodium_types::{Oid, Tid};
 
 use super::{BlobDirectory, LAYOUT_MARKER, PACKED_NAME, TEMPORARY_FOLDER, layout, sums};
 use crate::StorageError;
-use crate::storage::with_suffix;
+use crate::companions::with_suffix;
 
 /// The list is written in pieces of this size.
 const WRITE_BYTES: usize = 1 << 20;

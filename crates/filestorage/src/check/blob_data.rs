@@ -6,9 +6,9 @@ use zodium_disk::{Disk, OpenMode};
 
 use super::Paced;
 use super::blobs::BlobRecord;
-use super::damage::{Damage, DamageKind};
 use crate::BlobDirectory;
 use crate::blobs::Fingerprint;
+use crate::damage::{Damage, DamageKind};
 
 /// Blobs to read.
 #[derive(Default)]

@@ -12,12 +12,12 @@ use zodium_disk::{Disk, DiskFile};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::blob_data::BlobData;
-use super::damage::{Damage, DamageKind};
 use super::look::Look;
 use super::walk::{Piece, SeenRecord, Walk};
 use super::window::Window;
 use super::{CheckOptions, PATIENCE_STEP};
 use crate::blobs::is_blob_record;
+use crate::damage::{Damage, DamageKind};
 use crate::format::DATA_HEADER_BYTES;
 use crate::{BlobDirectory, StorageError};
 

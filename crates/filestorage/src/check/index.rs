@@ -10,10 +10,10 @@ use std::path::Path;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::Oid;
 
-use crate::check::damage::{Damage, DamageKind};
+use crate::companions::with_suffix;
+use crate::damage::{Damage, DamageKind};
 use crate::index_file::{self, IndexFileError};
 use crate::positions::Positions;
-use crate::storage::with_suffix;
 
 /// Differences that are told one by one.
 const TOLD_MAX: u64 = 100;

@@ -10,7 +10,6 @@
 
 mod blob_data;
 mod blobs;
-mod damage;
 mod index;
 mod look;
 mod objects;
@@ -27,7 +26,6 @@ use std::time::Duration;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
 pub use blobs::{BlobsToCheck, CheckedBlobs};
-pub use damage::{Damage, DamageKind};
 pub use index::IndexVerdict;
 pub(crate) use look::Look;
 pub(crate) use paced::Paced;
@@ -37,6 +35,7 @@ pub(crate) use window::{WALK_BYTES, Window};
 
 use crate::StorageError;
 use crate::checksums::{self, Comparison, Distrust, Opened};
+use crate::damage::{Damage, DamageKind};
 use crate::format::{MAGIC_BYTES, Magic};
 use crate::locking::resolve;
 use crate::positions::Positions;

@@ -7,9 +7,9 @@
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, TransactionStatus};
 
-use crate::check::damage::{Damage, DamageKind};
 use crate::check::look::Look;
 use crate::check::walk::{Piece, SeenRecord};
+use crate::damage::{Damage, DamageKind};
 use crate::positions::Positions;
 use crate::scan::DataEntry;
 

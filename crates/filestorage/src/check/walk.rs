@@ -12,9 +12,9 @@ use zodium_disk::DiskFile;
 use zodium_types::{Tid, TransactionStatus};
 
 use crate::StorageError;
-use crate::check::damage::{Damage, DamageKind};
 use crate::check::resync::{Resync, next_record};
 use crate::check::window::{WALK_BYTES, Window};
+use crate::damage::{Damage, DamageKind};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
     TRANSACTION_HEADER_BYTES, TransactionHeader,

@@ -8,7 +8,8 @@ use super::entry_stream::EntryStream;
 use super::evidence::Evidence;
 use super::side_file::SideFile;
 use super::sums::each_chunk;
-use crate::check::{Damage, DamageKind, Piece, Window};
+use crate::check::{Piece, Window};
+use crate::damage::{Damage, DamageKind};
 use crate::format::POINTER_BYTES;
 
 /// Goes through transactions in the order of the log.

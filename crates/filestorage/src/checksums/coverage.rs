@@ -10,8 +10,8 @@ use zodium_disk::{Disk, DiskFile};
 use super::sums::add_piece;
 use super::{Batch, ChecksumMode, Checksums, SUFFIX, Writing};
 use crate::check::Walk;
+use crate::companions::with_suffix;
 use crate::lock_note::{self, Note};
-use crate::storage::with_suffix;
 
 /// Covered at once when nobody waits.
 const COVER_BYTES: u64 = 8 << 20;

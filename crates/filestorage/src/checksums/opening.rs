@@ -25,9 +25,9 @@ use super::header::{HEADER_BYTES, Header, READ_BYTES as HEADER_READ_BYTES, Sessi
 use super::repair;
 use super::side_file::SideFile;
 use super::sums::sum_at;
+use crate::companions::with_suffix;
 use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
 use crate::lock_note::{self, Note};
-use crate::storage::with_suffix;
 
 /// Bytes of entries read at once.
 const READ_BYTES: usize = 64 << 10;

@@ -8,12 +8,14 @@ use tracing::warn;
 use zodium_disk::Disk;
 
 use super::{ChecksumFigures, ChecksumMode, Checksums, Comparison, SUFFIX, Writing};
-use crate::check::{Damage, Walk};
+use crate::check::Walk;
+use crate::companions::with_suffix;
+use crate::damage::Damage;
 use crate::format::MAGIC_BYTES;
 use crate::log::LogFile;
+use crate::open_options::OpenOptions;
 use crate::recovery::Recovered;
 use crate::scan::Scan;
-use crate::storage::{OpenOptions, with_suffix};
 use crate::{BlobDirectory, FileStorage};
 
 /// Transactions at the end that are held against their checksums when a file is opened, as far as

@@ -43,12 +43,12 @@ pub use self::watch::{PackOptions, PackStep};
 use crate::append::{Suspension, WriteFailure};
 use crate::blobs::{BlobDirectory, PackedBlobs};
 use crate::checksums::{SUFFIX, Writing};
+use crate::companions::with_suffix;
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
 use crate::locking::lock_data;
 use crate::log::LogFile;
 use crate::scan::{Scan, Step};
-use crate::storage::with_suffix;
 use crate::{FileStorage, StorageError};
 
 /// What may be left to copy when commits are made to wait: some milliseconds' worth.

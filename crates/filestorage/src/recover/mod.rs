@@ -16,14 +16,15 @@ use zodium_disk::{Disk, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::StorageError;
-use crate::check::{Damage, DamageKind, Look, Paced, Piece, SeenRecord, Source, Walk};
+use crate::check::{Look, Paced, Piece, SeenRecord, Source, Walk};
 use crate::checksums::{self, Comparison, Distrust};
+use crate::companions::with_suffix;
+use crate::damage::{Damage, DamageKind};
 use crate::format::{
     DATA_HEADER_BYTES, MAGIC_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
 use crate::locking::resolve;
 use crate::scan::TransactionEntry;
-use crate::storage::with_suffix;
 use output::{Body, Output, Planned, PlannedRecord};
 use salvage::{Group, salvage};
 

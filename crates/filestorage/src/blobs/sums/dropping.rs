@@ -11,7 +11,7 @@ use zodium_types::{Oid, Tid};
 
 use super::entry::{ENTRY_BYTES, Entry};
 use super::{HEAD, Sums, note_failure, offset_of};
-use crate::storage::with_suffix;
+use crate::companions::with_suffix;
 
 /// Suffix of the new file until it is complete.
 const NEW: &str = ".new";
