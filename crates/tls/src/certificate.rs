@@ -7,7 +7,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
-use crate::peer_verifier::Side;
+use crate::side::Side;
 use crate::{PeerIdentity, words};
 
 /// A certificate's facts.

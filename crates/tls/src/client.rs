@@ -10,8 +10,9 @@ use rustls::sign::SingleCertAndKey;
 
 use crate::authorities::Authorities;
 use crate::own_certificate::{OwnCertificate, unusable};
-use crate::peer_verifier::{PeerVerifier, Side};
+use crate::peer_verifier::PeerVerifier;
 use crate::server_verifier::ServerVerifier;
+use crate::side::Side;
 use crate::{CertificateFiles, PeerIdentity, TlsError};
 
 /// The files of a client's TLS configuration.

@@ -9,7 +9,9 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::CertificateRejection;
 use crate::certificate::Certificate;
-use crate::peer_verifier::{PeerVerifier, Side, in_words, seconds};
+use crate::peer_verifier::{PeerVerifier, seconds};
+use crate::side::Side;
+use crate::words;
 
 /// Characters of the subject of a rejected certificate that are logged.
 const SUBJECT_SHOWN_MAX: usize = 200;
@@ -52,7 +54,8 @@ impl ClientCertVerifier for ClientVerifier {
                 // Shortened: the client chooses the subject, which may be long.
                 let subject = format!("{:.SUBJECT_SHOWN_MAX$}", read.identity.subject);
                 let when = read.validity.failure(seconds(now));
-                let reason = when.unwrap_or_else(|| in_words(&error, Side::Client));
+                let reason =
+                    when.unwrap_or_else(|| words::of_certificate_error(&error, Side::Client));
                 // Already set only after a second request, and a client gets one.
                 let _ = self.rejection.set(CertificateRejection { subject, reason });
                 Err(error.into())

@@ -3,7 +3,7 @@
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use thiserror::Error;
 
-use crate::peer_verifier::{Side, in_words};
+use crate::side::Side;
 use crate::words;
 
 /// Why a client's TLS connection failed.
@@ -108,6 +108,8 @@ fn not_trusted(error: &CertificateError) -> HandshakeFailure {
                 },
             }
         }
-        error => HandshakeFailure::ServerNotTrusted { reason: in_words(error, Side::Server) },
+        error => HandshakeFailure::ServerNotTrusted {
+            reason: words::of_certificate_error(error, Side::Server),
+        },
     }
 }

@@ -26,6 +26,7 @@ mod private_key;
 mod revocation;
 mod server;
 mod server_verifier;
+mod side;
 #[cfg(test)]
 mod test_files;
 mod words;

@@ -9,8 +9,8 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::certificate::{Certificate, now_seconds};
-use crate::peer_verifier::Side;
 use crate::pem_file::PemFile;
+use crate::side::Side;
 use crate::{TlsError, private_key, words};
 
 /// The files of a certificate and its key.

@@ -14,7 +14,8 @@ use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity, VerifiedPath};
 
 use crate::authorities::Authorities;
 use crate::certificate::Certificate;
-use crate::{revocation, words};
+use crate::revocation;
+use crate::side::Side;
 
 /// Trusts peers whose certificates are pinned, or signed by a trusted authority.
 #[derive(Debug)]
@@ -22,13 +23,6 @@ pub(crate) struct PeerVerifier {
     authorities: Authorities,
     algorithms: WebPkiSupportedAlgorithms,
     peer: Side,
-}
-
-/// The side of a connection that presents a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Client,
-    Server,
 }
 
 impl PeerVerifier {
@@ -168,38 +162,6 @@ fn reason(error: webpki::Error) -> CertificateError {
         webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
         error => CertificateError::Other(OtherError(std::sync::Arc::new(error))),
     }
-}
-
-/// Explains an error to the operator, in a log or on a terminal.
-pub(crate) fn in_words(error: &CertificateError, peer: Side) -> String {
-    let words = match error {
-        CertificateError::UnknownIssuer => "neither it nor its issuer is trusted",
-        CertificateError::Revoked => "it is revoked",
-        CertificateError::UnknownRevocationStatus => {
-            "there are revocation lists, but none of its authority"
-        }
-        CertificateError::ExpiredRevocationList => {
-            "the revocation list of its authority has expired"
-        }
-        CertificateError::InvalidPurpose => match peer {
-            Side::Client => "its extended key usage says that it is not for clients",
-            Side::Server => "its extended key usage says that it is not for servers",
-        },
-        CertificateError::Expired => "it has expired, or is not valid yet",
-        CertificateError::NotValidYet => "it is not valid yet",
-        CertificateError::BadEncoding => "it cannot be parsed",
-        CertificateError::BadSignature => {
-            "a signature in it, or made with its key, does not verify"
-        }
-        CertificateError::Other(OtherError(inner))
-            if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
-        {
-            "it is marked as an authority: such a certificate has to be listed itself"
-        }
-        CertificateError::Other(OtherError(inner)) => return words::of_text(&inner.to_string()),
-        other => return words::of_text(&other.to_string()),
-    };
-    words.to_owned()
 }
 
 pub(crate) fn seconds(time: UnixTime) -> i64 {

@@ -12,7 +12,8 @@ use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 use crate::authorities::Authorities;
 use crate::client_verifier::ClientVerifier;
 use crate::own_certificate::unusable;
-use crate::peer_verifier::{PeerVerifier, Side};
+use crate::peer_verifier::PeerVerifier;
+use crate::side::Side;
 use crate::{CertificateFiles, CertificateRejection, TlsError};
 
 /// The files of a server's TLS configuration.

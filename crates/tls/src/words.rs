@@ -2,17 +2,17 @@
 
 use std::fmt::Debug;
 
-use rustls::Error;
+use rustls::{CertificateError, Error, OtherError};
 use x509_parser::error::X509Error;
 use x509_parser::nom;
 
-use crate::peer_verifier::{Side, in_words};
+use crate::side::Side;
 
 /// Explains an error of a handshake with a peer of this kind.
 pub(crate) fn of_error(error: &Error, peer: Side) -> String {
     match error {
         Error::InvalidCertificate(error) => {
-            format!("the peer's certificate is rejected: {}", in_words(error, peer))
+            format!("the peer's certificate is rejected: {}", of_certificate_error(error, peer))
         }
         Error::AlertReceived(alert) => {
             format!("the peer ended the handshake with the alert \"{}\"", of_debug(alert))
@@ -31,6 +31,38 @@ pub(crate) fn of_error(error: &Error, peer: Side) -> String {
         Error::InconsistentKeys(_) => "the key does not belong to the certificate".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// Explains why a certificate is rejected.
+pub(crate) fn of_certificate_error(error: &CertificateError, peer: Side) -> String {
+    let text = match error {
+        CertificateError::UnknownIssuer => "neither it nor its issuer is trusted",
+        CertificateError::Revoked => "it is revoked",
+        CertificateError::UnknownRevocationStatus => {
+            "there are revocation lists, but none of its authority"
+        }
+        CertificateError::ExpiredRevocationList => {
+            "the revocation list of its authority has expired"
+        }
+        CertificateError::InvalidPurpose => match peer {
+            Side::Client => "its extended key usage says that it is not for clients",
+            Side::Server => "its extended key usage says that it is not for servers",
+        },
+        CertificateError::Expired => "it has expired, or is not valid yet",
+        CertificateError::NotValidYet => "it is not valid yet",
+        CertificateError::BadEncoding => "it cannot be parsed",
+        CertificateError::BadSignature => {
+            "a signature in it, or made with its key, does not verify"
+        }
+        CertificateError::Other(OtherError(inner))
+            if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
+        {
+            "it is marked as an authority: such a certificate has to be listed itself"
+        }
+        CertificateError::Other(OtherError(inner)) => return of_text(&inner.to_string()),
+        other => return of_text(&other.to_string()),
+    };
+    text.to_owned()
 }
 
 /// Explains why a certificate or a revocation list cannot be parsed.

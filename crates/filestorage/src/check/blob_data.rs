@@ -3,12 +3,20 @@
 use std::io;
 
 use zodium_disk::{Disk, OpenMode};
+use zodium_types::{Oid, Tid};
 
 use super::Paced;
-use super::blobs::BlobRecord;
 use crate::BlobDirectory;
 use crate::blobs::Fingerprint;
 use crate::damage::{Damage, DamageKind};
+
+/// A record of a blob.
+#[derive(Clone, Copy)]
+pub(super) struct BlobRecord {
+    pub(super) position: u64,
+    pub(super) oid: Oid,
+    pub(super) tid: Tid,
+}
 
 /// Blobs to read.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use zodium_disk::{Disk, DiskFile};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use super::blob_data::BlobData;
+use super::blob_data::{BlobData, BlobRecord};
 use super::look::Look;
 use super::walk::{Piece, SeenRecord, Walk};
 use super::window::Window;
@@ -66,14 +66,6 @@ pub(crate) struct BlobCheck<'a> {
     unrecorded: u64,
     records: u64,
     last_tid: Tid,
-}
-
-/// A record of a blob.
-#[derive(Clone, Copy)]
-pub(super) struct BlobRecord {
-    pub(super) position: u64,
-    pub(super) oid: Oid,
-    pub(super) tid: Tid,
 }
 
 impl<'a> BlobCheck<'a> {
