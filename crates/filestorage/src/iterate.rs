@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
-use crate::log::{Access, Body, LogBytes};
+use crate::log_bytes::{Access, Body, LogBytes};
 use crate::old_logs::PinnedLog;
 use crate::scan::{Scan, Step, TransactionEntry};
 use crate::{FileStorage, StorageError};

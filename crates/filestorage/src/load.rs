@@ -7,7 +7,8 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::iterate::{Transaction, step_scan, transaction_of};
-use crate::log::{Access, Link, LogFile};
+use crate::log::{Link, LogFile};
+use crate::log_bytes::Access;
 use crate::record::{Record, RecordContent};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::{FileStorage, StorageError};

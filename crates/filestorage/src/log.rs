@@ -4,56 +4,23 @@
 //! record once read can be kept and shared. A pack makes a new generation. Iterators of the old
 //! one go on with its bytes alone: its index and cache are let go.
 
-use std::io;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
 use crate::StorageError;
-use crate::checksums::{Checksums, Damages, Log, Verdict};
-use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
+use crate::checksums::{Checksums, Damages};
+use crate::format::{DATA_HEADER_BYTES, DataHeader};
 use crate::landmarks::Landmarks;
+use crate::log_bytes::{Access, Body, LogBytes};
 use crate::old_logs::PinnedLog;
 use crate::positions::Positions;
 use crate::record::{Record, RecordContent, RecordHead, new_record};
 use crate::record_cache::RecordCache;
-use crate::scan::Scan;
-
-/// Bytes fetched at first for a record whose length is not known yet: most records fit.
-const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
-
-/// Longest record that is read although its end is in doubt, to hold it against its checksum.
-const DOUBTFUL_BYTES_MAX: usize = 16 << 20;
-/// Bytes looked at behind a record: those of the next one up to its transaction.
-const FOLLOWING_BYTES: usize = DataHeader::TRANSACTION_OFFSET + POINTER_BYTES as usize;
-
-/// Longest chain of back pointers that is followed; longer ones only occur in damaged files.
-const BACK_POINTERS_MAX: usize = 10_000;
-
-/// Whether a read may wait for the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Only what is in memory; anything else is reported as cold.
-    Resident,
-    /// Whatever it takes. Never on a worker thread.
-    Blocking,
-}
-
-/// The bytes of a generation, and what they are held against.
-pub(crate) struct LogBytes {
-    pub(crate) path: PathBuf,
-    pub(crate) file: Arc<dyn DiskFile>,
-    pub(crate) checksums: Option<Arc<Checksums>>,
-    pub(crate) damages: Arc<Damages>,
-    /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
-    /// readers: nobody looks past what was committed.
-    end: AtomicU64,
-}
 
 pub(crate) struct LogFile {
     bytes: Arc<LogBytes>,
@@ -87,9 +54,7 @@ impl LogFile {
         generation: u64,
     ) -> LogFile {
         let damages = Arc::new(Damages::new(path));
-        let (path, end_of_bytes) = (path.to_owned(), AtomicU64::new(end));
-        let bytes = LogBytes { path, file, checksums: None, damages, end: end_of_bytes };
-        let bytes = Arc::new(bytes);
+        let bytes = Arc::new(LogBytes::new(path.to_owned(), file, None, damages, end));
         LogFile {
             pinned: Arc::new(PinnedLog::new(&bytes)),
             bytes,
@@ -106,8 +71,7 @@ impl LogFile {
         let LogBytes { path, file, damages, .. } = &*self.bytes;
         let (path, file) = (path.clone(), Arc::clone(file));
         let damages = Arc::clone(checksums.as_ref().map_or(damages, |sums| sums.damages()));
-        let end = AtomicU64::new(self.end());
-        self.bytes = Arc::new(LogBytes { path, file, checksums, damages, end });
+        self.bytes = Arc::new(LogBytes::new(path, file, checksums, damages, self.end()));
         self.pinned = Arc::new(PinnedLog::new(&self.bytes));
         self
     }
@@ -115,10 +79,6 @@ impl LogFile {
     /// What an iterator holds, which reads on when a pack has made a new generation.
     pub(crate) fn pinned(&self) -> &Arc<PinnedLog> {
         &self.pinned
-    }
-
-    pub(crate) fn extend_to(&self, end: u64) {
-        self.end.store(end, Ordering::Release);
     }
 
     /// Tells that all transactions before `end`, which the log ends with, are in the index.
@@ -192,236 +152,10 @@ impl LogFile {
     }
 }
 
-impl LogBytes {
-    pub(crate) fn end(&self) -> u64 {
-        self.end.load(Ordering::Acquire)
-    }
-
-    /// A walk through committed transactions up to `end`, whose headers must fit their checksums.
-    pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
-        Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
-            .committed(self.checksums.as_ref(), &self.damages)
-    }
-
-    /// Follows back pointers from the record at `position` to the one that holds the data.
-    ///
-    /// Gives that record's position and data, `(0, None)` for a deletion; the outer `None` means
-    /// cold.
-    pub(crate) fn data_behind(
-        &self,
-        mut position: u64,
-        oid: Oid,
-        access: Access,
-    ) -> Result<Option<(u64, Option<Bytes>)>, StorageError> {
-        for _ in 0..BACK_POINTERS_MAX {
-            if position == 0 {
-                return Ok(Some((0, None)));
-            }
-            let Some(stored) = self.read_stored(position, oid, access)? else { return Ok(None) };
-            match stored.body {
-                Body::Data(data) => return Ok(Some((position, Some(data)))),
-                Body::Back(back) => position = back,
-            }
-        }
-        Err(self.damaged(position, "back pointers without end"))
-    }
-
-    /// The data of the record of `oid` at `position`, back pointers followed; `None` for a
-    /// deletion. May wait for the device.
-    pub(crate) fn data_at(&self, position: u64, oid: Oid) -> Result<Option<Bytes>, StorageError> {
-        let found = self.data_behind(position, oid, Access::Blocking)?;
-        Ok(found.and_then(|(_, data)| data))
-    }
-
-    /// The record as it stands in the file.
-    pub(crate) fn read_stored(
-        &self,
-        position: u64,
-        oid: Oid,
-        access: Access,
-    ) -> Result<Option<Stored>, StorageError> {
-        let mut first = [0; FIRST_READ_BYTES];
-        let Some(count) = self.read_some(&mut first, position, access)? else { return Ok(None) };
-        let Some((start, rest)) = first[..count].split_first_chunk() else {
-            return self.short_read(position, access);
-        };
-        let header = self.check_header(DataHeader::parse(start), position, oid)?;
-        // check_header has shown that the record fits into the file.
-        let body_bytes = (header.record_bytes() - DATA_HEADER_BYTES as u64) as usize;
-        let end = position + header.record_bytes();
-        let following_bytes = (self.end() - end).min(FOLLOWING_BYTES as u64) as usize;
-        if let Some(bytes) = rest.get(..body_bytes + following_bytes) {
-            let (body, following) = bytes.split_at(body_bytes);
-            let ended = is_ended(&header, position, following);
-            if !self.verify(position, oid, (start, body), ended, access)? {
-                return Ok(None);
-            }
-            return self.stored(header, position, Bytes::copy_from_slice(body)).map(Some);
-        }
-        // Checked first: a wrong length must not make us allocate half the file.
-        let mut following = [0; FOLLOWING_BYTES];
-        let following = &mut following[..following_bytes];
-        if !self.read(following, end, access)? {
-            return Ok(None);
-        }
-        let ended = is_ended(&header, position, following);
-        if !ended && body_bytes > DOUBTFUL_BYTES_MAX {
-            return Err(self.not_ended(position));
-        }
-        let mut body = vec![0; body_bytes];
-        let (read, unread) = body.split_at_mut(rest.len().min(body_bytes));
-        read.copy_from_slice(&rest[..read.len()]);
-        if !self.read(unread, end - unread.len() as u64, access)? {
-            return Ok(None);
-        }
-        if !self.verify(position, oid, (start, &body), ended, access)? {
-            return Ok(None);
-        }
-        self.stored(header, position, body.into()).map(Some)
-    }
-
-    fn verifies(&self) -> bool {
-        self.checksums.as_ref().is_some_and(|checksums| checksums.verifies_loads())
-    }
-
-    /// Holds header and body of a record against its checksum; `false` when that is cold.
-    /// Only where no checksum tells it counts whether a record `ended`: what fits its own is
-    /// whole, whatever has become of what stands behind it.
-    fn verify(
-        &self,
-        position: u64,
-        oid: Oid,
-        record: (&[u8], &[u8]),
-        ended: bool,
-        access: Access,
-    ) -> Result<bool, StorageError> {
-        let log = Log { file: &self.file, end: self.end() };
-        let checksums = self.checksums.as_ref();
-        let verdict = checksums.map(|sums| sums.verify_record(log, position, oid, record, access));
-        match verdict.unwrap_or(Ok(Verdict::Untold))? {
-            Verdict::Fits => Ok(true),
-            Verdict::Cold => Ok(false),
-            Verdict::Untold if ended => Ok(true),
-            Verdict::Untold => Err(self.not_ended(position)),
-        }
-    }
-
-    fn stored(
-        &self,
-        header: DataHeader,
-        position: u64,
-        body: Bytes,
-    ) -> Result<Stored, StorageError> {
-        if header.data_length > 0 {
-            return Ok(Stored { header, body: Body::Data(body) });
-        }
-        let back = u64_at(&body, 0);
-        if back >= position {
-            return Err(self.damaged(position, format!("back pointer to {back}")));
-        }
-        Ok(Stored { header, body: Body::Back(back) })
-    }
-
-    fn not_ended(&self, position: u64) -> StorageError {
-        self.damaged(position, "a record that does not end where another or none begins")
-    }
-
-    /// Fills the buffer; `false` when that would wait and access is resident only.
-    fn read(&self, buffer: &mut [u8], position: u64, access: Access) -> Result<bool, StorageError> {
-        match access {
-            Access::Blocking => match self.file.read_exact_at(buffer, position) {
-                Ok(()) => Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    Err(self.damaged(position, "the file ends inside a record"))
-                }
-                Err(error) => Err(StorageError::io(&self.path, "read", error)),
-            },
-            Access::Resident => {
-                let count = self.read_some(buffer, position, access)?;
-                Ok(count == Some(buffer.len()))
-            }
-        }
-    }
-
-    fn read_some(
-        &self,
-        buffer: &mut [u8],
-        position: u64,
-        access: Access,
-    ) -> Result<Option<usize>, StorageError> {
-        let result = match access {
-            Access::Resident => self.file.read_resident_at(buffer, position),
-            Access::Blocking => self.file.read_up_to(buffer, position).map(Some),
-        };
-        result.map_err(|error| StorageError::io(&self.path, "read", error))
-    }
-
-    /// Fewer bytes than a record needs: cold if the rest may still come, else the file is cut.
-    fn short_read(&self, position: u64, access: Access) -> Result<Option<Stored>, StorageError> {
-        match access {
-            Access::Resident => Ok(None),
-            Access::Blocking => Err(self.damaged(position, "the file ends inside a record")),
-        }
-    }
-
-    fn check_header(
-        &self,
-        header: DataHeader,
-        position: u64,
-        oid: Oid,
-    ) -> Result<DataHeader, StorageError> {
-        let fits = position.checked_add(header.record_bytes()).is_some_and(|end| end <= self.end());
-        let what = if header.oid != oid {
-            format!("a record of object {} was expected, found object {}", oid, header.oid)
-        } else if position < MAGIC_BYTES || !fits {
-            format!("a record of {} bytes reaches past the end", header.data_length)
-        } else if header.previous >= position || header.transaction >= position {
-            "a record that points forward".to_owned()
-        } else if header.version_length != 0 {
-            "a record with a version (written by ZODB 3.8 or older)".to_owned()
-        } else {
-            return Ok(header);
-        };
-        Err(self.damaged(position, what))
-    }
-
-    /// The error for what is damaged in the log, which is counted. All errors about damage that
-    /// the reading of committed bytes meets are made here or by `scan_to`'s walks.
-    pub(crate) fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
-        let what = what.into();
-        self.damages.note(position, None, None, &what);
-        StorageError::corrupt(&self.path, position, what)
-    }
-}
-
-/// Whether a record is followed by the next one of its transaction, or by the length of the
-/// transaction: else its own length, its tid or its position in the transaction is wrong.
-fn is_ended(header: &DataHeader, position: u64, following: &[u8]) -> bool {
-    let end = position + header.record_bytes();
-    let is_last = following.len() >= POINTER_BYTES as usize
-        && u64_at(following, 0) == end - header.transaction;
-    is_last
-        || following.len() == FOLLOWING_BYTES
-            && u64_at(following, DataHeader::TID_OFFSET) == header.tid.0
-            && u64_at(following, DataHeader::TRANSACTION_OFFSET) == header.transaction
-}
-
 /// Where a record stands in the history of its object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) position: u64,
     pub(crate) tid: Tid,
     pub(crate) previous: u64,
-}
-
-/// A record as written, back pointer not followed.
-pub(crate) struct Stored {
-    pub(crate) header: DataHeader,
-    pub(crate) body: Body,
-}
-
-pub(crate) enum Body {
-    Data(Bytes),
-    /// Position of the record that holds the data, 0 for a deletion.
-    Back(u64),
 }

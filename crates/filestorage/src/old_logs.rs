@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwapOption;
 
 use crate::StorageError;
-use crate::log::LogBytes;
+use crate::log_bytes::LogBytes;
 
 /// Old files that are kept open for iterators, not counting the one that has the name. One more
 /// pack ends those of the oldest.

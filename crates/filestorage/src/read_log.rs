@@ -9,7 +9,7 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::StorageError;
 use crate::iterate::{TransactionIterator, tid_of};
-use crate::log::{Access, LogBytes};
+use crate::log_bytes::{Access, LogBytes};
 use crate::scan::{DataEntry, Scan, TransactionEntry};
 
 /// Bytes read at once.

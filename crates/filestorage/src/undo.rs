@@ -15,7 +15,8 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 use crate::append::NewBody;
 use crate::format::{DataHeader, MAGIC_BYTES};
 use crate::iterate::{self, Transaction, step_scan, transaction_of};
-use crate::log::{Access, Link, LogFile};
+use crate::log::{Link, LogFile};
+use crate::log_bytes::Access;
 use crate::scan::Step;
 use crate::{FileStorage, StorageError};
 

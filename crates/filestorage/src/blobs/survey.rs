@@ -6,7 +6,8 @@ use zodium_disk::EntryKind;
 use zodium_types::{Oid, Tid};
 
 use super::{BlobDirectory, TEMPORARY_FOLDER, is_blob_record, layout};
-use crate::log::{Access, Body, LogFile};
+use crate::log::LogFile;
+use crate::log_bytes::{Access, Body};
 use crate::{FileStorage, StorageError};
 
 /// What a look at some of a storage's current records has shown.

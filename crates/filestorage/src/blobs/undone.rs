@@ -3,7 +3,7 @@
 use zodium_pickle::{Limits, Value, decode};
 use zodium_types::{Oid, Tid};
 
-use crate::log::{Access, Body};
+use crate::log_bytes::{Access, Body};
 use crate::{FileStorage, StorageError};
 
 /// The module that a blob's record names: without it none is one.
