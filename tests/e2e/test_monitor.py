@@ -28,6 +28,7 @@ def monitored(start_server):
     def start(*options, path=None, encoding="Z5", prefix=()):
         monitor = Monitor()
         server = start_server(path, *monitor.options, *options, encoding=encoding, prefix=prefix)
+        monitor.wait_serving()
         return server, monitor
 
     return start

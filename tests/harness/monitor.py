@@ -65,6 +65,13 @@ class Monitor:
             }
         )
 
+    def wait_serving(self, seconds=10):
+        """Waits until the server is past its start: it listens a moment before that."""
+        deadline = time.monotonic() + seconds
+        while b'"opening"' in self.fetch("/health")[2]:
+            assert time.monotonic() < deadline, "still opening its storages"
+            time.sleep(0.01)
+
     def wait_until(self, condition, seconds=10):
         """Waits until `condition` holds of the status, and gives that status."""
         deadline = time.monotonic() + seconds
