@@ -1,7 +1,7 @@
 //! The one thread that writes the log: group commit.
 //!
 //! While one batch is on its way to the disk the next one gathers, so that one sync serves all
-//! who finished meanwhile.
+//! transactions that asked for their finish meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,8 +66,8 @@ impl LogWriter {
         storage.undecided.lock().drain(..).for_each(StagedBlobs::leave);
     }
 
-    /// Waits for those who are voted and so will soon ask for their finish: if they are near, one
-    /// sync serves them too.
+    /// Waits for voted transactions, whose clients will soon ask for their finish: if they come in
+    /// time, one sync serves them too.
     fn gather(&mut self) {
         let status = self.storage.commits.machine().status();
         if status.ready == 0 || status.voted == 0 {

@@ -41,7 +41,7 @@ pub(crate) struct LogBytes {
     pub(crate) checksums: Option<Arc<Checksums>>,
     pub(crate) damages: Arc<Damages>,
     /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
-    /// readers: nobody looks past what was committed.
+    /// readers: no read goes past what was committed.
     end: AtomicU64,
 }
 

@@ -25,8 +25,8 @@ impl FileStorage {
         let log = self.log();
         let checksums = log.checksums.as_ref().filter(|checksums| checksums.uncovered() == 0);
         let Some(checksums) = checksums else { return self.unname_session() };
-        // Before the sync: who appends after it looks here (`settle_announcement`). Relaxed: the
-        // lock of the checksums' state, which both take, orders it.
+        // Before the sync: an append after it reads this (`settle_announcement`). Relaxed: the lock
+        // of the checksums' state, which both take, orders it.
         self.may_be_named.store(true, Ordering::Relaxed);
         // What is not durable of them would be missed after a power cut.
         let synced = checksums.writing().sync();

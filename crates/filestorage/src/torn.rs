@@ -5,11 +5,11 @@
 //! trace, though ([`lost_sectors`](crate::lost_sectors)). A batch that has such a trace from the
 //! outset, which is rare, is announced: its checksums are made durable before its bytes are
 //! written. So behind what the checksums say was durable, a transaction with a trace that is not as
-//! announced, and one that is broken, is torn, and is cut with all that follows: of one batch, that
-//! nobody was told of.
+//! announced, and one that is broken, is torn. It is cut with all that follows: the rest of its
+//! batch, which was not acknowledged.
 //!
 //! This holds only where our last session did not end in order, its checksums had no gaps, and
-//! nobody else has written since: for that the session is named in the lock file
+//! no other program has written since: for that the session is named in the lock file
 //! ([`crate::lock_note`]), as one without gaps as long as it is so.
 
 use zodium_disk::DiskFile;
@@ -23,7 +23,7 @@ use crate::scan::{Scan, TransactionEntry};
 /// Bytes looked through at once.
 const WINDOW_BYTES: u64 = 64 << 10;
 
-/// Our last session, which did not end in order, and nobody has written since.
+/// Our last session, which did not end in order. No other program has written since.
 pub(crate) struct Crashed<'a> {
     opened: &'a Opened,
 }

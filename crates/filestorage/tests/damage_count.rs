@@ -5,25 +5,18 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use support::{commit, damaged_at, data_file, data_of, disk_of, stores, tid};
+use support::{commit, damaged_at, data_file, data_of, disk_of, open_summed, stores, tid};
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{Access, ChecksumMode, FileStorage, OpenOptions, StorageError};
+use zodium_filestorage::{Access, ChecksumMode, FileStorage, StorageError};
 use zodium_types::{Oid, Tid};
 
 const MODES: [ChecksumMode; 3] = [ChecksumMode::Full, ChecksumMode::Commit, ChecksumMode::Off];
 const TRANSACTION_HEADER_BYTES: u64 = 23;
 
-fn open(disk: &MemoryDisk, checksums: ChecksumMode) -> FileStorage {
-    let options = OpenOptions { checksums, ..OpenOptions::new(data_file()) };
-    FileStorage::open(Arc::new(disk.clone()), &options).expect("it opens")
-}
-
 /// Ten transactions, number n with object n, and where each begins; without a cache.
 fn written(checksums: ChecksumMode) -> (MemoryDisk, FileStorage, Vec<u64>) {
     let disk = MemoryDisk::new();
-    let storage = open(&disk, checksums);
+    let storage = open_summed(&disk, checksums);
     let mut positions = Vec::new();
     for n in 0..10 {
         positions.push(storage.size());
@@ -131,7 +124,7 @@ fn what_an_opening_tries_out_is_no_damage() {
                 {
                     other.put(&support::companion(".checksums"), side);
                 }
-                let storage = open(&other, mode);
+                let storage = open_summed(&other, mode);
                 storage.iterate(None, None).unwrap().step().unwrap();
                 storage.undo_log(|_| true).unwrap();
                 load(&storage, 8).unwrap();

@@ -5,11 +5,9 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use support::{commit, data_file, stores, tid};
+use support::{commit, data_file, open_summed, stores, tid};
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{Access, ChecksumMode, FileStorage, OpenOptions, StorageError};
+use zodium_filestorage::{Access, ChecksumMode, FileStorage, StorageError};
 use zodium_types::{Oid, Tid};
 
 const TRANSACTION_HEADER_BYTES: u64 = 23;
@@ -19,16 +17,11 @@ const OID_END: u64 = 8;
 const TID_END: u64 = 16;
 const TRANSACTION_END: u64 = 32;
 
-fn open(disk: &MemoryDisk, checksums: ChecksumMode) -> FileStorage {
-    let options = OpenOptions { checksums, ..OpenOptions::new(data_file()) };
-    FileStorage::open(Arc::new(disk.clone()), &options).expect("it opens")
-}
-
 /// Transactions that store object 1 and a new one each, and where each of them begins. The current
 /// record of object 11 is the second one of the tenth.
 fn written(checksums: ChecksumMode) -> (MemoryDisk, FileStorage, Vec<u64>) {
     let disk = MemoryDisk::new();
-    let storage = open(&disk, checksums);
+    let storage = open_summed(&disk, checksums);
     let mut positions = Vec::new();
     for n in 1..=20 {
         positions.push(storage.size());

@@ -11,15 +11,16 @@
 mod support;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
-use support::{Field, History, Model, ModelTransaction, data_file, data_of, for_each_seed};
+use support::{
+    Field, History, Model, ModelTransaction, data_file, data_of, for_each_seed, open_summed,
+};
 use zodium_disk::{Disk, DiskFile, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    ChecksumMode, FileStorage, LogItem, OpenOptions, StorageError, TransactionRecord, Undoing,
+    ChecksumMode, FileStorage, LogItem, StorageError, TransactionRecord, Undoing,
 };
 use zodium_types::{Oid, Tid, TransactionStatus};
 
@@ -30,14 +31,9 @@ const RECORD_FLIPS: usize = 2_000;
 /// An answer, or the position that the error names.
 type Answer<T> = Result<T, u64>;
 
-fn open(disk: &MemoryDisk, checksums: ChecksumMode) -> FileStorage {
-    let options = OpenOptions { checksums, ..OpenOptions::new(data_file()) };
-    FileStorage::open(Arc::new(disk.clone()), &options).expect("it opens")
-}
-
 fn written(rng: &SmallRng, checksums: ChecksumMode) -> (FileStorage, MemoryDisk, Model) {
     let disk = MemoryDisk::new();
-    let storage = open(&disk, checksums);
+    let storage = open_summed(&disk, checksums);
     let mut history = History::new(rng.clone());
     while history.model.transactions.len() < TRANSACTIONS {
         history.commit_batch(&storage);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt};
-use support::{commit_all, damaged_at, data_file, for_each_seed, stores, tid};
+use support::{commit_all, damaged_at, data_file, for_each_seed, open_summed, stores, tid};
 use zodium_disk::{Disk, DiskFile, MemoryDisk, OpenMode};
 use zodium_filestorage::{
     CheckOptions, ChecksumMode, Damage, DamageKind, FileStorage, OpenOptions, ScrubPlace,
@@ -45,9 +45,7 @@ struct Part {
 }
 
 fn open(disk: &MemoryDisk) -> FileStorage {
-    let checksums = ChecksumMode::Full;
-    let options = OpenOptions { checksums, ..OpenOptions::new(data_file()) };
-    FileStorage::open(Arc::new(disk.clone()), &options).expect("it opens")
+    open_summed(disk, ChecksumMode::Full)
 }
 
 /// For the flips: a file that nobody else has open.

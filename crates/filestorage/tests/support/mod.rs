@@ -16,7 +16,8 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions, Reservation, StorageError,
+    Access, ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
+    Reservation, StorageError,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -38,6 +39,12 @@ pub(crate) fn companion(suffix: &str) -> std::path::PathBuf {
 /// Opens for writing, without a cache.
 pub(crate) fn open(disk: impl Disk + 'static) -> FileStorage {
     try_open(disk, 0).expect("it opens")
+}
+
+/// Opens for writing, without a cache, with checksums beside the file.
+pub(crate) fn open_summed(disk: &MemoryDisk, checksums: ChecksumMode) -> FileStorage {
+    let options = OpenOptions { checksums, ..OpenOptions::new(data_file()) };
+    FileStorage::open(Arc::new(disk.clone()), &options).expect("it opens")
 }
 
 /// Opens for writing.
