@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::RealDisk;
-use zodium_filestorage::{Access, FileStorage, Load, OpenOptions, TransactionIterator};
+use zodium_filestorage::{FileStorage, OpenOptions, TransactionIterator};
 use zodium_pickle::Value;
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::REPLY_LIMITS;
 

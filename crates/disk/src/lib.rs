@@ -16,7 +16,9 @@ mod memory_file;
 mod names;
 mod power_cut;
 mod real;
+mod space_watch;
 mod stream;
+mod suffix;
 mod transfer;
 
 use std::ffi::OsString;
@@ -31,7 +33,9 @@ pub use faulty::{CrashImage, FaultyDisk, Operation};
 pub use memory::MemoryDisk;
 pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors, TORN_BYTES};
 pub use real::RealDisk;
+pub use space_watch::{NoSpace, SpaceWatch};
 pub use stream::FileStream;
+pub use suffix::with_suffix;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

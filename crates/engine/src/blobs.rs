@@ -2,34 +2,66 @@
 
 use std::collections::BTreeMap;
 
-use zodium_filestorage::{NewBlob, NewBody, NewRecord, StagedBlobs, StorageError};
+use zodium_blobs::{BlobDirectory, NewBlob, StagedBlobs, is_blob_record};
+use zodium_storage::{NewBody, NewRecord, StorageError};
+use zodium_types::{Oid, Tid};
 
 use crate::{Storage, Transaction};
 
+/// Blobs that belong to records which point back to others: by object, the transaction of the blob.
+pub(crate) type BlobsBehind = Vec<(Oid, Tid)>;
+
 impl Storage {
+    /// Which older blobs belong to the records of a transaction's undos. Blocking.
+    pub(crate) fn blobs_behind(
+        &self,
+        transaction: &Transaction,
+        undone: &[NewRecord],
+    ) -> Result<BlobsBehind, StorageError> {
+        let mut behind = Vec::new();
+        let Some(directory) = self.store.blobs().filter(|_| transaction.has_undos()) else {
+            return Ok(behind);
+        };
+        for record in undone {
+            let NewBody::SameAs(serial) = record.body else { continue };
+            if let Some(tid) = self.blob_of(directory, record.oid, serial)? {
+                behind.push((record.oid, tid));
+            }
+        }
+        Ok(behind)
+    }
+
+    /// The transaction whose blob belongs to the record that `serial` wrote; `None` when that is no
+    /// blob's record.
+    fn blob_of(
+        &self,
+        directory: &BlobDirectory,
+        oid: Oid,
+        serial: Tid,
+    ) -> Result<Option<Tid>, StorageError> {
+        let Some(record) = self.store.record(oid, serial)? else { return Ok(None) };
+        if !record.data.is_some_and(|data| is_blob_record(&data)) {
+            return Ok(None);
+        }
+        // Each record has a blob of its own; the program that wrote this file need not have known.
+        Ok(Some(if directory.has(oid, serial)? { serial } else { record.data_tid }))
+    }
+
     /// Puts the blobs of a transaction into the folders of their objects: what its client sent,
     /// and for records that an undo points back with, what belongs to the older record. Blocking.
     pub(crate) fn stage_blobs(
         &self,
         transaction: &Transaction,
-        records: &[NewRecord],
+        behind: BlobsBehind,
     ) -> Result<Option<StagedBlobs>, StorageError> {
-        let Some(directory) = self.file.blobs() else { return Ok(None) };
+        let Some(directory) = self.store.blobs() else { return Ok(None) };
         let sent = transaction.effective_writes();
         let sent = sent.filter_map(|write| Some((write.oid, NewBlob::Sent(write.blob.as_ref()?))));
         let mut blobs: BTreeMap<_, _> = sent.collect();
-        if transaction.has_undos() {
-            let undone: rustc_hash::FxHashSet<_> = transaction.undone_oids().collect();
-            for record in records.iter().filter(|record| undone.contains(&record.oid)) {
-                let NewBody::SameAs(position) = record.body else { continue };
-                if let Some(tid) = self.file.blob_behind(record.oid, position)? {
-                    blobs.insert(record.oid, NewBlob::SameAs(tid));
-                }
-            }
-        }
+        blobs.extend(behind.into_iter().map(|(oid, tid)| (oid, NewBlob::SameAs(tid))));
         if blobs.is_empty() {
             return Ok(None);
         }
-        directory.stage(&blobs.into_iter().collect::<Vec<_>>()).map(Some)
+        Ok(Some(directory.stage(&blobs.into_iter().collect::<Vec<_>>())?))
     }
 }

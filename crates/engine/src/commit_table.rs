@@ -94,17 +94,6 @@ impl CommitTable {
         self.machine().vote(number, locks, explicit_tid, Carried { owner, voted: None }, now)
     }
 
-    /// See [`CommitMachine::hold`].
-    pub(crate) fn hold(
-        &self,
-        number: TransactionNumber,
-        locks: LockSet,
-        owner: Arc<dyn Mailbox>,
-        now: Duration,
-    ) -> Result<LockAnswer, CommitError> {
-        self.machine().hold(number, locks, Carried { owner, voted: None }, now)
-    }
-
     /// See [`CommitMachine::refuse`]. A transaction that was aborted before has nothing to free.
     pub(crate) fn refuse(&self, number: TransactionNumber, now: Duration) -> Granted {
         let mut state = self.state.lock();

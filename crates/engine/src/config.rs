@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use zodium_filestorage::Resolver;
-
-use crate::Reopening;
+use crate::{Reopening, Resolver};
 
 /// The settings of a storage.
 #[derive(Clone, Debug)]

@@ -48,7 +48,7 @@ impl Storage {
             commits: self.commit_status(),
             batches: self.figures.batches.distribution(),
             appends: self.figures.appends.distribution(),
-            syncs: self.file.sync_durations(),
+            syncs: self.store.sync_durations(),
             write_failures: self.figures.write_failures.value(),
             reopenings: self.figures.reopenings.value(),
             pack: self.pack_status.lock().clone(),

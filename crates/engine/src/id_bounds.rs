@@ -32,7 +32,7 @@ impl Storage {
     /// Refuses a transaction whose ids would leave too few for others.
     pub(crate) fn check_ids(&self, transaction: &Transaction) -> Result<(), VoteError> {
         self.check_tid(transaction)?;
-        let largest = self.file.last_oid().0.saturating_add(OIDS_AHEAD_MAX);
+        let largest = self.store.last_oid().0.saturating_add(OIDS_AHEAD_MAX);
         for write in &transaction.writes {
             let limit = match write.body {
                 WriteBody::Restore { .. } => COPIED_OID_MAX,

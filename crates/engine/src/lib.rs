@@ -3,14 +3,13 @@
 //! Invariants:
 //! - a transaction is published only after it is durable, and in the order of tids;
 //! - every mailbox gets every commit, in that order, after the commit is visible to loads;
-//! - the file is written by one thread; locks are never held over I/O.
+//! - the storage is written by one thread; locks are never held over I/O.
 //!
 //! The engine knows no protocol: sessions hand it transactions and get notices.
 
 #![forbid(unsafe_code)]
 
 mod blobs;
-mod checksum_upkeep;
 mod clock_watch;
 pub mod commit;
 mod commit_table;
@@ -26,10 +25,13 @@ mod pack_status;
 mod patience;
 mod reopening;
 mod resolve;
+mod resolver;
 mod spill;
 mod storage;
 mod transaction;
 mod undo;
+mod undoing;
+mod upkeep;
 mod vote;
 mod vote_error;
 
@@ -38,12 +40,11 @@ pub use figures::StorageFigures;
 pub use found_conflict::FoundConflict;
 pub use log_writer::LogWriter;
 pub use notice::{Commit, Commits, Mailbox, Notice};
-pub use pack::PackError;
 pub use pack_status::{PackEnd, PackRun, PackStatus};
 pub use reopening::{Reopening, WriteFailure};
+pub use resolver::{Merge, Resolver};
 pub use spill::{Spill, Spilled};
 pub use storage::Storage;
 pub use transaction::{Transaction, Voted};
 pub use vote::{Check, VoteStart};
 pub use vote_error::VoteError;
-pub use zodium_filestorage::{Merge, Resolver};

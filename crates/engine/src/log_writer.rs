@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::error;
-use zodium_filestorage::{Appended, NewTransaction, StagedBlobs, StorageError};
+use zodium_blobs::{BlobError, StagedBlobs};
+use zodium_storage::{Committed, StorageError};
 use zodium_types::Tid;
 
 use crate::Storage;
@@ -47,7 +48,7 @@ impl LogWriter {
     pub(crate) fn run(mut self) {
         let storage = Arc::clone(&self.storage);
         let now = storage.clock.unix_nanos();
-        self.clock.look(storage.file.last_tid(), now, storage.clock.monotonic());
+        self.clock.look(storage.store.last_tid(), now, storage.clock.monotonic());
         self.expiry.begin(Instant::now());
         loop {
             let expiring = storage.transaction_timeout.map(|_| WATCH_INTERVAL);
@@ -95,8 +96,6 @@ impl LogWriter {
         let count = batch.len();
         if let Some((_, last, _)) = batch.last() {
             self.clock.look(*last, now, storage.clock.monotonic());
-            // From the first byte appended until the last transaction is published.
-            let _appending = storage.appending.lock();
             storage.write_batch(batch);
         }
         count
@@ -118,45 +117,32 @@ impl Storage {
         })
     }
 
-    /// Whether a batch is being written, or a pack replaces the file: [`LogWriter::step`] would
-    /// wait for that.
-    pub fn is_appending(&self) -> bool {
-        self.appending.is_locked()
-    }
-
     fn write_batch(&self, batch: Vec<TakenTransaction>) {
         let mut taken = Vec::with_capacity(batch.len());
-        let mut transactions = Vec::with_capacity(batch.len());
-        let mut reservations = Vec::with_capacity(batch.len());
+        let mut prepared = Vec::with_capacity(batch.len());
         for (number, tid, voted) in self.commit_blobs(batch) {
-            taken.push((number, tid, voted.blobs));
-            reservations.push(voted.reservation);
-            transactions.push(NewTransaction {
-                tid,
-                status: voted.status,
-                metadata: voted.metadata,
-                records: voted.records,
-            });
+            taken.push((number, voted.blobs));
+            prepared.push((tid, voted.prepared));
         }
-        if transactions.is_empty() {
+        if prepared.is_empty() {
             return;
         }
         let started = Instant::now();
-        match self.file.append(&transactions, reservations) {
-            Ok(appended) => {
+        match self.store.commit(prepared) {
+            Ok(committed) => {
                 self.figures.appends.record(started.elapsed());
                 self.figures.batches.record(taken.len() as u64);
-                let written = taken.into_iter().zip(appended);
-                self.publish(written.map(|((number, tid, blobs), appended)| {
+                let written = taken.into_iter().zip(committed);
+                self.publish(written.map(|((number, blobs), committed)| {
                     if let Some(blobs) = blobs {
                         blobs.keep();
                     }
-                    (number, tid, appended)
+                    (number, committed)
                 }));
             }
             Err(error) => {
-                // The log may have them until it is cut.
-                let blobs = taken.into_iter().filter_map(|(_, _, blobs)| blobs);
+                // The storage may have them until it was reopened.
+                let blobs = taken.into_iter().filter_map(|(_, blobs)| blobs);
                 self.undecided.lock().extend(blobs.map(|blobs| *blobs));
                 self.fail(error);
             }
@@ -183,27 +169,23 @@ impl Storage {
         batch
     }
 
-    fn withdraw(&self, number: TransactionNumber, voted: Voted, error: StorageError) {
+    fn withdraw(&self, number: TransactionNumber, voted: Voted, error: BlobError) {
         error!(%error, "a transaction with blobs failed");
-        self.file.release(voted.reservation);
+        self.store.abort(voted.prepared);
         // Before its client is told: what it finds then is that they are being removed.
         drop(voted.blobs);
         let (owner, granted) = self.commits.withdraw(number, self.clock.monotonic());
         if let Some(owner) = owner {
-            owner.post(Notice::Failed(number, Arc::new(error)));
+            owner.post(Notice::Failed(number, Arc::new(error.into())));
         }
         granted.post();
     }
 
-    /// Makes the transactions of a batch true for everybody: loads first, then the notices, then
-    /// the locks.
-    fn publish(&self, written: impl Iterator<Item = (TransactionNumber, Tid, Appended)>) {
+    /// Announces the transactions of a batch, which loads see already: the notices first, then the
+    /// locks.
+    fn publish(&self, written: impl Iterator<Item = (TransactionNumber, Committed)>) {
         let commits: Commits = written
-            .map(|(number, tid, appended)| {
-                let oids = appended.oids();
-                self.file.publish(appended);
-                Arc::new(Commit { tid, oids, number })
-            })
+            .map(|(number, Committed { tid, oids })| Arc::new(Commit { tid, oids, number }))
             .collect();
         let numbers: Vec<TransactionNumber> = commits.iter().map(|commit| commit.number).collect();
         self.announce(&commits);
@@ -216,7 +198,7 @@ impl Storage {
         let failed = self.commits.write_failed(self.clock.monotonic());
         for (number, owner, voted) in failed.ended {
             if let Some(voted) = voted {
-                self.file.release(voted.reservation);
+                self.store.abort(voted.prepared);
             }
             owner.post(Notice::Failed(number, Arc::clone(&error)));
         }

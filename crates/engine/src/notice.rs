@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zodium_filestorage::StorageError;
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
 use crate::commit::TransactionNumber;
@@ -34,7 +34,7 @@ pub enum Notice {
     Failed(TransactionNumber, Arc<StorageError>),
     /// Voted longer ago than the transaction timeout allows: close its connection.
     Expired(TransactionNumber),
-    /// The file was replaced by a pack: size and number of objects have changed.
+    /// The storage was packed: size and number of objects have changed.
     Packed,
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use zodium_filestorage::{PackStep, Packed};
+use zodium_storage::{PackStep, Packed, StorageError};
 
-use crate::{PackError, Storage};
+use crate::Storage;
 
 /// Packs since the storage was opened.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Storage {
         }
     }
 
-    pub(crate) fn note_pack_end(&self, packed: &Result<Option<Packed>, PackError>) {
+    pub(crate) fn note_pack_end(&self, packed: &Result<Option<Packed>, StorageError>) {
         let mut status = self.pack_status.lock();
         let Some(run) = status.running.take() else { return };
         let freed = |packed: &Packed| packed.size_before.saturating_sub(packed.size_after);

@@ -3,12 +3,12 @@
 //! The log writer does it itself, between two batches, so that nothing is appended meanwhile. It
 //! tries at growing intervals, since what is wrong with a disk is often mended while the server
 //! runs: a full quota, a lost path to a storage network. What the file holds that was not
-//! acknowledged is cut ([`FileStorage::reopen`](zodium_filestorage::FileStorage::reopen)).
+//! acknowledged is cut ([`Write::reopen`](zodium_storage::Write::reopen)).
 
 use std::time::Duration;
 
 use tracing::{error, info, warn};
-use zodium_filestorage::{StorageError, WriteState};
+use zodium_storage::{StorageError, WriteState};
 
 use crate::Storage;
 
@@ -95,11 +95,7 @@ impl Storage {
         if self.time_to_reopening() != Some(Duration::ZERO) {
             return;
         }
-        // A pack, too, must not replace the file meanwhile.
-        let appending = self.appending.lock();
-        let reopened = self.file.reopen();
-        drop(appending);
-        match reopened {
+        match self.store.reopen() {
             Ok(()) => self.reopened(),
             Err(error) => self.not_reopened(&error),
         }
@@ -112,12 +108,12 @@ impl Storage {
         self.commits.machine().reopened();
         self.figures.reopenings.add(1);
         let seconds = self.clock.monotonic().saturating_sub(failure.since).as_secs_f64();
-        info!(file = %self.file.path().display(), seconds, attempts = failure.attempts + 1,
+        info!(file = %self.store.name(), seconds, attempts = failure.attempts + 1,
             "reopened the file after a failed write, commits are taken again");
     }
 
     fn not_reopened(&self, error: &StorageError) {
-        let file = self.file.path().display();
+        let file = self.store.name();
         let mut failure = self.failure.lock();
         let Some(failure) = &mut *failure else { return };
         failure.attempts += 1;
@@ -143,7 +139,7 @@ impl Storage {
 
     /// Whether the file refuses appends though the machine does not know: a pack failed late.
     pub(crate) fn note_pack_failure(&self, error: &StorageError) {
-        if matches!(self.file.write_state(), WriteState::Failed | WriteState::Changed) {
+        if matches!(self.store.write_state(), WriteState::Failed | WriteState::Changed) {
             self.note_write_failure(error);
         }
     }

@@ -7,11 +7,11 @@
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use zodium_filestorage::{Access, Load, Merge, StorageError};
+use zodium_storage::{Access, Load, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::Conflict;
-use crate::{Storage, Transaction};
+use crate::{Merge, Storage, Transaction};
 
 /// The data that resolve conflicts, by object.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl Storage {
 
     /// The data that a transaction wrote, if they are in memory.
     fn resident_revision(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
-        Ok(match self.file.load_before(oid, serial.next(), Access::Resident) {
+        Ok(match self.store.load_before(oid, serial.next(), Access::Resident) {
             Ok(Load::Revision(found)) if found.serial == serial => Some(found.data),
             Ok(_) | Err(StorageError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
@@ -117,7 +117,7 @@ impl Storage {
     /// The data that a transaction wrote; `None` also when they are damaged. The client is told of
     /// the conflict then, and of the damage as soon as it loads what is damaged.
     fn readable_revision(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
-        match self.file.load_serial(oid, serial) {
+        match self.store.load_serial(oid, serial) {
             Err(StorageError::Corrupt { .. }) => Ok(None),
             found => found,
         }

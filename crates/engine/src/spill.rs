@@ -4,7 +4,7 @@
 //! the worker, and takes no more stores until it has given back the result.
 
 use bytes::Bytes;
-use zodium_filestorage::{Access, FileStorage, Spool, SpooledData, StorageError};
+use zodium_storage::{Access, Spool, SpooledData, StorageError};
 
 use crate::{Storage, Transaction};
 
@@ -100,19 +100,15 @@ impl Transaction {
 impl Storage {
     /// Writes data to the transaction's spool. Blocking.
     pub fn run_spill(&self, spill: Spill) -> Result<Spilled, StorageError> {
-        run(self.file(), spill)
+        let mut spool = match spill.spool {
+            Some(spool) => spool,
+            None => self.store.new_spool()?,
+        };
+        let mut data = Vec::with_capacity(spill.data.len());
+        for (place, bytes) in spill.data {
+            data.push((place, spool.append(&bytes)?));
+        }
+        spool.flush()?;
+        Ok(Spilled { spool, data })
     }
-}
-
-fn run(file: &FileStorage, spill: Spill) -> Result<Spilled, StorageError> {
-    let mut spool = match spill.spool {
-        Some(spool) => spool,
-        None => file.new_spool()?,
-    };
-    let mut data = Vec::with_capacity(spill.data.len());
-    for (place, bytes) in spill.data {
-        data.push((place, spool.append(&bytes)?));
-    }
-    spool.flush()?;
-    Ok(Spilled { spool, data })
 }

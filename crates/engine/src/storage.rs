@@ -1,4 +1,5 @@
-//! One served database: the file, its commit machine, its writer, and those who watch it.
+//! One served database: the storage that keeps it, its commit machine, its log writer, and its
+//! subscribers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,11 +10,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tracing::warn;
+use zodium_blobs::{BlobDirectory, StagedBlobs};
 use zodium_disk::Clock;
-use zodium_filestorage::{FileStorage, Resolver, StagedBlobs, StorageError};
+use zodium_storage::{Read, StorageError, Undo, WriteState};
 use zodium_types::{Oid, Tid};
 
 use crate::Config;
+use crate::Resolver;
 use crate::commit::{CommitStatus, TransactionNumber};
 use crate::commit_table::CommitTable;
 use crate::figures::WriterFigures;
@@ -24,13 +27,10 @@ use crate::reopening::{Reopening, WriteFailure};
 
 /// An open database with its writer thread.
 pub struct Storage {
-    pub(crate) file: FileStorage,
+    pub(crate) store: Arc<dyn zodium_storage::Storage>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commits: CommitTable,
     pub(crate) transaction_timeout: Option<Duration>,
-    /// Held by the writer while it writes a batch, by a pack while it replaces the file. Taken
-    /// before all other locks.
-    pub(crate) appending: Mutex<()>,
     /// Held by a pack from beginning to end.
     pub(crate) packing: Mutex<()>,
     pub(crate) pack_cancelled: Arc<AtomicBool>,
@@ -54,13 +54,13 @@ pub struct Storage {
     announced: AtomicU64,
     numbers: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
-    pub(crate) checksum_upkeep: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The newest transactions; none of a file that is damaged there, so that who was away asks for
 /// everything anew.
-fn recent_of(file: &FileStorage, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
-    match file.recent(count) {
+fn recent_of(store: &dyn Read, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
+    match store.recent(count) {
         Err(error @ StorageError::Corrupt { .. }) => {
             warn!(%error, "the last transactions cannot be told to clients that come back");
             Ok(Vec::new())
@@ -100,18 +100,17 @@ impl Subscribers {
 impl Storage {
     /// Starts serving an open file, with a thread that writes its log.
     pub fn start(
-        file: FileStorage,
+        store: Arc<dyn zodium_storage::Storage>,
         clock: Arc<dyn Clock>,
         config: &Config,
     ) -> Result<Arc<Storage>, StorageError> {
-        let (storage, writer) = Storage::with_writer(file, clock, config)?;
+        let (storage, writer) = Storage::with_writer(store, clock, config)?;
         let spawned =
             std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run());
-        let thread = spawned.map_err(|source| StorageError::Io {
-            path: storage.file.path().to_owned(),
-            operation: "start the log writer",
-            source,
-        })?;
+        let name = storage.store.name();
+        let refused =
+            |error| StorageError::Io(format!("{name}: start the log writer: {error}").into());
+        let thread = spawned.map_err(refused)?;
         *storage.writer.lock() = Some(thread);
         Ok(storage)
     }
@@ -119,12 +118,12 @@ impl Storage {
     /// As [`Storage::start`] without the thread: nothing is written but by steps of the writer.
     /// For who runs everything on one thread.
     pub fn with_writer(
-        file: FileStorage,
+        store: Arc<dyn zodium_storage::Storage>,
         clock: Arc<dyn Clock>,
         config: &Config,
     ) -> Result<(Arc<Storage>, LogWriter), StorageError> {
-        let last_tid = file.last_tid();
-        let recent = recent_of(&file, config.invalidation_queue_size)?;
+        let last_tid = store.last_tid();
+        let recent = recent_of(store.as_ref(), config.invalidation_queue_size)?;
         let number = TransactionNumber(0); // Nobody waits for these.
         let recent = recent.into_iter().map(|(tid, oids)| Arc::new(Commit { tid, oids, number }));
         let mut recent: VecDeque<_> = recent.collect();
@@ -137,11 +136,10 @@ impl Storage {
         subscribers.recent_oids = subscribers.recent.iter().map(|commit| commit.oids.len()).sum();
         subscribers.forget_old(config.invalidation_queue_size);
         let storage = Arc::new(Storage {
-            file,
+            store,
             clock,
             commits: CommitTable::new(last_tid),
             transaction_timeout: config.transaction_timeout,
-            appending: Mutex::default(),
             packing: Mutex::default(),
             pack_cancelled: Arc::default(),
             pack_gc: config.pack_gc,
@@ -160,15 +158,35 @@ impl Storage {
             announced: AtomicU64::new(last_tid.0),
             numbers: AtomicU64::new(1),
             writer: Mutex::new(None),
-            checksum_upkeep: Mutex::default(),
+            upkeep: Mutex::default(),
         });
         let writer = LogWriter::new(&storage);
         Ok((storage, writer))
     }
 
-    /// Reading: revisions, histories, transactions. Needs no lock.
-    pub fn file(&self) -> &FileStorage {
-        &self.file
+    /// Reading: revisions, histories, transactions.
+    pub fn reader(&self) -> &dyn Read {
+        self.store.as_ref()
+    }
+
+    /// Its blobs; `None` when it is served without a blob directory, or has none.
+    pub fn blobs(&self) -> Option<&BlobDirectory> {
+        self.store.blobs()
+    }
+
+    /// Transactions that can be undone; `None` when this kind of storage has no undo.
+    pub fn undo_side(&self) -> Option<&dyn Undo> {
+        self.store.undo()
+    }
+
+    /// Hands out `count` oids never used before, ascending; `None` when no more are left.
+    pub fn new_oids(&self, count: u64) -> Option<std::ops::RangeInclusive<u64>> {
+        self.store.new_oids(count)
+    }
+
+    /// Whether the storage takes commits.
+    pub fn write_state(&self) -> WriteState {
+        self.store.write_state()
     }
 
     /// Adds a mailbox and tells the last tid: every later commit will be posted to it.
@@ -232,9 +250,9 @@ impl Storage {
         told: Tid,
     ) -> Result<Option<Vec<Oid>>, StorageError> {
         let mut seen = FxHashSet::default();
-        let mut transactions = self.file.iterate(Some(since.next()), Some(told))?;
-        while let Some(transaction) = transactions.step()? {
-            let mut records = transactions.records(&transaction);
+        let mut transactions = self.store.iterate(Some(since.next()), Some(told))?;
+        while transactions.step()?.is_some() {
+            let Some(mut records) = transactions.records() else { break };
             while let Some(record) = records.step()? {
                 seen.insert(record.oid);
             }
@@ -262,13 +280,13 @@ impl Storage {
         self.cancel_pack();
         self.commits.stop();
         let writer = self.writer.lock().take();
-        let upkeep = self.checksum_upkeep.lock().take();
+        let upkeep = self.upkeep.lock().take();
         for thread in [writer, upkeep].into_iter().flatten() {
             // One that panicked has ended the process already.
             let _ = thread.join();
         }
         let _packing = self.packing.lock();
-        self.file.close()
+        self.store.close()
     }
 
     pub(crate) fn next_number(&self) -> TransactionNumber {
@@ -309,7 +327,9 @@ mod tests {
 
     use bytes::Bytes;
     use zodium_disk::{MemoryDisk, SystemClock};
-    use zodium_filestorage::{Access, OpenOptions};
+    use zodium_filestorage::FileStorage;
+    use zodium_filestorage::OpenOptions;
+    use zodium_storage::Access;
     use zodium_types::{TransactionMetadata, TransactionStatus};
 
     use super::*;
@@ -325,7 +345,7 @@ mod tests {
         let options = OpenOptions::new(Path::new("Data.fs"));
         let file = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
         let config = Config { pack_keep_old: false, reopening: None, ..Config::default() };
-        Storage::with_writer(file, Arc::new(SystemClock::new()), &config).unwrap()
+        Storage::with_writer(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap()
     }
 
     /// Writes new objects in one transaction.

@@ -4,9 +4,8 @@
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use zodium_filestorage::{
-    Access, NewBody, NewRecord, Reservation, StagedBlobs, StorageError, TemporaryBlob, UndoRecord,
-};
+use zodium_blobs::{StagedBlobs, TemporaryBlob};
+use zodium_storage::{Access, NewBody, Prepared, StorageError, UndoneRecord};
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
@@ -50,7 +49,7 @@ pub(crate) enum WriteBody {
 pub(crate) struct Undo {
     pub(crate) tid: Tid,
     /// Found by [`crate::Storage::find_undone`], before the locks can be asked for.
-    pub(crate) records: Option<Vec<UndoRecord>>,
+    pub(crate) records: Option<Vec<UndoneRecord>>,
 }
 
 impl Transaction {
@@ -166,12 +165,10 @@ impl Transaction {
         let written = self.writes.iter().map(|write| write.oid).chain(self.undone_oids());
         let exclusive = written.map(|oid| (LockKey::Object(oid), LockMode::Exclusive));
         let shared = self.reads.iter().map(|read| (LockKey::Object(read.oid), LockMode::Shared));
-        let positions = self.writes_back_pointers();
-        let positions = positions.then_some((LockKey::Positions, LockMode::Shared));
-        exclusive.chain(shared).chain(positions).collect()
+        exclusive.chain(shared).collect()
     }
 
-    /// Whether records may point back: positions must then not move until it is written.
+    /// Whether records may be the same as older ones, which then have to be read.
     pub(crate) fn writes_back_pointers(&self) -> bool {
         self.has_undos() || self.is_copy()
     }
@@ -226,10 +223,7 @@ impl Transaction {
 /// [`crate::Storage::abort`].
 #[derive(Debug)]
 pub struct Voted {
-    pub(crate) records: Vec<NewRecord>,
-    pub(crate) metadata: TransactionMetadata,
-    pub(crate) status: TransactionStatus,
-    pub(crate) reservation: Reservation,
+    pub(crate) prepared: Prepared,
     pub(crate) blobs: Option<Box<StagedBlobs>>,
     /// Objects whose stored data are not what the client sent (undone or resolved ones).
     pub(crate) changed: Vec<Oid>,

@@ -1,21 +1,22 @@
 //! What the undos of a transaction write, and who merges them with what was changed later.
 //!
-//! Key decision: what neither the file nor the resolver can merge is given to the client as if it
+//! Key decision: what neither the storage nor the resolver can merge is given to the client as if it
 //! had stored the data of before over the revision to be undone; a stock client merges that with
 //! what is current, stores the result, and votes again. It is asked only for classes that it is
 //! known to have a merge for: of others the answer to an undo that fails is that error, not the
 //! one for a store that can be tried again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use zodium_filestorage::{NewRecord, StorageError, UndoConflict, UndoRecord, Undoing};
+use zodium_storage::{NewRecord, StorageError};
 use zodium_types::Oid;
 
 use crate::commit::{Conflict, ConflictKind};
 use crate::transaction::{Transaction, WriteBody};
+use crate::undoing::{UndoConflict, Undoing, Undone};
 use crate::{FoundConflict, Storage, VoteError};
 
 /// What becomes of the undos of a transaction.
-pub(crate) enum Undone {
+pub(crate) enum UndoOutcome {
     /// These are written, each object once.
     Records(Vec<NewRecord>),
     /// The client has to merge these first.
@@ -30,17 +31,19 @@ impl Storage {
     pub(crate) fn undo_records(
         &self,
         transaction: &Transaction,
-        undoing: &mut Undoing,
-    ) -> Result<Undone, VoteError> {
+        undoing: &mut Undoing<'_>,
+    ) -> Result<UndoOutcome, VoteError> {
         // A store of what is undone is the client's answer: what it made of a conflict.
         let stored = stored_objects(transaction);
         let mut records: Vec<NewRecord> = Vec::new();
         // Of an object that several of the undos concern, only what the last one makes is written.
         let mut places = FxHashMap::default();
         let mut refused = FxHashSet::default();
-        for record in undone_records(transaction).filter(|record| !stored.contains(&record.oid)) {
-            let oid = record.oid;
-            let Some(body) = self.file.undo_record(*record, undoing)? else {
+        for undone in
+            undone_records(transaction).filter(|undone| !stored.contains(&undone.record.oid))
+        {
+            let oid = undone.record.oid;
+            let Some(body) = undoing.undo(undone)? else {
                 refused.insert(oid);
                 continue;
             };
@@ -51,22 +54,22 @@ impl Storage {
             }
         }
         if refused.is_empty() {
-            return Ok(Undone::Records(records));
+            return Ok(UndoOutcome::Records(records));
         }
-        self.undone_by_client(transaction, refused)
+        self.undone_by_client(transaction, refused, undoing)
     }
 
     fn undone_by_client(
         &self,
         transaction: &Transaction,
         refused: FxHashSet<Oid>,
-    ) -> Result<Undone, VoteError> {
+        undoing: &Undoing<'_>,
+    ) -> Result<UndoOutcome, VoteError> {
         let mut found = Vec::with_capacity(refused.len());
         let mut hopeless = Vec::new();
         for oid in refused {
-            let of_object = undone_records(transaction).filter(|record| record.oid == oid);
-            let records: Vec<UndoRecord> = of_object.copied().collect();
-            match self.conflict_for_client(&records)? {
+            let records = undone_records(transaction).filter(|undone| undone.record.oid == oid);
+            match self.conflict_for_client(records.collect(), undoing)? {
                 Some(conflict) => found.push(conflict),
                 None => hopeless.push(oid),
             }
@@ -74,19 +77,20 @@ impl Storage {
         hopeless.sort_unstable();
         found.sort_unstable_by_key(|found| found.conflict.oid);
         match hopeless.is_empty() {
-            true => Ok(Undone::ForClient(found)),
+            true => Ok(UndoOutcome::ForClient(found)),
             false => Err(VoteError::UndoConflict { oids: hopeless }),
         }
     }
 
     fn conflict_for_client(
         &self,
-        records: &[UndoRecord],
+        records: Vec<Undone>,
+        undoing: &Undoing<'_>,
     ) -> Result<Option<FoundConflict>, StorageError> {
         if self.resolvable_classes.is_empty() {
             return Ok(None);
         }
-        let Some(conflict) = self.file.undo_conflict(records)? else { return Ok(None) };
+        let Some(conflict) = undoing.conflict(records)? else { return Ok(None) };
         let UndoConflict { oid, committed, undone, before, class } = conflict;
         let is_known = self.resolvable_classes.iter().any(|known| *known == class || known == "*");
         let conflict = Conflict { oid, committed, sent: undone, kind: ConflictKind::Undo };
@@ -94,8 +98,11 @@ impl Storage {
     }
 }
 
-fn undone_records(transaction: &Transaction) -> impl Iterator<Item = &UndoRecord> {
-    transaction.undos.iter().flat_map(|undo| undo.records.iter().flatten())
+fn undone_records(transaction: &Transaction) -> impl Iterator<Item = Undone> {
+    transaction.undos.iter().flat_map(|undo| {
+        let records = undo.records.iter().flatten();
+        records.map(|record| Undone { tid: undo.tid, record: *record })
+    })
 }
 
 fn stored_objects(transaction: &Transaction) -> FxHashSet<Oid> {

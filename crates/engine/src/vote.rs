@@ -1,15 +1,17 @@
 //! The steps of a vote: locks, conflict check, space.
 
 use std::sync::Arc;
+use std::task::Poll;
 
-use zodium_filestorage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undoing};
+use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undo};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::{Conflict, ConflictKind, LockAnswer, TransactionNumber, check};
 use crate::resolve::Resolved;
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
-use crate::undo::Undone;
+use crate::undo::UndoOutcome;
+use crate::undoing::Undoing;
 use crate::{FoundConflict, Mailbox, Storage, VoteError};
 
 /// The answer to [`Storage::begin_vote`].
@@ -40,7 +42,7 @@ impl Storage {
     /// transaction that [has undos](Transaction::has_undos), since they decide about its locks.
     pub fn find_undone(&self, transaction: &mut Transaction) -> Result<(), VoteError> {
         for undo in &mut transaction.undos {
-            undo.records = Some(self.file.records_to_undo(undo.tid)?);
+            undo.records = Some(self.undo_of_store()?.records_to_undo(undo.tid)?);
         }
         Ok(())
     }
@@ -105,7 +107,7 @@ impl Storage {
     /// will be committed, or fail, all the same.
     pub fn abort(&self, number: TransactionNumber, voted: Option<Voted>) {
         if let Some(voted) = voted {
-            self.file.release(voted.reservation);
+            self.store.abort(voted.prepared);
         }
         self.commits.abort(number, self.clock.monotonic()).post();
     }
@@ -146,17 +148,21 @@ impl Storage {
             }
         }
         let mut records = self.new_records(transaction, &resolved)?;
-        let mut undoing = Undoing::new(self.resolver.clone());
+        let mut undoing = Undoing::new(self.reader(), self.resolver.clone());
         let undone = match self.undo_records(transaction, &mut undoing)? {
-            Undone::Records(undone) => undone,
-            Undone::ForClient(found) => return Ok(Check::Conflicts(found)),
+            UndoOutcome::Records(undone) => undone,
+            UndoOutcome::ForClient(found) => return Ok(Check::Conflicts(found)),
         };
+        let behind = self.blobs_behind(transaction, &undone)?;
         let changed = undone.iter().map(|record| record.oid);
         let changed = changed.chain(resolved.data.keys().copied()).collect();
         records.extend(undone);
-        let bytes = NewTransaction::bytes(&transaction.metadata, &records);
-        let Some(reservation) = self.file.reserve(bytes, access)? else { return Ok(Check::Cold) };
-        let staged = self.stage_blobs(transaction, &records).map_err(VoteError::from);
+        let (status, metadata) = (transaction.status, transaction.metadata.clone());
+        let new = NewTransaction { status, metadata, records };
+        let Poll::Ready(prepared) = self.store.prepare(new, access)? else {
+            return Ok(Check::Cold);
+        };
+        let staged = self.stage_blobs(transaction, behind).map_err(VoteError::from);
         let staged = staged.and_then(|blobs| {
             self.commits.machine().voted(number)?;
             Ok(blobs)
@@ -164,15 +170,12 @@ impl Storage {
         let blobs = match staged {
             Ok(blobs) => blobs,
             Err(error) => {
-                self.file.release(reservation);
+                self.store.abort(prepared);
                 return Err(error);
             }
         };
         Ok(Check::Voted(Voted {
-            records,
-            metadata: transaction.metadata.clone(),
-            status: transaction.status,
-            reservation,
+            prepared,
             blobs: blobs.map(Box::new),
             changed,
             resolved: resolved.data.len() + undoing.resolved(),
@@ -190,7 +193,9 @@ impl Storage {
         let oids = stored.map(|write| write.oid).chain(transaction.reads.iter().map(|r| r.oid));
         let mut current = rustc_hash::FxHashMap::default();
         for oid in oids {
-            let Some(serial) = self.file.current_serial(oid, access)? else { return Ok(None) };
+            let Poll::Ready(serial) = self.store.poll_serial(oid, access)? else {
+                return Ok(None);
+            };
             current.insert(oid, serial);
         }
         Ok(Some(current))
@@ -236,9 +241,17 @@ impl Storage {
             return Ok(NewBody::from(data));
         }
         let bytes = data.bytes(Access::Blocking)?.unwrap_or_default();
-        Ok(match self.file.copied_body(oid, Some(bytes), source)? {
-            NewBody::Data(_) => NewBody::from(data),
-            points_back => points_back,
+        let held = source.map(|tid| self.store.load_serial(oid, tid)).transpose()?.flatten();
+        Ok(match (held, source) {
+            (Some(held), Some(source)) if held == bytes => NewBody::SameAs(source),
+            _ => NewBody::from(data),
+        })
+    }
+
+    fn undo_of_store(&self) -> Result<&dyn Undo, StorageError> {
+        let name = self.store.name();
+        self.store.undo().ok_or_else(|| StorageError::Unsupported {
+            what: format!("{name}: this kind of storage has no undo"),
         })
     }
 

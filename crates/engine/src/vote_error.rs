@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use zodium_filestorage::StorageError;
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
 use crate::commit::CommitError;
@@ -15,7 +15,7 @@ pub enum VoteError {
     /// The state machine refused it.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The file refused it: full, failed, read-only, damaged.
+    /// The storage refused it: full, failed, read-only, damaged.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// Later transactions changed what was to be undone.

@@ -19,9 +19,10 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use client::{BLOB_RECORD, Client, blob_paths, open, path_of};
 use support::{Outcome, assert_idle, transaction, transaction_with};
+use zodium_blobs::BlobError;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
 use zodium_engine::Notice;
-use zodium_filestorage::StorageError;
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
 #[test]
@@ -46,7 +47,10 @@ fn a_committed_blob_is_one_file_and_one_record() {
 fn a_blob_that_is_not_there_is_named_as_zodb_does() {
     let client = Client::new(&MemoryDisk::new());
     let error = client.blob(1, Tid(2)).unwrap_err();
-    assert!(matches!(error, StorageError::BlobMissing { oid: Oid(1), tid: Tid(2), .. }));
+    assert!(matches!(
+        error,
+        StorageError::Blob(BlobError::Missing { oid: Oid(1), tid: Tid(2), .. })
+    ));
     let path = "blobs/0x00/0x00/0x00/0x00/0x00/0x00/0x00/0x01/0x02.blob";
     assert_eq!(error.to_string(), format!("No blob file at {path}"));
 }
@@ -96,7 +100,7 @@ fn a_client_that_shares_the_directory_puts_the_file_there_itself() {
     disk.put(&folder.join("other.tmp-"), b"another client's".to_vec());
     for refused in ["missing.tmp-", "../0x07/0x00ab12cd_x.tmp-", "0x01.blob", ""] {
         let error = blobs.adopt(Oid(7), refused).unwrap_err();
-        assert!(matches!(error, StorageError::BlobName { .. }), "{refused}: {error}");
+        assert!(matches!(error, BlobError::Name { .. }), "{refused}: {error}");
     }
     let mut shared = transaction();
     shared.store(Oid(7), Tid::ZERO, record());
@@ -184,14 +188,14 @@ fn read_only_directories_are_looked_at_and_left_alone() {
     let left = Path::new("blobs/tmp/zodium-left");
     disk.put(left, Vec::new());
     let paths = disk.paths();
-    let blobs = zodium_filestorage::BlobDirectory::open(
+    let blobs = zodium_blobs::BlobDirectory::open(
         std::sync::Arc::new(disk.clone()),
         Path::new("blobs"),
         true,
     );
     let blobs = blobs.unwrap();
     assert_eq!(blobs.open_committed(Oid(1), tid).unwrap().length, 3);
-    assert!(matches!(blobs.temporary(), Err(StorageError::ReadOnly { .. })));
+    assert!(matches!(blobs.temporary(), Err(BlobError::ReadOnly { .. })));
     assert_eq!(disk.paths(), paths);
     open(&disk).unwrap();
     assert!(disk.open(left, OpenMode::Read).is_err());

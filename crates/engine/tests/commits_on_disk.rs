@@ -25,7 +25,6 @@ use support::{Outcome, Session, assert_idle, load, start, transaction};
 use zodium_disk::MemoryDisk;
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Storage, Transaction, VoteStart};
-use zodium_filestorage::Access;
 use zodium_types::{Oid, Tid};
 
 const WRITERS: u64 = 6;
@@ -234,11 +233,11 @@ fn check_own(writer: &Writer) {
 
 /// The log has the transactions that were told, and each state in it is consistent.
 fn check_log(storage: &Storage, told: &[Arc<Commit>]) {
-    let mut transactions = storage.file().iterate(None, None).unwrap();
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
     for (before, commit) in told.iter().enumerate() {
         let found = transactions.step().unwrap().expect("what was told is in the log");
         assert_eq!(found.tid, commit.tid);
-        let mut records = transactions.records(&found);
+        let mut records = transactions.records().unwrap();
         let mut oids = Vec::new();
         while let Some(record) = records.step().unwrap() {
             // What is stored again while conflicts are resolved is there twice.
@@ -357,7 +356,7 @@ fn late_abort_changes_nothing() {
     storage.abort(number, None);
     assert!(matches!(session.next(), zodium_engine::Notice::Committed(_)));
     storage.abort(number, None);
-    assert_eq!(session.storage.file().object_count(), 1);
+    assert_eq!(session.storage.reader().object_count(), 1);
     storage.close().unwrap();
 }
 
@@ -413,6 +412,6 @@ fn store_one_of(oid: u64) -> Transaction {
 }
 
 fn session_serial(session: &Session) -> Tid {
-    let serial = session.storage.file().current_serial(Oid(1), Access::Blocking);
-    serial.unwrap().unwrap().unwrap()
+    let serial = session.storage.reader().current_serial(Oid(1));
+    serial.unwrap().unwrap()
 }

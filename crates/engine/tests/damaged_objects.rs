@@ -12,9 +12,10 @@ use bytes::Bytes;
 use support::{CONFIG, Outcome, Session, text, transaction};
 use zodium_disk::{Disk, MemoryDisk, OpenMode, SystemClock};
 use zodium_engine::{Config, Storage, Transaction};
-use zodium_filestorage::{
-    Access, ChecksumMode, FileStorage, Merge, OpenOptions, PackOptions, Resolver, StorageError,
-};
+use zodium_engine::{Merge, Resolver};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
+use zodium_storage::StorageError;
+use zodium_storage::{Access, PackOptions};
 use zodium_types::{Oid, Tid};
 
 /// Merges whatever it is given.
@@ -28,11 +29,18 @@ impl Resolver for Eager {
 }
 
 fn start(disk: &MemoryDisk) -> Arc<Storage> {
+    start_with_file(disk).0
+}
+
+fn start_with_file(disk: &MemoryDisk) -> (Arc<Storage>, Arc<FileStorage>) {
     let checksums = ChecksumMode::Full;
     let options = OpenOptions { checksums, ..OpenOptions::new(Path::new("Data.fs")) };
     let file = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
     let config = Config { resolver: Some(Arc::new(Eager)), ..CONFIG };
-    Storage::start(file, Arc::new(SystemClock::new()), &config).unwrap()
+    let file = Arc::new(file);
+    let kept = Arc::<FileStorage>::clone(&file);
+    let storage = Storage::start(kept, Arc::new(SystemClock::new()), &config).unwrap();
+    (storage, file)
 }
 
 /// Flips a bit of these bytes, which are in the file once.
@@ -69,13 +77,13 @@ fn undo(tid: Tid) -> Transaction {
 #[test]
 fn damaged_object_is_stored_again_over_the_serial_that_the_client_read() {
     let disk = MemoryDisk::new();
-    let storage = start(&disk);
+    let (storage, file) = start_with_file(&disk);
     let mut session = Session::new(&storage);
     let first = session.store(&[(1, "first of it")]);
     let second = session.store(&[(1, "second of it"), (2, "beside it")]);
     damage(&disk, b"second of it");
 
-    let load = |before| storage.file().load_before(Oid(1), before, Access::Blocking);
+    let load = |before| storage.reader().load_before(Oid(1), before, Access::Blocking);
     assert!(matches!(load(Tid::MAX), Err(StorageError::Corrupt { .. })));
     // Over an older revision it is a conflict, as with a sound object, and nothing is merged with
     // what is damaged.
@@ -83,8 +91,8 @@ fn damaged_object_is_stored_again_over_the_serial_that_the_client_read() {
     let third = session.commit(store(second, "third of it"));
     assert_eq!(text(&storage, 1).as_deref(), Some("third of it"));
     assert_eq!(text(&storage, 2).as_deref(), Some("beside it"));
-    let current = storage.file().current_serial(Oid(1), Access::Blocking).unwrap();
-    assert_eq!(current, Some(Some(third)));
+    let current = storage.reader().current_serial(Oid(1)).unwrap();
+    assert_eq!(current, Some(third));
     // A client that still has the damaged revision: a conflict, which its application tries again.
     assert_eq!(conflict(&storage, &mut session, second), (third, second));
 
@@ -97,7 +105,7 @@ fn damaged_object_is_stored_again_over_the_serial_that_the_client_read() {
     let fourth = session.store(&[(1, "fourth of it")]);
     session.commit(undo(fourth));
     assert_eq!(text(&storage, 1).as_deref(), Some("third of it"));
-    assert_eq!(storage.file().damaged_places(), 1);
+    assert_eq!(file.damaged_places(), 1);
     storage.close().unwrap();
 }
 

@@ -243,7 +243,7 @@ fn no_wrong_bit_in_a_header_hides_an_object_that_was_written() {
     let options = OpenOptions { checksums: ChecksumMode::Full, ..OpenOptions::new(path) };
     let file = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
     let clock = Arc::new(SystemClock::new());
-    let storage = Storage::start(file, clock, &CONFIG).unwrap();
+    let storage = Storage::start(Arc::new(file), clock, &CONFIG).unwrap();
     let mut session = Session::new(&storage);
     let mut random = SmallRng::seed_from_u64(1);
     let tids: Vec<_> = (0..50)

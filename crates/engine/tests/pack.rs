@@ -15,8 +15,8 @@ use client::{Client, open, open_file, record, transaction};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Clock, MemoryDisk, SystemClock};
-use zodium_engine::{Notice, PackError, VoteError};
-use zodium_filestorage::StorageError;
+use zodium_engine::{Notice, VoteError};
+use zodium_storage::{PackStep, StorageError};
 use zodium_types::{Oid, Tid};
 
 const WRITERS: u64 = 4;
@@ -50,8 +50,8 @@ fn commits_undos_and_loads_go_on_during_packs() {
         assert_eq!(client.load(oid).unwrap().1, record(value, &[], 100));
     }
     // Everything else was garbage: the root and one record for each writer are left.
-    assert_eq!(storage.file().object_count(), 1 + WRITERS);
-    assert!(storage.file().size() < 2000);
+    assert_eq!(storage.reader().object_count(), 1 + WRITERS);
+    assert!(storage.reader().size() < 2000);
 }
 
 /// Changes one object again and again, sometimes by an undo, until there have been some packs
@@ -144,16 +144,13 @@ fn the_last_step_waits_for_voted_back_pointers_and_for_nothing_else() {
         let storage = Arc::clone(&storage);
         thread::spawn(move || storage.pack(pack_time).unwrap())
     };
-    while storage.commit_status().waiting == 0 {
+    while !waits(&storage) {
         assert!(!packer.is_finished(), "it did not wait");
         thread::sleep(Duration::from_millis(1));
     }
     client.store(Oid(3), record(4, &[], 0));
     assert!(!packer.is_finished());
-    assert!(matches!(
-        storage.pack(pack_time),
-        Err(PackError::Storage(StorageError::AlreadyPacking { .. }))
-    ));
+    assert!(matches!(storage.pack(pack_time), Err(StorageError::AlreadyPacking { .. })));
 
     client.finish(undo, voted_undo);
     assert!(packer.join().unwrap().is_some());
@@ -179,17 +176,23 @@ fn closing_gives_up_a_pack_that_waits() {
         let storage = Arc::clone(&storage);
         thread::spawn(move || storage.pack(now()))
     };
-    while storage.commit_status().waiting == 0 {
+    while !waits(&storage) {
         thread::sleep(Duration::from_millis(1));
     }
-    let size = storage.file().size();
+    let size = storage.reader().size();
     storage.close().unwrap();
     let refused = packer.join().unwrap();
-    assert!(matches!(refused, Err(PackError::Storage(StorageError::PackCancelled { .. }))));
+    assert!(matches!(refused, Err(StorageError::PackCancelled { .. })));
     assert_eq!(disk.bytes(Path::new("Data.fs")).unwrap().len() as u64, size);
     assert_eq!(disk.bytes(Path::new("Data.fs.pack")), None);
     assert_eq!(storage.commit_status().waiting, 0);
     storage.abort(number, Some(voted));
+}
+
+/// Whether a pack waits for its last step.
+fn waits(storage: &zodium_engine::Storage) -> bool {
+    let running = storage.figures().pack.running;
+    running.and_then(|run| run.progress).is_some_and(|(step, ..)| step == PackStep::Waiting)
 }
 
 fn now() -> Tid {

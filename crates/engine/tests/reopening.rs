@@ -28,7 +28,8 @@ use script::Script;
 use support::{CONFIG, Outcome, Session, start_with, text, transaction};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, SystemClock};
 use zodium_engine::{Config, Reopening, Storage};
-use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, ScrubPlace, WriteState};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, ScrubPlace};
+use zodium_storage::{PackStep, WriteState};
 use zodium_types::{Oid, Tid};
 
 fn reopened() -> Config {
@@ -48,7 +49,7 @@ fn client(disk: impl Disk + 'static, config: &Config) -> Client {
 
 /// Nothing in the file is said not to fit its checksum.
 fn check_checksums(client: &Client, moment: &str) {
-    let file = client.storage().file();
+    let file = client.file();
     while file.cover(1 << 20) > 0 {}
     let mut place = Some(ScrubPlace::default());
     while let Some(next) = place {
@@ -149,7 +150,7 @@ fn what_the_device_has_lost_is_named_and_commits_stay_refused() {
     let storage = start_with(disk.clone(), Arc::new(SystemClock::new()), &reopened());
     let mut session = Session::new(&storage);
     session.store(&[(1, "first")]);
-    let position = storage.file().size();
+    let position = storage.reader().size();
     session.store(&[(1, "second")]);
     session.store(&[(1, "third")]);
     // The device forgets what it had said was durable.
@@ -163,7 +164,7 @@ fn what_the_device_has_lost_is_named_and_commits_stay_refused() {
     let expected = format!("Data.fs: damaged at position {position}: the device does not hold");
     assert!(failure.reason.starts_with(&expected), "{}", failure.reason);
     assert_eq!(failure.next_attempt, None);
-    assert_eq!(storage.file().write_state(), WriteState::Failed);
+    assert_eq!(storage.write_state(), WriteState::Failed);
     assert!(file.length().unwrap() >= length, "a damaged file is left as it is");
     // Reads go on, and whoever has mended the device can have it tried again.
     assert_eq!(text(&storage, 1).as_deref(), Some("third"));
@@ -219,7 +220,10 @@ fn a_pack_whose_last_step_comes_during_a_reopening_waits_for_it() {
         })
     };
     // It waits until the undo, which knows positions of records, is over.
-    wait_for(|| (storage.commit_status().waiting > 0).then_some(()));
+    wait_for(|| {
+        let progress = storage.figures().pack.running.and_then(|run| run.progress);
+        progress.filter(|(step, ..)| *step == PackStep::Waiting)
+    });
     disk.fail(Operation::Sync, 1, ErrorKind::Other);
     let (refused, refused_voted) = session.vote(storing(3, b"refused"));
     session.finish(refused, refused_voted).unwrap_err();
@@ -292,7 +296,7 @@ fn wait_for_attempts(storage: &Storage, attempts: u32) -> zodium_engine::WriteFa
 
 pub(crate) fn wait_until_writable(storage: &Storage) {
     wait_for(|| storage.write_failure().is_none().then_some(()));
-    assert_ne!(storage.file().write_state(), WriteState::Failed);
+    assert_ne!(storage.write_state(), WriteState::Failed);
 }
 
 fn wait_for<T>(mut condition: impl FnMut() -> Option<T>) -> T {

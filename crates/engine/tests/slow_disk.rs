@@ -14,7 +14,7 @@ use bytes::Bytes;
 use support::{CONFIG, Session, assert_idle, start_with, transaction};
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation, SystemClock};
 use zodium_engine::{Config, Notice, Storage};
-use zodium_filestorage::{Access, Load};
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid};
 
 /// How long a sync takes: several times the transaction timeout.
@@ -70,7 +70,7 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
 fn read_until(storage: &Storage, done: &AtomicBool) -> usize {
     let mut reads = 0;
     while !done.load(Ordering::Relaxed) {
-        let loaded = storage.file().load_before(Oid(1), Tid::MAX, Access::Resident).unwrap();
+        let loaded = storage.reader().load_before(Oid(1), Tid::MAX, Access::Resident).unwrap();
         assert!(matches!(loaded, Load::Revision(_)));
         assert!(storage.last_tid() > Tid::ZERO);
         reads += 1;

@@ -10,7 +10,7 @@ use support::{Outcome, Session, assert_idle, load, start, text, transaction, tra
 use zodium_disk::MemoryDisk;
 use zodium_engine::commit::{CommitError, ConflictKind};
 use zodium_engine::{Transaction, VoteError, VoteStart};
-use zodium_filestorage::StorageError;
+use zodium_storage::StorageError;
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 #[test]
@@ -200,14 +200,14 @@ fn no_object_has_an_oid_that_leaves_none_for_others() {
         let mut copy = copy_of(last, tid(session));
         let refused = session.try_vote(&mut copy).err();
         assert!(matches!(refused, Some(VoteError::OidTooLarge { .. })), "{refused:?}");
-        assert_eq!(session.storage.file().new_oids(1), Some(2..=2));
+        assert_eq!(session.storage.new_oids(1), Some(2..=2));
         // As DemoStorage draws them, and as a copy of such a database may have them.
         session.store(&[(1 << 62, "chosen")]);
         session.store(&[((1 << 62) + (1 << 32), "near one that is there")]);
         let copied = last - (1 << 61);
         session.commit(copy_of(copied, tid(session)));
         session.store(&[(copied + 100, "near the copy")]);
-        assert_eq!(session.storage.file().new_oids(1), Some(copied + 101..=copied + 101));
+        assert_eq!(session.storage.new_oids(1), Some(copied + 101..=copied + 101));
     });
 }
 
@@ -295,7 +295,7 @@ fn metadata_are_written_and_must_fit() {
         let mut new = Transaction::new(metadata.clone(), None, TransactionStatus::Normal).unwrap();
         new.store(Oid(1), Tid::ZERO, Bytes::from_static(b"one"));
         session.commit(new);
-        let mut transactions = session.storage.file().iterate(None, None).unwrap();
+        let mut transactions = session.storage.reader().iterate(None, None).unwrap();
         assert_eq!(transactions.step().unwrap().unwrap().metadata, metadata);
 
         let too_long = TransactionMetadata { user: vec![b'x'; 65_536], ..Default::default() };
@@ -358,9 +358,9 @@ fn texts(session: &Session) -> [String; 2] {
 
 /// For each record of a transaction the one that it points back to.
 fn points_to(session: &Session, tid: Tid) -> Vec<Option<Tid>> {
-    let mut transactions = session.storage.file().iterate(Some(tid), Some(tid)).unwrap();
-    let transaction = transactions.step().unwrap().expect("the transaction is there");
-    let mut records = transactions.records(&transaction);
+    let mut transactions = session.storage.reader().iterate(Some(tid), Some(tid)).unwrap();
+    transactions.step().unwrap().expect("the transaction is there");
+    let mut records = transactions.records().unwrap();
     let mut found = Vec::new();
     while let Some(record) = records.step().unwrap() {
         found.push(record.data_tid);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use zodium_disk::{DiskFile, FileIdentity};
+use zodium_storage::{Access, SpooledData};
 use zodium_types::{Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::checksums::{Batch, RecordSum};
@@ -16,7 +17,7 @@ use crate::log::LogFile;
 use crate::lost_sectors::LostSectors;
 use crate::recent::RecentAppends;
 use crate::record::new_record;
-use crate::{Access, FileStorage, SpooledData, StorageError};
+use crate::{FileStorage, FileStorageError};
 
 /// Bodies from this size on are written from where they lie; smaller ones are gathered into one
 /// buffer, which is cheaper than a longer vector of pieces.
@@ -98,6 +99,11 @@ pub struct Appended {
 }
 
 impl Appended {
+    /// The transaction.
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
     /// The objects that have a new revision, each once, in the order of their records.
     pub fn oids(&self) -> Vec<Oid> {
         let mut seen = rustc_hash::FxHashSet::default();
@@ -196,8 +202,8 @@ impl AppendState {
     }
 
     /// Notes an append that failed. `refused_end`: where it would have ended, if it had begun.
-    fn fail(&mut self, error: &StorageError, refused_end: Option<u64>) {
-        let is_change = refused_end.is_none() || matches!(error, StorageError::Changed { .. });
+    fn fail(&mut self, error: &FileStorageError, refused_end: Option<u64>) {
+        let is_change = refused_end.is_none() || matches!(error, FileStorageError::Changed { .. });
         self.failure = Some(if is_change { WriteFailure::Changed } else { WriteFailure::Log });
         self.refuse_up_to(refused_end.unwrap_or(0));
     }
@@ -222,7 +228,11 @@ impl AppendState {
 impl FileStorage {
     /// Makes sure that `bytes` more can be written, so that a full disk refuses a vote and never
     /// a finish. `None`: the file system has to be asked, and access is resident only.
-    pub fn reserve(&self, bytes: u64, access: Access) -> Result<Option<Reservation>, StorageError> {
+    pub fn reserve(
+        &self,
+        bytes: u64,
+        access: Access,
+    ) -> Result<Option<Reservation>, FileStorageError> {
         let mut state = self.append.lock();
         while state.suspended {
             if access == Access::Resident {
@@ -235,7 +245,7 @@ impl FileStorage {
         if let Some(quota_bytes) = self.quota_bytes.filter(|quota| wanted > *quota) {
             state.full_since = Some(Instant::now());
             let path = self.path.clone();
-            return self.quota.noting(Err(StorageError::Quota { path, bytes, quota_bytes }));
+            return self.quota.noting(Err(FileStorageError::Quota { path, bytes, quota_bytes }));
         }
         let mut is_ample = false;
         if wanted > state.reserved_end {
@@ -284,7 +294,7 @@ impl FileStorage {
         &self,
         transactions: &[NewTransaction],
         reservations: Vec<Reservation>,
-    ) -> Result<Vec<Appended>, StorageError> {
+    ) -> Result<Vec<Appended>, FileStorageError> {
         let mut state = self.append.lock();
         self.check_writable(&state)?;
         let (start, identity) = (state.end, state.identity);
@@ -368,29 +378,29 @@ impl FileStorage {
         log.landmarks.pass_appended(appended.tid, appended.start);
     }
 
-    pub(crate) fn release_reservation(&self) -> Result<(), StorageError> {
+    pub(crate) fn release_reservation(&self) -> Result<(), FileStorageError> {
         let mut state = self.append.lock();
         if state.reserved_end > state.end && state.failure.is_none() {
             // Cutting at the present length frees what was reserved behind it.
             let file = Arc::clone(&self.log().file);
             file.set_length(state.end)
-                .map_err(|error| StorageError::io(&self.path, "cut", error))?;
+                .map_err(|error| FileStorageError::io(&self.path, "cut", error))?;
             state.reserved_end = state.end;
         }
         Ok(())
     }
 
-    fn check_writable(&self, state: &AppendState) -> Result<(), StorageError> {
+    fn check_writable(&self, state: &AppendState) -> Result<(), FileStorageError> {
         match (self.read_only, state.is_failed()) {
-            (true, _) => Err(StorageError::ReadOnly { path: self.path.clone() }),
-            (_, true) => Err(StorageError::Failed { path: self.path.clone() }),
+            (true, _) => Err(FileStorageError::ReadOnly { path: self.path.clone() }),
+            (_, true) => Err(FileStorageError::Failed { path: self.path.clone() }),
             _ => Ok(()),
         }
     }
 
     /// Promises no more space until the suspension is over. Neither may anything be appended
     /// until then, which is up to the caller.
-    pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, StorageError> {
+    pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, FileStorageError> {
         let mut state = self.append.lock();
         while state.suspended {
             self.reserving_resumed.wait(&mut state);
@@ -408,7 +418,7 @@ impl Suspension<'_> {
         file: &dyn DiskFile,
         path: &Path,
         end: u64,
-    ) -> Result<u64, StorageError> {
+    ) -> Result<u64, FileStorageError> {
         let reserve = |bytes: u64| file.reserve(end, end + bytes).map(|()| end + bytes);
         reserve(self.promised + bytes_ahead(end))
             .or_else(|_| reserve(self.promised))
@@ -443,8 +453,8 @@ pub(crate) fn bytes_ahead(end: u64) -> u64 {
     (end / 8).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
 }
 
-pub(crate) fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> StorageError {
-    StorageError::writing(path, "reserve space", bytes, error)
+pub(crate) fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> FileStorageError {
+    FileStorageError::writing(path, "reserve space", bytes, error)
 }
 
 /// Lays transactions out as bytes and writes them.
@@ -462,7 +472,7 @@ struct Writer<'a> {
     /// Whether what is laid out looks as if sectors were lost; taken where there are sums.
     lost: Option<LostSectors>,
     /// Makes such sums durable.
-    announce: &'a dyn Fn(&Batch) -> Result<bool, StorageError>,
+    announce: &'a dyn Fn(&Batch) -> Result<bool, FileStorageError>,
     /// That could not be done.
     is_unannounced: bool,
     /// Nothing goes to the file.
@@ -486,7 +496,7 @@ impl Writer<'_> {
     fn write_all(
         &mut self,
         transactions: &[NewTransaction],
-    ) -> Result<Vec<Appended>, StorageError> {
+    ) -> Result<Vec<Appended>, FileStorageError> {
         let mut appended = Vec::with_capacity(transactions.len());
         for transaction in transactions {
             appended.push(self.write_transaction(transaction)?);
@@ -501,7 +511,7 @@ impl Writer<'_> {
 
     /// What reaches the file in pieces is laid out once without writing it, to see whether it has
     /// to be announced. The rest is seen before it is written.
-    fn rehearse(&mut self, transactions: &[NewTransaction]) -> Result<(), StorageError> {
+    fn rehearse(&mut self, transactions: &[NewTransaction]) -> Result<(), FileStorageError> {
         if self.lost.is_none() || is_written_at_once(transactions) {
             return Ok(());
         }
@@ -518,7 +528,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn announce_if_lost(&mut self) -> Result<(), StorageError> {
+    fn announce_if_lost(&mut self) -> Result<(), FileStorageError> {
         if let (Some(sums), Some(lost)) = (&self.sums, &self.lost)
             && lost.seen()
         {
@@ -527,7 +537,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn write_transaction(&mut self, new: &NewTransaction) -> Result<Appended, StorageError> {
+    fn write_transaction(&mut self, new: &NewTransaction) -> Result<Appended, FileStorageError> {
         let start = self.position;
         let bytes = new.records.iter().map(|record| record_bytes(record.data_length())).sum();
         let header = header(new.tid, new.status, &new.metadata, bytes);
@@ -578,7 +588,7 @@ impl Writer<'_> {
         tid: Tid,
         previous: u64,
         transaction: u64,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let data_length = record.data_length();
         let header = DataHeader {
             oid: record.oid,
@@ -614,7 +624,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn write_data(&mut self, data: &[u8]) -> Result<(), StorageError> {
+    fn write_data(&mut self, data: &[u8]) -> Result<(), FileStorageError> {
         if let Some(lost) = &mut self.lost {
             lost.add(data);
         }
@@ -626,7 +636,7 @@ impl Writer<'_> {
         self.write(data)
     }
 
-    fn flush(&mut self) -> Result<(), StorageError> {
+    fn flush(&mut self) -> Result<(), FileStorageError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         self.write(&buffer)?;
         buffer.clear();
@@ -634,7 +644,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), FileStorageError> {
         if self.is_rehearsal {
             return Ok(());
         }
@@ -645,8 +655,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn failed(&self, operation: &'static str, error: std::io::Error) -> StorageError {
-        StorageError::io(self.path(), operation, error)
+    fn failed(&self, operation: &'static str, error: std::io::Error) -> FileStorageError {
+        FileStorageError::io(self.path(), operation, error)
     }
 
     fn path(&self) -> &Path {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use bytes::Bytes;
+use zodium_storage::LOOKED_UP_TOGETHER;
 use zodium_types::{Oid, Tid};
 
 use crate::FileStorage;
@@ -21,10 +22,6 @@ pub struct CachedRevisions {
     log: Guard<Arc<LogFile>>,
     hits: Cell<u64>,
 }
-
-/// So many objects at most are looked for at once. A thread may have eight loans of `arc_swap` at
-/// little cost; others than these are few.
-pub const LOOKED_UP_TOGETHER: usize = 6;
 
 /// What was found of several objects, in their order.
 pub struct LentRevisions<'a> {
@@ -59,13 +56,12 @@ impl CachedRevisions {
 }
 
 impl LentRevisions<'_> {
-    /// That of the object with this number among those looked for, if it is in memory and was
-    /// written before `before`. `None` only means that [`FileStorage::load_before`] has to be
-    /// asked.
+    /// That of the object with this number among those looked up, if it is in memory. `None` only
+    /// means that [`FileStorage::load_before`] has to be asked.
     #[inline]
-    pub fn current(&self, number: usize, before: Tid) -> Option<LentRevision<'_>> {
+    pub fn current(&self, number: usize) -> Option<LentRevision<'_>> {
         let record = self.loans.get(number)?.as_deref()?.as_ref()?;
-        let data = record.data().filter(|_| record.head().tid < before)?;
+        let data = record.data()?;
         self.hits.set(self.hits.get() + 1);
         Some(LentRevision { record, data })
     }

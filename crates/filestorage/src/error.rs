@@ -5,7 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use zodium_blobs::BlobError;
+use zodium_disk::NoSpace;
 use zodium_pickle::PickleError;
+use zodium_storage::StorageError;
 use zodium_types::{MetadataTooLong, Oid, Tid};
 
 use crate::OLD_LOGS_MAX;
@@ -68,7 +71,7 @@ fn lock_remedy(owner: Option<u32>) -> &'static str {
 /// Why an operation on a FileStorage failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum StorageError {
+pub enum FileStorageError {
     /// The file holds something that no FileStorage writes.
     #[error(
         "{path}: damaged at position {position}: {what}. \
@@ -242,75 +245,12 @@ pub enum StorageError {
         /// Where the record begins.
         position: u64,
     },
-    /// There is no blob of that object and transaction.
-    #[error("No blob file at {path}", path = path.display())]
-    BlobMissing {
-        /// Where it should be.
-        path: PathBuf,
-        /// The object.
-        oid: Oid,
-        /// The transaction.
-        tid: Tid,
-    },
-    /// A blob has another length than it was committed with. It is not served.
-    #[error(
-        "{path}: the blob of object {oid}, transaction {tid}, has {found} bytes, {recorded} were \
-         committed. It is not served; restore this file from a backup of the blob directory",
-        path = path.display()
-    )]
-    BlobLength {
-        /// Its file.
-        path: PathBuf,
-        /// The object.
-        oid: Oid,
-        /// The transaction.
-        tid: Tid,
-        /// Bytes that were committed.
-        recorded: u64,
-        /// Bytes that the file has.
-        found: u64,
-    },
-    /// A blob is as long as it was committed, and holds other bytes. It is not served.
-    #[error(
-        "{path}: the blob of object {oid}, transaction {tid}, has other bytes than were committed \
-         (CRC-32C {found:08x}, it was {recorded:08x}). It is not served; restore this file from a \
-         backup of the blob directory", path = path.display()
-    )]
-    BlobSum {
-        /// Its file.
-        path: PathBuf,
-        /// The object.
-        oid: Oid,
-        /// The transaction.
-        tid: Tid,
-        /// CRC-32C of what was committed.
-        recorded: u32,
-        /// CRC-32C of what the file has.
-        found: u32,
-    },
-    /// A client that shares the blob directory named a file there that cannot be a new blob.
-    #[error("{name:?} is no name of a new blob of object {oid}")]
-    BlobName {
-        /// The object.
-        oid: Oid,
-        /// What the client sent.
-        name: String,
-    },
-    /// The blob directory is laid out in a way that this server does not know.
-    #[error("{path}: the layout {layout:?} is not that of a database's blobs (bushy or lawn); \
-         name another blob directory", path = path.display())]
-    BlobLayout {
-        /// The marker file.
-        path: PathBuf,
-        /// What it says.
-        layout: String,
-    },
-    /// A blob came in, or is to be read, where no blob directory is.
-    #[error("{path}: served without a blob directory", path = path.display())]
-    BlobsUnsupported {
-        /// The data file.
-        path: PathBuf,
-    },
+    /// A blob, or the blob directory.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// A large transaction could not be put aside, or not be read back.
+    #[error(transparent)]
+    Spool(#[from] StorageError),
     /// Objects in use refer to objects that are not there, and the pack was to be given up then.
     /// The file is as it was; the log names the references.
     #[error(
@@ -338,26 +278,67 @@ pub enum StorageError {
     },
 }
 
-impl StorageError {
-    pub(crate) fn corrupt(path: &Path, position: u64, what: impl Into<String>) -> StorageError {
-        StorageError::Corrupt { path: path.to_owned(), position, what: what.into() }
+impl NoSpace for FileStorageError {
+    fn missing_bytes(&self) -> Option<u64> {
+        match self {
+            FileStorageError::Full { bytes, .. } | FileStorageError::Quota { bytes, .. } => {
+                Some(*bytes)
+            }
+            FileStorageError::Blob(error) => error.missing_bytes(),
+            FileStorageError::Spool(error) => error.missing_bytes(),
+            _ => None,
+        }
+    }
+}
+
+impl From<FileStorageError> for StorageError {
+    fn from(error: FileStorageError) -> StorageError {
+        match error {
+            FileStorageError::Blob(error) => StorageError::Blob(error),
+            FileStorageError::Spool(error) => error,
+            FileStorageError::NotUndoable { tid, reason } => {
+                StorageError::NotUndoable { tid, reason }
+            }
+            FileStorageError::Full { bytes, .. } => {
+                StorageError::Full { bytes, cause: error.into() }
+            }
+            FileStorageError::Quota { bytes, .. } => {
+                StorageError::Quota { bytes, cause: error.into() }
+            }
+            FileStorageError::Corrupt { .. } | FileStorageError::RootDamaged { .. } => {
+                StorageError::Corrupt(error.into())
+            }
+            FileStorageError::Failed { .. } => StorageError::Failed(error.into()),
+            FileStorageError::Changed { .. } => StorageError::Changed(error.into()),
+            FileStorageError::ReadOnly { .. } => StorageError::ReadOnly(error.into()),
+            FileStorageError::AlreadyPacking { .. } => StorageError::AlreadyPacking(error.into()),
+            FileStorageError::PackCancelled { .. } => StorageError::PackCancelled(error.into()),
+            FileStorageError::Io { .. } => StorageError::Io(error.into()),
+            _ => StorageError::Other(error.into()),
+        }
+    }
+}
+
+impl FileStorageError {
+    pub(crate) fn corrupt(path: &Path, position: u64, what: impl Into<String>) -> FileStorageError {
+        FileStorageError::Corrupt { path: path.to_owned(), position, what: what.into() }
     }
 
-    pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> StorageError {
-        StorageError::Io { path: path.to_owned(), operation, source }
+    pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> FileStorageError {
+        FileStorageError::Io { path: path.to_owned(), operation, source }
     }
-    /// As [`StorageError::io`], for what takes room: a full disk is said to be full.
+    /// As [`FileStorageError::io`], for what takes room: a full disk is said to be full.
     pub(crate) fn writing(
         path: &Path,
         operation: &'static str,
         bytes: u64,
         source: io::Error,
-    ) -> StorageError {
+    ) -> FileStorageError {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                StorageError::Full { path: path.to_owned(), bytes }
+                FileStorageError::Full { path: path.to_owned(), bytes }
             }
-            _ => StorageError::io(path, operation, source),
+            _ => FileStorageError::io(path, operation, source),
         }
     }
 }

@@ -14,15 +14,15 @@ use std::ops::RangeInclusive;
 use zodium_disk::{FileIdentity, FileStatus};
 
 use crate::error::FileChange;
-use crate::{FileStorage, StorageError};
+use crate::{FileStorage, FileStorageError};
 
 impl FileStorage {
     /// Whether the data file is as this storage has made it. The caller makes sure that nothing
     /// is [appended](FileStorage::append) meanwhile.
     ///
     /// # Errors
-    /// [`StorageError::Changed`] says what is different.
-    pub fn check_unchanged(&self) -> Result<(), StorageError> {
+    /// [`FileStorageError::Changed`] says what is different.
+    pub fn check_unchanged(&self) -> Result<(), FileStorageError> {
         let (identity, lengths) = {
             let state = self.append.lock();
             (state.identity, state.end()..=state.refused_end())
@@ -31,7 +31,7 @@ impl FileStorage {
     }
 
     /// Whether the path still leads to the file that is open.
-    pub(crate) fn check_identity(&self) -> Result<(), StorageError> {
+    pub(crate) fn check_identity(&self) -> Result<(), FileStorageError> {
         let identity = self.append.lock().identity;
         self.check_file(identity, 0..=u64::MAX)
     }
@@ -42,12 +42,12 @@ impl FileStorage {
         &self,
         identity: FileIdentity,
         lengths: RangeInclusive<u64>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let found = self.disk.status(&self.named);
-        let found = found.map_err(|error| StorageError::io(&self.path, "look at", error))?;
+        let found = found.map_err(|error| FileStorageError::io(&self.path, "look at", error))?;
         match change(identity, &lengths, found) {
             None => Ok(()),
-            Some(change) => Err(StorageError::Changed { path: self.path.clone(), change }),
+            Some(change) => Err(FileStorageError::Changed { path: self.path.clone(), change }),
         }
     }
 }

@@ -19,15 +19,15 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, FileStream, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use crate::companions::with_suffix;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::log::LogFile;
 use crate::positions::Positions;
 use crate::scan::Scan;
-use crate::{StorageError, index_file};
+use crate::{FileStorageError, index_file};
 
 /// Longest file that is rather read than its index believed, if nothing vouches for that.
 const REBUILT_BYTES_MAX: u64 = 64 << 20;
@@ -104,10 +104,10 @@ pub(crate) fn load(
 
 /// Writes the index, under a temporary name first, and what vouches for it. Commits may go on: the
 /// index covers the file up to where it ends now.
-pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), StorageError> {
+pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageError> {
     let index_path = with_suffix(&log.path, ".index");
     let temporary = with_suffix(&log.path, ".index.index_tmp");
-    let failed = |error| StorageError::io(&index_path, "write", error);
+    let failed = |error| FileStorageError::io(&index_path, "write", error);
     let end = log.end();
     log.wait_indexed(end);
     let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), end, LOOK_BYTES);
@@ -173,9 +173,9 @@ fn check_last_transactions(
 
 /// Why an index is not used when the data file reads otherwise where it ends: most often it is that
 /// of another file, so nothing is said of damage here.
-fn misfit(error: StorageError) -> String {
+fn misfit(error: FileStorageError) -> String {
     match error {
-        StorageError::Corrupt { position, .. } => {
+        FileStorageError::Corrupt { position, .. } => {
             format!(
                 "the data file has no transactions at position {position} that end where it does"
             )

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use zodium_storage::Access;
+use zodium_storage::TransactionRecord;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
-use crate::log_bytes::{Access, Body, LogBytes};
+use crate::log_bytes::{Body, LogBytes};
 use crate::old_logs::PinnedLog;
 use crate::scan::{Scan, Step, TransactionEntry};
-use crate::{FileStorage, StorageError};
+use crate::{FileStorage, FileStorageError};
 
 /// Bytes read at once while stepping; steps come one at a time, from a client.
 const STEP_WINDOW_BYTES: usize = 16 << 10;
@@ -26,19 +27,6 @@ pub struct Transaction {
     /// Bytes in the file, without the final copy of the length.
     pub length: u64,
     entry: TransactionEntry,
-}
-
-/// A record as an iterator gives it.
-#[derive(Clone, Debug)]
-pub struct TransactionRecord {
-    /// The object.
-    pub oid: Oid,
-    /// The transaction.
-    pub tid: Tid,
-    /// Its data, `None` for a deletion.
-    pub data: Option<Bytes>,
-    /// The transaction whose record this one points back to.
-    pub data_tid: Option<Tid>,
 }
 
 /// A place in the log as it was; commits do not disturb it, nor do packs, up to
@@ -66,7 +54,7 @@ impl FileStorage {
         &self,
         start: Option<Tid>,
         stop: Option<Tid>,
-    ) -> Result<TransactionIterator, StorageError> {
+    ) -> Result<TransactionIterator, FileStorageError> {
         let log = self.log();
         let next = match start {
             Some(start) => log.first_at_or_after(start)?,
@@ -80,7 +68,7 @@ impl FileStorage {
 
     /// The newest `count` transactions with the objects that they gave a new revision, each once,
     /// oldest first.
-    pub fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
+    pub fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, FileStorageError> {
         let log = self.log();
         let mut scan = step_scan(&log);
         let mut recent = Vec::new();
@@ -104,7 +92,7 @@ impl FileStorage {
 
 impl TransactionIterator {
     /// The next transaction; `None` at the end.
-    pub fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
+    pub fn step(&mut self) -> Result<Option<Transaction>, FileStorageError> {
         let log = self.log.bytes()?;
         self.reading = None;
         let mut scan = log.scan_to(self.end, STEP_WINDOW_BYTES);
@@ -118,7 +106,7 @@ impl TransactionIterator {
     pub(crate) fn next_entry(
         &mut self,
         scan: &mut Scan<'_>,
-    ) -> Result<Option<TransactionEntry>, StorageError> {
+    ) -> Result<Option<TransactionEntry>, FileStorageError> {
         loop {
             let Step::Transaction(entry) = scan.transaction(self.next)? else { return Ok(None) };
             if entry.tid() > self.stop {
@@ -140,7 +128,7 @@ impl TransactionIterator {
 
 impl RecordIterator {
     /// The next record of the transaction; `None` after the last.
-    pub fn step(&mut self) -> Result<Option<TransactionRecord>, StorageError> {
+    pub fn step(&mut self) -> Result<Option<TransactionRecord>, FileStorageError> {
         if self.next >= self.entry.records_end() {
             return Ok(None);
         }
@@ -175,7 +163,7 @@ pub(crate) fn transaction_of(
     log: &LogBytes,
     position: u64,
     record: &DataHeader,
-) -> Result<Transaction, StorageError> {
+) -> Result<Transaction, FileStorageError> {
     if let Step::Transaction(entry) = scan.transaction(record.transaction)?
         && entry.tid() == record.tid
         && (entry.records_start()..entry.records_end()).contains(&position)
@@ -187,7 +175,7 @@ pub(crate) fn transaction_of(
 }
 
 /// The tid of the record of `oid` at `position`, which its transaction confirms.
-pub(crate) fn tid_of(log: &LogBytes, position: u64, oid: Oid) -> Result<Tid, StorageError> {
+pub(crate) fn tid_of(log: &LogBytes, position: u64, oid: Oid) -> Result<Tid, FileStorageError> {
     let stored = log.read_stored(position, oid, Access::Blocking)?;
     let gone = || log.damaged(position, "a record that cannot be read");
     let header = stored.ok_or_else(gone)?.header;
@@ -197,7 +185,7 @@ pub(crate) fn tid_of(log: &LogBytes, position: u64, oid: Oid) -> Result<Tid, Sto
 pub(crate) fn transaction(
     scan: &mut Scan<'_>,
     entry: TransactionEntry,
-) -> Result<Transaction, StorageError> {
+) -> Result<Transaction, FileStorageError> {
     let status = entry.status().unwrap_or_default();
     let metadata = scan.metadata(&entry)?;
     Ok(Transaction { tid: entry.tid(), status, metadata, length: entry.header.length, entry })

@@ -11,11 +11,11 @@
 #![forbid(unsafe_code)]
 
 mod append;
-mod blobs;
+mod back_pointers;
+mod blob_sample;
 mod cached;
 mod check;
 mod checksums;
-mod companions;
 mod damage;
 mod error;
 mod foreign_change;
@@ -43,38 +43,31 @@ mod recover;
 mod recovery;
 mod reopening;
 mod scan;
+mod seam;
 mod session_name;
 mod set_aside;
-mod space;
-mod spool;
 mod storage;
 mod tail;
 mod tid_search;
 mod torn;
 mod undo;
+mod upkeep;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
-pub use blobs::{
-    BlobDirectory, BlobLayout, BlobReading, BlobSample, CommittedBlob, NewBlob, StagedBlobs,
-    TemporaryBlob,
-};
-pub use cached::{CachedRevisions, LOOKED_UP_TOGETHER, LentRevision, LentRevisions};
+pub use blob_sample::BlobSample;
+pub use cached::{CachedRevisions, LentRevision, LentRevisions};
 pub use check::{
     BlobsToCheck, CheckOptions, Checked, CheckedBlobs, IndexVerdict, check, check_with_blobs,
 };
 pub use checksums::{ChecksumFigures, ChecksumMode, Distrust, ScrubPlace};
 pub use damage::{Damage, DamageKind};
-pub use error::{FileChange, StorageError};
+pub use error::{FileChange, FileStorageError};
 pub use format::Magic;
-pub use iterate::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
-pub use load::{Basis, HistoryEntry, Load, ObjectStep, Revision};
-pub use log_bytes::Access;
+pub use iterate::{RecordIterator, Transaction, TransactionIterator};
+pub use load::HistoryEntry;
 pub use old_logs::OLD_LOGS_MAX;
 pub use open_options::OpenOptions;
-pub use pack::{DroppedRecord, Pack, PackOptions, PackStep, Packed};
-pub use read_log::LogItem;
+pub use pack::{DroppedRecord, Pack};
 pub use record_cache::RecordCacheStatistics;
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};
-pub use spool::{Spool, SpooledData};
-pub use storage::{FileStorage, WriteState};
-pub use undo::{Merge, Resolver, UndoConflict, UndoRecord, Undoing};
+pub use storage::FileStorage;

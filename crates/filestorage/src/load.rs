@@ -3,52 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use zodium_storage::{Access, Basis, Load, ObjectStep, Revision, StoredRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
-use crate::iterate::{Transaction, step_scan, transaction_of};
+use crate::iterate::{Transaction, step_scan, tid_of, transaction_of};
 use crate::log::{Link, LogFile};
-use crate::log_bytes::Access;
 use crate::record::{Record, RecordContent};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
-use crate::{FileStorage, StorageError};
+use crate::{FileStorage, FileStorageError};
 
 /// Bytes read at once to find the transaction of a damaged record.
 const LOOK_BYTES: usize = 4 << 10;
-
-/// The answer to [`FileStorage::load_before`].
-#[derive(Debug)]
-pub enum Load {
-    /// The revision asked for.
-    Revision(Revision),
-    /// The object exists, but had no revision before that tid.
-    NoRevision,
-    /// No such object, or the revision is a deletion.
-    Missing,
-    /// The bytes are not in memory: ask again with [`Access::Blocking`] off the worker.
-    Cold,
-}
-
-/// One revision of an object.
-#[derive(Debug)]
-pub struct Revision {
-    /// The data record's pickles.
-    pub data: Bytes,
-    /// The transaction that wrote it.
-    pub serial: Tid,
-    /// The transaction that wrote the next one; `None` when this one is current.
-    pub end: Option<Tid>,
-    /// What "current" was judged by.
-    pub basis: Basis,
-}
-
-/// The state of the index that an answer was computed from; see
-/// [`FileStorage::is_still_current`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Basis {
-    generation: u64,
-    position: u64,
-}
 
 /// One line of an object's history.
 #[derive(Clone, Debug)]
@@ -61,10 +27,15 @@ pub struct HistoryEntry {
 
 impl FileStorage {
     /// The latest revision of `oid` written by a transaction before `before`.
-    pub fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError> {
+    pub fn load_before(
+        &self,
+        oid: Oid,
+        before: Tid,
+        access: Access,
+    ) -> Result<Load, FileStorageError> {
         let log = self.log();
         let Some(position) = log.positions.position(oid) else { return Ok(Load::Missing) };
-        let basis = Basis { generation: log.generation, position };
+        let basis = Basis(log.generation, position);
         // The current record is nearly always the one: fetch it whole at once.
         let Some(current) = log.record(position, oid, access)? else { return Ok(Load::Cold) };
         let head = current.head();
@@ -93,11 +64,45 @@ impl FileStorage {
     /// revision may have been announced to the client.
     pub fn is_still_current(&self, oid: Oid, basis: Basis) -> bool {
         let log = self.log();
-        log.generation == basis.generation && log.positions.position(oid) == Some(basis.position)
+        Basis(log.generation, log.positions.position(oid).unwrap_or(0)) == basis
+    }
+
+    /// The record that transaction `serial` wrote for `oid`. `None`: it wrote none.
+    pub fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, FileStorageError> {
+        let log = self.log();
+        let mut position = log.positions.position(oid).unwrap_or(0);
+        while let Some(link) = log.link_at(position, oid)? {
+            if link.tid != serial {
+                position = log.older(link)?;
+                continue;
+            }
+            let gone = || log.damaged(position, "a record that cannot be read");
+            let (at, data) = log.data_behind(position, oid, Access::Blocking)?.ok_or_else(gone)?;
+            let data_tid = if at == position { serial } else { tid_of(&log, at, oid)? };
+            return Ok(Some(StoredRecord { data, data_tid }));
+        }
+        Ok(None)
+    }
+
+    /// Where the record stands that transaction `tid` wrote for an object.
+    ///
+    /// # Errors
+    /// `NotUndoable` when it wrote none, or when that was packed away.
+    pub fn position_of(&self, oid: Oid, tid: Tid) -> Result<u64, FileStorageError> {
+        let log = self.log();
+        let mut position = log.positions.position(oid).unwrap_or(0);
+        while position != 0 {
+            let Some(link) = log.link(position, oid, Access::Blocking)? else { break };
+            if link.tid == tid {
+                return Ok(position);
+            }
+            position = log.older(link)?;
+        }
+        Err(FileStorageError::NotUndoable { tid, reason: "it was packed" })
     }
 
     /// The data that transaction `serial` wrote for `oid`. `None`: it wrote none.
-    pub fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
+    pub fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, FileStorageError> {
         let log = self.log();
         let mut position = log.positions.position(oid).unwrap_or(0);
         while let Some(link) = log.link_at(position, oid)? {
@@ -119,11 +124,11 @@ impl FileStorage {
         &self,
         oid: Oid,
         access: Access,
-    ) -> Result<Option<Option<Tid>>, StorageError> {
+    ) -> Result<Option<Option<Tid>>, FileStorageError> {
         let log = self.log();
         let Some(position) = log.positions.position(oid) else { return Ok(Some(None)) };
         let error = match log.link(position, oid, access) {
-            Err(error @ StorageError::Corrupt { .. }) => error,
+            Err(error @ FileStorageError::Corrupt { .. }) => error,
             link => return Ok(link?.map(|link| Some(link.tid))),
         };
         match access {
@@ -136,7 +141,7 @@ impl FileStorage {
     }
 
     /// The serial of the current revision; `None` when there is no object or it is deleted.
-    pub fn serial_of_living(&self, oid: Oid) -> Result<Option<Tid>, StorageError> {
+    pub fn serial_of_living(&self, oid: Oid) -> Result<Option<Tid>, FileStorageError> {
         match self.load_before(oid, Tid::MAX, Access::Blocking)? {
             Load::Revision(revision) => Ok(Some(revision.serial)),
             Load::NoRevision | Load::Missing | Load::Cold => Ok(None),
@@ -144,7 +149,7 @@ impl FileStorage {
     }
 
     /// The newest `count` revisions of `oid`, newest first; empty for an unknown object.
-    pub fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+    pub fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, FileStorageError> {
         let log = self.log();
         let mut entries = Vec::new();
         let mut position = log.positions.position(oid).unwrap_or(0);
@@ -165,7 +170,7 @@ impl FileStorage {
 
     /// The current revision of the first object at or after `from` in oid order, and the oid of
     /// the one that follows it. Deleted objects are there too, without data.
-    pub fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
+    pub fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, FileStorageError> {
         let log = self.log();
         let Some((oid, position)) = log.positions.next_from(from) else { return Ok(None) };
         let Some(record) = log.record(position, oid, Access::Blocking)? else { return Ok(None) };
@@ -179,23 +184,10 @@ impl FileStorage {
     }
 }
 
-/// One step of a walk over all current objects.
-#[derive(Debug)]
-pub struct ObjectStep {
-    /// The object.
-    pub oid: Oid,
-    /// Its current serial.
-    pub serial: Tid,
-    /// Its data, `None` when deleted.
-    pub data: Option<Bytes>,
-    /// The next object in oid order.
-    pub following: Option<Oid>,
-}
-
 impl LogFile {
     /// The next older position in a history; an error if the chain does not go back in time,
     /// which a damaged file could use to keep us in a circle.
-    pub(crate) fn older(&self, link: Link) -> Result<u64, StorageError> {
+    pub(crate) fn older(&self, link: Link) -> Result<u64, FileStorageError> {
         if link.previous < link.position {
             Ok(link.previous)
         } else {
@@ -210,7 +202,7 @@ impl LogFile {
         oid: Oid,
         mut position: u64,
         end: u64,
-    ) -> Result<u64, StorageError> {
+    ) -> Result<u64, FileStorageError> {
         while position >= end {
             let Some(link) = self.link_at(position, oid)? else { break };
             position = self.older(link)?;
@@ -220,7 +212,7 @@ impl LogFile {
 
     /// The tid of the transaction that a damaged record stands in; `None` when that cannot be found
     /// out for certain.
-    fn tid_around(&self, position: u64, oid: Oid) -> Result<Option<Tid>, StorageError> {
+    fn tid_around(&self, position: u64, oid: Oid) -> Result<Option<Tid>, FileStorageError> {
         let mut bytes = [0; DATA_HEADER_BYTES];
         if self.file.read_exact_at(&mut bytes, position).is_err() {
             return Ok(None);
@@ -241,7 +233,7 @@ impl LogFile {
         &self,
         position: u64,
         header: &DataHeader,
-    ) -> Result<Option<TransactionEntry>, StorageError> {
+    ) -> Result<Option<TransactionEntry>, FileStorageError> {
         let checksums = self.checksums.as_ref();
         if let Some(start) = checksums.and_then(|sums| sums.transaction_around(position))
             && let Some(entry) = self.transaction_at(start, position)?
@@ -256,7 +248,7 @@ impl LogFile {
                 }
             }
             // Another damage is in the way.
-            Err(StorageError::Corrupt { .. }) => {}
+            Err(FileStorageError::Corrupt { .. }) => {}
             Err(error) => return Err(error),
         }
         self.transaction_at(header.transaction, position)
@@ -267,7 +259,7 @@ impl LogFile {
         &self,
         start: u64,
         position: u64,
-    ) -> Result<Option<TransactionEntry>, StorageError> {
+    ) -> Result<Option<TransactionEntry>, FileStorageError> {
         if !(MAGIC_BYTES..position).contains(&start) {
             return Ok(None);
         }
@@ -277,7 +269,7 @@ impl LogFile {
         for mut scan in [look, step_scan(self)] {
             found = match scan.transaction(start) {
                 Ok(Step::Transaction(entry)) => Some(entry),
-                Ok(_) | Err(StorageError::Corrupt { .. }) => None,
+                Ok(_) | Err(FileStorageError::Corrupt { .. }) => None,
                 Err(error) => return Err(error),
             };
             let records = found.map(|entry| entry.records_start()..entry.records_end());
@@ -288,7 +280,7 @@ impl LogFile {
         Ok(found)
     }
 
-    fn link_at(&self, position: u64, oid: Oid) -> Result<Option<Link>, StorageError> {
+    fn link_at(&self, position: u64, oid: Oid) -> Result<Option<Link>, FileStorageError> {
         if position == 0 { Ok(None) } else { self.link(position, oid, Access::Blocking) }
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use zodium_disk::{Disk, OpenMode};
 
-use crate::companions::with_suffix;
+use zodium_disk::with_suffix;
 
 /// Both lines together are shorter.
 const LINES_BYTES_MAX: usize = 64;

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use zodium_disk::DiskFile;
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::checksums::{Checksums, Damages};
 use crate::format::{DATA_HEADER_BYTES, DataHeader};
 use crate::landmarks::Landmarks;
-use crate::log_bytes::{Access, Body, LogBytes};
+use crate::log_bytes::{Body, LogBytes};
 use crate::old_logs::PinnedLog;
 use crate::positions::Positions;
 use crate::record::{Record, RecordContent, RecordHead, new_record};
@@ -101,7 +102,7 @@ impl LogFile {
         position: u64,
         oid: Oid,
         access: Access,
-    ) -> Result<Option<Record>, StorageError> {
+    ) -> Result<Option<Record>, FileStorageError> {
         if let Some(record) = self.cache.lookup(position) {
             return Ok(Some(record));
         }
@@ -125,7 +126,7 @@ impl LogFile {
         position: u64,
         oid: Oid,
         access: Access,
-    ) -> Result<Option<Link>, StorageError> {
+    ) -> Result<Option<Link>, FileStorageError> {
         let cached = self.cache.with(position, |record| {
             let RecordHead { tid, previous, .. } = *record.head();
             Link { position, tid, previous }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use zodium_disk::DiskFile;
+use zodium_storage::Access;
 use zodium_types::Oid;
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::checksums::{Checksums, Damages, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::scan::Scan;
@@ -24,15 +25,6 @@ const FOLLOWING_BYTES: usize = DataHeader::TRANSACTION_OFFSET + POINTER_BYTES as
 
 /// Longest chain of back pointers that is followed; longer ones only occur in damaged files.
 const BACK_POINTERS_MAX: usize = 10_000;
-
-/// Whether a read may wait for the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Only what is in memory; anything else is reported as cold.
-    Resident,
-    /// Whatever it takes. Never on a worker thread.
-    Blocking,
-}
 
 /// The bytes of a generation, and what they are held against.
 pub(crate) struct LogBytes {
@@ -81,7 +73,7 @@ impl LogBytes {
         mut position: u64,
         oid: Oid,
         access: Access,
-    ) -> Result<Option<(u64, Option<Bytes>)>, StorageError> {
+    ) -> Result<Option<(u64, Option<Bytes>)>, FileStorageError> {
         for _ in 0..BACK_POINTERS_MAX {
             if position == 0 {
                 return Ok(Some((0, None)));
@@ -97,7 +89,11 @@ impl LogBytes {
 
     /// The data of the record of `oid` at `position`, back pointers followed; `None` for a
     /// deletion. May wait for the device.
-    pub(crate) fn data_at(&self, position: u64, oid: Oid) -> Result<Option<Bytes>, StorageError> {
+    pub(crate) fn data_at(
+        &self,
+        position: u64,
+        oid: Oid,
+    ) -> Result<Option<Bytes>, FileStorageError> {
         let found = self.data_behind(position, oid, Access::Blocking)?;
         Ok(found.and_then(|(_, data)| data))
     }
@@ -108,7 +104,7 @@ impl LogBytes {
         position: u64,
         oid: Oid,
         access: Access,
-    ) -> Result<Option<Stored>, StorageError> {
+    ) -> Result<Option<Stored>, FileStorageError> {
         let mut first = [0; FIRST_READ_BYTES];
         let Some(count) = self.read_some(&mut first, position, access)? else { return Ok(None) };
         let Some((start, rest)) = first[..count].split_first_chunk() else {
@@ -163,7 +159,7 @@ impl LogBytes {
         record: (&[u8], &[u8]),
         ended: bool,
         access: Access,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         let log = Log { file: &self.file, end: self.end() };
         let checksums = self.checksums.as_ref();
         let verdict = checksums.map(|sums| sums.verify_record(log, position, oid, record, access));
@@ -180,7 +176,7 @@ impl LogBytes {
         header: DataHeader,
         position: u64,
         body: Bytes,
-    ) -> Result<Stored, StorageError> {
+    ) -> Result<Stored, FileStorageError> {
         if header.data_length > 0 {
             return Ok(Stored { header, body: Body::Data(body) });
         }
@@ -191,7 +187,7 @@ impl LogBytes {
         Ok(Stored { header, body: Body::Back(back) })
     }
 
-    fn not_ended(&self, position: u64) -> StorageError {
+    fn not_ended(&self, position: u64) -> FileStorageError {
         self.damaged(position, "a record that does not end where another or none begins")
     }
 
@@ -201,14 +197,14 @@ impl LogBytes {
         buffer: &mut [u8],
         position: u64,
         access: Access,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         match access {
             Access::Blocking => match self.file.read_exact_at(buffer, position) {
                 Ok(()) => Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Err(self.damaged(position, "the file ends inside a record"))
                 }
-                Err(error) => Err(StorageError::io(&self.path, "read", error)),
+                Err(error) => Err(FileStorageError::io(&self.path, "read", error)),
             },
             Access::Resident => {
                 let count = self.read_some(buffer, position, access)?;
@@ -222,16 +218,20 @@ impl LogBytes {
         buffer: &mut [u8],
         position: u64,
         access: Access,
-    ) -> Result<Option<usize>, StorageError> {
+    ) -> Result<Option<usize>, FileStorageError> {
         let result = match access {
             Access::Resident => self.file.read_resident_at(buffer, position),
             Access::Blocking => self.file.read_up_to(buffer, position).map(Some),
         };
-        result.map_err(|error| StorageError::io(&self.path, "read", error))
+        result.map_err(|error| FileStorageError::io(&self.path, "read", error))
     }
 
     /// Fewer bytes than a record needs: cold if the rest may still come, else the file is cut.
-    fn short_read(&self, position: u64, access: Access) -> Result<Option<Stored>, StorageError> {
+    fn short_read(
+        &self,
+        position: u64,
+        access: Access,
+    ) -> Result<Option<Stored>, FileStorageError> {
         match access {
             Access::Resident => Ok(None),
             Access::Blocking => Err(self.damaged(position, "the file ends inside a record")),
@@ -243,7 +243,7 @@ impl LogBytes {
         header: DataHeader,
         position: u64,
         oid: Oid,
-    ) -> Result<DataHeader, StorageError> {
+    ) -> Result<DataHeader, FileStorageError> {
         let fits = position.checked_add(header.record_bytes()).is_some_and(|end| end <= self.end());
         let what = if header.oid != oid {
             format!("a record of object {} was expected, found object {}", oid, header.oid)
@@ -261,10 +261,10 @@ impl LogBytes {
 
     /// The error for what is damaged in the log, which is counted. All errors about damage that
     /// the reading of committed bytes meets are made here or by `scan_to`'s walks.
-    pub(crate) fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
+    pub(crate) fn damaged(&self, position: u64, what: impl Into<String>) -> FileStorageError {
         let what = what.into();
         self.damages.note(position, None, None, &what);
-        StorageError::corrupt(&self.path, position, what)
+        FileStorageError::corrupt(&self.path, position, what)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
-use crate::StorageError;
+use crate::FileStorageError;
 
 /// Makes an empty file at `path`, for the eyes of those who may read the file at `model`.
 pub(crate) fn create(
@@ -13,10 +13,10 @@ pub(crate) fn create(
     path: &Path,
     mode: OpenMode,
     model: &Path,
-) -> Result<Arc<dyn DiskFile>, StorageError> {
+) -> Result<Arc<dyn DiskFile>, FileStorageError> {
     let created = disk.open(path, mode);
-    let file = created.map_err(|error| StorageError::io(path, "create", error))?;
+    let file = created.map_err(|error| FileStorageError::io(path, "create", error))?;
     let permitted = disk.copy_permissions(model, path);
-    permitted.map_err(|error| StorageError::io(path, "set the permissions", error))?;
+    permitted.map_err(|error| FileStorageError::io(path, "set the permissions", error))?;
     Ok(file)
 }

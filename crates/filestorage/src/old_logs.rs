@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::log_bytes::LogBytes;
 
 /// Old files that are kept open for iterators, not counting the one that has the name. One more
@@ -30,8 +30,8 @@ impl PinnedLog {
     }
 
     /// For one step.
-    pub(crate) fn bytes(&self) -> Result<Arc<LogBytes>, StorageError> {
-        let too_old = || StorageError::IteratorTooOld { path: self.path.clone() };
+    pub(crate) fn bytes(&self) -> Result<Arc<LogBytes>, FileStorageError> {
+        let too_old = || FileStorageError::IteratorTooOld { path: self.path.clone() };
         self.bytes.load_full().ok_or_else(too_old)
     }
 }
@@ -63,9 +63,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions, PackOptions,
-        TransactionIterator,
+        FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions, TransactionIterator,
     };
+    use zodium_storage::{Access, PackOptions};
 
     /// Bytes of each revision.
     const LENGTH: usize = 100_000;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     /// The tid of the next transaction, whose record is read too.
-    fn step(iterator: &mut TransactionIterator) -> Result<Option<u64>, StorageError> {
+    fn step(iterator: &mut TransactionIterator) -> Result<Option<u64>, FileStorageError> {
         let Some(transaction) = iterator.step()? else { return Ok(None) };
         let record = iterator.records(&transaction).step()?.expect("it has one");
         assert_eq!(record.data.map(|data: Bytes| data.len()), Some(LENGTH));
@@ -127,7 +127,7 @@ mod tests {
         }
         let (mut oldest, ..) = iterators.remove(0);
         let error = step(&mut oldest).unwrap_err();
-        assert!(matches!(error, StorageError::IteratorTooOld { .. }), "{error}");
+        assert!(matches!(error, FileStorageError::IteratorTooOld { .. }), "{error}");
         let used = disk.used_bytes();
         for (iterator, first, last) in &mut iterators {
             for tid in first.unwrap() + 1..=*last {

@@ -5,44 +5,16 @@
 
 use std::ops::ControlFlow;
 
-use zodium_types::{Oid, Tid, TransactionStatus};
+use zodium_storage::Access;
+use zodium_storage::LogItem;
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::iterate::{TransactionIterator, tid_of};
-use crate::log_bytes::{Access, LogBytes};
+use crate::log_bytes::LogBytes;
 use crate::scan::{DataEntry, Scan, TransactionEntry};
 
 /// Bytes read at once.
 const WINDOW_BYTES: usize = 256 << 10;
-
-/// What stands in the log, in its order: a transaction, then each of its records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogItem<'a> {
-    /// A transaction begins.
-    Transaction {
-        /// Its tid.
-        tid: Tid,
-        /// Its status.
-        status: TransactionStatus,
-        /// Who committed it.
-        user: &'a [u8],
-        /// What for.
-        description: &'a [u8],
-        /// A pickle of a dict, or nothing.
-        extension: &'a [u8],
-    },
-    /// It wrote this.
-    Record {
-        /// The object.
-        oid: Oid,
-        /// Its data, `None` for a deletion.
-        data: Option<&'a [u8]>,
-        /// The transaction whose record this one points back to.
-        data_tid: Option<Tid>,
-    },
-    /// The records of the transaction that come here are passed over.
-    Skipped,
-}
 
 impl TransactionIterator {
     /// Goes on from where it is, and shows what it meets until `visit` has enough; whether the
@@ -52,7 +24,7 @@ impl TransactionIterator {
         &mut self,
         with_records: bool,
         mut visit: impl FnMut(LogItem<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         let log = self.log.bytes()?;
         let mut scan = log.scan_to(self.end, WINDOW_BYTES);
         loop {
@@ -90,7 +62,7 @@ fn show_transaction(
     scan: &mut Scan<'_>,
     entry: &TransactionEntry,
     visit: &mut impl FnMut(LogItem<'_>) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, StorageError> {
+) -> Result<ControlFlow<()>, FileStorageError> {
     let lengths = entry.header;
     let bytes = scan.metadata_bytes(entry)?;
     let (user, rest) = bytes.split_at_checked(lengths.user_length.into()).unwrap_or_default();
@@ -105,7 +77,7 @@ fn show_record(
     scan: &mut Scan<'_>,
     record: &DataEntry,
     visit: &mut impl FnMut(LogItem<'_>) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, StorageError> {
+) -> Result<ControlFlow<()>, FileStorageError> {
     scan.verify_record(record)?;
     let oid = record.header.oid;
     if record.header.data_length > 0 {

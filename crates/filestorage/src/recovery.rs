@@ -21,7 +21,7 @@ use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::set_aside::BrokenEnd;
 use crate::tail::Tail;
 use crate::torn::Crashed;
-use crate::{ChecksumMode, StorageError};
+use crate::{ChecksumMode, FileStorageError};
 
 /// Bytes scanned between two reports of progress.
 const PROGRESS_STEP_BYTES: u64 = 8 << 20;
@@ -45,9 +45,9 @@ pub(crate) fn recover(
     disk: &dyn Disk,
     options: &OpenOptions<'_>,
     file: Arc<dyn DiskFile>,
-) -> Result<Recovered, StorageError> {
+) -> Result<Recovered, FileStorageError> {
     let path = options.path.as_path();
-    let length = file.length().map_err(|error| StorageError::io(path, "read", error))?;
+    let length = file.length().map_err(|error| FileStorageError::io(path, "read", error))?;
     if !options.read_only && is_unbegun(path, file.as_ref(), length)? {
         start_file(disk, path, file.as_ref())?;
         return Ok(Recovered {
@@ -100,7 +100,7 @@ fn read_log(
     file: &Arc<dyn DiskFile>,
     length: u64,
     checksums: Option<&Opened>,
-) -> Result<ReadLog, StorageError> {
+) -> Result<ReadLog, FileStorageError> {
     let path = options.path.as_path();
     let found = index_snapshot::load(disk, path, file, length);
     let is_index_unused = matches!(found, Ok(Found::Unvouched) | Err(_));
@@ -154,32 +154,32 @@ fn warn_distrust(path: &Path, distrust: Distrust) {
 }
 
 /// Whether the file is empty, or a crash came before its magic was complete.
-fn is_unbegun(path: &Path, file: &dyn DiskFile, length: u64) -> Result<bool, StorageError> {
+fn is_unbegun(path: &Path, file: &dyn DiskFile, length: u64) -> Result<bool, FileStorageError> {
     let magic = Magic::Fs30.bytes();
     let Some(begun) = magic.get(..length.try_into().unwrap_or(usize::MAX)) else {
         return Ok(false);
     };
     let mut bytes = [0; MAGIC_BYTES as usize];
     let bytes = &mut bytes[..begun.len()];
-    file.read_exact_at(bytes, 0).map_err(|error| StorageError::io(path, "read", error))?;
+    file.read_exact_at(bytes, 0).map_err(|error| FileStorageError::io(path, "read", error))?;
     Ok(bytes == begun && begun != magic)
 }
 
-fn start_file(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<(), StorageError> {
+fn start_file(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<(), FileStorageError> {
     file.write_all_at(Magic::Fs30.bytes(), 0)
         .and_then(|()| file.sync())
         .and_then(|()| disk.sync_folder_of(path))
-        .map_err(|error| StorageError::io(path, "write", error))
+        .map_err(|error| FileStorageError::io(path, "write", error))
 }
 
-fn read_magic(path: &Path, file: &dyn DiskFile) -> Result<Magic, StorageError> {
+fn read_magic(path: &Path, file: &dyn DiskFile) -> Result<Magic, FileStorageError> {
     let mut bytes = [0; MAGIC_BYTES as usize];
     let known = match file.read_exact_at(&mut bytes, 0) {
         Ok(()) => Magic::parse(&bytes),
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => None,
-        Err(error) => return Err(StorageError::io(path, "read", error)),
+        Err(error) => return Err(FileStorageError::io(path, "read", error)),
     };
-    known.ok_or_else(|| StorageError::NotFileStorage { path: path.to_owned() })
+    known.ok_or_else(|| FileStorageError::NotFileStorage { path: path.to_owned() })
 }
 
 fn warn_not_later(path: &Path, position: u64) {
@@ -215,7 +215,7 @@ impl Build<'_> {
         mut last_tid: Tid,
         positions: &Positions,
         progress: &dyn Fn(u64, u64),
-    ) -> Result<Built, StorageError> {
+    ) -> Result<Built, FileStorageError> {
         let Build { path, file, length, .. } = *self;
         let mut scan = Scan::new(path, Arc::clone(file), length);
         let (mut position, mut not_later, mut records) = (start, None, Vec::new());
@@ -250,7 +250,7 @@ impl Build<'_> {
                     continue;
                 }
                 Ok(None) => None,
-                Err(damage @ StorageError::Corrupt { .. }) => Some(damage),
+                Err(damage @ FileStorageError::Corrupt { .. }) => Some(damage),
                 Err(error) => return Err(error),
             };
             // Of the last batch of a session that crashed, whatever follows.
@@ -267,7 +267,7 @@ impl Build<'_> {
         &self,
         scan: &mut Scan<'_>,
         transaction: &TransactionEntry,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         let Some(crashed) = &self.crashed else { return Ok(false) };
         crashed.is_torn(self.file.as_ref(), scan, transaction)
     }
@@ -283,7 +283,7 @@ impl Build<'_> {
         scan: &mut Scan<'_>,
         position: u64,
         last_tid: Tid,
-    ) -> Result<Step, StorageError> {
+    ) -> Result<Step, FileStorageError> {
         let found = scan.transaction(position);
         let Some(passage) = &mut self.passage else { return found };
         let Some(frame) = passage.entry(position, Part::Frame) else { return found };
@@ -304,7 +304,7 @@ impl Build<'_> {
                 return Ok(Step::Unfinished);
             }
             (Some(entry), _) | (None, Ok(Step::Transaction(entry))) => entry,
-            (None, Ok(_)) => return Err(StorageError::corrupt(self.path, position, what)),
+            (None, Ok(_)) => return Err(FileStorageError::corrupt(self.path, position, what)),
             (None, Err(error)) => return Err(error),
         };
         let (kind, tid) = (DamageKind::Checksum, Some(entry.tid()));
@@ -326,7 +326,7 @@ impl Build<'_> {
         scan: &mut Scan<'_>,
         entry: &TransactionEntry,
         last_tid: Tid,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         let wrong_bits = (scan.length_copy(entry)? ^ entry.header.length).count_ones();
         if wrong_bits == 0 {
             return Ok(false);
@@ -344,7 +344,7 @@ impl Build<'_> {
         &mut self,
         scan: &mut Scan<'_>,
         entry: &TransactionEntry,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         let Some(passage) = &mut self.passage else { return Ok(false) };
         let mut position = entry.records_start();
         while position < entry.records_end() {
@@ -369,7 +369,7 @@ impl Build<'_> {
         transaction: &TransactionEntry,
         positions: &Positions,
         records: &mut Vec<(Oid, u64)>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         records.clear();
         if transaction.status() == Some(TransactionStatus::Undone) {
             return Ok(());
@@ -387,7 +387,7 @@ impl Build<'_> {
             };
             if !continues {
                 let what = format!("a record of object {oid} that does not continue its history");
-                return Err(StorageError::corrupt(self.path, record.position, what));
+                return Err(FileStorageError::corrupt(self.path, record.position, what));
             }
             records.push((oid, record.position));
         }
@@ -400,7 +400,7 @@ impl Build<'_> {
         scan: &mut Scan<'_>,
         position: u64,
         transaction: &TransactionEntry,
-    ) -> Result<DataEntry, StorageError> {
+    ) -> Result<DataEntry, FileStorageError> {
         let found = scan.record(position, transaction);
         let Some(passage) = &mut self.passage else { return found };
         let Some(sealed) = passage.entry(position, Part::Record) else { return found };

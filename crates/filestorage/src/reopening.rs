@@ -13,13 +13,13 @@ use std::path::Path;
 
 use tracing::warn;
 use zodium_disk::DiskFile;
+use zodium_disk::with_suffix;
 
 use crate::append::{WriteFailure, bytes_ahead, reserve_error};
-use crate::companions::with_suffix;
 use crate::iterate::step_scan;
 use crate::log::LogFile;
 use crate::recent::{Piece, RecentAppends};
-use crate::{FileStorage, StorageError};
+use crate::{FileStorage, FileStorageError};
 
 /// Bytes read back at once.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -34,10 +34,10 @@ impl FileStorage {
     /// Blocking. The caller makes sure that nothing is [appended](FileStorage::append) meanwhile.
     ///
     /// # Errors
-    /// Appends stay refused, and this can be called again. [`StorageError::Corrupt`] names the
-    /// place when the device does not hold what was acknowledged, [`StorageError::Changed`] says
+    /// Appends stay refused, and this can be called again. [`FileStorageError::Corrupt`] names the
+    /// place when the device does not hold what was acknowledged, [`FileStorageError::Changed`] says
     /// that another program changed the file and has to change it back; others say what failed.
-    pub fn reopen(&self) -> Result<(), StorageError> {
+    pub fn reopen(&self) -> Result<(), FileStorageError> {
         let (failure, end, promised, recent) = {
             let state = self.append.lock();
             (state.failure, state.end(), state.promised(), state.recent.clone())
@@ -45,7 +45,7 @@ impl FileStorage {
         match failure {
             None => return Ok(()),
             Some(WriteFailure::Unknown) => {
-                return Err(StorageError::Failed { path: self.path.clone() });
+                return Err(FileStorageError::Failed { path: self.path.clone() });
             }
             Some(WriteFailure::Name | WriteFailure::Log | WriteFailure::Changed) => {}
         }
@@ -78,7 +78,7 @@ impl FileStorage {
     pub(crate) fn cut_refused(&self) {
         // That another program changed it is what closing says itself.
         if let Err(error) = self.reopen()
-            && !matches!(error, StorageError::Changed { .. })
+            && !matches!(error, FileStorageError::Changed { .. })
         {
             warn!(file = %self.path.display(), %error,
                 "what failed to be committed was not cut, and may be in the file as a whole");
@@ -86,11 +86,11 @@ impl FileStorage {
     }
 
     /// Changes something else in the folder and makes that durable, and with it what was renamed.
-    fn make_name_durable(&self) -> Result<(), StorageError> {
+    fn make_name_durable(&self) -> Result<(), FileStorageError> {
         let probe = with_suffix(&self.path, ".reopening");
         let failed = |operation| {
             let probe = probe.clone();
-            move |error| StorageError::io(&probe, operation, error)
+            move |error| FileStorageError::io(&probe, operation, error)
         };
         let opened = self.disk.open(&probe, zodium_disk::OpenMode::Create);
         opened.map_err(failed("create"))?;
@@ -101,10 +101,10 @@ impl FileStorage {
 }
 
 /// Compares what the device holds with what was acknowledged.
-fn verify(log: &LogFile, end: u64, recent: &RecentAppends) -> Result<(), StorageError> {
+fn verify(log: &LogFile, end: u64, recent: &RecentAppends) -> Result<(), FileStorageError> {
     let start = recent.pieces().next().map_or(end, |piece| piece.range.start);
     let forgotten = log.file.forget_cached(start);
-    forgotten.map_err(|error| StorageError::io(&log.path, "drop from memory", error))?;
+    forgotten.map_err(|error| FileStorageError::io(&log.path, "drop from memory", error))?;
     let mut buffer = Vec::new();
     for piece in recent.pieces() {
         verify_piece(log, piece, &mut buffer)?;
@@ -113,7 +113,11 @@ fn verify(log: &LogFile, end: u64, recent: &RecentAppends) -> Result<(), Storage
     step_scan(log).transaction_before(end).map(drop)
 }
 
-fn verify_piece(log: &LogFile, piece: &Piece, buffer: &mut Vec<u8>) -> Result<(), StorageError> {
+fn verify_piece(
+    log: &LogFile,
+    piece: &Piece,
+    buffer: &mut Vec<u8>,
+) -> Result<(), FileStorageError> {
     let range = &piece.range;
     let (mut position, mut crc32c) = (range.start, 0);
     while position < range.end {
@@ -128,36 +132,36 @@ fn verify_piece(log: &LogFile, piece: &Piece, buffer: &mut Vec<u8>) -> Result<()
             "the device does not hold the {} bytes that were committed here",
             range.end - range.start
         );
-        return Err(StorageError::corrupt(&log.path, range.start, what));
+        return Err(FileStorageError::corrupt(&log.path, range.start, what));
     }
     Ok(())
 }
 
-fn read_back(log: &LogFile, buffer: &mut [u8], position: u64) -> Result<(), StorageError> {
+fn read_back(log: &LogFile, buffer: &mut [u8], position: u64) -> Result<(), FileStorageError> {
     log.file.read_exact_at(buffer, position).map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {
             let what = "the file ends before what was committed";
-            StorageError::corrupt(&log.path, position, what)
+            FileStorageError::corrupt(&log.path, position, what)
         }
-        _ => StorageError::io(&log.path, "read back", error),
+        _ => FileStorageError::io(&log.path, "read back", error),
     })
 }
 
-fn cut(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), StorageError> {
+fn cut(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), FileStorageError> {
     let cut = file.set_length(end).and_then(|()| file.sync());
-    cut.map_err(|error| StorageError::io(path, "cut", error))
+    cut.map_err(|error| FileStorageError::io(path, "cut", error))
 }
 
 /// Has something new made durable behind the end, in the same block as the end, and reads it back.
-fn probe(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), StorageError> {
+fn probe(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), FileStorageError> {
     let written = file.write_all_at(PROBE, end).and_then(|()| file.sync());
-    written.map_err(|error| StorageError::writing(path, "write", PROBE.len() as u64, error))?;
+    written.map_err(|error| FileStorageError::writing(path, "write", PROBE.len() as u64, error))?;
     let mut read = [0; PROBE.len()];
     let found = file.forget_cached(end).and_then(|()| file.read_exact_at(&mut read, end));
-    found.map_err(|error| StorageError::io(path, "read back", error))?;
+    found.map_err(|error| FileStorageError::io(path, "read back", error))?;
     if read != *PROBE {
         let what = "the device does not hold what was just written and synced";
-        return Err(StorageError::corrupt(path, end, what));
+        return Err(FileStorageError::corrupt(path, end, what));
     }
     Ok(())
 }

@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::DiskFile;
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
+use crate::FileStorageError;
 use crate::checksums::{Checksums, Damages, Found, Log, Page, Part};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
 };
-use crate::{Access, StorageError};
 
 /// Bytes read at once on a walk forward.
 pub(crate) const WINDOW_BYTES: usize = 1 << 20;
@@ -122,7 +123,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The transaction at `position`, framing checked.
-    pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, StorageError> {
+    pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, FileStorageError> {
         let entry = match self.header(position)? {
             Step::Transaction(entry) => entry,
             Step::Unfinished if self.damages.is_some() => {
@@ -141,7 +142,10 @@ impl<'a> Scan<'a> {
 
     /// The copy of the length at the end of a transaction. Its records come next on the walk, so
     /// the window is moved to its start or left where it is.
-    pub(crate) fn length_copy(&mut self, entry: &TransactionEntry) -> Result<u64, StorageError> {
+    pub(crate) fn length_copy(
+        &mut self,
+        entry: &TransactionEntry,
+    ) -> Result<u64, FileStorageError> {
         let (start, end) = (entry.position, entry.next_position());
         if !self.has(start, end) && end - start <= self.window_bytes as u64 {
             self.fill_from(start, 0)?;
@@ -156,7 +160,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The transaction at `position` but for the copy of its length.
-    fn header(&mut self, position: u64) -> Result<Step, StorageError> {
+    fn header(&mut self, position: u64) -> Result<Step, FileStorageError> {
         if position == self.end {
             return Ok(Step::End);
         }
@@ -186,7 +190,7 @@ impl<'a> Scan<'a> {
     pub(crate) fn transaction_before(
         &mut self,
         end: u64,
-    ) -> Result<Option<TransactionEntry>, StorageError> {
+    ) -> Result<Option<TransactionEntry>, FileStorageError> {
         if end <= MAGIC_BYTES {
             return Ok(None);
         }
@@ -216,7 +220,7 @@ impl<'a> Scan<'a> {
         &mut self,
         position: u64,
         transaction: &TransactionEntry,
-    ) -> Result<DataEntry, StorageError> {
+    ) -> Result<DataEntry, FileStorageError> {
         let Some(bytes) = self.chunk::<DATA_HEADER_BYTES>(position)? else {
             return Err(self.damaged(position, "the file ends inside a record"));
         };
@@ -243,7 +247,7 @@ impl<'a> Scan<'a> {
         &mut self,
         transaction: &TransactionEntry,
         mut visit: impl FnMut(&DataEntry),
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         self.try_each_record(transaction, |_, record| {
             visit(record);
             Ok(())
@@ -254,8 +258,8 @@ impl<'a> Scan<'a> {
     pub(crate) fn try_each_record(
         &mut self,
         transaction: &TransactionEntry,
-        mut visit: impl FnMut(&mut Self, &DataEntry) -> Result<(), StorageError>,
-    ) -> Result<(), StorageError> {
+        mut visit: impl FnMut(&mut Self, &DataEntry) -> Result<(), FileStorageError>,
+    ) -> Result<(), FileStorageError> {
         let mut position = transaction.records_start();
         while position < transaction.records_end() {
             let record = self.record(position, transaction)?;
@@ -272,14 +276,14 @@ impl<'a> Scan<'a> {
         record: &DataEntry,
         offset: u64,
         length: usize,
-    ) -> Result<&[u8], StorageError> {
+    ) -> Result<&[u8], FileStorageError> {
         let within = offset.saturating_add(length as u64) <= record.header.data_length;
         assert!(within, "bytes of the record itself");
         self.expect_bytes(record.position + DATA_HEADER_BYTES as u64 + offset, length)
     }
 
     /// Where a record without data points back to, 0 for a deletion.
-    pub(crate) fn back_pointer(&mut self, record: &DataEntry) -> Result<u64, StorageError> {
+    pub(crate) fn back_pointer(&mut self, record: &DataEntry) -> Result<u64, FileStorageError> {
         assert_eq!(record.header.data_length, 0, "a record without data");
         let position = record.position + DATA_HEADER_BYTES as u64;
         let back = u64_at(self.expect_bytes(position, POINTER_BYTES as usize)?, 0);
@@ -293,7 +297,7 @@ impl<'a> Scan<'a> {
     pub(crate) fn metadata_bytes(
         &mut self,
         entry: &TransactionEntry,
-    ) -> Result<&[u8], StorageError> {
+    ) -> Result<&[u8], FileStorageError> {
         let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
         self.expect_bytes(start, entry.header.metadata_bytes() as usize)
     }
@@ -302,7 +306,7 @@ impl<'a> Scan<'a> {
     pub(crate) fn metadata(
         &mut self,
         entry: &TransactionEntry,
-    ) -> Result<TransactionMetadata, StorageError> {
+    ) -> Result<TransactionMetadata, FileStorageError> {
         let start = entry.position + TRANSACTION_HEADER_BYTES as u64;
         let length = entry.header.metadata_bytes() as usize;
         let header = entry.header;
@@ -312,17 +316,17 @@ impl<'a> Scan<'a> {
 
     /// The sum of a transaction's frame as it stands in the file. That the copy of its length
     /// agrees was seen when the entry was made.
-    pub(crate) fn frame_sum(&mut self, entry: &TransactionEntry) -> Result<u32, StorageError> {
+    pub(crate) fn frame_sum(&mut self, entry: &TransactionEntry) -> Result<u32, FileStorageError> {
         let sum = self.sum(0, entry.position, entry.records_start())?;
         Ok(crc32c::crc32c_append(sum, &entry.header.length.to_be_bytes()))
     }
 
     /// The sum of a record as it stands in the file.
-    pub(crate) fn record_sum(&mut self, record: &DataEntry) -> Result<u32, StorageError> {
+    pub(crate) fn record_sum(&mut self, record: &DataEntry) -> Result<u32, FileStorageError> {
         self.sum(0, record.position, record.position + record.header.record_bytes())
     }
 
-    fn sum(&mut self, mut sum: u32, start: u64, end: u64) -> Result<u32, StorageError> {
+    fn sum(&mut self, mut sum: u32, start: u64, end: u64) -> Result<u32, FileStorageError> {
         let mut position = start;
         while position < end {
             let count = (end - position).min(WINDOW_BYTES as u64) as usize;
@@ -334,7 +338,7 @@ impl<'a> Scan<'a> {
 
     /// Holds the header and metadata of a committed transaction against its checksum, or against
     /// what stands beside it where it has none.
-    fn verify_transaction(&mut self, entry: &TransactionEntry) -> Result<(), StorageError> {
+    fn verify_transaction(&mut self, entry: &TransactionEntry) -> Result<(), FileStorageError> {
         if self.damages.is_none() {
             return Ok(());
         }
@@ -356,7 +360,7 @@ impl<'a> Scan<'a> {
         oid: Option<Oid>,
         tid: Tid,
         what: &str,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let Some((checksums, _)) = &self.checksums else { return Ok(()) };
         let log = Log { file: &self.file, end: self.end };
         match checksums.is_damage(log, position, oid, Some(tid), what) {
@@ -367,7 +371,7 @@ impl<'a> Scan<'a> {
 
     /// Holds a header without a checksum against the first record, which names its transaction.
     /// Where there is no record, the tid must lie between those of the transactions around.
-    fn verify_by_neighbours(&mut self, entry: &TransactionEntry) -> Result<(), StorageError> {
+    fn verify_by_neighbours(&mut self, entry: &TransactionEntry) -> Result<(), FileStorageError> {
         if entry.records_start() < entry.records_end() {
             let bytes = self.chunk::<DATA_HEADER_BYTES>(entry.records_start())?;
             let first = bytes.map(|bytes| DataHeader::parse(&bytes));
@@ -392,12 +396,12 @@ impl<'a> Scan<'a> {
         Err(self.damaged(entry.position, "a transaction that is not later than the one before it"))
     }
 
-    fn tid_at(&mut self, position: u64) -> Result<Option<Tid>, StorageError> {
+    fn tid_at(&mut self, position: u64) -> Result<Option<Tid>, FileStorageError> {
         Ok(self.chunk(position)?.map(|bytes: [u8; 8]| Tid(u64_at(&bytes, 0))))
     }
 
     /// Holds a record against its checksum.
-    pub(crate) fn verify_record(&mut self, record: &DataEntry) -> Result<(), StorageError> {
+    pub(crate) fn verify_record(&mut self, record: &DataEntry) -> Result<(), FileStorageError> {
         let Some(sum) = self.sealed_sum(record.position, Part::Record) else { return Ok(()) };
         if self.record_sum(record)? == sum {
             return Ok(());
@@ -417,7 +421,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Bytes at a position where a header says that there are some.
-    fn expect_bytes(&mut self, position: u64, length: usize) -> Result<&[u8], StorageError> {
+    fn expect_bytes(&mut self, position: u64, length: usize) -> Result<&[u8], FileStorageError> {
         if position.checked_add(length as u64).is_none_or(|end| end > self.end) {
             return Err(self.damaged(position, "the file ends inside a record"));
         }
@@ -425,13 +429,16 @@ impl<'a> Scan<'a> {
     }
 
     #[inline]
-    fn chunk<const N: usize>(&mut self, position: u64) -> Result<Option<[u8; N]>, StorageError> {
+    fn chunk<const N: usize>(
+        &mut self,
+        position: u64,
+    ) -> Result<Option<[u8; N]>, FileStorageError> {
         Ok(self.bytes(position, N)?.and_then(|bytes| bytes.try_into().ok()))
     }
 
     /// Bytes at a position; `None` when `end` comes first.
     #[inline]
-    fn bytes(&mut self, position: u64, length: usize) -> Result<Option<&[u8]>, StorageError> {
+    fn bytes(&mut self, position: u64, length: usize) -> Result<Option<&[u8]>, FileStorageError> {
         let Some(end) = position.checked_add(length as u64).filter(|end| *end <= self.end) else {
             return Ok(None);
         };
@@ -450,13 +457,13 @@ impl<'a> Scan<'a> {
     }
 
     /// Moves the window forward, for at least `length` bytes if there are so many.
-    fn fill_from(&mut self, start: u64, length: usize) -> Result<(), StorageError> {
+    fn fill_from(&mut self, start: u64, length: usize) -> Result<(), FileStorageError> {
         let wanted = self.window_bytes.max(length) as u64;
         self.fill(start, start.saturating_add(wanted).min(self.end))
     }
 
     /// Moves the window.
-    fn fill(&mut self, start: u64, end: u64) -> Result<(), StorageError> {
+    fn fill(&mut self, start: u64, end: u64) -> Result<(), FileStorageError> {
         self.window.resize((end - start) as usize, 0);
         self.window_start = start;
         let read = self.file.read_exact_at(&mut self.window, start);
@@ -467,20 +474,20 @@ impl<'a> Scan<'a> {
     }
 
     /// What was committed and is not there any more is damage.
-    fn unread(&self, position: u64, error: io::Error) -> StorageError {
+    fn unread(&self, position: u64, error: io::Error) -> FileStorageError {
         match error.kind() {
             io::ErrorKind::UnexpectedEof if self.damages.is_some() => {
                 self.damaged(position, "the file ends before what was committed")
             }
-            _ => StorageError::io(self.path, "read", error),
+            _ => FileStorageError::io(self.path, "read", error),
         }
     }
 
-    fn damaged(&self, position: u64, what: impl Into<String>) -> StorageError {
+    fn damaged(&self, position: u64, what: impl Into<String>) -> FileStorageError {
         let what = what.into();
         if let Some(damages) = &self.damages {
             damages.note(position, None, None, &what);
         }
-        StorageError::corrupt(self.path, position, what)
+        FileStorageError::corrupt(self.path, position, what)
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tracing::warn;
+use zodium_disk::with_suffix;
 
 use crate::checksums::{Batch, Checksums};
-use crate::companions::with_suffix;
 use crate::lock_note::{self, Note};
-use crate::{FileStorage, StorageError};
+use crate::{FileStorage, FileStorageError};
 
 impl FileStorage {
     /// Names the session in the lock file, as one without gaps if its checksums have none; no
@@ -21,7 +21,7 @@ impl FileStorage {
         }
     }
 
-    fn try_name_session(&self) -> Result<(), StorageError> {
+    fn try_name_session(&self) -> Result<(), FileStorageError> {
         let log = self.log();
         let checksums = log.checksums.as_ref().filter(|checksums| checksums.uncovered() == 0);
         let Some(checksums) = checksums else { return self.unname_session() };
@@ -44,7 +44,8 @@ impl FileStorage {
     /// Another program has changed the file: it is not what this session wrote.
     pub(crate) fn disown_session(&self) {
         let written = lock_note::write(self.disk.as_ref(), &self.path, None);
-        let failed = |error| StorageError::io(&with_suffix(&self.path, ".lock"), "write", error);
+        let failed =
+            |error| FileStorageError::io(&with_suffix(&self.path, ".lock"), "write", error);
         self.warn_of_name(written.map_err(failed));
     }
 
@@ -65,7 +66,7 @@ impl FileStorage {
         &self,
         checksums: &Arc<Checksums>,
         batch: &Batch,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         if checksums.uncovered() == 0 {
             let Err(error) = checksums.writing().promise(batch) else { return Ok(true) };
             warn!(file = %self.path.display(), %error, "checksums cannot be written before a \
@@ -91,7 +92,7 @@ impl FileStorage {
     }
 
     /// That no session without gaps is named is on stable storage when this returns.
-    pub(crate) fn unname_session(&self) -> Result<(), StorageError> {
+    pub(crate) fn unname_session(&self) -> Result<(), FileStorageError> {
         let disk = self.disk.as_ref();
         let log = self.log();
         let nonce = log.checksums.as_ref().and_then(|checksums| checksums.writing().nonce());
@@ -99,7 +100,7 @@ impl FileStorage {
         // One that was cut off without a sync might come back.
         if self.may_be_named() || !matches!(lock_note::says(disk, &self.path, note), Ok(true)) {
             lock_note::write(disk, &self.path, note).map_err(|error| {
-                StorageError::io(&with_suffix(&self.path, ".lock"), "write", error)
+                FileStorageError::io(&with_suffix(&self.path, ".lock"), "write", error)
             })?;
             self.may_be_named.store(false, Ordering::Relaxed);
         }
@@ -110,7 +111,7 @@ impl FileStorage {
         self.may_be_named.load(Ordering::Relaxed)
     }
 
-    fn warn_of_name(&self, noted: Result<(), StorageError>) {
+    fn warn_of_name(&self, noted: Result<(), FileStorageError>) {
         if let Err(error) = noted {
             warn!(%error, "the lock file still names the session");
         }

@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 
 use tracing::warn;
+use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
-use crate::companions::with_suffix;
-use crate::{StorageError, new_file};
+use crate::{FileStorageError, new_file};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
@@ -29,12 +29,12 @@ pub(crate) struct BrokenEnd<'a> {
 
 impl BrokenEnd<'_> {
     /// Keeps it in the first free `.trN`, whose path is given, and cuts it off.
-    pub(crate) fn set_aside(&self, disk: &dyn Disk) -> Result<PathBuf, StorageError> {
+    pub(crate) fn set_aside(&self, disk: &dyn Disk) -> Result<PathBuf, FileStorageError> {
         let temporary = with_suffix(self.path, TEMPORARY_SUFFIX);
         let kept = self.free_name(disk)?;
         let is_kept = self.copy_to(disk, &temporary, &kept).and_then(|()| {
             let renamed = disk.rename(&temporary, &kept);
-            renamed.map_err(|error| StorageError::io(&kept, "rename to", error))
+            renamed.map_err(|error| FileStorageError::io(&kept, "rename to", error))
         });
         is_kept.inspect_err(|_| {
             // The data file still has it all.
@@ -45,30 +45,30 @@ impl BrokenEnd<'_> {
             }
         })?;
         let cut = self.file.set_length(self.start).and_then(|()| self.file.sync());
-        cut.map_err(|error| StorageError::io(self.path, "cut", error))?;
+        cut.map_err(|error| FileStorageError::io(self.path, "cut", error))?;
         Ok(kept)
     }
 
-    fn free_name(&self, disk: &dyn Disk) -> Result<PathBuf, StorageError> {
+    fn free_name(&self, disk: &dyn Disk) -> Result<PathBuf, FileStorageError> {
         let mut number = 0;
         loop {
             let candidate = with_suffix(self.path, &format!(".tr{number}"));
             let exists = disk.exists(&candidate);
-            if !exists.map_err(|error| StorageError::io(&candidate, "look for", error))? {
+            if !exists.map_err(|error| FileStorageError::io(&candidate, "look for", error))? {
                 return Ok(candidate);
             }
             number += 1;
         }
     }
 
-    fn copy_to(&self, disk: &dyn Disk, copy: &Path, kept: &Path) -> Result<(), StorageError> {
+    fn copy_to(&self, disk: &dyn Disk, copy: &Path, kept: &Path) -> Result<(), FileStorageError> {
         let bytes = self.end - self.start;
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 let (path, kept) = (self.path.to_owned(), kept.to_owned());
-                StorageError::NoRoomForEnd { path, position: self.start, bytes, kept }
+                FileStorageError::NoRoomForEnd { path, position: self.start, bytes, kept }
             }
-            _ => StorageError::io(copy, "write", error),
+            _ => FileStorageError::io(copy, "write", error),
         };
         let file = new_file::create(disk, copy, OpenMode::Truncate, self.path)?;
         let mut buffer = vec![0; COPY_BYTES.min(bytes as usize)];
@@ -77,7 +77,7 @@ impl BrokenEnd<'_> {
             let count = (self.end - position).min(COPY_BYTES as u64) as usize;
             let chunk = &mut buffer[..count];
             let read = self.file.read_exact_at(chunk, position);
-            read.map_err(|error| StorageError::io(self.path, "read", error))?;
+            read.map_err(|error| FileStorageError::io(self.path, "read", error))?;
             file.write_all_at(chunk, position - self.start).map_err(failed)?;
             position += count as u64;
         }

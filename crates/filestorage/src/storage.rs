@@ -8,11 +8,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use tracing::warn;
-use zodium_disk::{Disk, FileLock};
+use zodium_blobs::{BlobDirectory, CommittedRecords};
+use zodium_disk::{Disk, FileLock, SpaceWatch};
+use zodium_storage::WriteState;
 use zodium_types::{Distribution, Durations, Oid, Tid};
 
 use crate::append::{AppendState, WriteFailure};
-use crate::blobs::CommittedRecords;
+use crate::back_pointers::BackPointers;
 use crate::format::Magic;
 use crate::locking::{self, NameLocks};
 use crate::log::LogFile;
@@ -20,24 +22,7 @@ use crate::old_logs::OldLogs;
 use crate::open_options::OpenOptions;
 use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
-use crate::space::SpaceWatch;
-use crate::{BlobDirectory, ChecksumMode, StorageError, index_snapshot};
-
-/// Whether a file takes commits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteState {
-    /// It does.
-    Writable,
-    /// It was opened for reading only.
-    ReadOnly,
-    /// There was no space for the last one that asked, less than a minute ago. (Nobody may ask
-    /// for longer than that because of this answer, so it does not last.)
-    Full,
-    /// A write failed; nothing is committed until the file was reopened.
-    Failed,
-    /// Another program has changed the file; nothing is committed until it is the same again.
-    Changed,
-}
+use crate::{ChecksumMode, FileStorageError, index_snapshot};
 
 /// The largest oid that is handed out: ZODB's tools take oids for signed numbers.
 const NEW_OID_MAX: u64 = i64::MAX as u64;
@@ -71,6 +56,11 @@ pub struct FileStorage {
     pub(crate) quota: SpaceWatch,
     /// How long syncs took. Written by who appends.
     pub(crate) syncs: Durations,
+    /// Held while a batch is written and published, and while a pack replaces the file. Taken
+    /// before all other locks.
+    pub(crate) appending: Mutex<()>,
+    /// Transactions between their vote and their finish that point back to records.
+    pub(crate) back_pointers: Arc<BackPointers>,
     /// Whether a pack is under way.
     pub(crate) packing: Arc<AtomicBool>,
     /// The newest oid handed out or stored.
@@ -91,7 +81,7 @@ impl FileStorage {
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &OpenOptions<'_>,
-    ) -> Result<FileStorage, StorageError> {
+    ) -> Result<FileStorage, FileStorageError> {
         let named = options.path.clone();
         let path = locking::resolve(disk.as_ref(), &named)?;
         let blob_directory = options.blob_directory.clone();
@@ -102,7 +92,7 @@ impl FileStorage {
             false => Some(NameLocks::take(disk.as_ref(), &named, path)?),
         };
         let (file, data_lock) = locking::open_data_file(disk.as_ref(), options)?;
-        let status = file.status().map_err(|error| StorageError::io(path, "look at", error))?;
+        let status = file.status().map_err(|error| FileStorageError::io(path, "look at", error))?;
         let recovered = recovery::recover(disk.as_ref(), options, file)?;
         let checksums = recovered.start_checksums(disk.as_ref(), options);
         let Recovered { file, magic, positions, end, last_tid, damages, is_index_unused, .. } =
@@ -132,6 +122,8 @@ impl FileStorage {
             space: Arc::default(),
             quota: SpaceWatch::default(),
             syncs: Durations::default(),
+            appending: Mutex::default(),
+            back_pointers: Arc::default(),
             packing: Arc::default(),
             last_oid: AtomicU64::new(last_oid.0),
             blobs,
@@ -216,6 +208,11 @@ impl FileStorage {
         }
     }
 
+    /// Whether a batch is being committed, or a pack replaces the file: another commit would wait.
+    pub fn is_appending(&self) -> bool {
+        self.appending.is_locked()
+    }
+
     /// Hands out `count` oids never used before, ascending; `None` when the 63-bit space ends.
     pub fn new_oids(&self, count: u64) -> Option<std::ops::RangeInclusive<u64>> {
         let last = self
@@ -238,9 +235,9 @@ impl FileStorage {
     }
 
     /// Writes the Python-compatible index beside the data file.
-    pub fn save_index(&self) -> Result<(), StorageError> {
+    pub fn save_index(&self) -> Result<(), FileStorageError> {
         if self.read_only {
-            return Err(StorageError::ReadOnly { path: self.path.clone() });
+            return Err(FileStorageError::ReadOnly { path: self.path.clone() });
         }
         // Beside another file it would be believed to be of that one.
         self.check_identity()?;
@@ -261,7 +258,7 @@ impl FileStorage {
     }
 
     /// What is damaged may be about another object than it says: an index with it is not saved.
-    fn save_sound_index(&self) -> Result<(), StorageError> {
+    fn save_sound_index(&self) -> Result<(), FileStorageError> {
         if self.is_damage_suspected() {
             warn!(file = %self.path.display(),
                 "the index is not saved, since the data file is damaged; the next start reads \
@@ -275,9 +272,9 @@ impl FileStorage {
     /// failed write, what was refused is cut, where the disk allows that again.
     ///
     /// # Errors
-    /// [`StorageError::Changed`] when another program changed the file: it is left as it is then,
+    /// [`FileStorageError::Changed`] when another program changed the file: it is left as it is then,
     /// and no index is saved beside it.
-    pub fn close(&self) -> Result<(), StorageError> {
+    pub fn close(&self) -> Result<(), FileStorageError> {
         if self.read_only {
             return Ok(());
         }
@@ -307,8 +304,8 @@ impl FileStorage {
 }
 
 impl CommittedRecords for FileStorage {
-    fn has_written(&self, oid: Oid, tid: Tid) -> Result<bool, StorageError> {
-        self.load_serial(oid, tid).map(|data| data.is_some())
+    fn has_written(&self, oid: Oid, tid: Tid) -> Option<bool> {
+        self.load_serial(oid, tid).ok().map(|data| data.is_some())
     }
 }
 

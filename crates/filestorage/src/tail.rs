@@ -15,7 +15,7 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_types::Tid;
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::format::{
     DATA_HEADER_BYTES, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
@@ -51,7 +51,7 @@ impl Tail<'_> {
     /// Whether a crash explains that no transaction can be made of the tail; else the error with
     /// which the file is refused. `damage` says what is wrong; `None`: the tail is shorter than
     /// its first length says, or a transaction was voted and not finished.
-    pub(crate) fn check(&self, damage: Option<StorageError>) -> Result<(), StorageError> {
+    pub(crate) fn check(&self, damage: Option<FileStorageError>) -> Result<(), FileStorageError> {
         if self.is_followed()? {
             return Err(damage.unwrap_or_else(|| {
                 self.damaged(
@@ -72,7 +72,7 @@ impl Tail<'_> {
 
     /// Whether the transaction that begins here has both its lengths. One that is wrong in a
     /// single bit counts: no crash makes that of it.
-    fn was_written_to_its_end(&self) -> Result<bool, StorageError> {
+    fn was_written_to_its_end(&self) -> Result<bool, FileStorageError> {
         let Some(header) = self.header()? else { return Ok(false) };
         let mut copy = [0; POINTER_BYTES as usize];
         let mut is_written = false;
@@ -94,7 +94,7 @@ impl Tail<'_> {
 
     /// Whether zeros stand for a sector in which there was the header of the transaction or of one
     /// of its records.
-    fn shows_a_lost_sector(&self) -> Result<bool, StorageError> {
+    fn shows_a_lost_sector(&self) -> Result<bool, FileStorageError> {
         let Some(mut header) = self.header()? else { return Ok(false) };
         if self.is_zero_sector(self.start)? {
             return Ok(true);
@@ -116,7 +116,7 @@ impl Tail<'_> {
     }
 
     /// Whether the sector around a position, as far as it belongs to the tail, is all zeros.
-    fn is_zero_sector(&self, position: u64) -> Result<bool, StorageError> {
+    fn is_zero_sector(&self, position: u64) -> Result<bool, FileStorageError> {
         let start = (position / SECTOR_BYTES * SECTOR_BYTES).max(self.start);
         let end = (position / SECTOR_BYTES * SECTOR_BYTES).saturating_add(SECTOR_BYTES);
         let Some(count) = end.min(self.end).checked_sub(start) else { return Ok(false) };
@@ -127,13 +127,13 @@ impl Tail<'_> {
 
     /// Whether the tail begins with a transaction that the file has further up: what the blocks
     /// held before.
-    pub(crate) fn is_left_over(&self) -> Result<bool, StorageError> {
+    pub(crate) fn is_left_over(&self) -> Result<bool, FileStorageError> {
         let Some(header) = self.header()? else { return Ok(false) };
         Ok(header.tid <= self.last_tid && self.has_before(header.tid)?)
     }
 
     /// Whether there is a transaction of that tid before the tail.
-    fn has_before(&self, tid: Tid) -> Result<bool, StorageError> {
+    fn has_before(&self, tid: Tid) -> Result<bool, FileStorageError> {
         let mut scan = Scan::new(self.path, Arc::clone(self.file), self.start);
         let mut position = MAGIC_BYTES;
         while let Step::Transaction(entry) = scan.transaction(position)? {
@@ -147,7 +147,7 @@ impl Tail<'_> {
 
     /// Whether the transaction that begins here is as it was written up to some byte, and zeros
     /// follow up to the end of the file.
-    pub(crate) fn is_zeroed(&self) -> Result<bool, StorageError> {
+    pub(crate) fn is_zeroed(&self) -> Result<bool, FileStorageError> {
         let zeros = self.zeros_start()?;
         if zeros == self.end || zeros < self.start + STATUS_OFFSET as u64 {
             return Ok(zeros < self.end);
@@ -167,7 +167,7 @@ impl Tail<'_> {
     }
 
     /// Where the zeros at the end of the file begin; the end when there are none.
-    fn zeros_start(&self) -> Result<u64, StorageError> {
+    fn zeros_start(&self) -> Result<u64, FileStorageError> {
         let mut window = vec![0; WINDOW_BYTES];
         let mut end = self.end;
         while end > self.start {
@@ -183,7 +183,7 @@ impl Tail<'_> {
     }
 
     /// Whether a whole transaction stands anywhere behind the start.
-    pub(crate) fn is_followed(&self) -> Result<bool, StorageError> {
+    pub(crate) fn is_followed(&self) -> Result<bool, FileStorageError> {
         let mut window = vec![0; WINDOW_BYTES];
         let mut position = self.start + 1;
         while position.saturating_add(TRANSACTION_BYTES_MIN) <= self.end {
@@ -221,13 +221,13 @@ impl Tail<'_> {
     }
 
     /// What stands in place of a header; `None` when the tail is shorter than one.
-    fn header(&self) -> Result<Option<TransactionHeader>, StorageError> {
+    fn header(&self) -> Result<Option<TransactionHeader>, FileStorageError> {
         let mut header = [0; TRANSACTION_HEADER_BYTES];
         Ok(self.read(&mut header, self.start)?.then(|| TransactionHeader::parse(&header)))
     }
 
-    fn damaged(&self, what: &str) -> StorageError {
-        StorageError::corrupt(self.path, self.start, what)
+    fn damaged(&self, what: &str) -> FileStorageError {
+        FileStorageError::corrupt(self.path, self.start, what)
     }
 
     fn look(&self) -> Scan<'_> {
@@ -235,7 +235,7 @@ impl Tail<'_> {
     }
 
     /// `false` when the file ends before.
-    fn read(&self, buffer: &mut [u8], position: u64) -> Result<bool, StorageError> {
+    fn read(&self, buffer: &mut [u8], position: u64) -> Result<bool, FileStorageError> {
         // A length that is garbage leads to positions that a disk does not even take.
         if position.checked_add(buffer.len() as u64).is_none_or(|end| end > self.end) {
             return Ok(false);
@@ -243,7 +243,7 @@ impl Tail<'_> {
         match self.file.read_exact_at(buffer, position) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(StorageError::io(self.path, "read", error)),
+            Err(error) => Err(FileStorageError::io(self.path, "read", error)),
         }
     }
 }

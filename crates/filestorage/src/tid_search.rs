@@ -4,13 +4,13 @@
 //! positions, and their headers name their transactions. So a cold file is as good as a warm one,
 //! unless all its transactions write the same few objects. Then the first walk is a long one.
 
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::format::MAGIC_BYTES;
 use crate::landmarks::{INTERVAL, Place, Stretch};
 use crate::log::LogFile;
-use crate::log_bytes::Access;
 use crate::scan::{Scan, Step, TransactionEntry};
 
 /// A walk over so few bytes is not worth a look at the index.
@@ -23,7 +23,7 @@ const WINDOW_BYTES: usize = 16 << 10;
 impl LogFile {
     /// The position of the first transaction whose tid is not before `wanted`; the end of the
     /// log when there is none. May wait for the device.
-    pub(crate) fn first_at_or_after(&self, wanted: Tid) -> Result<u64, StorageError> {
+    pub(crate) fn first_at_or_after(&self, wanted: Tid) -> Result<u64, FileStorageError> {
         let end = self.end();
         let scan = self.scan_to(end, WINDOW_BYTES);
         let mut walk = Walk { log: self, scan, passed: Vec::new() };
@@ -53,7 +53,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn find(&mut self, stretch: &mut Stretch) -> Result<u64, StorageError> {
+    fn find(&mut self, stretch: &mut Stretch) -> Result<u64, FileStorageError> {
         if stretch.bytes() > NEAR_BYTES {
             self.narrow_by_records(stretch)?;
         }
@@ -61,7 +61,7 @@ impl Walk<'_> {
     }
 
     /// Bisects among current records that stand within the stretch.
-    fn narrow_by_records(&mut self, stretch: &mut Stretch) -> Result<(), StorageError> {
+    fn narrow_by_records(&mut self, stretch: &mut Stretch) -> Result<(), FileStorageError> {
         let mut records = self.records_within(stretch);
         let (mut low, mut high) = (0, records.len());
         while low < high {
@@ -69,7 +69,7 @@ impl Walk<'_> {
             let (position, oid) = records[middle];
             let place = match self.place_by_record(position, oid) {
                 Ok(place) => place,
-                Err(StorageError::Corrupt { .. }) => {
+                Err(FileStorageError::Corrupt { .. }) => {
                     // It shows no way. Whether it is in the way the walk will see.
                     records.remove(middle);
                     high -= 1;
@@ -85,7 +85,7 @@ impl Walk<'_> {
     }
 
     /// The transaction of the record of `oid` at `position`.
-    fn place_by_record(&mut self, position: u64, oid: Oid) -> Result<Place, StorageError> {
+    fn place_by_record(&mut self, position: u64, oid: Oid) -> Result<Place, FileStorageError> {
         if let Some(stored) = self.log.read_stored(position, oid, Access::Blocking)?
             && let Step::Transaction(entry) = self.scan.transaction(stored.header.transaction)?
             && entry.tid() == stored.header.tid
@@ -110,7 +110,7 @@ impl Walk<'_> {
         parts.into_iter().flatten().collect()
     }
 
-    fn back(&mut self, stretch: &Stretch) -> Result<u64, StorageError> {
+    fn back(&mut self, stretch: &Stretch) -> Result<u64, FileStorageError> {
         let mut position = stretch.high.position;
         let mut count: u64 = 0;
         while let Some(entry) = self.scan.transaction_before(position)? {
@@ -123,7 +123,7 @@ impl Walk<'_> {
         Ok(position)
     }
 
-    fn forth(&mut self, stretch: &Stretch) -> Result<u64, StorageError> {
+    fn forth(&mut self, stretch: &Stretch) -> Result<u64, FileStorageError> {
         let mut position = stretch.low.position;
         let mut count: u64 = 0;
         while let Step::Transaction(entry) = self.scan.transaction(position)? {

@@ -14,7 +14,7 @@
 
 use zodium_disk::DiskFile;
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::checksums::{Entry, Opened};
 use crate::lock_note::Note;
 use crate::lost_sectors::LostSectors;
@@ -48,7 +48,7 @@ impl<'a> Crashed<'a> {
         file: &dyn DiskFile,
         scan: &mut Scan<'_>,
         transaction: &TransactionEntry,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<bool, FileStorageError> {
         if !self.may_be_torn(transaction.position) || !has_trace(file, scan, transaction)? {
             return Ok(false);
         }
@@ -74,7 +74,7 @@ fn has_trace(
     file: &dyn DiskFile,
     scan: &Scan<'_>,
     transaction: &TransactionEntry,
-) -> Result<bool, StorageError> {
+) -> Result<bool, FileStorageError> {
     let mut sectors = LostSectors::default();
     sectors.begin(transaction.position);
     let (mut position, end) = (transaction.position, transaction.next_position());
@@ -83,7 +83,7 @@ fn has_trace(
         let count = WINDOW_BYTES.min(end - position);
         let bytes = &mut window[..count as usize];
         let read = file.read_exact_at(bytes, position);
-        read.map_err(|error| StorageError::io(scan.path(), "read", error))?;
+        read.map_err(|error| FileStorageError::io(scan.path(), "read", error))?;
         sectors.add(bytes);
         position += count;
     }

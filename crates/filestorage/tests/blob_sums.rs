@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{commit, count_warnings, data_file, overwrite, stores, tid};
+use zodium_blobs::BlobError;
+use zodium_blobs::{BlobDirectory, BlobReading, NewBlob};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
 use zodium_filestorage::{
-    BlobDirectory, BlobReading, BlobsToCheck, CheckOptions, CheckedBlobs, Damage, DamageKind,
-    FileStorage, NewBlob, OpenOptions, StorageError, check_with_blobs,
+    BlobsToCheck, CheckOptions, CheckedBlobs, Damage, DamageKind, FileStorage, FileStorageError,
+    OpenOptions, check_with_blobs,
 };
 use zodium_types::{Oid, Tid};
 
@@ -69,7 +71,7 @@ fn commit_blobs(storage: &FileStorage, disk: &MemoryDisk, tid: Tid, new: &[(u64,
     staged.keep();
 }
 
-fn load(directory: &BlobDirectory, oid: u64, tid: Tid) -> Result<Vec<u8>, StorageError> {
+fn load(directory: &BlobDirectory, oid: u64, tid: Tid) -> Result<Vec<u8>, FileStorageError> {
     let mut reading = BlobReading::new(directory.open_committed(Oid(oid), tid)?);
     let mut data = directory.read_on(&mut reading, 11)?;
     while reading.left() > 0 {
@@ -129,7 +131,9 @@ fn a_blob_of_another_length_is_an_error_that_names_it_and_all_others_load() {
             for _ in 0..3 {
                 let error = load(directory, oid, tid(number)).unwrap_err();
                 let (found, recorded) = (bytes.len(), data.len());
-                let StorageError::BlobLength { .. } = error else { panic!("{error}") };
+                let FileStorageError::Blob(BlobError::Length { .. }) = error else {
+                    panic!("{error}")
+                };
                 let text = error.to_string();
                 assert!(text.contains(&format!("{found} bytes, {recorded} were")), "{text}");
                 assert!(text.contains(path.to_str().unwrap()), "{text}");
@@ -162,10 +166,10 @@ fn a_changed_byte_is_an_error_before_the_last_piece_and_found_by_a_check() {
         changed[data.len() / 2] ^= 0x10;
         disk.put(&path, changed);
         let error = load(directory, oid, tid(number)).unwrap_err();
-        assert!(matches!(error, StorageError::BlobSum { .. }), "{error}");
+        assert!(matches!(error, FileStorageError::Blob(BlobError::Sum { .. })), "{error}");
         // Now that it is known, at once.
         let error = directory.open_committed(Oid(oid), tid(number)).unwrap_err();
-        assert!(matches!(error, StorageError::BlobSum { .. }), "{error}");
+        assert!(matches!(error, BlobError::Sum { .. }), "{error}");
         assert_eq!(storage.damaged_places(), 1);
         assert_eq!(check(&disk, false).0, []);
         let (found, blobs) = check(&disk, true);

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use support::{commit, data_file, data_of, stores, tid};
+use zodium_blobs::{NewBlob, StagedBlobs};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
-use zodium_filestorage::{ChecksumMode, FileStorage, NewBlob, OpenOptions, StagedBlobs};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_types::Oid;
 
 const BLOBS: &str = "Blobs";

@@ -18,12 +18,15 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::{
-    History, Model, commit, companion, count_warnings, data_file, data_of, same_answers, stores,
+    History, Model, commit, companion, copied_body, count_warnings, data_file, data_of,
+    same_answers, stores,
 };
+use zodium_blobs::NewBlob;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    Access, CheckOptions, ChecksumMode, FileStorage, NewBlob, NewBody, NewRecord, OpenOptions,
+    CheckOptions, ChecksumMode, FileStorage, NewBody, NewRecord, OpenOptions,
 };
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 #[test]
@@ -326,7 +329,7 @@ fn commit_last(storage: &FileStorage, kind: Kind, model: &Model) {
     let undone = || {
         let source = model.transactions[model.transactions.len() - 2].tid;
         let data = storage.load_serial(Oid(1), source).unwrap();
-        storage.copied_body(Oid(1), data, Some(source)).unwrap()
+        copied_body(storage, Oid(1), data, Some(source)).unwrap()
     };
     let bodies = match kind {
         Kind::Plain => vec![(1, data(&[7; 150])), (2, data(b"b"))],

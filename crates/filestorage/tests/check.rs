@@ -15,10 +15,13 @@ use support::{
 };
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    CheckOptions, Checked, Damage, DamageKind, IndexVerdict, StorageError, check,
+    CheckOptions, Checked, Damage, DamageKind, FileStorageError, IndexVerdict, check,
 };
 
-fn try_check(disk: &MemoryDisk, contents: bool) -> Result<(Checked, Vec<Damage>), StorageError> {
+fn try_check(
+    disk: &MemoryDisk,
+    contents: bool,
+) -> Result<(Checked, Vec<Damage>), FileStorageError> {
     check_patiently(disk, contents, Duration::ZERO)
 }
 
@@ -26,7 +29,7 @@ fn check_patiently(
     disk: &MemoryDisk,
     contents: bool,
     patience: Duration,
-) -> Result<(Checked, Vec<Damage>), StorageError> {
+) -> Result<(Checked, Vec<Damage>), FileStorageError> {
     let mut found = Vec::new();
     let options = CheckOptions {
         path: data_file().to_owned(),
@@ -48,7 +51,7 @@ fn found_in(bytes: &[u8]) -> Vec<Damage> {
             assert_eq!(data_of(&disk), bytes);
             found
         }
-        Err(StorageError::NotFileStorage { .. }) => vec![Damage {
+        Err(FileStorageError::NotFileStorage { .. }) => vec![Damage {
             kind: DamageKind::Magic,
             position: 0,
             what: String::new(),

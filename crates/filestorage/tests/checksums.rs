@@ -16,9 +16,10 @@ use support::{
 };
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
-    CheckOptions, Checked, ChecksumMode, FileStorage, LogItem, OpenOptions, PackOptions,
-    RecoverOptions, RecoveryKind, StorageError, check, recover,
+    CheckOptions, Checked, ChecksumMode, FileStorage, FileStorageError, OpenOptions,
+    RecoverOptions, RecoveryKind, check, recover,
 };
+use zodium_storage::{LogItem, PackOptions};
 
 fn open(disk: impl Disk + 'static) -> FileStorage {
     let checksums = ChecksumMode::Full;
@@ -201,7 +202,10 @@ fn reading_stays_before_a_transaction_that_does_not_fit_its_checksum() {
             }
             ControlFlow::Continue(())
         });
-        assert!(matches!(read, Err(StorageError::Corrupt { .. })), "attempt {attempt}: {read:?}");
+        assert!(
+            matches!(read, Err(FileStorageError::Corrupt { .. })),
+            "attempt {attempt}: {read:?}"
+        );
         let expected = if attempt == 0 { vec![tid(1)] } else { vec![] };
         assert_eq!(seen, expected, "attempt {attempt}");
     }

@@ -7,7 +7,8 @@ mod support;
 
 use support::{commit, damaged_at, data_file, data_of, disk_of, open_summed, stores, tid};
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{Access, ChecksumMode, FileStorage, StorageError};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError};
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 const MODES: [ChecksumMode; 3] = [ChecksumMode::Full, ChecksumMode::Commit, ChecksumMode::Off];
@@ -32,7 +33,7 @@ fn flip(disk: &MemoryDisk, position: u64) {
     file.write_all_at(&[byte[0] ^ 1], position).unwrap();
 }
 
-fn load(storage: &FileStorage, oid: u64) -> Result<(), StorageError> {
+fn load(storage: &FileStorage, oid: u64) -> Result<(), FileStorageError> {
     storage.load_before(Oid(oid), Tid::MAX, Access::Blocking).map(drop)
 }
 
@@ -62,7 +63,7 @@ fn wrong_header_of_a_record_is_counted_once_however_often_it_is_loaded() {
 
 #[test]
 fn wrong_header_of_a_transaction_is_counted_by_whatever_passes_it() {
-    type Read = fn(&FileStorage) -> Result<(), StorageError>;
+    type Read = fn(&FileStorage) -> Result<(), FileStorageError>;
     let reads: [(&str, Read); 5] = [
         ("iteration", |storage| {
             let mut transactions = storage.iterate(None, None)?;
@@ -102,7 +103,7 @@ fn file_that_was_cut_while_it_is_served_is_counted_as_damaged() {
                 transactions = all.step().err();
             }
         }
-        assert!(matches!(transactions, Some(StorageError::Corrupt { .. })), "{mode:?}");
+        assert!(matches!(transactions, Some(FileStorageError::Corrupt { .. })), "{mode:?}");
         load(&storage, 7).unwrap();
     }
 }

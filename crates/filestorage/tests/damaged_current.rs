@@ -7,7 +7,8 @@ mod support;
 
 use support::{commit, data_file, open_summed, stores, tid};
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{Access, ChecksumMode, FileStorage, StorageError};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError};
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 const TRANSACTION_HEADER_BYTES: u64 = 23;
@@ -34,7 +35,7 @@ fn record_of_object_11(positions: &[u64]) -> u64 {
     positions[9] + TRANSACTION_HEADER_BYTES + RECORD_HEADER_BYTES + 5
 }
 
-type Serial = Result<Option<Option<Tid>>, StorageError>;
+type Serial = Result<Option<Option<Tid>>, FileStorageError>;
 
 fn serial(storage: &FileStorage) -> Serial {
     storage.current_serial(Oid(11), Access::Blocking)
@@ -46,7 +47,7 @@ fn is_right(serial: &Serial) -> bool {
             assert_eq!(*found, Some(Some(tid(10))));
             true
         }
-        Err(StorageError::Corrupt { .. }) => false,
+        Err(FileStorageError::Corrupt { .. }) => false,
         Err(other) => panic!("{other}"),
     }
 }

@@ -16,12 +16,13 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use support::{
-    Field, History, Model, ModelTransaction, data_file, data_of, for_each_seed, open_summed,
+    Field, History, Model, ModelTransaction, Undoing, data_file, data_of, for_each_seed,
+    open_summed, undo_record,
 };
 use zodium_disk::{Disk, DiskFile, MemoryDisk, OpenMode};
-use zodium_filestorage::{
-    ChecksumMode, FileStorage, LogItem, StorageError, TransactionRecord, Undoing,
-};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError};
+use zodium_storage::LogItem;
+use zodium_storage::TransactionRecord;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 const TRANSACTIONS: usize = 50;
@@ -80,9 +81,9 @@ fn flip(file: &dyn DiskFile, at: u64, bit: u32) {
     file.write_all_at(&[byte[0] ^ 1 << bit], at).unwrap();
 }
 
-fn place_of(error: &StorageError) -> u64 {
+fn place_of(error: &FileStorageError) -> u64 {
     match error {
-        StorageError::Corrupt { position, .. } => *position,
+        FileStorageError::Corrupt { position, .. } => *position,
         other => panic!("damage was expected, not {other}"),
     }
 }
@@ -97,7 +98,7 @@ fn shown(transaction: &ModelTransaction) -> String {
 /// What an iterator gives from `start` on up to `stop`, and the place of the error that ended it.
 fn iterated(storage: &FileStorage, start: Tid, stop: Tid) -> (Vec<String>, Option<u64>) {
     let mut found = Vec::new();
-    let mut iterate = || -> Result<(), StorageError> {
+    let mut iterate = || -> Result<(), FileStorageError> {
         let mut transactions = storage.iterate(Some(start), Some(stop))?;
         while let Some(transaction) = transactions.step()? {
             let mut records = transactions.records(&transaction);
@@ -135,18 +136,18 @@ fn read(storage: &FileStorage, start: Tid) -> (Vec<(Tid, Vec<Oid>)>, bool) {
 
 /// What an undo of each transaction writes: object by object, in words.
 fn undone(storage: &FileStorage, tid: Tid) -> Answer<Vec<String>> {
-    let undo = || -> Result<Vec<String>, StorageError> {
+    let undo = || -> Result<Vec<String>, FileStorageError> {
         let mut undoing = Undoing::default();
         let records = storage.records_to_undo(tid)?;
         let bodies = records.into_iter().map(|record| {
-            let body = storage.undo_record(record, &mut undoing)?;
+            let body = undo_record(storage, tid, record, &mut undoing)?;
             Ok(format!("{} {body:?}", record.oid))
         });
         bodies.collect()
     };
     match undo() {
         Ok(bodies) => Ok(bodies),
-        Err(StorageError::NotUndoable { reason, .. }) => Ok(vec![reason.to_owned()]),
+        Err(FileStorageError::NotUndoable { reason, .. }) => Ok(vec![reason.to_owned()]),
         Err(error) => Err(place_of(&error)),
     }
 }

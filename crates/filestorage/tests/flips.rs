@@ -16,8 +16,8 @@ use rand::{Rng, RngExt};
 use support::{commit_all, damaged_at, data_file, for_each_seed, open_summed, stores, tid};
 use zodium_disk::{Disk, DiskFile, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    CheckOptions, ChecksumMode, Damage, DamageKind, FileStorage, OpenOptions, ScrubPlace,
-    StorageError, check,
+    CheckOptions, ChecksumMode, Damage, DamageKind, FileStorage, FileStorageError, OpenOptions,
+    ScrubPlace, check,
 };
 use zodium_types::{Oid, Tid};
 
@@ -127,7 +127,7 @@ struct Flipped<'a> {
 
 impl Flipped<'_> {
     /// The data as they stand in the file, unless they are served otherwise.
-    fn is_served(&self, part: &Part) -> Result<bool, StorageError> {
+    fn is_served(&self, part: &Part) -> Result<bool, FileStorageError> {
         let served = self.storage.load_serial(part.oid.unwrap(), part.tid)?;
         let start = part.start + RECORD_HEADER_BYTES;
         let mut bytes = vec![0; (part.end - start) as usize];

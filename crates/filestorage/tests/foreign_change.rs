@@ -19,9 +19,9 @@ use support::{commit, count_warnings, stores, tid};
 use tempfile::TempDir;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk};
 use zodium_filestorage::{
-    CheckOptions, ChecksumMode, FileChange, FileStorage, OpenOptions, PackOptions, StorageError,
-    WriteState, check,
+    CheckOptions, ChecksumMode, FileChange, FileStorage, FileStorageError, OpenOptions, check,
 };
+use zodium_storage::{PackOptions, WriteState};
 use zodium_types::Oid;
 
 /// A folder with a data file of one transaction, which is closed.
@@ -40,7 +40,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    fn open(&self, name: &str) -> Result<FileStorage, StorageError> {
+    fn open(&self, name: &str) -> Result<FileStorage, FileStorageError> {
         let checksums = ChecksumMode::Full;
         let options = OpenOptions { checksums, ..OpenOptions::new(self.path(name)) };
         FileStorage::open(Arc::new(RealDisk), &options)
@@ -51,21 +51,21 @@ impl Folder {
     }
 }
 
-fn change<T>(result: Result<T, StorageError>) -> FileChange {
+fn change<T>(result: Result<T, FileStorageError>) -> FileChange {
     match result {
-        Err(StorageError::Changed { change, .. }) => change,
+        Err(FileStorageError::Changed { change, .. }) => change,
         Err(other) => panic!("a change was expected, not {other}"),
         Ok(_) => panic!("the change was not noticed"),
     }
 }
 
 /// The file that was found to be locked.
-fn locked_by_this_process(result: Result<FileStorage, StorageError>) -> PathBuf {
+fn locked_by_this_process(result: Result<FileStorage, FileStorageError>) -> PathBuf {
     match result {
-        Err(error @ StorageError::Locked { .. }) => {
+        Err(error @ FileStorageError::Locked { .. }) => {
             let told = error.to_string();
             assert!(told.contains("locked by this process"), "{told}");
-            let StorageError::Locked { lock, .. } = error else { unreachable!() };
+            let FileStorageError::Locked { lock, .. } = error else { unreachable!() };
             lock
         }
         Err(other) => panic!("a lock was expected, not {other}"),
@@ -106,7 +106,7 @@ fn the_lock_is_on_the_packed_file_too_and_readers_of_the_old_one_keep_none() {
     drop(old);
 }
 
-fn pack(storage: &FileStorage) -> Result<(), StorageError> {
+fn pack(storage: &FileStorage) -> Result<(), FileStorageError> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let options = PackOptions {
         gc: false,
@@ -225,7 +225,7 @@ fn a_file_that_another_program_changed_takes_no_commit_and_is_left_as_it_is() {
         assert_eq!(storage.write_state(), WriteState::Changed, "{deed}");
         assert!(matches!(
             commit(&storage, stores(tid(3), &[(1, b"three")])),
-            Err(StorageError::Failed { .. })
+            Err(FileStorageError::Failed { .. })
         ));
         assert_eq!(change(storage.reopen()), found, "{deed}");
         assert_eq!(change(storage.close()), found, "{deed}");

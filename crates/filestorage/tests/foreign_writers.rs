@@ -20,9 +20,10 @@ use support::{
 };
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    Access, CheckOptions, Checked, ChecksumMode, Damage, DamageKind, Distrust, FileStorage,
-    IndexVerdict, Load, OpenOptions, PackOptions, RecoverOptions, check, recover,
+    CheckOptions, Checked, ChecksumMode, Damage, DamageKind, Distrust, FileStorage, IndexVerdict,
+    OpenOptions, RecoverOptions, check, recover,
 };
+use zodium_storage::{Access, Load, PackOptions};
 use zodium_types::{Oid, Tid};
 
 const OBJECTS: u64 = 15_000;

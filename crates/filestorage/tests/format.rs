@@ -7,9 +7,9 @@
 mod support;
 
 use bytes::Bytes;
-use support::{commit, data_of, disk_of, open};
+use support::{Undoing, commit, data_of, disk_of, open, undo_record};
 use zodium_disk::MemoryDisk;
-use zodium_filestorage::{FileStorage, NewBody, NewRecord, NewTransaction, Undoing};
+use zodium_filestorage::{FileStorage, NewBody, NewRecord, NewTransaction};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 /// 429 bytes that ZODB 6.4 wrote, one item a line.
@@ -103,7 +103,7 @@ fn what_is_no_data_file_is_refused_and_left_alone() {
         let disk = disk_of(bytes);
         let refused = support::try_open(disk.clone(), 0);
         assert!(
-            matches!(refused, Err(zodium_filestorage::StorageError::NotFileStorage { .. })),
+            matches!(refused, Err(zodium_filestorage::FileStorageError::NotFileStorage { .. })),
             "{bytes:?}"
         );
         assert_eq!(data_of(&disk), bytes);
@@ -127,7 +127,7 @@ fn write_example(storage: &FileStorage) {
     let undone = storage.records_to_undo(Tid(0x03f5_9458_1bbb_bbbb)).unwrap();
     let mut undoing = Undoing::default();
     let undone = undone.into_iter().map(|record| {
-        let body = storage.undo_record(record, &mut undoing).unwrap();
+        let body = undo_record(storage, Tid(0x03f5_9458_1bbb_bbbb), record, &mut undoing).unwrap();
         NewRecord { oid: record.oid, body: body.expect("it is current") }
     });
     let extension = hex("80037d710058010000006b71014b01732e");

@@ -24,7 +24,9 @@ use support::{
 };
 use tracing::Level;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
-use zodium_filestorage::{Access, FileStorage, LogItem, NewTransaction, OpenOptions, StorageError};
+use zodium_filestorage::{FileStorage, FileStorageError, NewTransaction, OpenOptions};
+use zodium_storage::Write;
+use zodium_storage::{Access, LogItem};
 
 #[test]
 fn full_disk_refuses_the_vote_and_nothing_else() {
@@ -41,7 +43,7 @@ fn full_disk_refuses_the_vote_and_nothing_else() {
     for room in [0, 1, bytes - 1] {
         disk.set_capacity(used + room);
         match storage.reserve(bytes, Access::Blocking) {
-            Err(StorageError::Full { bytes: refused, .. }) => assert_eq!(refused, bytes),
+            Err(FileStorageError::Full { bytes: refused, .. }) => assert_eq!(refused, bytes),
             other => panic!("{other:?}"),
         }
         assert_eq!(data_of(&disk), before);
@@ -51,7 +53,7 @@ fn full_disk_refuses_the_vote_and_nothing_else() {
     history.commit(&storage, new);
     check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(1));
     let refused = commit(&storage, stores(tid(1 << 20), &[(1, b"no room")]));
-    assert!(matches!(refused, Err(StorageError::Full { .. })));
+    assert!(matches!(refused, Err(FileStorageError::Full { .. })));
     disk.set_capacity(u64::MAX);
     history.commit_batch(&storage);
     drop(storage);
@@ -66,16 +68,22 @@ fn a_shortage_of_space_is_logged_once_and_so_is_its_end() {
     storage.close().unwrap();
     disk.set_capacity(disk.used_bytes() + 500);
     let large = |n| stores(tid(n), &[(1, &[1; 1000])]);
-    let is_full = |result| matches!(result, Err(StorageError::Full { .. }));
+    let is_full = |result| {
+        use zodium_storage::StorageError;
+        matches!(
+            result,
+            Err(FileStorageError::Full { .. } | FileStorageError::Spool(StorageError::Full { .. }))
+        )
+    };
     let ((), messages) = logged(Level::INFO, || {
         assert!(is_full(commit(&storage, large(2))));
         // What still fits is committed, and ends nothing.
         commit(&storage, stores(tid(3), &[(1, b"small")])).unwrap();
         assert!(is_full(commit(&storage, large(4))));
         assert!(is_full(
-            storage
-                .new_spool()
-                .and_then(|mut spool| { spool.append(&vec![1; 2 << 20].into()).map(drop) })
+            Write::new_spool(&storage)
+                .and_then(|mut spool| spool.append(&vec![1; 2 << 20].into()).map(drop))
+                .map_err(FileStorageError::from)
         ));
     });
     let [(Level::WARN, message)] = &messages[..] else { panic!("{messages:?}") };
@@ -102,7 +110,7 @@ fn a_used_up_quota_is_logged_once_and_so_is_its_end() {
     let ((), messages) = logged(Level::INFO, || {
         let first = reserve(&storage, &new).unwrap();
         for _ in 0..5 {
-            assert!(matches!(reserve(&storage, &new), Err(StorageError::Quota { .. })));
+            assert!(matches!(reserve(&storage, &new), Err(FileStorageError::Quota { .. })));
         }
         storage.release(first);
         storage.release(reserve(&storage, &new).unwrap());
@@ -122,7 +130,7 @@ fn disk_can_be_filled_to_the_last_byte() {
         commit(&storage, new(n)).unwrap();
     }
     assert_eq!(disk.used_bytes(), 4 + 50 * bytes);
-    assert!(matches!(commit(&storage, new(51)), Err(StorageError::Full { .. })));
+    assert!(matches!(commit(&storage, new(51)), Err(FileStorageError::Full { .. })));
 }
 
 #[test]
@@ -138,7 +146,7 @@ fn file_can_grow_to_its_quota_and_not_a_byte_further() {
             commit(&storage, new(n)).unwrap();
         }
         let refused = commit(&storage, new(room + 1));
-        assert!(matches!(refused, Err(StorageError::Quota { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(FileStorageError::Quota { .. })), "{refused:?}");
         assert_eq!(storage.size(), 4 + room * bytes);
     }
 }
@@ -151,7 +159,7 @@ fn space_that_was_given_back_can_be_promised_again() {
     for _ in 0..100 {
         let one = reserve(&storage, &new).unwrap();
         let other = reserve(&storage, &new).unwrap();
-        assert!(matches!(reserve(&storage, &new), Err(StorageError::Full { .. })));
+        assert!(matches!(reserve(&storage, &new), Err(FileStorageError::Full { .. })));
         storage.release(one);
         let third = reserve(&storage, &new).unwrap();
         storage.release(other);
@@ -175,7 +183,7 @@ fn promised_space_is_not_promised_again_while_it_is_being_written() {
     });
     storage.append(&[new(1)], vec![first]).unwrap();
     let answer = answer.lock().unwrap().take().unwrap();
-    assert!(matches!(answer, Err(StorageError::Full { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(FileStorageError::Full { .. })), "{answer:?}");
     storage.append(&[new(2)], vec![second]).unwrap();
 }
 
@@ -294,7 +302,7 @@ fn a_broken_end_that_cannot_be_kept_is_left_in_place() {
         disk.set_capacity(torn.len() as u64 + room);
         let Err(error) = try_open(disk.clone(), 0) else { panic!("room for {room} bytes only") };
         let text = error.to_string();
-        let StorageError::NoRoomForEnd { position, bytes, kept, .. } = error else {
+        let FileStorageError::NoRoomForEnd { position, bytes, kept, .. } = error else {
             panic!("{error}")
         };
         assert_eq!((position, bytes), (model.size(), tail.len() as u64));
@@ -401,7 +409,7 @@ fn read_error_concerns_that_reading_only() {
         disk.fail(Operation::Read, *nth, ErrorKind::Other);
         let answers = same_answers(&storage, &history.model);
         match disk.has_failed() {
-            true => assert!(matches!(answers, Err(StorageError::Io { operation: "read", .. }))),
+            true => assert!(matches!(answers, Err(FileStorageError::Io { operation: "read", .. }))),
             false => assert!(answers.unwrap()),
         }
         disk.has_failed()
@@ -473,10 +481,10 @@ impl Script {
 
 /// Whether commits go on after a commit that failed: they do if the space was refused. After a
 /// failed write or sync they do not, and nothing is written or synced any more.
-fn goes_on(storage: &FileStorage, disk: &FaultyDisk, error: &StorageError) -> bool {
+fn goes_on(storage: &FileStorage, disk: &FaultyDisk, error: &FileStorageError) -> bool {
     let refused = match error {
-        StorageError::Full { .. } => true,
-        StorageError::Io { operation, .. } => *operation == "reserve space",
+        FileStorageError::Full { .. } => true,
+        FileStorageError::Io { operation, .. } => *operation == "reserve space",
         other => panic!("{other}"),
     };
     if refused {
@@ -485,9 +493,9 @@ fn goes_on(storage: &FileStorage, disk: &FaultyDisk, error: &StorageError) -> bo
     let counts = || [Operation::Write, Operation::Sync].map(|kind| disk.count(kind));
     let before = counts();
     let new = stores(tid(1 << 20), &[(1, b"after the failure")]);
-    assert!(matches!(reserve(storage, &new), Err(StorageError::Failed { .. })));
+    assert!(matches!(reserve(storage, &new), Err(FileStorageError::Failed { .. })));
     let appended = storage.append(&[new], Vec::new());
-    assert!(matches!(appended, Err(StorageError::Failed { .. })));
+    assert!(matches!(appended, Err(FileStorageError::Failed { .. })));
     assert_eq!(counts(), before);
     false
 }

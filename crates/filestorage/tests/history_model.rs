@@ -16,7 +16,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::{History, ModelRecord, check_everything, companion, for_each_seed, open, try_open};
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::{Access, FileStorage, Load, OpenOptions};
+use zodium_filestorage::{FileStorage, OpenOptions};
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 #[test]

@@ -8,7 +8,7 @@ mod support;
 
 use support::{commit_all, data_of, stores, tid, try_open};
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
-use zodium_filestorage::{FileStorage, StorageError};
+use zodium_filestorage::{FileStorage, FileStorageError};
 use zodium_types::Tid;
 
 const TRANSACTIONS: u64 = 100_000;
@@ -114,7 +114,7 @@ fn what_is_not_there_is_not_found() {
     let (_, storage) = cold_file(oid_of_few);
     for missing in [Tid::ZERO, tid(5).next(), tid(60_000).next(), tid(TRANSACTIONS), Tid::MAX] {
         let refused = storage.records_to_undo(missing);
-        assert!(matches!(refused, Err(StorageError::NotUndoable { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(FileStorageError::NotUndoable { .. })), "{refused:?}");
     }
     let after = storage.iterate(Some(tid(TRANSACTIONS)), None).unwrap().step().unwrap();
     assert!(after.is_none());

@@ -7,6 +7,8 @@
 
 #[path = "pack/history.rs"]
 mod history;
+#[path = "support/undo.rs"]
+mod undo;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,11 +19,12 @@ use bytes::Bytes;
 use history::{History, Transaction, read_all, revision};
 use rand::RngExt;
 use rand::seq::IndexedRandom;
+use undo::{Undoing, undo_record};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use zodium_filestorage::{
-    Access, FileStorage, Load, NewBody, NewRecord, NewTransaction, OpenOptions, Pack, PackOptions,
-    Packed, Revision, StorageError, Undoing,
+    FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction, OpenOptions, Pack,
 };
+use zodium_storage::{Access, Load, PackOptions, Packed, Revision};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 const PATH: &str = "Data.fs";
@@ -47,7 +50,7 @@ fn a_full_disk_leaves_the_file_as_it_was() {
         disk.set_capacity(bytes.len() as u64 + free);
         let storage = open(&disk);
         let error = pack(&storage, history.last_tid(), true).unwrap_err();
-        assert!(matches!(error, StorageError::Io { .. }), "{error}");
+        assert!(matches!(error, FileStorageError::Io { .. }), "{error}");
         assert_eq!(disk.bytes(Path::new(PATH)), Some(bytes.clone()));
         assert_eq!(disk.bytes(Path::new("Data.fs.pack")), None);
         assert_loads(&storage, &history);
@@ -97,7 +100,7 @@ fn assert_whole(disk: &FaultyDisk, storage: &FileStorage, history: &History, is_
         // that is known the new one is read, and nothing is committed.
         assert_same(&read(storage), &packed);
         assert_same(&in_file, &packed);
-        assert!(matches!(commit(storage, next), Err(StorageError::Failed { .. })));
+        assert!(matches!(commit(storage, next), Err(FileStorageError::Failed { .. })));
     }
 }
 
@@ -214,7 +217,7 @@ fn an_object_that_comes_into_use_during_the_pack_is_not_lost() {
             history.store_references(&storage, Oid(2), &[lost]);
         }
         let error = storage.finish_pack(&mut pack).unwrap_err();
-        assert!(matches!(error, StorageError::PackOvertaken { oid } if oid == lost), "{error}");
+        assert!(matches!(error, FileStorageError::PackOvertaken { oid } if oid == lost), "{error}");
         drop(pack);
         assert_same(&read(&storage), &history.transactions);
 
@@ -270,9 +273,9 @@ fn an_undo_that_was_prepared_before_the_pack_finds_its_records_again() {
         storage.records_to_undo(last.tid).unwrap()[0],
     );
     assert!(pack(&storage, packed.tid, true).unwrap().is_some());
-    let refused = storage.undo_record(lost, &mut Undoing::default());
-    assert!(matches!(refused, Err(StorageError::NotUndoable { tid, .. }) if tid == packed.tid));
-    let body = storage.undo_record(found, &mut Undoing::default()).unwrap().unwrap();
+    let refused = undo_record(&storage, packed.tid, lost, &mut Undoing::default());
+    assert!(matches!(refused, Err(FileStorageError::NotUndoable { tid, .. }) if tid == packed.tid));
+    let body = undo_record(&storage, last.tid, found, &mut Undoing::default()).unwrap().unwrap();
     commit_body(&storage, Tid(last.tid.0 + 1), body).unwrap();
     assert_eq!(current(&storage, Oid::ROOT).unwrap().data, data(packed).unwrap());
     assert_ne!(data(before), data(packed));
@@ -286,7 +289,7 @@ fn one_pack_at_a_time_and_a_dropped_one_is_over() {
     let pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
     assert!(disk.exists(Path::new("Data.fs.pack")).unwrap());
     let second = storage.begin_pack(history.last_tid(), &options);
-    assert!(matches!(second, Err(StorageError::AlreadyPacking { .. })));
+    assert!(matches!(second, Err(FileStorageError::AlreadyPacking { .. })));
     drop(pack);
     assert!(!disk.exists(Path::new("Data.fs.pack")).unwrap());
     let mut pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
@@ -300,7 +303,7 @@ fn a_cancelled_pack_leaves_the_file_as_it_was() {
     let cancelled = Arc::new(AtomicBool::new(true));
     let options = options(true, &cancelled);
     let pack = storage.begin_pack(history.last_tid(), &options);
-    assert!(matches!(pack, Err(StorageError::PackCancelled { .. })));
+    assert!(matches!(pack, Err(FileStorageError::PackCancelled { .. })));
     assert_eq!(disk.bytes(Path::new(PATH)), bytes);
     assert!(!disk.exists(Path::new("Data.fs.pack")).unwrap());
 }
@@ -324,7 +327,7 @@ fn without_a_root_only_a_pack_without_gc_is_possible() {
     history.store_references(&storage, Oid(1), &[]);
     history.store_references(&storage, Oid(1), &[]);
     let refused = pack(&storage, history.last_tid(), true);
-    assert!(matches!(refused, Err(StorageError::RootMissing { .. })));
+    assert!(matches!(refused, Err(FileStorageError::RootMissing { .. })));
     assert!(pack(&storage, history.last_tid(), false).unwrap().is_some());
     assert_eq!(read(&storage).len(), 1);
 }
@@ -342,7 +345,7 @@ fn references_that_cannot_be_read_stop_a_gc_and_name_the_object() {
     let tid = damaged.tid;
     append(&storage, damaged).unwrap();
     let refused = pack(&storage, tid, true);
-    assert!(matches!(refused, Err(StorageError::References { oid: Oid(1), .. })));
+    assert!(matches!(refused, Err(FileStorageError::References { oid: Oid(1), .. })));
     assert!(pack(&storage, tid, false).unwrap().is_some());
 }
 
@@ -364,7 +367,7 @@ fn dangling_references_are_counted_and_stop_a_pack_only_when_asked() {
     let cancelled = Arc::default();
     let strict = PackOptions { abort_on_dangling: true, ..options(true, &cancelled) };
     let refused = storage.begin_pack(pack_tid, &strict).map(drop).unwrap_err();
-    let StorageError::Dangling { references: 2, .. } = refused else { panic!("{refused}") };
+    let FileStorageError::Dangling { references: 2, .. } = refused else { panic!("{refused}") };
     let text = refused.to_string();
     let first = "object 0000000000000001 (persistent.list.PersistentList) refers to object \
         0000000000000042, which does not exist";
@@ -458,7 +461,7 @@ fn commit_meanwhile(storage: &FileStorage, history: &mut History, mut pack: Pack
         let count = history.random.random_range(0..4);
         history.write(storage, count);
         match storage.catch_up(&mut pack) {
-            Err(StorageError::PackOvertaken { .. }) => {
+            Err(FileStorageError::PackOvertaken { .. }) => {
                 assert_loads(storage, history);
                 return None;
             }
@@ -567,7 +570,7 @@ fn options<'a>(gc: bool, cancelled: &'a Arc<AtomicBool>) -> PackOptions<'a> {
     PackOptions { gc, keep_old: true, abort_on_dangling: false, progress: &|_, _, _| (), cancelled }
 }
 
-fn pack(storage: &FileStorage, tid: Tid, gc: bool) -> Result<Option<Packed>, StorageError> {
+fn pack(storage: &FileStorage, tid: Tid, gc: bool) -> Result<Option<Packed>, FileStorageError> {
     let cancelled = Arc::default();
     match storage.begin_pack(tid, &options(gc, &cancelled))? {
         Some(mut pack) => storage.finish_pack(&mut pack).map(Some),
@@ -596,18 +599,18 @@ fn transaction(tid: Tid, body: NewBody) -> NewTransaction {
     NewTransaction { tid, status: TransactionStatus::Normal, metadata, records }
 }
 
-fn append(storage: &FileStorage, new: NewTransaction) -> Result<(), StorageError> {
+fn append(storage: &FileStorage, new: NewTransaction) -> Result<(), FileStorageError> {
     for appended in storage.append(&[new], Vec::new())? {
         storage.publish(appended);
     }
     Ok(())
 }
 
-fn commit_body(storage: &FileStorage, tid: Tid, body: NewBody) -> Result<(), StorageError> {
+fn commit_body(storage: &FileStorage, tid: Tid, body: NewBody) -> Result<(), FileStorageError> {
     append(storage, transaction(tid, body))
 }
 
-fn commit(storage: &FileStorage, tid: Tid) -> Result<(), StorageError> {
+fn commit(storage: &FileStorage, tid: Tid) -> Result<(), FileStorageError> {
     commit_body(storage, tid, NewBody::Data(Bytes::from_static(b"new")))
 }
 

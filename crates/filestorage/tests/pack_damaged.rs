@@ -6,6 +6,8 @@
 #[path = "pack/history.rs"]
 #[allow(dead_code, reason = "the packs of sound files use more of it")]
 mod history;
+#[path = "support/undo.rs"]
+mod undo;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,9 +19,10 @@ use bytes::Bytes;
 use history::{History, Transaction, revision};
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    Access, CheckOptions, Checked, ChecksumMode, DroppedRecord, FileStorage, Load, OpenOptions,
-    PackOptions, Packed, StorageError, check,
+    CheckOptions, Checked, ChecksumMode, DroppedRecord, FileStorage, FileStorageError, OpenOptions,
+    check,
 };
+use zodium_storage::{Access, Load, PackOptions, Packed};
 use zodium_types::{Oid, Tid};
 
 const PATH: &str = "Data.fs";
@@ -63,7 +66,10 @@ fn damaged_records_and_those_that_depend_on_them_are_dropped_and_nothing_else() 
                     at.checked_sub(1).map_or(Tid::ZERO, |at| history.transactions[at].tid);
                 if is_current(&records, Oid::ROOT, &lost) {
                     let error = drop_damaged(&damaged, pack_tid, true).unwrap_err();
-                    assert!(matches!(error, StorageError::RootDamaged { .. }), "{error} {context}");
+                    assert!(
+                        matches!(error, FileStorageError::RootDamaged { .. }),
+                        "{error} {context}"
+                    );
                     roots += 1;
                     continue;
                 }
@@ -163,7 +169,7 @@ fn garbage_goes_as_ever_when_only_old_revisions_are_damaged() {
         ..options
     });
     let error = error.unwrap_err();
-    assert!(matches!(error, StorageError::Dangling { references: 1, .. }), "{error}");
+    assert!(matches!(error, FileStorageError::Dangling { references: 1, .. }), "{error}");
 }
 
 #[test]
@@ -314,7 +320,7 @@ fn drop_damaged(
     disk: &MemoryDisk,
     pack_tid: Tid,
     gc: bool,
-) -> Result<(Packed, Vec<DroppedRecord>), StorageError> {
+) -> Result<(Packed, Vec<DroppedRecord>), FileStorageError> {
     drop_damaged_with(disk, pack_tid, |options| PackOptions { gc, ..options })
 }
 
@@ -323,7 +329,7 @@ fn drop_damaged_with(
     disk: &MemoryDisk,
     pack_tid: Tid,
     change: impl for<'a> Fn(PackOptions<'a>) -> PackOptions<'a>,
-) -> Result<(Packed, Vec<DroppedRecord>), StorageError> {
+) -> Result<(Packed, Vec<DroppedRecord>), FileStorageError> {
     let storage = open(disk);
     let cancelled = Arc::default();
     drop_damaged_of(&storage, pack_tid, &change(options(&cancelled)))
@@ -333,7 +339,7 @@ fn drop_damaged_of(
     storage: &FileStorage,
     pack_tid: Tid,
     options: &PackOptions<'_>,
-) -> Result<(Packed, Vec<DroppedRecord>), StorageError> {
+) -> Result<(Packed, Vec<DroppedRecord>), FileStorageError> {
     let mut pack = storage.begin_pack_without_damaged(pack_tid, options)?.expect("a pack");
     let packed = storage.finish_pack(&mut pack)?;
     let dropped = pack.dropped().cloned().collect();

@@ -18,12 +18,15 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use support::{commit, commit_all, companion, damaged_at, data_file, disk_of, stores, tid};
+use support::{
+    Undoing, commit, commit_all, companion, copied_body, damaged_at, data_file, disk_of, stores,
+    tid, undo_record,
+};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
-    Access, CheckOptions, ChecksumMode, FileStorage, Load, NewBody, NewRecord, NewTransaction,
-    OpenOptions, PackOptions, Undoing,
+    CheckOptions, ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
 };
+use zodium_storage::{Access, Load, PackOptions};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 /// Ways of failing at each operation, of those there are.
@@ -220,7 +223,7 @@ impl Script {
         let mut records = Vec::new();
         for record in found {
             let oid = record.oid;
-            let body = self.storage.undo_record(record, &mut undoing).unwrap();
+            let body = undo_record(&self.storage, undone, record, &mut undoing).unwrap();
             let place = free.iter().position(|free| *free == oid.0);
             if let (Some(body), Some(place)) = (body, place) {
                 free.swap_remove(place);
@@ -237,7 +240,7 @@ impl Script {
             1 | 2 => match self.storage.load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
                 Load::Revision(current) => {
                     let source = Some(current.serial);
-                    self.storage.copied_body(oid, Some(current.data), source).unwrap()
+                    copied_body(&self.storage, oid, Some(current.data), source).unwrap()
                 }
                 _ => NewBody::Deleted,
             },
@@ -380,7 +383,9 @@ fn open(disk: impl Disk + 'static) -> FileStorage {
     try_open(disk).expect("it opens")
 }
 
-fn try_open(disk: impl Disk + 'static) -> Result<FileStorage, zodium_filestorage::StorageError> {
+fn try_open(
+    disk: impl Disk + 'static,
+) -> Result<FileStorage, zodium_filestorage::FileStorageError> {
     let options = OpenOptions {
         checksums: ChecksumMode::Full,
         cache_bytes: 1 << 16,

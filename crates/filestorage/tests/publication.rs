@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use support::{commit, open, reserve, stores, tid};
 use zodium_disk::MemoryDisk;
-use zodium_filestorage::{Access, FileStorage, Load, NewBody, NewRecord, PackOptions};
+use zodium_filestorage::{FileStorage, NewBody, NewRecord};
+use zodium_storage::{Access, Load, PackOptions};
 use zodium_types::{Oid, Tid};
 
 /// Data of a record. When the storage lets go of them, which it does while it publishes that

@@ -10,12 +10,14 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use support::{
-    History, Model, commit, data_file, data_of, disk_of, for_each_seed, open, stores, tid,
+    History, Model, commit, copied_body, data_file, data_of, disk_of, for_each_seed, open, stores,
+    tid,
 };
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{
-    CheckOptions, Damage, DamageKind, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
-    RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, StorageError, check, recover,
+    CheckOptions, Damage, DamageKind, FileStorage, FileStorageError, NewBody, NewRecord,
+    NewTransaction, OpenOptions, RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary,
+    check, recover,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -30,7 +32,7 @@ struct Outcome {
     summary: RecoverySummary,
 }
 
-fn try_recover(bytes: &[u8], partial: bool) -> Result<Outcome, StorageError> {
+fn try_recover(bytes: &[u8], partial: bool) -> Result<Outcome, FileStorageError> {
     let (disk, mut notes) = (disk_of(bytes), Vec::new());
     let options = RecoverOptions {
         from: data_file().to_owned(),
@@ -169,7 +171,7 @@ fn undone() -> Vec<u8> {
     let storage = open(disk.clone());
     commit(&storage, stores(tid(1), &[(1, b"first data"), (2, b"beside")])).unwrap();
     commit(&storage, stores(tid(2), &[(1, b"other data")])).unwrap();
-    let body = storage.copied_body(Oid(1), Some("first data".into()), Some(tid(1))).unwrap();
+    let body = copied_body(&storage, Oid(1), Some("first data".into()), Some(tid(1))).unwrap();
     assert!(matches!(body, NewBody::SameAs(_)));
     let transaction = NewTransaction {
         tid: tid(3),
@@ -285,7 +287,7 @@ proptest! {
                 }
                 recovered_tids(&outcome);
             }
-            Err(StorageError::NotFileStorage { .. }) => {}
+            Err(FileStorageError::NotFileStorage { .. }) => {}
             Err(error) => prop_assert!(false, "{error}"),
         }
     }

@@ -120,7 +120,7 @@ fn reader_ignores_the_tail_and_changes_nothing() {
         let storage = open_read_only(disk.clone()).unwrap();
         assert!(same_answers(&storage, &written.before_last()).unwrap());
         let refused = commit(&storage, stores(Tid::MAX, &[(1, b"new")]));
-        assert!(matches!(refused, Err(zodium_filestorage::StorageError::ReadOnly { .. })));
+        assert!(matches!(refused, Err(zodium_filestorage::FileStorageError::ReadOnly { .. })));
         assert!(storage.save_index().is_err());
         storage.close().unwrap();
         drop(storage);

@@ -11,10 +11,11 @@ use anyhow::Result;
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
+use zodium_blobs::BlobDirectory;
 use zodium_disk::RealDisk;
 use zodium_filestorage::{
-    BlobDirectory, BlobsToCheck, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage,
-    IndexVerdict, OpenOptions, StorageError,
+    BlobsToCheck, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage, FileStorageError,
+    IndexVerdict, OpenOptions,
 };
 
 use crate::progress::Progress;
@@ -68,7 +69,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
     let directory = directory.map(|path| BlobDirectory::open(Arc::new(RealDisk), path, true));
     let directory = match directory.transpose() {
         Ok(directory) => directory,
-        Err(error) => return lines.unreadable(&error),
+        Err(error) => return lines.unreadable(&error.into()),
     };
     let outcome = zodium_filestorage::check_with_blobs(
         &RealDisk,
@@ -88,7 +89,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
     drop(progress);
     let checked = match outcome {
         Ok(checked) => checked,
-        Err(error) => return lines.unreadable(&error),
+        Err(error) => return lines.unreadable(&error.into()),
     };
     match options.json {
         true => lines.write(summary_json(&checked)),
@@ -234,7 +235,7 @@ impl Lines {
     }
 
     /// Ends a command that could not do its work.
-    pub(crate) fn unreadable(self, error: &StorageError) -> Result<ExitCode> {
+    pub(crate) fn unreadable(self, error: &FileStorageError) -> Result<ExitCode> {
         self.finish()?;
         eprintln!("zodium: {error}");
         Ok(ExitCode::from(UNREADABLE))

@@ -11,13 +11,14 @@ use tracing::info;
 use zodium_configuration::MonitorOptions;
 use zodium_engine::commit::{LockKey, LockWait};
 use zodium_engine::{PackStatus, Storage, WriteFailure};
-use zodium_filestorage::{PackStep, WriteState};
+use zodium_filestorage::FileStorage;
 use zodium_monitor::{
     Cache, Checksums, Connection, Health, Listener, Messages, MethodMetrics, Monitor, Network,
     Pack, PackEnd, PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState,
     Transaction,
 };
 use zodium_net::{Limits, LinkMetrics, Workers};
+use zodium_storage::{PackStep, WriteState};
 use zodium_types::{Counter, Tid};
 use zodium_zeo::server::{Inspection, Server, SessionMetrics, SessionReport};
 
@@ -28,6 +29,9 @@ const WORKER_PATIENCE: Duration = Duration::from_millis(500);
 /// Connections that each worker describes; of those without a transaction some are left out.
 const CONNECTIONS_LISTED_MAX: usize = 200;
 
+/// The files of the storages, by the names of these.
+type Files = BTreeMap<String, Arc<FileStorage>>;
+
 /// What the monitor is told of, from before storages are open until they are closed.
 pub(crate) struct Watched {
     started: f64,
@@ -37,6 +41,8 @@ pub(crate) struct Watched {
 struct Serving {
     phase: Phase,
     server: Option<Arc<Server>>,
+    /// By the name of their storage.
+    files: Files,
     links: Vec<Arc<LinkMetrics>>,
     limits: Option<Limits>,
     turned_away: Arc<AtomicU64>,
@@ -48,6 +54,7 @@ impl Watched {
         let serving = Serving {
             phase: Phase::Opening,
             server: None,
+            files: Files::new(),
             links: Vec::new(),
             limits: None,
             turned_away: Arc::default(),
@@ -56,10 +63,11 @@ impl Watched {
     }
 
     /// It serves from now on.
-    pub(crate) fn serves(&self, server: &Arc<Server>, workers: &Workers) {
+    pub(crate) fn serves(&self, server: &Arc<Server>, files: Files, workers: &Workers) {
         *self.serving.lock() = Serving {
             phase: Phase::Serving,
             server: Some(Arc::clone(server)),
+            files,
             links: workers.metrics(),
             limits: Some(workers.limits().clone()),
             turned_away: workers.turned_away(),
@@ -73,6 +81,10 @@ impl Watched {
 
     fn server(&self) -> Option<Arc<Server>> {
         self.serving.lock().server.clone()
+    }
+
+    fn file(&self, name: &str) -> Option<Arc<FileStorage>> {
+        self.serving.lock().files.get(name).cloned()
     }
 }
 
@@ -96,7 +108,11 @@ impl Source for Watched {
         let phase = self.serving.lock().phase;
         let storages = self.server().map_or(Vec::new(), |server| {
             let storages = server.storages();
-            storages.map(|(name, storage)| health_of(name, storage)).collect()
+            let health = |(name, storage): (&str, &Arc<Storage>)| {
+                let damaged = self.file(name).map_or(0, |file| file.damaged_places());
+                health_of(name, storage, damaged)
+            };
+            storages.map(health).collect()
         });
         Health { phase, storages }
     }
@@ -111,7 +127,10 @@ impl Source for Watched {
             snapshot.storages = server
                 .metrics()
                 .into_iter()
-                .map(|(name, storage, sessions)| storage_of(name, storage, sessions))
+                .map(|(name, storage, sessions)| {
+                    let file = self.file(name);
+                    storage_of(name, storage, file.as_deref(), sessions)
+                })
                 .collect();
             snapshot.connections = connections_of(&server, inspection);
             snapshot
@@ -158,8 +177,8 @@ impl Watched {
     }
 }
 
-fn health_of(name: &str, storage: &Storage) -> StorageHealth {
-    let state = match storage.file().write_state() {
+fn health_of(name: &str, storage: &Storage, damaged: u64) -> StorageHealth {
+    let state = match storage.write_state() {
         _ if storage.is_closing() => StorageState::Closing,
         WriteState::Changed => StorageState::Changed,
         _ if storage.commit_status().failed => StorageState::Failed,
@@ -172,7 +191,6 @@ fn health_of(name: &str, storage: &Storage) -> StorageHealth {
         .write_failure()
         .filter(|_| matches!(state, StorageState::Failed | StorageState::Changed));
     let failure = failure.map(|failure| failure_of(storage, &failure));
-    let damaged = storage.file().damaged_places();
     StorageHealth { name: name.to_owned(), state, damaged, failure }
 }
 
@@ -182,7 +200,7 @@ fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
     let next = next.map(|at| (at - unix_seconds(SystemTime::now())).max(0.0).ceil());
     let next = match next {
         Some(seconds) => format!("the file will be reopened in {seconds} s"),
-        None if storage.file().write_state() == WriteState::Changed => {
+        None if storage.write_state() == WriteState::Changed => {
             "put the file back, then send SIGUSR1, or restart the server".to_owned()
         }
         None => "mend the disk, then send SIGUSR1, or restart the server".to_owned(),
@@ -190,8 +208,13 @@ fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
     format!("{}; reopening failed {} times, {next}", failure.reason, failure.attempts)
 }
 
-fn storage_of(name: &str, storage: &Storage, sessions: SessionMetrics) -> zodium_monitor::Storage {
-    let (file, figures) = (storage.file(), storage.figures());
+fn storage_of(
+    name: &str,
+    storage: &Storage,
+    file: Option<&FileStorage>,
+    sessions: SessionMetrics,
+) -> zodium_monitor::Storage {
+    let (kept, figures) = (storage.reader(), storage.figures());
     let commits = figures.commits;
     let last = storage.last_tid();
     let held_since = commits.oldest_grant.map(|at| storage.unix_seconds_at(at));
@@ -199,9 +222,9 @@ fn storage_of(name: &str, storage: &Storage, sessions: SessionMetrics) -> zodium
     let requests = sessions.requests.into_iter();
     zodium_monitor::Storage {
         name: name.to_owned(),
-        file: file.path().display().to_string(),
-        size_bytes: file.size(),
-        objects: file.object_count(),
+        file: kept.name(),
+        size_bytes: kept.size(),
+        objects: kept.object_count(),
         last_transaction: last.to_string(),
         last_transaction_time: (last != Tid::ZERO).then(|| last.to_unix_nanos() as f64 / 1e9),
         connections: sessions.connections,
@@ -224,14 +247,14 @@ fn storage_of(name: &str, storage: &Storage, sessions: SessionMetrics) -> zodium
         write_failures: figures.write_failures,
         reopenings: figures.reopenings,
         errors: sessions.errors,
-        cache: cache_of(storage),
-        checksums: checksums_of(storage),
+        cache: file.map(cache_of).unwrap_or_default(),
+        checksums: file.map(checksums_of).unwrap_or_default(),
         pack: pack_of(&figures.pack),
     }
 }
 
-fn cache_of(storage: &Storage) -> Cache {
-    let cache = storage.file().cache_statistics();
+fn cache_of(file: &FileStorage) -> Cache {
+    let cache = file.cache_statistics();
     Cache {
         hits: cache.hits,
         misses: cache.misses,
@@ -242,12 +265,12 @@ fn cache_of(storage: &Storage) -> Cache {
     }
 }
 
-fn checksums_of(storage: &Storage) -> Checksums {
-    let figures = storage.file().checksum_figures().unwrap_or_default();
+fn checksums_of(file: &FileStorage) -> Checksums {
+    let figures = file.checksum_figures().unwrap_or_default();
     Checksums {
         covered_bytes: figures.covered_bytes,
         scrubbed_bytes: figures.scrubbed_bytes,
-        damaged: storage.file().damaged_places(),
+        damaged: file.damaged_places(),
     }
 }
 
@@ -261,6 +284,7 @@ fn pack_of(status: &PackStatus) -> Pack {
             PackStep::Checking => "looking for damage",
             PackStep::Marking => "finding what is in use",
             PackStep::Copying => "copying",
+            PackStep::Waiting => "waiting for undos and restores",
         };
         let done = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
         PackRun { seconds, step, done }
@@ -340,7 +364,6 @@ fn connection_of(
 fn what_is_locked(key: LockKey) -> String {
     match key {
         LockKey::Object(oid) => format!("object {oid}"),
-        LockKey::Positions => "the end of a pack, or of undos before it".to_owned(),
         LockKey::Clock => "a transaction that brings its own tid, or others before it".to_owned(),
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
 use zodium_filestorage::{
-    Access, CheckOptions, FileStorage, Load, NewBody, NewRecord, NewTransaction, StorageError,
-    check,
+    CheckOptions, FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction, check,
 };
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::counts::Counts;
@@ -157,7 +157,7 @@ fn begin(world: &Rc<World>) -> Result<(), String> {
     world.violation().map_or(Ok(()), Err)
 }
 
-fn write_first(files: &MemoryDisk, records: Vec<NewRecord>) -> Result<(), StorageError> {
+fn write_first(files: &MemoryDisk, records: Vec<NewRecord>) -> Result<(), FileStorageError> {
     let file = FileStorage::open(Arc::new(files.clone()), &open_options())?;
     let metadata = TransactionMetadata { description: b"0".to_vec(), ..Default::default() };
     let status = TransactionStatus::Normal;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
 use zodium_engine::{Config as StorageConfig, LogWriter, Storage};
-use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, StorageError};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_net::{Host, Limits};
 use zodium_zeo::server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
 
@@ -40,6 +40,7 @@ pub(crate) struct Setting {
 pub(crate) struct Server {
     pub(crate) disk: FaultyDisk,
     pub(crate) storage: Arc<Storage>,
+    pub(crate) file: Arc<FileStorage>,
     witness: Arc<Witness>,
     writer: RefCell<LogWriter>,
     /// The clock value of all rounds of the log writer, which is never away.
@@ -86,10 +87,12 @@ impl Server {
         disk: FaultyDisk,
         clock: Arc<dyn Clock>,
         setting: &Setting,
-    ) -> Result<Server, StorageError> {
-        let file = FileStorage::open(Arc::new(disk.clone()), &setting.open)?;
+    ) -> Result<Server, FileStorageError> {
+        let file = Arc::new(FileStorage::open(Arc::new(disk.clone()), &setting.open)?);
         cover(&file);
-        let (storage, writer) = Storage::with_writer(file, clock, &setting.storage)?;
+        let kept = Arc::<FileStorage>::clone(&file);
+        let started = Storage::with_writer(kept, clock, &setting.storage);
+        let (storage, writer) = started.map_err(FileStorageError::from)?;
         let offer = Offer { storage: Arc::clone(&storage), allow: None };
         let offers = BTreeMap::from([(STORAGE_NAME.to_owned(), offer)]);
         let served = Arc::new(ZeoServer::new(setting.zeo, offers));
@@ -99,17 +102,17 @@ impl Server {
         let limits = setting.limits.clone();
         let witness = Witness::subscribe(&storage);
         let (writer, opened) = (RefCell::new(writer), Instant::now());
-        Ok(Server { disk, storage, witness, writer, opened, workers, jobs, limits })
+        Ok(Server { disk, storage, file, witness, writer, opened, workers, jobs, limits })
     }
 
     /// One pass of the checksum upkeep thread.
     pub(crate) fn keep_checksums_up(&self) {
-        cover(self.storage.file());
+        cover(&self.file);
     }
 
     /// The periodic sync of the checksum upkeep thread.
     pub(crate) fn sync_checksums(&self) {
-        self.storage.file().sync_checksums();
+        self.file.sync_checksums();
     }
 
     /// Fails with the first violation found while commits were announced.

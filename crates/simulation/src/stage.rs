@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use zodium_disk::{FaultyDisk, ManualClock};
 use zodium_engine::{Config as StorageConfig, Storage};
-use zodium_filestorage::{OpenOptions, StorageError};
+use zodium_filestorage::{FileStorageError, OpenOptions};
 use zodium_net::Limits;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
@@ -78,7 +78,7 @@ pub struct Speaker {
 
 impl Stage {
     /// Opens or creates `Data.fs` on a disk, and serves it.
-    pub fn start(disk: &FaultyDisk, options: StageOptions) -> Result<Stage, StorageError> {
+    pub fn start(disk: &FaultyDisk, options: StageOptions) -> Result<Stage, FileStorageError> {
         let StageOptions { blob_directory, quota_bytes, limits, window } = options;
         let setting = Setting {
             open: OpenOptions {

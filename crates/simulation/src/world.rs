@@ -239,7 +239,7 @@ impl World {
     fn write(&self) {
         let Some(server) = self.server() else { return };
         // One writer at a time, and none while a pack replaces the file.
-        if server.storage.is_appending() {
+        if server.file.is_appending() {
             return;
         }
         if self.plan.bug == crate::InjectedBug::SyncsDoNothing {
@@ -257,7 +257,7 @@ impl World {
     fn absorb(&self, server: &Server) {
         // What is written after a crash never happened.
         if self.crashed.borrow().is_none() {
-            let size = server.storage.file().size();
+            let size = server.file.size();
             let absorbed = self.history.borrow_mut().absorb(server.disk.files(), size);
             self.check(absorbed.map(|_| ()));
             self.check(server.check_announcements());
@@ -325,7 +325,7 @@ impl World {
     /// Not during another disk call, which may hold locks that this needs.
     fn keep_checksums_up(&self) {
         let Some(server) = self.server() else { return };
-        if server.storage.is_appending() {
+        if server.file.is_appending() {
             return;
         }
         let syncs = self.chance.permille(200);
@@ -555,7 +555,7 @@ impl World {
             Err(error) => return self.check(Err(format!("cannot open the file: {error}"))),
         };
         let absorbed = self.absorb_all(&server);
-        self.event("start", &[server.storage.file().size()]);
+        self.event("start", &[server.file.size()]);
         server.disk.forget_every(self.plan.cold_every);
         if self.chance.permille(500) {
             server.disk.forget_failed_syncs();
@@ -565,10 +565,10 @@ impl World {
     }
 
     fn absorb_all(&self, server: &Server) -> Result<(), String> {
-        let size = server.storage.file().size();
+        let size = server.file.size();
         let mut history = self.history.borrow_mut();
         history.absorb(server.disk.files(), size)?;
-        let (told, known) = (server.storage.file().last_tid(), history.last_tid());
+        let (told, known) = (server.file.last_tid(), history.last_tid());
         (told == known)
             .then_some(())
             .ok_or_else(|| format!("the file was opened at {told}, but ends with {known}"))

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{
-    Access, ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
+    ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
 };
+use zodium_storage::Access;
 use zodium_types::{Oid, TransactionMetadata, TransactionStatus};
 
 use super::plan::{Plan, Write};

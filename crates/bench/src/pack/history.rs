@@ -8,7 +8,8 @@ use bytes::Bytes;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use zodium_disk::RealDisk;
-use zodium_filestorage::{Access, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions};
+use zodium_filestorage::{FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions};
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::options::PackOptions;

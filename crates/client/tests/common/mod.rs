@@ -93,7 +93,8 @@ impl Server {
             reopening: None,
             ..StorageConfig::default()
         };
-        let storage = Storage::start(file, Arc::new(SystemClock::new()), &config).unwrap();
+        let storage =
+            Storage::start(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap();
         let (stop, stopped) = oneshot::channel();
         let (ready, listening) = std::sync::mpsc::channel();
         let config = Config {

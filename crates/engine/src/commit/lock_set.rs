@@ -13,9 +13,6 @@ pub enum LockKey {
     /// One object: [`Exclusive`](LockMode::Exclusive) to write it, [`Shared`](LockMode::Shared)
     /// to rely on its revision (`readCurrent`).
     Object(Oid),
-    /// The positions of records in the file. Transactions that write back pointers (undo,
-    /// restore) share it; the last step of a pack, which moves records, takes it alone.
-    Positions,
     /// The giving of tids. Ordinary transactions share it; one that brings its own tid takes it
     /// alone, so that no other tid can be given between its vote and its finish.
     Clock,

@@ -49,7 +49,6 @@ pub struct LockWait {
 pub struct LockTable {
     /// Only objects that somebody holds or waits for.
     objects: FxHashMap<Oid, KeyQueue>,
-    positions: KeyQueue,
     clock: KeyQueue,
     requests: FxHashMap<TransactionNumber, Request>,
     last_ticket: Ticket,
@@ -85,7 +84,6 @@ impl LockTable {
         for (key, mode) in locks.iter() {
             let queue = match key {
                 LockKey::Object(oid) => self.objects.entry(oid).or_default(),
-                LockKey::Positions => &mut self.positions,
                 LockKey::Clock => &mut self.clock,
             };
             blocked_on += usize::from(!queue.enter(ticket, owner, mode));
@@ -183,10 +181,7 @@ impl LockTable {
 
     /// Whether nobody holds or waits for anything, and no key is remembered.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-            && self.objects.is_empty()
-            && self.positions.is_unused()
-            && self.clock.is_unused()
+        self.requests.is_empty() && self.objects.is_empty() && self.clock.is_unused()
     }
 
     /// Works out anew, from the requests alone, who has to be eligible on which key, and
@@ -201,7 +196,7 @@ impl LockTable {
             return Err(format!("{} objects kept, {objects} requested", self.objects.len()));
         }
         let unused = QueueView::default();
-        for key in queues.keys().chain([&LockKey::Positions, &LockKey::Clock]) {
+        for key in queues.keys().chain([&LockKey::Clock]) {
             let found = self.queue(*key).map(KeyQueue::view).unwrap_or_default();
             let wanted = queues.get(key).unwrap_or(&unused);
             if found != *wanted {
@@ -238,7 +233,6 @@ impl LockTable {
         };
         for (key, _) in request.locks.iter() {
             match key {
-                LockKey::Positions => self.positions.leave(request.ticket, &mut on_eligible),
                 LockKey::Clock => self.clock.leave(request.ticket, &mut on_eligible),
                 LockKey::Object(oid) => {
                     let Entry::Occupied(mut entry) = self.objects.entry(oid) else { continue };
@@ -254,7 +248,6 @@ impl LockTable {
     fn queue(&self, key: LockKey) -> Option<&KeyQueue> {
         match key {
             LockKey::Object(oid) => self.objects.get(&oid),
-            LockKey::Positions => Some(&self.positions),
             LockKey::Clock => Some(&self.clock),
         }
     }

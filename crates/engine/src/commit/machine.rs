@@ -38,8 +38,6 @@ pub enum CommitState {
     Ready,
     /// Has its tid and is being written. Cannot be aborted any more.
     Writing,
-    /// Not a transaction: locks held by [`CommitMachine::hold`].
-    Holding,
 }
 
 /// A call that was refused, and changed nothing.
@@ -101,7 +99,7 @@ pub enum CommitError {
 pub enum AbortOutcome {
     /// The transaction is over and its locks are free.
     Aborted {
-        /// Those that hold their locks by it, in order of arrival; now `Checking` (or `Holding`).
+        /// Those that hold their locks by it, in order of arrival; now `Checking`.
         granted: Vec<TransactionNumber>,
     },
     /// Finish was asked before: it will be published, or fail, as if nothing had been said.
@@ -175,15 +173,10 @@ pub struct CommitMachine<P> {
 struct Transaction<P> {
     payload: P,
     state: CommitState,
-    purpose: Purpose,
+    /// The tid that it brings.
+    explicit_tid: Option<Tid>,
     /// When it got its locks; meaningless while it waits.
     granted_at: Duration,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Purpose {
-    Commit { explicit_tid: Option<Tid> },
-    Hold,
 }
 
 /// Neither a clock nor a restored transaction brings the tids above this one (year 5907). Above
@@ -224,40 +217,18 @@ impl<P> CommitMachine<P> {
     ) -> Result<LockAnswer, CommitError> {
         let clock = if explicit_tid.is_some() { LockMode::Exclusive } else { LockMode::Shared };
         locks.add(LockKey::Clock, clock);
-        let purpose = Purpose::Commit { explicit_tid };
+        self.check_working()?;
+        if let Some(state) = self.state(number) {
+            return Err(CommitError::WrongState { number, state, call: "vote" });
+        }
         let state = CommitState::Waiting;
-        let transaction = Transaction { payload, state, purpose, granted_at: now };
-        self.enter(number, locks, transaction, "vote", now)
-    }
-
-    /// Asks for `locks` for something that is not a transaction (the last step of a pack). When
-    /// granted it is `Holding`: it has no timeout and ends by [`release`](Self::release).
-    ///
-    /// # Errors
-    /// `StorageFailed`; `WrongState` when the number is in use.
-    pub fn hold(
-        &mut self,
-        number: TransactionNumber,
-        locks: LockSet,
-        payload: P,
-        now: Duration,
-    ) -> Result<LockAnswer, CommitError> {
-        let (state, purpose) = (CommitState::Waiting, Purpose::Hold);
-        let transaction = Transaction { payload, state, purpose, granted_at: now };
-        self.enter(number, locks, transaction, "hold", now)
-    }
-
-    /// Ends what [`hold`](Self::hold) began. Returns those that are granted by it.
-    ///
-    /// # Errors
-    /// `WrongState`, `UnknownTransaction`. (While it waits, `abort` ends it.)
-    pub fn release(
-        &mut self,
-        number: TransactionNumber,
-        now: Duration,
-    ) -> Result<Vec<TransactionNumber>, CommitError> {
-        self.expect_state(number, CommitState::Holding, "release")?;
-        Ok(self.end([number], now))
+        let transaction = Transaction { payload, state, explicit_tid, granted_at: now };
+        self.transactions.insert(number, transaction);
+        let answer = self.locks.request(number, locks);
+        if answer == LockAnswer::Granted {
+            self.grant(number, now);
+        }
+        Ok(answer)
     }
 
     /// The check found a conflict, or there is no space: frees the locks. The transaction is
@@ -317,9 +288,7 @@ impl<P> CommitMachine<P> {
         self.check_working()?;
         let (last_given, call) = (self.last_given, "be voted");
         let transaction = self.expect_state(number, CommitState::Checking, call)?;
-        if let Purpose::Commit { explicit_tid } = transaction.purpose {
-            check_tid(explicit_tid, last_given)?;
-        }
+        check_tid(transaction.explicit_tid, last_given)?;
         transaction.state = CommitState::Voted;
         self.voted += 1;
         Ok(())
@@ -351,10 +320,9 @@ impl<P> CommitMachine<P> {
         let mut batch = Vec::with_capacity(count);
         for number in self.ready.drain(..count) {
             let Some(transaction) = self.transactions.get_mut(&number) else { continue };
-            let tid = match transaction.purpose {
-                Purpose::Commit { explicit_tid: Some(tid) } => tid,
-                _ => clock_tid.min(TID_LIMIT).max(self.last_given.next()),
-            };
+            let tid = transaction
+                .explicit_tid
+                .unwrap_or_else(|| clock_tid.min(TID_LIMIT).max(self.last_given.next()));
             assert!(tid > self.last_given, "{tid} given after {}", self.last_given);
             self.last_given = tid;
             transaction.state = CommitState::Writing;
@@ -524,8 +492,7 @@ impl<P> CommitMachine<P> {
             if self.locks.answer(number) != Some(answer) {
                 return Err(format!("{number:?} is {:?} without fitting locks", transaction.state));
             }
-            let timed = !waits && matches!(transaction.purpose, Purpose::Commit { .. });
-            if self.grants.contains(&(transaction.granted_at, number)) != timed {
+            if self.grants.contains(&(transaction.granted_at, number)) == waits {
                 return Err(format!("{number:?} has a wrong time of grant"));
             }
         }
@@ -535,36 +502,11 @@ impl<P> CommitMachine<P> {
         Ok(())
     }
 
-    fn enter(
-        &mut self,
-        number: TransactionNumber,
-        locks: LockSet,
-        transaction: Transaction<P>,
-        call: &'static str,
-        now: Duration,
-    ) -> Result<LockAnswer, CommitError> {
-        self.check_working()?;
-        if let Some(state) = self.state(number) {
-            return Err(CommitError::WrongState { number, state, call });
-        }
-        self.transactions.insert(number, transaction);
-        let answer = self.locks.request(number, locks);
-        if answer == LockAnswer::Granted {
-            self.grant(number, now);
-        }
-        Ok(answer)
-    }
-
     fn grant(&mut self, number: TransactionNumber, now: Duration) {
         let Some(transaction) = self.transactions.get_mut(&number) else { return };
         transaction.granted_at = now;
-        match transaction.purpose {
-            Purpose::Hold => transaction.state = CommitState::Holding,
-            Purpose::Commit { .. } => {
-                transaction.state = CommitState::Checking;
-                self.grants.insert((now, number));
-            }
-        }
+        transaction.state = CommitState::Checking;
+        self.grants.insert((now, number));
     }
 
     /// Forgets transactions, frees their locks, and moves on those that are granted by it.
@@ -859,23 +801,5 @@ mod tests {
         assert!(machine.is_idle());
         assert!(machine.status().failed);
         assert_eq!(machine.status().last_published, Tid(0));
-    }
-
-    #[test]
-    fn a_hold_waits_for_back_pointers_and_has_no_timeout() {
-        let mut machine = CommitMachine::<()>::new(Tid(0));
-        let positions = |mode| LockSet::from_iter([(LockKey::Positions, mode)]);
-        let shared = positions(LockMode::Shared);
-        assert_eq!(machine.vote(number(1), shared.clone(), None, (), NOW), Ok(Granted));
-        assert_eq!(machine.hold(number(2), positions(LockMode::Exclusive), (), NOW), Ok(Waiting));
-        assert_eq!(vote(&mut machine, 3, &[1]), Granted);
-        let outcome = machine.abort(number(1), NOW);
-        assert_eq!(outcome, AbortOutcome::Aborted { granted: vec![number(2)] });
-        assert_eq!(machine.state(number(2)), Some(CommitState::Holding));
-        assert_eq!(numbers(machine.expired(NOW * 9, NOW)), [3]);
-        assert!(machine.voted(number(2)).is_err());
-        assert_eq!(machine.vote(number(4), shared, None, (), NOW), Ok(Waiting));
-        machine.check_consistency().unwrap();
-        assert_eq!(numbers(machine.release(number(2), NOW).unwrap()), [4]);
     }
 }

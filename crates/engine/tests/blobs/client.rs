@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use zodium_blobs::{BlobDirectory, TemporaryBlob};
 use zodium_disk::{Disk, MemoryDisk, SystemClock};
 use zodium_engine::{Config, Storage, Transaction, VoteError};
-use zodium_filestorage::{Access, BlobDirectory, FileStorage, StorageError, TemporaryBlob};
+use zodium_filestorage::{FileStorage, FileStorageError};
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
 use crate::support::{CONFIG, Outcome, Session, transaction, try_open_file};
@@ -16,7 +18,7 @@ pub(crate) const BLOB_RECORD: &[u8] = b"\x80\x03cZODB.blob\nBlob\nq\x00.\x80\x03
 
 pub(crate) const DIRECTORY: &str = "blobs";
 
-pub(crate) fn open(disk: &(impl Disk + Clone + 'static)) -> Result<FileStorage, StorageError> {
+pub(crate) fn open(disk: &(impl Disk + Clone + 'static)) -> Result<FileStorage, FileStorageError> {
     try_open_file(disk.clone(), Some(DIRECTORY))
 }
 
@@ -54,6 +56,7 @@ pub(crate) fn folder_record(oids: &[u64]) -> Bytes {
 
 pub(crate) struct Client {
     pub(crate) session: Session,
+    file: Arc<FileStorage>,
 }
 
 impl Client {
@@ -66,8 +69,14 @@ impl Client {
     }
 
     pub(crate) fn over(file: FileStorage, config: &Config) -> Client {
-        let storage = Storage::start(file, Arc::new(SystemClock::new()), config);
-        Client { session: Session::new(&storage.expect("it starts")) }
+        let file = Arc::new(file);
+        let kept = Arc::<FileStorage>::clone(&file);
+        let storage = Storage::start(kept, Arc::new(SystemClock::new()), config);
+        Client { session: Session::new(&storage.expect("it starts")), file }
+    }
+
+    pub(crate) fn file(&self) -> &FileStorage {
+        &self.file
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -75,7 +84,7 @@ impl Client {
     }
 
     pub(crate) fn blobs(&self) -> &BlobDirectory {
-        self.storage().file().blobs().expect("there is a directory")
+        self.storage().blobs().expect("there is a directory")
     }
 
     pub(crate) fn temporary(&self, data: &[u8]) -> TemporaryBlob {
@@ -99,8 +108,8 @@ impl Client {
         let mut transaction = transaction();
         for (oid, data) in blobs {
             let oid = Oid(*oid);
-            let serial = self.storage().file().current_serial(oid, Access::Blocking)?;
-            let serial = serial.expect("access is blocking").unwrap_or(Tid::ZERO);
+            let serial = self.storage().reader().current_serial(oid)?;
+            let serial = serial.unwrap_or(Tid::ZERO);
             let record = Bytes::from_static(BLOB_RECORD);
             transaction.store(oid, serial, record.clone());
             transaction.store_blob(oid, serial, record, self.try_temporary(data)?);
@@ -119,8 +128,8 @@ impl Client {
 
     /// Stores the root, with references to these objects.
     pub(crate) fn store_root(&mut self, oids: &[u64]) -> Tid {
-        let serial = self.storage().file().current_serial(Oid::ROOT, Access::Blocking);
-        let serial = serial.expect("it reads").expect("access is blocking").unwrap_or(Tid::ZERO);
+        let serial = self.storage().reader().current_serial(Oid::ROOT);
+        let serial = serial.expect("it reads").unwrap_or(Tid::ZERO);
         let mut transaction = transaction();
         transaction.store(Oid::ROOT, serial, folder_record(oids));
         self.session.commit(transaction)
@@ -146,9 +155,10 @@ impl Client {
 
     /// The objects of the records that a transaction wrote.
     pub(crate) fn records_of(&self, tid: Tid) -> Vec<Oid> {
-        let mut transactions = self.storage().file().iterate(Some(tid), Some(tid)).expect("reads");
-        let found = transactions.step().expect("it reads").expect("it is there");
-        let mut records = transactions.records(&found);
+        let mut transactions =
+            self.storage().reader().iterate(Some(tid), Some(tid)).expect("reads");
+        transactions.step().expect("it reads").expect("it is there");
+        let mut records = transactions.records().unwrap();
         std::iter::from_fn(|| records.step().expect("it reads")).map(|record| record.oid).collect()
     }
 

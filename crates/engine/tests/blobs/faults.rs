@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use zodium_blobs::BlobDirectory;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use zodium_engine::Transaction;
-use zodium_filestorage::{BlobDirectory, BlobsToCheck, CheckOptions, check_with_blobs};
+use zodium_filestorage::{BlobsToCheck, CheckOptions, check_with_blobs};
 use zodium_types::{Oid, Tid};
 
 use crate::client::{Client, DIRECTORY, blob_paths, path_of};
@@ -171,9 +172,9 @@ pub(crate) fn check(disk: &MemoryDisk, acknowledged: &BTreeMap<Tid, Blobs>, mome
     let mut client = Client::new(&disk);
     let mut expected = Vec::new();
     let mut tids = Vec::new();
-    let mut transactions = client.storage().file().iterate(None, None).unwrap();
+    let mut transactions = client.storage().reader().iterate(None, None).unwrap();
     while let Some(transaction) = transactions.step().unwrap() {
-        let mut records = transactions.records(&transaction);
+        let mut records = transactions.records().unwrap();
         while let Some(record) = records.step().unwrap() {
             if record.data.is_some() && record.oid != Oid::ROOT {
                 let blob = client.blob(record.oid.0, record.tid);

@@ -117,9 +117,9 @@ fn random_histories_leave_exactly_the_blobs_of_their_records() {
         }
         // Of those that a pack dropped nothing is expected.
         blobs.retain(|tid, blobs| {
-            blobs
-                .keys()
-                .all(|oid| client.storage().file().load_serial(Oid(*oid), *tid).unwrap().is_some())
+            blobs.keys().all(|oid| {
+                client.storage().reader().load_serial(Oid(*oid), *tid).unwrap().is_some()
+            })
         });
         check(&disk, &blobs, &format!("seed {seed}"));
         client.close();

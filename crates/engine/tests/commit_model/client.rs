@@ -4,24 +4,15 @@ use std::time::Duration;
 
 use zodium_engine::commit::{
     CommitState, Conflict, LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, TransactionNumber,
-    WriteKind,
 };
 use zodium_types::Tid;
-
-/// What the client does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Commits; with a tid of its own, it restores.
-    Commit { explicit_tid: Option<Tid> },
-    /// Does the last step of a pack.
-    Pack,
-}
 
 /// A client with its transaction.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) number: TransactionNumber,
-    pub(crate) role: Role,
+    /// The tid that it brings: with one, it restores.
+    pub(crate) explicit_tid: Option<Tid>,
     pub(crate) writes: Vec<ObjectWrite>,
     /// What each of `writes` writes.
     pub(crate) values: Vec<u64>,
@@ -38,10 +29,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(number: TransactionNumber, role: Role) -> Client {
+    pub(crate) fn new(number: TransactionNumber, explicit_tid: Option<Tid>) -> Client {
         Client {
             number,
-            role,
+            explicit_tid,
             writes: Vec::new(),
             values: Vec::new(),
             reads: Vec::new(),
@@ -60,36 +51,23 @@ impl Client {
 
     /// What [`Client::keys`] and the clock come to.
     pub(crate) fn all_locks(&self) -> Locks {
-        let clock = match self.role {
-            Role::Commit { explicit_tid: Some(_) } => Some(LockMode::Exclusive),
-            Role::Commit { explicit_tid: None } => Some(LockMode::Shared),
-            Role::Pack => None,
+        let clock = match self.explicit_tid {
+            Some(_) => LockMode::Exclusive,
+            None => LockMode::Shared,
         };
-        let clock = clock.map(|mode| (LockKey::Clock, mode));
+        let clock = [(LockKey::Clock, clock)];
         self.key_modes().chain(clock).collect()
     }
 
-    pub(crate) fn explicit_tid(&self) -> Option<Tid> {
-        match self.role {
-            Role::Commit { explicit_tid } => explicit_tid,
-            Role::Pack => None,
-        }
-    }
-
     fn key_modes(&self) -> impl Iterator<Item = (LockKey, LockMode)> + '_ {
-        let pack = (self.role == Role::Pack).then_some((LockKey::Positions, LockMode::Exclusive));
-        let restores = self.writes.iter().filter(|write| write.kind == WriteKind::Restore);
         let reads = self.reads.iter().map(|read| (LockKey::Object(read.oid), LockMode::Shared));
         let writes =
             self.writes.iter().map(|write| (LockKey::Object(write.oid), LockMode::Exclusive));
-        reads
-            .chain(writes)
-            .chain(restores.map(|_| (LockKey::Positions, LockMode::Shared)))
-            .chain(pack)
+        reads.chain(writes)
     }
 }
 
-/// A set of locks as bits: one per object, 30 for the positions, 31 for the clock.
+/// A set of locks as bits: one per object, 31 for the clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Locks {
     shared: u32,
@@ -115,7 +93,6 @@ impl FromIterator<(LockKey, LockMode)> for Locks {
         for (key, mode) in keys {
             let bit = match key {
                 LockKey::Object(oid) => 1 << oid.0,
-                LockKey::Positions => 1 << 30,
                 LockKey::Clock => 1 << 31,
             };
             match mode {

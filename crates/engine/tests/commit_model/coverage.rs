@@ -23,13 +23,12 @@ pub(crate) enum Situation {
     VotedWhileWriting,
     OwnTidPublished,
     OwnTidTooOld,
-    Held,
     WriteFailed,
     WrongCallRefused,
     Published,
 }
 
-const SITUATIONS: [Situation; 22] = {
+const SITUATIONS: [Situation; 21] = {
     use Situation::*;
     [
         Waited,
@@ -50,7 +49,6 @@ const SITUATIONS: [Situation; 22] = {
         VotedWhileWriting,
         OwnTidPublished,
         OwnTidTooOld,
-        Held,
         WriteFailed,
         WrongCallRefused,
         Published,

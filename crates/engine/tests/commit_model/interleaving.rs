@@ -13,7 +13,7 @@ use zodium_engine::commit::{
 };
 use zodium_types::{Oid, Tid};
 
-use crate::client::{Client, Role};
+use crate::client::Client;
 use crate::coverage::{Coverage, Situation};
 use crate::database::{Database, FIRST_TID, OIDS};
 
@@ -93,22 +93,20 @@ impl<'a> Interleaving<'a> {
 
     fn client_step(&mut self, client: usize) {
         let luck = self.rng.random_range(0..100);
-        match (self.clients[client].state, self.clients[client].role) {
-            (None, Role::Pack) => self.hold(client),
-            (None, Role::Commit { .. }) => match luck {
+        match self.clients[client].state {
+            None => match luck {
                 0..60 => self.write_or_read(client),
                 60..98 => self.vote(client),
                 _ => self.abort(client),
             },
-            (Some(CommitState::Checking), _) if luck < 97 => self.check(client),
-            (Some(CommitState::Voted), _) if luck < 92 => self.finish(client),
-            (Some(CommitState::Holding), _) if luck < 50 => self.release(client),
-            (Some(CommitState::Resolving), _) => match luck {
+            Some(CommitState::Checking) if luck < 97 => self.check(client),
+            Some(CommitState::Voted) if luck < 92 => self.finish(client),
+            Some(CommitState::Resolving) => match luck {
                 0..10 => self.write_or_read(client),
                 10..92 => self.vote_again(client),
                 _ => self.abort(client),
             },
-            (Some(CommitState::Checking | CommitState::Voted), _) => self.abort(client),
+            Some(CommitState::Checking | CommitState::Voted) => self.abort(client),
             _ if luck < 6 => self.abort(client),
             _ => {}
         }
@@ -116,12 +114,9 @@ impl<'a> Interleaving<'a> {
 
     fn begin(&mut self) -> Client {
         self.numbers += 1;
-        let role = match self.rng.random_range(0..100) {
-            0..4 => Role::Pack,
-            4..16 => Role::Commit { explicit_tid: Some(self.some_tid()) },
-            _ => Role::Commit { explicit_tid: None },
-        };
-        Client::new(TransactionNumber(self.numbers), role)
+        let brings_tid = self.rng.random_range(0..100) < 12;
+        let explicit_tid = brings_tid.then(|| self.some_tid());
+        Client::new(TransactionNumber(self.numbers), explicit_tid)
     }
 
     /// A tid around the last one, sometimes too old.
@@ -151,7 +146,7 @@ impl<'a> Interleaving<'a> {
             return;
         }
         let kind = match luck {
-            _ if transaction.explicit_tid().is_some() => WriteKind::Restore,
+            _ if transaction.explicit_tid.is_some() => WriteKind::Restore,
             12..17 => WriteKind::Delete,
             17..22 => WriteKind::Restore,
             _ => WriteKind::Store,
@@ -163,12 +158,12 @@ impl<'a> Interleaving<'a> {
     fn vote(&mut self, client: usize) {
         let now = self.moment();
         let (number, explicit_tid) =
-            (self.clients[client].number, self.clients[client].explicit_tid());
+            (self.clients[client].number, self.clients[client].explicit_tid);
         let keys = self.clients[client].keys();
         let answer = self.machine.vote(number, keys, explicit_tid, number, now);
         let Client { writes, reads, .. } = &self.clients[client];
         self.trace(format_args!("{number:?} votes {writes:?} {reads:?}: {answer:?}"));
-        self.enter(client, answer.unwrap(), CommitState::Checking, now);
+        self.enter(client, answer.unwrap(), now);
         if !self.writing.is_empty() {
             self.coverage.count(Situation::VotedWhileWriting);
         }
@@ -199,15 +194,7 @@ impl<'a> Interleaving<'a> {
         self.vote(client);
     }
 
-    fn hold(&mut self, client: usize) {
-        let now = self.moment();
-        let number = self.clients[client].number;
-        let answer = self.machine.hold(number, self.clients[client].keys(), number, now);
-        self.trace(format_args!("{number:?} holds: {answer:?}"));
-        self.enter(client, answer.unwrap(), CommitState::Holding, now);
-    }
-
-    fn enter(&mut self, client: usize, answer: LockAnswer, state: CommitState, now: Duration) {
+    fn enter(&mut self, client: usize, answer: LockAnswer, now: Duration) {
         self.arrivals += 1;
         let waits = answer == LockAnswer::Waiting;
         let transaction = &mut self.clients[client];
@@ -215,7 +202,7 @@ impl<'a> Interleaving<'a> {
         transaction.arrival = self.arrivals;
         transaction.granted_at = now;
         transaction.verdict = None;
-        transaction.state = Some(if waits { CommitState::Waiting } else { state });
+        transaction.state = Some(if waits { CommitState::Waiting } else { CommitState::Checking });
         if waits {
             self.coverage.count(Situation::Waited);
         }
@@ -288,13 +275,13 @@ impl<'a> Interleaving<'a> {
         let answer = self.machine.voted(number);
         self.trace(format_args!("{number:?} is voted: {answer:?}"));
         let last = self.last_given;
-        match self.clients[client].explicit_tid() {
+        match self.clients[client].explicit_tid {
             Some(tid) if tid <= last => {
                 assert_eq!(answer, Err(CommitError::TidNotNewer { tid, last }));
                 self.coverage.count(Situation::OwnTidTooOld);
                 self.refuse(client);
                 let explicit_tid = Some(self.some_tid());
-                self.clients[client].role = Role::Commit { explicit_tid };
+                self.clients[client].explicit_tid = explicit_tid;
             }
             _ => {
                 assert_eq!(answer, Ok(()));
@@ -309,16 +296,6 @@ impl<'a> Interleaving<'a> {
         self.machine.finish(number).unwrap();
         self.clients[client].state = Some(CommitState::Ready);
         self.ready.push_back(number);
-    }
-
-    fn release(&mut self, client: usize) {
-        let now = self.moment();
-        let number = self.clients[client].number;
-        let granted = self.machine.release(number, now).unwrap();
-        self.trace(format_args!("{number:?} releases, grants {granted:?}"));
-        self.coverage.count(Situation::Held);
-        self.end(client);
-        self.granted(&granted, now);
     }
 
     /// An abort, a disconnect or a timeout: all the same to the machine.
@@ -337,8 +314,7 @@ impl<'a> Interleaving<'a> {
                     CommitState::Waiting
                     | CommitState::Checking
                     | CommitState::Resolving
-                    | CommitState::Voted
-                    | CommitState::Holding,
+                    | CommitState::Voted,
                 ),
                 AbortOutcome::Aborted { granted },
             ) => {
@@ -395,7 +371,7 @@ impl<'a> Interleaving<'a> {
             assert_eq!(Some(number), self.ready.pop_front());
             let client = self.client_of(number);
             let next = clock.max(Tid(self.last_given.0 + 1));
-            assert_eq!(tid, self.clients[client].explicit_tid().unwrap_or(next));
+            assert_eq!(tid, self.clients[client].explicit_tid.unwrap_or(next));
             assert!(tid > self.last_given);
             self.last_given = tid;
             self.clients[client].state = Some(CommitState::Writing);
@@ -435,7 +411,7 @@ impl<'a> Interleaving<'a> {
             self.last_published = written.tid;
             let client = self.client_of(written.number);
             self.coverage.count(Situation::Published);
-            if self.clients[client].explicit_tid().is_some() {
+            if self.clients[client].explicit_tid.is_some() {
                 self.coverage.count(Situation::OwnTidPublished);
             }
             self.end(client);
@@ -487,13 +463,11 @@ impl<'a> Interleaving<'a> {
         let (number, state) = (self.clients[client].number, self.clients[client].state);
         let keys = self.clients[client].keys();
         let machine = &mut self.machine;
-        let refused = match self.rng.random_range(0..6) {
+        let refused = match self.rng.random_range(0..4) {
             0 if state.is_some() => machine.vote(number, keys, None, number, now).map(|_| ()),
-            1 if state.is_some() => machine.hold(number, keys, number, now).map(|_| ()),
-            2 if state != Some(CommitState::Checking) => machine.voted(number),
-            3 if state != Some(CommitState::Checking) => machine.refuse(number, now).map(|_| ()),
-            4 if state != Some(CommitState::Voted) => machine.finish(number),
-            5 if state != Some(CommitState::Holding) => machine.release(number, now).map(|_| ()),
+            1 if state != Some(CommitState::Checking) => machine.voted(number),
+            2 if state != Some(CommitState::Checking) => machine.refuse(number, now).map(|_| ()),
+            3 if state != Some(CommitState::Voted) => machine.finish(number),
             _ => return,
         };
         match (refused, state) {
@@ -519,8 +493,7 @@ impl<'a> Interleaving<'a> {
             assert_eq!(client.state, Some(CommitState::Waiting), "{number:?} granted");
             assert!(client.arrival > arrival, "granted out of order: {numbers:?}");
             arrival = client.arrival;
-            let pack = client.role == Role::Pack;
-            client.state = Some(if pack { CommitState::Holding } else { CommitState::Checking });
+            client.state = Some(CommitState::Checking);
             client.granted_at = now;
             self.coverage.count(Situation::GrantedLater);
         }
@@ -566,10 +539,7 @@ impl<'a> Interleaving<'a> {
         let with_state = self.clients.iter().filter(|client| client.state.is_some()).count();
         assert_eq!(status.waiting, waiting);
         assert!(waiting == 0 || waiting < with_state, "all wait and nobody holds");
-        let locking = self
-            .clients
-            .iter()
-            .filter(|client| client.role != Role::Pack && client.state.is_some() && !waits(client));
+        let locking = self.clients.iter().filter(|client| client.state.is_some() && !waits(client));
         let oldest = locking.clone().map(|client| client.granted_at).min();
         assert_eq!((status.locking, status.oldest_grant), (locking.count(), oldest));
         assert_eq!((status.ready, status.writing), (self.ready.len(), self.writing.len()));
@@ -588,7 +558,6 @@ impl<'a> Interleaving<'a> {
                     Some(CommitState::Checking) => self.check(client),
                     Some(CommitState::Resolving) => self.vote_again(client),
                     Some(CommitState::Voted) => self.finish(client),
-                    Some(CommitState::Holding) => self.release(client),
                     _ => {}
                 }
                 self.check_rules();

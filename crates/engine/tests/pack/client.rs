@@ -10,7 +10,8 @@ use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{
     Check, Config, Mailbox, Notice, Storage, Transaction, VoteError, VoteStart, Voted,
 };
-use zodium_filestorage::{Access, FileStorage, Load, OpenOptions};
+use zodium_filestorage::{FileStorage, OpenOptions};
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,7 +82,7 @@ impl Client {
     }
 
     pub(crate) fn load(&self, oid: Oid) -> Option<(Tid, Bytes)> {
-        match self.storage.file().load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
+        match self.storage.reader().load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
             Load::Revision(revision) => Some((revision.serial, revision.data)),
             _ => None,
         }
@@ -122,7 +123,7 @@ pub(crate) fn record(number: u64, references: &[Oid], filler: usize) -> Bytes {
 
 pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
     let config = Config { reopening: None, ..Config::default() };
-    Storage::start(open_file(disk, path), Arc::new(SystemClock::new()), &config).unwrap()
+    Storage::start(Arc::new(open_file(disk, path)), Arc::new(SystemClock::new()), &config).unwrap()
 }
 
 pub(crate) fn open_file(disk: Arc<dyn Disk>, path: &Path) -> FileStorage {

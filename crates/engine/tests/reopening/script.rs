@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use zodium_engine::{Notice, Storage, Transaction};
-use zodium_filestorage::Access;
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 use crate::client::{BLOB_RECORD, Client, blob_paths, path_of};
@@ -47,9 +47,7 @@ impl Script {
             script.store(client, &[5, 6], LARGE_BYTES)
         });
         script.until_done(client, moment, &mend, Script::blobs);
-        script.until_done(client, moment, &mend, |_, client| {
-            client.storage().file().save_index().ok()
-        });
+        script.until_done(client, moment, &mend, |_, client| client.file().save_index().ok());
         script.until_done(client, moment, &mend, Script::undo);
         script.until_done(client, moment, &mend, Script::pack);
         script.until_done(client, moment, &mend, |script, client| script.store(client, &[7], 10));
@@ -174,8 +172,9 @@ impl Script {
     fn check_reads(&self, client: &Client, moment: &str) {
         for (oid, (tid, data)) in &self.current {
             // A fault may hit this reading, and then no later one that is not said to last.
-            let loaded = client.storage().file().load_before(Oid(*oid), Tid::MAX, Access::Blocking);
-            let Ok(zodium_filestorage::Load::Revision(revision)) = loaded else { continue };
+            let loaded =
+                client.storage().reader().load_before(Oid(*oid), Tid::MAX, Access::Blocking);
+            let Ok(zodium_storage::Load::Revision(revision)) = loaded else { continue };
             assert_eq!(revision.serial, *tid, "{moment}: {oid}");
             if !BLOBS.contains(oid) {
                 assert_eq!(&revision.data, data, "{moment}: {oid}");
@@ -214,7 +213,7 @@ impl Script {
 
 fn tids(storage: &Storage) -> BTreeSet<Tid> {
     let mut tids = BTreeSet::new();
-    let mut transactions = storage.file().iterate(None, None).unwrap();
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
     while let Some(transaction) = transactions.step().unwrap() {
         tids.insert(transaction.tid);
     }

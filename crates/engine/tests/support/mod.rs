@@ -13,7 +13,9 @@ use zodium_engine::{
     Check, Commit, Config, FoundConflict, Mailbox, Notice, Storage, Transaction, VoteError,
     VoteStart, Voted,
 };
-use zodium_filestorage::{Access, FileStorage, Load, OpenOptions, StorageError};
+use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions};
+use zodium_storage::StorageError;
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 /// Nothing takes as long unless it never comes.
@@ -38,7 +40,7 @@ pub(crate) fn open_file(disk: impl Disk + 'static) -> FileStorage {
 pub(crate) fn try_open_file(
     disk: impl Disk + 'static,
     blob_directory: Option<&str>,
-) -> Result<FileStorage, StorageError> {
+) -> Result<FileStorage, FileStorageError> {
     let options = OpenOptions {
         cache_bytes: 1 << 20,
         blob_directory: blob_directory.map(Into::into),
@@ -56,7 +58,7 @@ pub(crate) fn start_with(
     clock: Arc<dyn Clock>,
     config: &Config,
 ) -> Arc<Storage> {
-    Storage::start(open_file(disk), clock, config).expect("it starts")
+    Storage::start(Arc::new(open_file(disk)), clock, config).expect("it starts")
 }
 
 /// A client of the engine, with a mailbox of its own.
@@ -168,8 +170,8 @@ impl Session {
     pub(crate) fn store(&mut self, objects: &[(u64, &str)]) -> Tid {
         let mut transaction = transaction();
         for (oid, data) in objects {
-            let serial = self.storage.file().current_serial(Oid(*oid), Access::Blocking);
-            let serial = serial.unwrap().unwrap().unwrap_or(Tid::ZERO);
+            let serial = self.storage.reader().current_serial(Oid(*oid));
+            let serial = serial.unwrap().unwrap_or(Tid::ZERO);
             transaction.store(Oid(*oid), serial, Bytes::copy_from_slice(data.as_bytes()));
         }
         self.commit(transaction)
@@ -204,10 +206,10 @@ impl Session {
             assert!(commit.tid > last.tid, "{} was told after {}", commit.tid, last.tid);
         }
         for oid in &commit.oids {
-            let serial = self.storage.file().current_serial(*oid, Access::Blocking);
+            let serial = self.storage.reader().current_serial(*oid);
             // On a disk that fails it may be this reading.
             let Ok(serial) = serial else { continue };
-            let serial = serial.unwrap().unwrap();
+            let serial = serial.unwrap();
             assert!(serial >= commit.tid, "{oid} is not visible when {} is told", commit.tid);
         }
         self.seen.push(Arc::clone(commit));
@@ -232,7 +234,7 @@ pub(crate) fn transaction_with(tid: Option<Tid>) -> Transaction {
 
 /// The data and serial of the revision before a tid; `None` when there is none.
 pub(crate) fn load(storage: &Storage, oid: u64, before: Tid) -> Option<(Bytes, Tid)> {
-    match storage.file().load_before(Oid(oid), before, Access::Blocking).unwrap() {
+    match storage.reader().load_before(Oid(oid), before, Access::Blocking).unwrap() {
         Load::Revision(revision) => Some((revision.data, revision.serial)),
         Load::NoRevision | Load::Missing => None,
         Load::Cold => unreachable!("access is blocking"),

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use zodium_blobs::BlobDirectory;
+use zodium_blobs::Fingerprint;
 use zodium_disk::{Disk, OpenMode};
 use zodium_types::{Oid, Tid};
 
 use super::Paced;
-use crate::BlobDirectory;
-use crate::blobs::Fingerprint;
 use crate::damage::{Damage, DamageKind};
 
 /// A record of a blob.

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use zodium_blobs::BlobDirectory;
+use zodium_blobs::is_blob_record;
 use zodium_disk::{Disk, DiskFile};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
@@ -16,10 +18,9 @@ use super::look::Look;
 use super::walk::{Piece, SeenRecord, Walk};
 use super::window::Window;
 use super::{CheckOptions, PATIENCE_STEP};
-use crate::blobs::is_blob_record;
+use crate::FileStorageError;
 use crate::damage::{Damage, DamageKind};
 use crate::format::DATA_HEADER_BYTES;
-use crate::{BlobDirectory, StorageError};
 
 /// Bytes of a record that are enough to see whether its class is that of blobs.
 const CLASS_BYTES: u64 = 256;
@@ -70,7 +71,7 @@ pub(crate) struct BlobCheck<'a> {
 
 impl<'a> BlobCheck<'a> {
     /// Lists the directory.
-    pub(crate) fn list(blobs: BlobsToCheck<'a>) -> Result<BlobCheck<'a>, StorageError> {
+    pub(crate) fn list(blobs: BlobsToCheck<'a>) -> Result<BlobCheck<'a>, FileStorageError> {
         let BlobsToCheck { directory, data } = blobs;
         let mut files = FxHashSet::default();
         directory.each_committed(&mut |oid, tid| {

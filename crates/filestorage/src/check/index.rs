@@ -7,10 +7,10 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::Oid;
 
-use crate::companions::with_suffix;
 use crate::damage::{Damage, DamageKind};
 use crate::index_file::{self, IndexFileError};
 use crate::positions::Positions;

@@ -33,7 +33,7 @@ pub(crate) use walk::{Piece, SeenRecord, Walk};
 use window::LOOK_BYTES;
 pub(crate) use window::{WALK_BYTES, Window};
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::checksums::{self, Comparison, Distrust, Opened};
 use crate::damage::{Damage, DamageKind};
 use crate::format::{MAGIC_BYTES, Magic};
@@ -97,7 +97,7 @@ pub fn check(
     disk: &dyn Disk,
     options: &CheckOptions<'_>,
     report: &mut dyn FnMut(&Damage),
-) -> Result<Checked, StorageError> {
+) -> Result<Checked, FileStorageError> {
     check_with_blobs(disk, options, None, report)
 }
 
@@ -111,7 +111,7 @@ pub fn check_with_blobs(
     options: &CheckOptions<'_>,
     blobs: Option<BlobsToCheck<'_>>,
     report: &mut dyn FnMut(&Damage),
-) -> Result<Checked, StorageError> {
+) -> Result<Checked, FileStorageError> {
     let options = &CheckOptions { path: resolve(disk, &options.path)?, ..*options };
     let mut damages = 0;
     let mut report = |damage: Damage| {
@@ -237,8 +237,8 @@ pub(crate) struct Source {
 
 impl Source {
     /// Opens a file, and makes sure that it is a FileStorage.
-    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Source, StorageError> {
-        let io = |operation| move |error| StorageError::io(path, operation, error);
+    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Source, FileStorageError> {
+        let io = |operation| move |error| FileStorageError::io(path, operation, error);
         let file = disk.open(path, OpenMode::Read).map_err(io("open"))?;
         let end = file.length().map_err(io("read"))?;
         let mut window = Window::new(path, &file, end, LOOK_BYTES);
@@ -246,7 +246,7 @@ impl Source {
         let is_one = magic.is_some() || resync::Resync::new(&window).find(MAGIC_BYTES).is_some();
         match is_one {
             true => Ok(Source { file, end, magic }),
-            false => Err(StorageError::NotFileStorage { path: path.to_owned() }),
+            false => Err(FileStorageError::NotFileStorage { path: path.to_owned() }),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_types::{Tid, TransactionStatus};
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::check::resync::{Resync, next_record};
 use crate::check::window::{WALK_BYTES, Window};
 use crate::damage::{Damage, DamageKind};
@@ -170,7 +170,8 @@ impl Walk {
         let (path, file) = (self.window.path(), self.window.file());
         let end = self.window.end();
         let tail = Tail { path, file, start, end, last_tid: self.last_tid };
-        let damage = (!why.is_cut).then(|| StorageError::corrupt(path, start, why.what.as_str()));
+        let damage =
+            (!why.is_cut).then(|| FileStorageError::corrupt(path, start, why.what.as_str()));
         tail.check(damage).is_ok()
     }
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tracing::warn;
+use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile};
 
 use super::sums::add_piece;
 use super::{Batch, ChecksumMode, Checksums, SUFFIX, Writing};
 use crate::check::Walk;
-use crate::companions::with_suffix;
 use crate::lock_note::{self, Note};
 
 /// Covered at once when nobody waits.

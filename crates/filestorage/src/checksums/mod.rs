@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 use zodium_disk::DiskFile;
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 pub(crate) use batch::{Batch, RecordSum};
@@ -52,7 +53,7 @@ pub(crate) use side_file::{Found, Page, SideFile};
 pub use storage::ScrubPlace;
 pub(crate) use writing::Writing;
 
-use crate::{Access, StorageError};
+use crate::FileStorageError;
 
 /// What is done with checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,7 +148,7 @@ impl Checksums {
         oid: Oid,
         (header, body): (&[u8], &[u8]),
         access: Access,
-    ) -> Result<Verdict, StorageError> {
+    ) -> Result<Verdict, FileStorageError> {
         if !self.verifies_loads {
             return Ok(Verdict::Untold);
         }
@@ -165,7 +166,7 @@ impl Checksums {
         }
         let what = format!("the record of object {oid} does not fit its checksum");
         match self.is_damage(log, position, Some(oid), None, &what) {
-            true => Err(StorageError::corrupt(&self.path, position, what)),
+            true => Err(FileStorageError::corrupt(&self.path, position, what)),
             false => Ok(Verdict::Untold),
         }
     }

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tracing::warn;
+use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
 use super::distrust::Distrust;
@@ -25,7 +26,6 @@ use super::header::{HEADER_BYTES, Header, READ_BYTES as HEADER_READ_BYTES, Sessi
 use super::repair;
 use super::side_file::SideFile;
 use super::sums::sum_at;
-use crate::companions::with_suffix;
 use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
 use crate::lock_note::{self, Note};
 

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::DiskFile;
+use zodium_storage::Access;
 
 use super::entry::{Entry, Part};
 use super::evidence::Evidence;
 use super::opening::Opened;
 use super::repair;
 use super::side_file::{Found, Page, SideFile};
-use crate::Access;
 use crate::format::{DataHeader, TransactionHeader};
 
 /// Longest record whose header is looked for by trying each of its bits.

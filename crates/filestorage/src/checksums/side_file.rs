@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use zodium_disk::DiskFile;
+use zodium_storage::Access;
 
 use super::entry::{ENTRY_BYTES, Entry, Part, position_of};
 use super::header::Header;
-use crate::Access;
 
 /// Entries found together.
 pub(super) const PAGE_ENTRIES: u64 = 256;

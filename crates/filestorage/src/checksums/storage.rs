@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tracing::warn;
+use zodium_blobs::BlobDirectory;
 use zodium_disk::Disk;
+use zodium_disk::with_suffix;
 
 use super::{ChecksumFigures, ChecksumMode, Checksums, Comparison, SUFFIX, Writing};
+use crate::FileStorage;
 use crate::check::Walk;
-use crate::companions::with_suffix;
 use crate::damage::Damage;
 use crate::format::MAGIC_BYTES;
 use crate::log::LogFile;
 use crate::open_options::OpenOptions;
 use crate::recovery::Recovered;
 use crate::scan::Scan;
-use crate::{BlobDirectory, FileStorage};
 
 /// Transactions at the end that are held against their checksums when a file is opened, as far as
 /// they lie within so many bytes.

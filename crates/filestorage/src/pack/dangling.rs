@@ -5,7 +5,7 @@ use zodium_pickle::class_of_record;
 use zodium_types::Oid;
 
 use super::watch::Watch;
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::log::LogFile;
 
 /// References that are logged one by one; the rest are only counted.
@@ -56,14 +56,14 @@ impl Dangling {
     }
 
     /// Tells how many there are; the error when that is to end the pack.
-    pub(super) fn conclude(self, watch: &Watch<'_>) -> Result<u64, StorageError> {
+    pub(super) fn conclude(self, watch: &Watch<'_>) -> Result<u64, FileStorageError> {
         let Some(first) = self.first else { return Ok(0) };
         let references = self.count;
         let file = watch.path.display();
         warn!(%file, references, logged = references.min(LOGGED_MAX),
             "references to objects that do not exist");
         if watch.options.abort_on_dangling {
-            return Err(StorageError::Dangling { path: watch.path.clone(), references, first });
+            return Err(FileStorageError::Dangling { path: watch.path.clone(), references, first });
         }
         Ok(references)
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid};
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::format::DataHeader;
 use crate::scan::{DataEntry, Scan, TransactionEntry};
 
@@ -83,8 +83,8 @@ impl Lost {
         &self,
         scan: &mut Scan<'s>,
         transaction: &TransactionEntry,
-        mut visit: impl FnMut(&mut Scan<'s>, Part<'_>) -> Result<(), StorageError>,
-    ) -> Result<(), StorageError> {
+        mut visit: impl FnMut(&mut Scan<'s>, Part<'_>) -> Result<(), FileStorageError>,
+    ) -> Result<(), FileStorageError> {
         let mut position = transaction.records_start();
         while position < transaction.records_end() {
             if let Some(lost) = self.records.get(&position) {

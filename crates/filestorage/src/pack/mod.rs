@@ -12,7 +12,7 @@
 //! - until the rename the old file is the database and untouched; after it the new one is, and
 //!   it is on stable storage before; there is no moment without a whole `Data.fs`;
 //! - no object that a committed transaction refers to is dropped: when one that was garbage comes
-//!   into use during the pack, the pack fails with [`StorageError::PackOvertaken`].
+//!   into use during the pack, the pack fails with [`FileStorageError::PackOvertaken`].
 
 mod dangling;
 mod lost;
@@ -29,7 +29,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
+use zodium_blobs::{BlobDirectory, PackedBlobs};
+use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile};
+use zodium_storage::{PackOptions, Packed};
 use zodium_types::{Tid, TransactionStatus};
 
 pub use self::lost::DroppedRecord;
@@ -39,17 +42,14 @@ use self::packed_log::{PackedLog, frees_anything};
 use self::reachable::Reachable;
 use self::sums::Sums;
 use self::watch::Watch;
-pub use self::watch::{PackOptions, PackStep};
 use crate::append::{Suspension, WriteFailure};
-use crate::blobs::{BlobDirectory, PackedBlobs};
 use crate::checksums::{SUFFIX, Writing};
-use crate::companions::with_suffix;
 use crate::format::MAGIC_BYTES;
 use crate::iterate::step_scan;
 use crate::locking::lock_data;
 use crate::log::LogFile;
 use crate::scan::{Scan, Step};
-use crate::{FileStorage, StorageError};
+use crate::{FileStorage, FileStorageError};
 
 /// What may be left to copy when commits are made to wait: some milliseconds' worth.
 const BEHIND_BYTES_MAX: u64 = 1 << 20;
@@ -76,28 +76,6 @@ pub struct Pack {
     place: Place,
 }
 
-/// What a pack has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packed {
-    /// Bytes of the file when the pack began.
-    pub size_before: u64,
-    /// Bytes of the packed file.
-    pub size_after: u64,
-    /// Objects when the pack began, deleted ones included.
-    pub objects_before: u64,
-    /// Objects in the packed file.
-    pub objects_after: u64,
-    /// References that lead to no object; they were logged.
-    pub dangling: u64,
-    /// Records that were left out since they cannot be read.
-    pub dropped: u64,
-    /// Objects that are gone with them.
-    pub objects_dropped: u64,
-    /// Objects that cannot be reached were kept after all: what the records that were left out
-    /// refer to is not known.
-    pub garbage_kept: bool,
-}
-
 impl FileStorage {
     /// Copies what is in use at `pack_tid` and everything later to `Data.fs.pack`. `None`:
     /// nothing can be freed, or it was packed to a later time already. Commits go on.
@@ -110,7 +88,7 @@ impl FileStorage {
         &self,
         pack_tid: Tid,
         options: &PackOptions<'_>,
-    ) -> Result<Option<Pack>, StorageError> {
+    ) -> Result<Option<Pack>, FileStorageError> {
         self.begin(pack_tid, options, |_, _| Ok(Lost::default())).map_err(unpackable)
     }
 
@@ -127,7 +105,7 @@ impl FileStorage {
         &self,
         pack_tid: Tid,
         options: &PackOptions<'_>,
-    ) -> Result<Option<Pack>, StorageError> {
+    ) -> Result<Option<Pack>, FileStorageError> {
         self.begin(pack_tid, options, Lost::find).map_err(not_dropped)
     }
 
@@ -135,10 +113,10 @@ impl FileStorage {
         &self,
         pack_tid: Tid,
         options: &PackOptions<'_>,
-        find_lost: impl FnOnce(&LogFile, &Watch<'_>) -> Result<Lost, StorageError>,
-    ) -> Result<Option<Pack>, StorageError> {
+        find_lost: impl FnOnce(&LogFile, &Watch<'_>) -> Result<Lost, FileStorageError>,
+    ) -> Result<Option<Pack>, FileStorageError> {
         if self.read_only {
-            return Err(StorageError::ReadOnly { path: self.path.clone() });
+            return Err(FileStorageError::ReadOnly { path: self.path.clone() });
         }
         let place = self.take_place()?;
         self.check_identity()?;
@@ -184,10 +162,10 @@ impl FileStorage {
 
     /// Removes what the pack before has kept. Now, and not when it is replaced: its space may be
     /// needed for the copy.
-    fn remove_old(&self) -> Result<(), StorageError> {
+    fn remove_old(&self) -> Result<(), FileStorageError> {
         self.remove(".old")?;
         self.remove(OLD_CHECKSUMS)?;
-        self.blobs.as_ref().map_or(Ok(()), BlobDirectory::remove_old)
+        Ok(self.blobs.as_ref().map_or(Ok(()), BlobDirectory::remove_old)?)
     }
 
     /// The blobs that are to be removed, made durable beside them.
@@ -196,7 +174,7 @@ impl FileStorage {
         log: &mut PackedLog,
         pack_end: u64,
         keep_old: bool,
-    ) -> Result<PackedBlobs, StorageError> {
+    ) -> Result<PackedBlobs, FileStorageError> {
         let boundary = log.output().position();
         let mut revisions = log.take_dropped_blobs();
         if boundary >= pack_end {
@@ -213,7 +191,7 @@ impl FileStorage {
     }
 
     /// Copies what was committed meanwhile, until little is left.
-    pub fn catch_up(&self, pack: &mut Pack) -> Result<(), StorageError> {
+    pub fn catch_up(&self, pack: &mut Pack) -> Result<(), FileStorageError> {
         pack.catch_up().map_err(unpackable)
     }
 
@@ -228,7 +206,7 @@ impl FileStorage {
     /// As [`FileStorage::begin_pack`], and then the file is as it was. Only when it is not known
     /// whether the renaming will last, commits are refused until the file is
     /// [reopened](FileStorage::reopen).
-    pub fn finish_pack(&self, pack: &mut Pack) -> Result<Packed, StorageError> {
+    pub fn finish_pack(&self, pack: &mut Pack) -> Result<Packed, FileStorageError> {
         assert!(!pack.is_finished, "a pack is finished once");
         let suspension = self.suspend_reserving()?;
         pack.log.copy_later().map_err(unpackable)?;
@@ -237,13 +215,13 @@ impl FileStorage {
         let output = pack.log.output();
         let size_after = output.position();
         let reserved_end = suspension.reserve(output.file().as_ref(), output.path(), size_after)?;
-        let failed = |error| StorageError::io(output.path(), "look at", error);
+        let failed = |error| FileStorageError::io(output.path(), "look at", error);
         let identity = output.file().status().map_err(failed)?.identity;
         // Before it is the data file: each process that opens it from then on finds it locked.
         let lock = lock_data(output.file().as_ref(), output.path())?;
         // The renaming would remove what another program has put there.
         self.check_unchanged().inspect_err(|error| {
-            if matches!(error, StorageError::Changed { .. }) {
+            if matches!(error, FileStorageError::Changed { .. }) {
                 suspension.fail(WriteFailure::Changed);
             }
         })?;
@@ -257,7 +235,7 @@ impl FileStorage {
         if let Err(error) = renamed {
             // Whichever file the name comes to stand for holds all that is committed so far.
             suspension.fail(WriteFailure::Name);
-            return Err(StorageError::io(&self.path, "sync the folder of", error));
+            return Err(FileStorageError::io(&self.path, "sync the folder of", error));
         }
         // The name that is there otherwise is of the old file's session.
         self.name_session();
@@ -283,16 +261,16 @@ impl FileStorage {
     /// Removes the blobs of what a finished pack has dropped, or keeps them in `.old` beside the
     /// blob directory. Blocking; commits go on. What is left after an error goes when the storage
     /// is opened again.
-    pub fn remove_packed_blobs(&self, pack: &Pack) -> Result<(), StorageError> {
+    pub fn remove_packed_blobs(&self, pack: &Pack) -> Result<(), FileStorageError> {
         assert!(pack.is_finished, "the old file does not need them any more");
-        self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.remove_packed(&pack.blobs))
+        Ok(self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.remove_packed(&pack.blobs))?)
     }
 
     /// Ends the removal of blobs that a crash has interrupted.
-    pub(crate) fn resume_blob_removal(&self) -> Result<(), StorageError> {
+    pub(crate) fn resume_blob_removal(&self) -> Result<(), FileStorageError> {
         let Some(blobs) = &self.blobs else { return Ok(()) };
         let log = self.log();
-        blobs.resume_packed(|packed| is_made_by(&log, packed))
+        Ok(blobs.resume_packed(|packed| is_made_by(&log, packed))?)
     }
 
     /// Where the checksums of the copy go, if there are some of the file. When that fails those of
@@ -317,7 +295,7 @@ impl FileStorage {
         &self,
         pack: &mut Pack,
         suspension: &Suspension<'_>,
-    ) -> Result<io::Result<()>, StorageError> {
+    ) -> Result<io::Result<()>, FileStorageError> {
         if pack.keep_old {
             self.link_old()?;
         }
@@ -349,7 +327,7 @@ impl FileStorage {
             }
             Err(_) => suspension.fail(WriteFailure::Unknown),
         }
-        Err(StorageError::io(&pack.place.path, "rename", error))
+        Err(FileStorageError::io(&pack.place.path, "rename", error))
     }
 
     /// The side file is durable under its name with the next index.
@@ -370,7 +348,7 @@ impl FileStorage {
     }
 
     /// Gives the file its second name `Data.fs.old`. It keeps the first until the copy takes it.
-    fn link_old(&self) -> Result<(), StorageError> {
+    fn link_old(&self) -> Result<(), FileStorageError> {
         let old = with_suffix(&self.path, ".old");
         let Err(error) = self.disk.link(&self.path, &old) else { return Ok(()) };
         match error.kind() {
@@ -379,31 +357,31 @@ impl FileStorage {
                 warn!(%file, %error, "no hard links here, the old file is not kept");
                 Ok(())
             }
-            _ => Err(StorageError::io(&old, "link", error)),
+            _ => Err(FileStorageError::io(&old, "link", error)),
         }
     }
 
     /// The saved index would be that of another file. It is removed early enough for its removal
     /// to last longer than the renaming.
-    fn remove_index(&self) -> Result<(), StorageError> {
+    fn remove_index(&self) -> Result<(), FileStorageError> {
         self.remove(".index")?;
         self.remove(".index.crc32c")?;
         if self.log().checksums.is_none() {
             self.remove(SUFFIX)?;
         }
         let synced = self.disk.sync_folder_of(&self.path);
-        synced.map_err(|error| StorageError::io(&self.path, "sync the folder", error))
+        synced.map_err(|error| FileStorageError::io(&self.path, "sync the folder", error))
     }
 
-    fn remove(&self, suffix: &str) -> Result<(), StorageError> {
+    fn remove(&self, suffix: &str) -> Result<(), FileStorageError> {
         let path = with_suffix(&self.path, suffix);
-        self.disk.remove(&path).map_err(|error| StorageError::io(&path, "remove", error))
+        self.disk.remove(&path).map_err(|error| FileStorageError::io(&path, "remove", error))
     }
 
-    fn take_place(&self) -> Result<Place, StorageError> {
+    fn take_place(&self) -> Result<Place, FileStorageError> {
         // Acquire and Release: the next pack sees the file of the one before removed.
         if self.packing.swap(true, Ordering::Acquire) {
-            return Err(StorageError::AlreadyPacking { path: self.path.clone() });
+            return Err(FileStorageError::AlreadyPacking { path: self.path.clone() });
         }
         Ok(Place {
             disk: Arc::clone(&self.disk),
@@ -420,7 +398,7 @@ impl Pack {
         self.log.lost().records().map(|lost| &lost.told)
     }
 
-    fn catch_up(&mut self) -> Result<(), StorageError> {
+    fn catch_up(&mut self) -> Result<(), FileStorageError> {
         for _ in 0..ROUNDS_MAX {
             self.log.copy_later()?;
             self.log.sync()?;
@@ -468,7 +446,7 @@ impl Drop for Place {
 
 /// The first transaction after the pack time. `None`: nothing before it can be freed. Where records
 /// are lost a pack drops at least these: then everything is after the pack time.
-fn pack_end(log: &LogFile, pack_tid: Tid, lost: &Lost) -> Result<Option<u64>, StorageError> {
+fn pack_end(log: &LogFile, pack_tid: Tid, lost: &Lost) -> Result<Option<u64>, FileStorageError> {
     let pack_end = log.first_at_or_after(pack_tid.next())?;
     if pack_end != MAGIC_BYTES && !is_packed(log, pack_end)? {
         return Ok(Some(pack_end));
@@ -477,9 +455,9 @@ fn pack_end(log: &LogFile, pack_tid: Tid, lost: &Lost) -> Result<Option<u64>, St
 }
 
 /// Says what can be done where damage ends a pack.
-fn unpackable(error: StorageError) -> StorageError {
+fn unpackable(error: FileStorageError) -> FileStorageError {
     match error {
-        StorageError::Corrupt { path, position, what } => StorageError::Corrupt {
+        FileStorageError::Corrupt { path, position, what } => FileStorageError::Corrupt {
             what: format!(
                 "{what}; not packed. `zodium pack --drop-damaged`, on the file when no server has \
                  it open, leaves damaged records out"
@@ -492,9 +470,9 @@ fn unpackable(error: StorageError) -> StorageError {
 }
 
 /// Says that damage of this kind cannot be left out.
-fn not_dropped(error: StorageError) -> StorageError {
+fn not_dropped(error: FileStorageError) -> FileStorageError {
     match error {
-        StorageError::Corrupt { path, position, what } => StorageError::Corrupt {
+        FileStorageError::Corrupt { path, position, what } => FileStorageError::Corrupt {
             what: format!("{what}; not packed, since only damaged records can be left out"),
             path,
             position,
@@ -505,9 +483,9 @@ fn not_dropped(error: StorageError) -> StorageError {
 
 /// Whether a pack to a later time was done before, which has removed what one to this time would
 /// have to keep.
-fn is_packed(log: &LogFile, pack_end: u64) -> Result<bool, StorageError> {
+fn is_packed(log: &LogFile, pack_end: u64) -> Result<bool, FileStorageError> {
     let mut scan = step_scan(log);
-    let mut is_packed = |position| -> Result<Option<u64>, StorageError> {
+    let mut is_packed = |position| -> Result<Option<u64>, FileStorageError> {
         let Step::Transaction(entry) = scan.transaction(position)? else { return Ok(None) };
         let packed = entry.status() == Some(TransactionStatus::Packed);
         Ok(packed.then_some(entry.next_position()))

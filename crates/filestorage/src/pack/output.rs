@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
 use crate::format::Magic;
-use crate::{StorageError, new_file};
+use crate::{FileStorageError, new_file};
 
 /// The buffer is written out when it has grown to this.
 const WRITE_BYTES: usize = 1 << 20;
@@ -32,7 +32,7 @@ impl Output {
         path: &Path,
         model: &Path,
         magic: Magic,
-    ) -> Result<Output, StorageError> {
+    ) -> Result<Output, FileStorageError> {
         let file = new_file::create(disk, path, OpenMode::Truncate, model)?;
         let buffer = magic.bytes().to_vec();
         Ok(Output { path: path.to_owned(), file, buffer, written: 0, synced: 0 })
@@ -52,7 +52,10 @@ impl Output {
     }
 
     /// Appends what `write` puts behind the bytes it is given.
-    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), StorageError> {
+    pub(super) fn append(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), FileStorageError> {
         write(&mut self.buffer);
         if self.buffer.len() >= WRITE_BYTES {
             self.flush()?;
@@ -64,7 +67,11 @@ impl Output {
     }
 
     /// Replaces eight bytes that were appended before.
-    pub(super) fn replace(&mut self, position: u64, bytes: [u8; 8]) -> Result<(), StorageError> {
+    pub(super) fn replace(
+        &mut self,
+        position: u64,
+        bytes: [u8; 8],
+    ) -> Result<(), FileStorageError> {
         assert!(position + 8 <= self.position(), "bytes that were appended");
         if position < self.written {
             // All eight in the file, or else some still in the buffer.
@@ -77,23 +84,23 @@ impl Output {
     }
 
     /// Returns when all bytes appended are on stable storage.
-    pub(super) fn sync(&mut self) -> Result<(), StorageError> {
+    pub(super) fn sync(&mut self) -> Result<(), FileStorageError> {
         self.flush()?;
-        self.file.sync().map_err(|error| StorageError::io(&self.path, "sync", error))?;
+        self.file.sync().map_err(|error| FileStorageError::io(&self.path, "sync", error))?;
         self.synced = self.written;
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), StorageError> {
+    fn flush(&mut self) -> Result<(), FileStorageError> {
         self.write_at(&self.buffer, self.written)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    fn write_at(&self, bytes: &[u8], position: u64) -> Result<(), StorageError> {
+    fn write_at(&self, bytes: &[u8], position: u64) -> Result<(), FileStorageError> {
         let written = self.file.write_all_at(bytes, position);
-        written.map_err(|error| StorageError::io(&self.path, "write", error))
+        written.map_err(|error| FileStorageError::io(&self.path, "write", error))
     }
 }
 

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use rustc_hash::FxHashSet;
 use tracing::warn;
+use zodium_blobs::is_blob_record;
 use zodium_pickle::PickleError;
+use zodium_storage::PackStep;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::dangling::{Dangling, Missing};
@@ -20,9 +22,8 @@ use super::lost::{Lost, LostRecord, Part};
 use super::output::Output;
 use super::reachable::{Reachable, Reason, strong_references};
 use super::sums::Sums;
-use super::watch::{PackStep, Watch};
-use crate::StorageError;
-use crate::blobs::is_blob_record;
+use super::watch::Watch;
+use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, TransactionHeader};
 use crate::log::LogFile;
 use crate::positions::Positions;
@@ -80,7 +81,7 @@ pub(super) fn frees_anything(
     source: &LogFile,
     reachable: &Reachable,
     watch: &Watch<'_>,
-) -> Result<bool, StorageError> {
+) -> Result<bool, FileStorageError> {
     let end = reachable.pack_end();
     let mut scan = source.scan_to(end, WINDOW_BYTES);
     let (mut position, mut report_at, mut frees) = (MAGIC_BYTES, PROGRESS_BYTES, false);
@@ -128,7 +129,7 @@ impl PackedLog {
     }
 
     /// Copies what is kept of the transactions up to the pack time.
-    pub(super) fn copy_kept(&mut self, watch: &Watch<'_>) -> Result<(), StorageError> {
+    pub(super) fn copy_kept(&mut self, watch: &Watch<'_>) -> Result<(), FileStorageError> {
         let source = Arc::clone(&self.source);
         let end = self.reachable.pack_end();
         let mut scan = source.scan_to(end, WINDOW_BYTES);
@@ -147,12 +148,12 @@ impl PackedLog {
     }
 
     /// Copies all later transactions up to what is committed now.
-    pub(super) fn copy_later(&mut self) -> Result<(), StorageError> {
+    pub(super) fn copy_later(&mut self) -> Result<(), FileStorageError> {
         let source = Arc::clone(&self.source);
         let mut scan = source.scan_to(source.end(), WINDOW_BYTES);
         while let Step::Transaction(entry) = scan.transaction(self.copied)? {
             if self.cancelled.load(Ordering::Relaxed) {
-                return Err(StorageError::PackCancelled { path: source.path.clone() });
+                return Err(FileStorageError::PackCancelled { path: source.path.clone() });
             }
             self.copy_whole(&mut scan, &entry)?;
             self.copied = entry.next_position();
@@ -167,7 +168,7 @@ impl PackedLog {
     }
 
     /// Makes what was copied so far durable.
-    pub(super) fn sync(&mut self) -> Result<(), StorageError> {
+    pub(super) fn sync(&mut self) -> Result<(), FileStorageError> {
         self.output.sync()?;
         if let Some(sums) = &mut self.sums {
             sums.sync(self.output.position());
@@ -220,7 +221,7 @@ impl PackedLog {
         &mut self,
         scan: &mut Scan<'_>,
         entry: &TransactionEntry,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let (source, lost) = (Arc::clone(&self.source), Arc::clone(&self.lost));
         let mut start = None;
         let (mut kept_oids, mut dropped) = (FxHashSet::default(), Vec::new());
@@ -267,7 +268,7 @@ impl PackedLog {
         entry: &TransactionEntry,
         start: &mut Option<u64>,
         lost: &LostRecord,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let has_older = lost.told.oid.is_some_and(|oid| self.positions.position(oid).is_some());
         let Some(deletion) = lost.deletion(has_older) else { return Ok(()) };
         let start = match *start {
@@ -283,7 +284,7 @@ impl PackedLog {
         &mut self,
         scan: &mut Scan<'_>,
         entry: &TransactionEntry,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let status = entry.status().unwrap_or_default();
         let is_unseen = self.reachable.is_unseen(entry);
         let start = self.begin(scan, entry, status)?;
@@ -334,7 +335,7 @@ impl PackedLog {
         scan: &mut Scan<'_>,
         entry: &TransactionEntry,
         status: TransactionStatus,
-    ) -> Result<u64, StorageError> {
+    ) -> Result<u64, FileStorageError> {
         let start = self.output.position();
         let header = TransactionHeader { status: status.to_byte(), ..entry.header };
         let metadata = scan.metadata_bytes(entry)?;
@@ -349,7 +350,7 @@ impl PackedLog {
     }
 
     /// Writes the end of the transaction that begins at `start`, and its length.
-    fn end(&mut self, start: u64) -> Result<(), StorageError> {
+    fn end(&mut self, start: u64) -> Result<(), FileStorageError> {
         let length = (self.output.position() - start).to_be_bytes();
         self.output.replace(start + TransactionHeader::LENGTH_OFFSET, length)?;
         self.output.append(|bytes| bytes.extend_from_slice(&length))?;
@@ -367,7 +368,7 @@ impl PackedLog {
         transaction: u64,
         previous: u64,
         body: &Body,
-    ) -> Result<u64, StorageError> {
+    ) -> Result<u64, FileStorageError> {
         let position = self.output.position();
         let data_length = match body {
             Body::Same => record.header.data_length,
@@ -389,7 +390,11 @@ impl PackedLog {
         Ok(position)
     }
 
-    fn copy_data(&mut self, scan: &mut Scan<'_>, record: &DataEntry) -> Result<(), StorageError> {
+    fn copy_data(
+        &mut self,
+        scan: &mut Scan<'_>,
+        record: &DataEntry,
+    ) -> Result<(), FileStorageError> {
         let mut offset = 0;
         while offset < record.header.data_length {
             let length = (record.header.data_length - offset).min(COPY_BYTES);
@@ -401,7 +406,7 @@ impl PackedLog {
     }
 
     /// Appends bytes of a record.
-    fn append(&mut self, data: &[u8]) -> Result<(), StorageError> {
+    fn append(&mut self, data: &[u8]) -> Result<(), FileStorageError> {
         if let Some(sums) = &mut self.sums {
             sums.add(data);
         }
@@ -409,7 +414,7 @@ impl PackedLog {
     }
 
     /// What the copy of a back pointer is: one to the copy of its target, or else the data.
-    fn translated_body(&self, oid: Oid, back: u64) -> Result<Body, StorageError> {
+    fn translated_body(&self, oid: Oid, back: u64) -> Result<Body, FileStorageError> {
         let copy = match back {
             0 => Some(0),
             _ if back < self.reachable.pack_end() => self.translate_target(back),
@@ -444,7 +449,11 @@ impl PackedLog {
     }
 
     /// Notes what a current record refers to that is left out.
-    fn note_gone(&mut self, scan: &mut Scan<'_>, record: &DataEntry) -> Result<(), StorageError> {
+    fn note_gone(
+        &mut self,
+        scan: &mut Scan<'_>,
+        record: &DataEntry,
+    ) -> Result<(), FileStorageError> {
         let DataEntry { position, header } = *record;
         let is_current = self.source.positions.position(header.oid) == Some(position);
         if self.lost.gone().is_empty() || !is_current {
@@ -469,7 +478,7 @@ impl PackedLog {
         scan: &mut Scan<'_>,
         record: &DataEntry,
         found: impl FnMut(Oid),
-    ) -> Result<Result<(), PickleError>, StorageError> {
+    ) -> Result<Result<(), PickleError>, FileStorageError> {
         if record.header.data_length > 0 {
             // Fits: the scan has shown that the record lies within the file.
             let data = scan.data(record, 0, record.header.data_length as usize)?;
@@ -481,7 +490,11 @@ impl PackedLog {
     }
 
     /// Notes what a record refers to that was garbage when the pack began.
-    fn note_missed(&mut self, scan: &mut Scan<'_>, record: &DataEntry) -> Result<(), StorageError> {
+    fn note_missed(
+        &mut self,
+        scan: &mut Scan<'_>,
+        record: &DataEntry,
+    ) -> Result<(), FileStorageError> {
         let oid = record.header.oid;
         let mut missed = Vec::new();
         let found = self.each_reference(scan, record, |oid| missed.push(oid))?;
@@ -495,13 +508,13 @@ impl PackedLog {
     }
 
     /// What was missed must have been written again, or been nothing but a deletion.
-    fn check_missed(&mut self) -> Result<(), StorageError> {
+    fn check_missed(&mut self) -> Result<(), FileStorageError> {
         for oid in std::mem::take(&mut self.missed) {
             let Some(position) = self.reachable.garbage(oid) else { continue };
             if self.positions.position(oid).is_none()
                 && self.source.data_at(position, oid)?.is_some()
             {
-                return Err(StorageError::PackOvertaken { oid });
+                return Err(FileStorageError::PackOvertaken { oid });
             }
         }
         Ok(())
@@ -513,7 +526,7 @@ fn is_blob(
     source: &LogFile,
     scan: &mut Scan<'_>,
     record: &DataEntry,
-) -> Result<bool, StorageError> {
+) -> Result<bool, FileStorageError> {
     if record.header.data_length > 0 {
         let length = record.header.data_length.min(BLOB_CLASS_BYTES_MAX);
         return Ok(is_blob_record(scan.data(record, 0, length as usize)?));
@@ -530,7 +543,7 @@ fn kept_body(
     has_older: bool,
     scan: &mut Scan<'_>,
     record: &DataEntry,
-) -> Result<Option<(Reason, Body)>, StorageError> {
+) -> Result<Option<(Reason, Body)>, FileStorageError> {
     let Some(reason) = reachable.reason(record) else { return Ok(None) };
     if record.header.data_length > 0 {
         return Ok(Some((reason, Body::Same)));

@@ -14,12 +14,13 @@
 
 use tracing::warn;
 use zodium_pickle::{PickleError, Reference, references_of_record};
+use zodium_storage::PackStep;
 use zodium_types::{Oid, TransactionStatus};
 
 use super::dangling::{Dangling, Missing};
 use super::lost::{Lost, Part};
-use super::watch::{PackStep, Watch};
-use crate::StorageError;
+use super::watch::Watch;
+use crate::FileStorageError;
 use crate::log::LogFile;
 use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
@@ -60,7 +61,7 @@ impl Reachable {
         pack_end: u64,
         lost: &Lost,
         watch: &Watch<'_>,
-    ) -> Result<Reachable, StorageError> {
+    ) -> Result<Reachable, FileStorageError> {
         let current = Positions::new();
         log.wait_indexed(pack_end);
         for (oid, position) in log.positions.iter() {
@@ -135,7 +136,7 @@ impl Reachable {
     }
 
     /// Completes the index by what the later transactions point back to.
-    fn trace_back(&mut self, log: &LogFile, lost: &Lost) -> Result<(), StorageError> {
+    fn trace_back(&mut self, log: &LogFile, lost: &Lost) -> Result<(), FileStorageError> {
         let before = 1..self.pack_end;
         for record in lost.records().filter(|lost| lost.told.position >= self.pack_end) {
             let previous = record.previous.filter(|previous| before.contains(previous));
@@ -191,9 +192,9 @@ impl<'a> Marker<'a> {
         Marker { log, lost, reachable, watch, pending, read: 0, dangling, unreadable: 0 }
     }
 
-    fn mark(mut self) -> Result<Dangling, StorageError> {
+    fn mark(mut self) -> Result<Dangling, FileStorageError> {
         if self.reachable.current.position(Oid::ROOT).is_none() {
-            return Err(StorageError::RootMissing { path: self.log.path.clone() });
+            return Err(FileStorageError::RootMissing { path: self.log.path.clone() });
         }
         self.mention(Oid::ROOT, Oid::ROOT);
         self.follow()?;
@@ -207,7 +208,7 @@ impl<'a> Marker<'a> {
     }
 
     /// Reads what is pending until nothing is.
-    fn follow(&mut self) -> Result<(), StorageError> {
+    fn follow(&mut self) -> Result<(), FileStorageError> {
         while !self.pending.is_empty() {
             let start = self.pending.len().saturating_sub(BATCH_OBJECTS);
             let current = &self.reachable.current;
@@ -222,7 +223,7 @@ impl<'a> Marker<'a> {
                 match self.log.data_at(position, oid)? {
                     Some(data) => self.mention_all(oid, &data)?,
                     None if oid == Oid::ROOT => {
-                        return Err(StorageError::RootMissing { path: self.log.path.clone() });
+                        return Err(FileStorageError::RootMissing { path: self.log.path.clone() });
                     }
                     None if oid == referrer => {}
                     None => self.note_dangling(oid, referrer, Missing::Deleted),
@@ -233,7 +234,7 @@ impl<'a> Marker<'a> {
     }
 
     /// Marks what the transactions after the pack time refer to.
-    fn mark_from_later(&mut self) -> Result<(), StorageError> {
+    fn mark_from_later(&mut self) -> Result<(), FileStorageError> {
         let (log, lost, pack_end) = (self.log, self.lost, self.reachable.pack_end);
         each_later_record(log, lost, (pack_end, self.reachable.seen_end), |scan, record| {
             let oid = record.header.oid;
@@ -257,16 +258,16 @@ impl<'a> Marker<'a> {
             };
             match result {
                 // It stays what it is; a later pack will have to be told more.
-                Err(StorageError::References { .. }) => self.unreadable += 1,
+                Err(FileStorageError::References { .. }) => self.unreadable += 1,
                 result => result?,
             }
             self.follow()
         })
     }
 
-    fn mention_all(&mut self, referrer: Oid, data: &[u8]) -> Result<(), StorageError> {
+    fn mention_all(&mut self, referrer: Oid, data: &[u8]) -> Result<(), FileStorageError> {
         strong_references(data, |oid| self.mention(oid, referrer))
-            .map_err(|source| StorageError::References { oid: referrer, source })
+            .map_err(|source| FileStorageError::References { oid: referrer, source })
     }
 
     fn mention(&mut self, oid: Oid, referrer: Oid) {
@@ -308,8 +309,8 @@ fn each_later_record(
     log: &LogFile,
     lost: &Lost,
     (start, end): (u64, u64),
-    mut visit: impl FnMut(&mut Scan<'_>, &DataEntry) -> Result<(), StorageError>,
-) -> Result<(), StorageError> {
+    mut visit: impl FnMut(&mut Scan<'_>, &DataEntry) -> Result<(), FileStorageError>,
+) -> Result<(), FileStorageError> {
     let mut scan = log.scan_to(end, WINDOW_BYTES);
     let mut position = start;
     while let Step::Transaction(entry) = scan.transaction(position)? {

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use zodium_storage::PackStep;
 use zodium_types::{Oid, TransactionStatus};
 
 use super::lost::{DroppedRecord, Lost, LostRecord, Part};
-use super::watch::{PackStep, Watch};
-use crate::StorageError;
+use super::watch::Watch;
+use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
 use crate::log::LogFile;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
@@ -24,7 +25,7 @@ impl Lost {
     ///
     /// # Errors
     /// `Corrupt` when more is damaged than records; `RootDamaged`; those of the files.
-    pub(super) fn find(log: &LogFile, watch: &Watch<'_>) -> Result<Lost, StorageError> {
+    pub(super) fn find(log: &LogFile, watch: &Watch<'_>) -> Result<Lost, FileStorageError> {
         log.wait_indexed(log.end());
         let has_checksums = || log.checksums.as_ref().is_some_and(|sums| !sums.writing().is_void());
         let had_checksums = has_checksums();
@@ -39,7 +40,7 @@ impl Lost {
     }
 
     /// Looks for the records before those lost ones of which the headers do not tell.
-    fn find_previous(&mut self, log: &LogFile, watch: &Watch<'_>) -> Result<(), StorageError> {
+    fn find_previous(&mut self, log: &LogFile, watch: &Watch<'_>) -> Result<(), FileStorageError> {
         let mut wanted: FxHashMap<Oid, BTreeMap<u64, u64>> = FxHashMap::default();
         for lost in self.records().filter(|lost| lost.previous.is_none()) {
             if let Some(oid) = lost.told.oid {
@@ -72,8 +73,8 @@ impl Lost {
 fn each_transaction<'a>(
     log: &'a LogFile,
     watch: &Watch<'_>,
-    mut visit: impl FnMut(&mut Scan<'a>, &TransactionEntry) -> Result<(), StorageError>,
-) -> Result<(), StorageError> {
+    mut visit: impl FnMut(&mut Scan<'a>, &TransactionEntry) -> Result<(), FileStorageError>,
+) -> Result<(), FileStorageError> {
     let mut scan = log.scan_to(log.end(), WINDOW_BYTES);
     let (mut position, mut report_at) = (MAGIC_BYTES, PROGRESS_BYTES);
     while let Step::Transaction(entry) = scan.transaction(position)? {
@@ -100,7 +101,7 @@ struct Found {
 }
 
 impl<'a> Search<'a> {
-    fn run(log: &'a LogFile, watch: &Watch<'_>) -> Result<Search<'a>, StorageError> {
+    fn run(log: &'a LogFile, watch: &Watch<'_>) -> Result<Search<'a>, FileStorageError> {
         let mut search = Search { log, found: BTreeMap::new() };
         each_transaction(log, watch, |scan, entry| search.look_through(scan, entry))?;
         Ok(search)
@@ -110,7 +111,7 @@ impl<'a> Search<'a> {
         &mut self,
         scan: &mut Scan<'_>,
         entry: &TransactionEntry,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let mut position = entry.records_start();
         while position < entry.records_end() {
             let read = scan.record(position, entry).and_then(|record| {
@@ -119,7 +120,7 @@ impl<'a> Search<'a> {
             });
             let (damage, record) = match read {
                 Ok(record) => (self.damage_behind(scan, &record)?, Some(record)),
-                Err(StorageError::Corrupt { what, .. }) => (Some(what), None),
+                Err(FileStorageError::Corrupt { what, .. }) => (Some(what), None),
                 Err(error) => return Err(error),
             };
             // Its header is sound, whatever has become of its data.
@@ -146,13 +147,13 @@ impl<'a> Search<'a> {
         &self,
         scan: &mut Scan<'_>,
         record: &DataEntry,
-    ) -> Result<Option<String>, StorageError> {
+    ) -> Result<Option<String>, FileStorageError> {
         if record.header.data_length > 0 {
             return Ok(None);
         }
         let back = match scan.back_pointer(record) {
             Ok(back) => back,
-            Err(StorageError::Corrupt { what, .. }) => return Ok(Some(what)),
+            Err(FileStorageError::Corrupt { what, .. }) => return Ok(Some(what)),
             Err(error) => return Err(error),
         };
         let is_read = self.leads_to_data(back, record.header.oid)?;
@@ -161,7 +162,7 @@ impl<'a> Search<'a> {
 
     /// Whether back pointers lead along records that were found sound, to data or a deletion. Not
     /// by reading these: where no checksum tells, a record is not read whose neighbour is damaged.
-    fn leads_to_data(&self, mut back: u64, oid: Oid) -> Result<bool, StorageError> {
+    fn leads_to_data(&self, mut back: u64, oid: Oid) -> Result<bool, FileStorageError> {
         while back != 0 {
             let header = self.header_at(back)?.filter(|header| header.oid == oid);
             let Some(header) = header.filter(|_| !self.found.contains_key(&back)) else {
@@ -172,7 +173,7 @@ impl<'a> Search<'a> {
             }
             let mut bytes = [0; POINTER_BYTES as usize];
             let read = self.log.file.read_exact_at(&mut bytes, back + DATA_HEADER_BYTES as u64);
-            read.map_err(|error| StorageError::io(&self.log.path, "read", error))?;
+            read.map_err(|error| FileStorageError::io(&self.log.path, "read", error))?;
             let next = u64::from_be_bytes(bytes);
             if next >= back {
                 return Ok(false);
@@ -187,7 +188,7 @@ impl<'a> Search<'a> {
         scan: &mut Scan<'_>,
         position: u64,
         entry: &TransactionEntry,
-    ) -> Result<u64, StorageError> {
+    ) -> Result<u64, FileStorageError> {
         let checksums = self.log.checksums.as_ref();
         let end = entry.records_end();
         let known = checksums.and_then(|sums| sums.end_of_record(position, end));
@@ -201,24 +202,24 @@ impl<'a> Search<'a> {
             Some(next) if next < end && scan.record(next, entry).is_ok() => Ok(next),
             _ => {
                 let what = "a damaged record of which it is not known where it ends";
-                Err(StorageError::corrupt(&self.log.path, position, what))
+                Err(FileStorageError::corrupt(&self.log.path, position, what))
             }
         }
     }
 
     /// The header of a record, as it stands in the file; `None` where the log ends.
-    fn header_at(&self, position: u64) -> Result<Option<DataHeader>, StorageError> {
+    fn header_at(&self, position: u64) -> Result<Option<DataHeader>, FileStorageError> {
         let mut bytes = [0; DATA_HEADER_BYTES];
         let bytes_end = position.checked_add(DATA_HEADER_BYTES as u64);
         if bytes_end.is_none_or(|end| end > self.log.end()) {
             return Ok(None);
         }
         let read = self.log.file.read_exact_at(&mut bytes, position);
-        read.map_err(|error| StorageError::io(&self.log.path, "read", error))?;
+        read.map_err(|error| FileStorageError::io(&self.log.path, "read", error))?;
         Ok(Some(DataHeader::parse(&bytes)))
     }
 
-    fn add(&mut self, told: DroppedRecord, end: u64) -> Result<(), StorageError> {
+    fn add(&mut self, told: DroppedRecord, end: u64) -> Result<(), FileStorageError> {
         let position = told.position;
         // Not its oid: what a damaged header says alone may be about another object.
         let previous = self.header_at(position)?.filter(|header| header.tid == told.tid);
@@ -235,7 +236,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn finish(mut self) -> Result<Lost, StorageError> {
+    fn finish(mut self) -> Result<Lost, FileStorageError> {
         if self.found.is_empty() {
             return Ok(Lost::default());
         }
@@ -246,7 +247,7 @@ impl<'a> Search<'a> {
                 found.lost.told.is_current = true;
                 if oid == Oid::ROOT {
                     let path = log.path.clone();
-                    return Err(StorageError::RootDamaged { path, position });
+                    return Err(FileStorageError::RootDamaged { path, position });
                 }
             }
         }
@@ -259,7 +260,7 @@ impl<'a> Search<'a> {
     }
 
     /// Takes the pointer of a lost record to the one before it, if that one bears it out.
-    fn follow_previous(&mut self, position: u64) -> Result<(), StorageError> {
+    fn follow_previous(&mut self, position: u64) -> Result<(), FileStorageError> {
         let Some(Found { lost, previous }) = self.found.get(&position) else { return Ok(()) };
         let (Some(oid), previous) = (lost.told.oid, *previous) else { return Ok(()) };
         if !(MAGIC_BYTES..position).contains(&previous) {

@@ -1,36 +1,11 @@
-//! What the caller of a pack may set, and how it follows it.
+//! Reports the progress of a pack to its caller, which can cancel it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::StorageError;
+use zodium_storage::{PackOptions, PackStep};
 
-/// How to pack.
-#[derive(Clone, Copy)]
-pub struct PackOptions<'a> {
-    /// Drop objects that cannot be reached from the root, not only old revisions.
-    pub gc: bool,
-    /// Keep the file as it was before under the name `Data.fs.old`.
-    pub keep_old: bool,
-    /// Give up when an object in use refers to one that is not there.
-    pub abort_on_dangling: bool,
-    /// Called now and then with the step, what is done of it, and how much it is in all.
-    pub progress: &'a dyn Fn(PackStep, u64, u64),
-    /// Set by whoever wants the pack given up, at any time until its last step.
-    pub cancelled: &'a Arc<AtomicBool>,
-}
-
-/// What a pack spends its time with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PackStep {
-    /// Looking for damaged records, where they are to be left out; counted in bytes.
-    Checking,
-    /// Finding the objects that are in use; counted in objects.
-    Marking,
-    /// Copying them; counted in bytes of the old file.
-    Copying,
-}
+use crate::FileStorageError;
 
 /// Reports of progress, and the end of it when cancelled.
 pub(super) struct Watch<'a> {
@@ -39,9 +14,14 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    pub(super) fn report(&self, step: PackStep, done: u64, total: u64) -> Result<(), StorageError> {
+    pub(super) fn report(
+        &self,
+        step: PackStep,
+        done: u64,
+        total: u64,
+    ) -> Result<(), FileStorageError> {
         if self.options.cancelled.load(Ordering::Relaxed) {
-            return Err(StorageError::PackCancelled { path: self.path.clone() });
+            return Err(FileStorageError::PackCancelled { path: self.path.clone() });
         }
         (self.options.progress)(step, done, total);
         Ok(())

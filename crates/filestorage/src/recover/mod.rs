@@ -12,13 +12,13 @@ mod salvage;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use zodium_disk::with_suffix;
 use zodium_disk::{Disk, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use crate::StorageError;
+use crate::FileStorageError;
 use crate::check::{Look, Paced, Piece, SeenRecord, Source, Walk};
 use crate::checksums::{self, Comparison, Distrust};
-use crate::companions::with_suffix;
 use crate::damage::{Damage, DamageKind};
 use crate::format::{
     DATA_HEADER_BYTES, MAGIC_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader,
@@ -107,15 +107,15 @@ pub fn recover(
     disk: &dyn Disk,
     options: &RecoverOptions<'_>,
     report: &mut dyn FnMut(&RecoveryNote),
-) -> Result<RecoverySummary, StorageError> {
+) -> Result<RecoverySummary, FileStorageError> {
     let (from, to) = (resolve(disk, &options.from)?, options.to.clone());
     let options = &RecoverOptions { from, to, ..*options };
     let source = Source::open(disk, &options.from)?;
     let index = with_suffix(&options.to, ".index");
-    if disk.exists(&index).map_err(|error| StorageError::io(&index, "look for", error))? {
+    if disk.exists(&index).map_err(|error| FileStorageError::io(&index, "look for", error))? {
         // It would be taken for that of the new file.
         let exists = std::io::ErrorKind::AlreadyExists.into();
-        return Err(StorageError::io(&index, "leave alone what is there", exists));
+        return Err(FileStorageError::io(&index, "leave alone what is there", exists));
     }
     let magic = source.magic.unwrap_or(Magic::Fs30);
     let output = Output::create(disk, &options.to, &options.from, magic)?;
@@ -164,7 +164,7 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    fn run(&mut self, source: &Source) -> Result<(), StorageError> {
+    fn run(&mut self, source: &Source) -> Result<(), FileStorageError> {
         if source.magic.is_none() {
             self.mended(&source.magic_damage(), "FS30 was put there");
         }
@@ -205,7 +205,7 @@ impl Recovery<'_> {
     }
 
     /// Copies a transaction of which nothing is lost.
-    fn take(&mut self, entry: &TransactionEntry, piece: Piece) -> Result<(), StorageError> {
+    fn take(&mut self, entry: &TransactionEntry, piece: Piece) -> Result<(), FileStorageError> {
         for damage in &piece.damage {
             match damage.kind {
                 DamageKind::RecordField => {
@@ -235,7 +235,7 @@ impl Recovery<'_> {
     }
 
     /// Tells that a piece is left out, or what of it is taken.
-    fn take_parts(&mut self, piece: &Piece) -> Result<(), StorageError> {
+    fn take_parts(&mut self, piece: &Piece) -> Result<(), FileStorageError> {
         let is_tail = piece.damage.iter().any(|damage| damage.kind == DamageKind::Tail);
         let groups = if is_tail { Vec::new() } else { self.salvage(piece) };
         let lost = piece.damage.iter().filter(|damage| damage.kind == DamageKind::Checksum);
@@ -286,7 +286,7 @@ impl Recovery<'_> {
         groups
     }
 
-    fn take_group(&mut self, group: &Group) -> Result<(), StorageError> {
+    fn take_group(&mut self, group: &Group) -> Result<(), FileStorageError> {
         let (mut metadata, mut status) = ([0; 3], TransactionStatus::Normal);
         let first = group.records.first().map_or(0, |record| record.entry.position);
         let header = self.walk.window.chunk::<TRANSACTION_HEADER_BYTES>(group.position);
@@ -307,7 +307,7 @@ impl Recovery<'_> {
         self.write(&Planned { position, tid, status, metadata, records, records_end: None })
     }
 
-    fn write(&mut self, planned: &Planned) -> Result<(), StorageError> {
+    fn write(&mut self, planned: &Planned) -> Result<(), FileStorageError> {
         self.summary.transactions += 1;
         self.summary.records += planned.records.len() as u64;
         self.output.write(&mut self.walk.window, planned)

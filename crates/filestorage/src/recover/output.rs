@@ -14,7 +14,7 @@ use crate::format::{
 };
 use crate::positions::Positions;
 use crate::scan::DataEntry;
-use crate::{StorageError, new_file};
+use crate::{FileStorageError, new_file};
 
 /// The buffer is written out when it has grown to this.
 const WRITE_BYTES: usize = 1 << 20;
@@ -76,7 +76,7 @@ impl Output {
         path: &Path,
         model: &Path,
         magic: Magic,
-    ) -> Result<Output, StorageError> {
+    ) -> Result<Output, FileStorageError> {
         let file = new_file::create(disk, path, OpenMode::CreateNew, model)?;
         Ok(Output {
             path: path.to_owned(),
@@ -103,7 +103,7 @@ impl Output {
         &mut self,
         source: &mut Window,
         planned: &Planned,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let start = self.position();
         let [user_length, description_length, extension_length] = planned.metadata;
         let (tid, status) = (planned.tid, planned.status.to_byte());
@@ -145,7 +145,7 @@ impl Output {
         planned: &Planned,
         transaction: u64,
         record: &PlannedRecord,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), FileStorageError> {
         let (entry, position) = (record.entry, self.position());
         // A pack cuts histories off so.
         let is_cut = planned.status == TransactionStatus::Packed && entry.header.previous == 0;
@@ -169,7 +169,12 @@ impl Output {
         self.flush_if_full()
     }
 
-    fn copy(&mut self, source: &mut Window, start: u64, length: u64) -> Result<(), StorageError> {
+    fn copy(
+        &mut self,
+        source: &mut Window,
+        start: u64,
+        length: u64,
+    ) -> Result<(), FileStorageError> {
         let end = start + length;
         let mut position = start;
         while position < end {
@@ -181,29 +186,31 @@ impl Output {
         }
         // What was planned was readable then; zeros must not be taken for it.
         match source.is_unreadable(start..end) {
-            true => Err(StorageError::io(source.path(), "read", std::io::ErrorKind::Other.into())),
+            true => {
+                Err(FileStorageError::io(source.path(), "read", std::io::ErrorKind::Other.into()))
+            }
             false => Ok(()),
         }
     }
 
     /// Returns when all is on stable storage.
-    pub(super) fn finish(&mut self, disk: &dyn Disk) -> Result<u64, StorageError> {
+    pub(super) fn finish(&mut self, disk: &dyn Disk) -> Result<u64, FileStorageError> {
         self.flush()?;
         self.file
             .sync()
             .and_then(|()| disk.sync_folder_of(&self.path))
-            .map_err(|error| StorageError::io(&self.path, "sync", error))?;
+            .map_err(|error| FileStorageError::io(&self.path, "sync", error))?;
         Ok(self.written)
     }
 
-    fn flush_if_full(&mut self) -> Result<(), StorageError> {
+    fn flush_if_full(&mut self) -> Result<(), FileStorageError> {
         if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), StorageError> {
+    fn flush(&mut self) -> Result<(), FileStorageError> {
         let bytes = self.buffer.len() as u64;
         let written = self.file.write_all_at(&self.buffer, self.written);
-        written.map_err(|error| StorageError::writing(&self.path, "write", bytes, error))?;
+        written.map_err(|error| FileStorageError::writing(&self.path, "write", bytes, error))?;
         self.written += bytes;
         self.buffer.clear();
         Ok(())

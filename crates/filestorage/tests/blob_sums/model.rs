@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use zodium_disk::{MemoryDisk, PowerCut};
-use zodium_filestorage::{FileStorage, PackOptions};
+use zodium_filestorage::FileStorage;
+use zodium_storage::PackOptions;
 use zodium_types::{Oid, Tid};
 
 use super::support::{commit, for_each_seed, stores, tid};

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
-use zodium_filestorage::{
-    FileStorage, NewBody, NewRecord, NewTransaction, TransactionIterator, Undoing,
-};
+use zodium_filestorage::{FileStorage, NewBody, NewRecord, NewTransaction, TransactionIterator};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+use crate::undo::{Undoing, copied_body, undo_record};
 
 /// Objects of a history; small, so that things happen to the same ones again and again.
 const OBJECTS: u64 = 14;
@@ -115,7 +115,7 @@ impl History {
         let Ok(found) = storage.records_to_undo(tid) else { return false };
         let (mut undoing, mut records) = (Undoing::default(), Vec::new());
         for record in found {
-            let Some(body) = storage.undo_record(record, &mut undoing).unwrap() else {
+            let Some(body) = undo_record(storage, tid, record, &mut undoing).unwrap() else {
                 return false;
             };
             let before = self.revision(record.oid, Tid(tid.0 - 1));
@@ -236,7 +236,7 @@ impl History {
     /// Writes what transaction `tid` made of an object again.
     pub(crate) fn restore_from(&mut self, storage: &FileStorage, oid: Oid, tid: Tid) {
         let Some((_, Some(data))) = self.revision(oid, tid) else { return };
-        let body = storage.copied_body(oid, Some(data.clone()), Some(tid)).unwrap();
+        let body = copied_body(storage, oid, Some(data.clone()), Some(tid)).unwrap();
         let source = matches!(body, NewBody::SameAs(_)).then_some(tid);
         self.commit(storage, vec![(Record { oid, data: Some(data), source }, body)]);
     }
@@ -253,7 +253,7 @@ impl History {
         let new =
             NewTransaction { tid, status, metadata: metadata.clone(), records: new.collect() };
         let bytes = NewTransaction::bytes(&new.metadata, &new.records);
-        let access = zodium_filestorage::Access::Blocking;
+        let access = zodium_storage::Access::Blocking;
         let reservation = storage.reserve(bytes, access).unwrap().unwrap();
         for appended in storage.append(&[new], vec![reservation]).unwrap() {
             storage.publish(appended);

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use rand::RngExt;
 use rand::rngs::SmallRng;
-use zodium_filestorage::{
-    Access, FileStorage, Load, NewBody, NewRecord, NewTransaction, StorageError, TransactionRecord,
-    Undoing,
-};
+use zodium_filestorage::{FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction};
+use zodium_storage::TransactionRecord;
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use super::model::{Model, ModelRecord, ModelTransaction, Revision};
+use super::undo::{Undoing, copied_body, undo_record};
 use super::{commit_all, tid};
 
 /// Where random transactions come from.
@@ -126,7 +126,7 @@ impl History {
             1 | 2 if !revisions.is_empty() => {
                 let source = &revisions[self.rng.random_range(0..revisions.len())];
                 let data = source.data.clone();
-                let body = storage.copied_body(oid, data.clone(), Some(source.tid)).unwrap();
+                let body = copied_body(storage, oid, data.clone(), Some(source.tid)).unwrap();
                 let points_to = data.is_some().then_some(source.tid);
                 assert_eq!(matches!(body, NewBody::SameAs(_)), points_to.is_some());
                 (body, data, points_to)
@@ -154,7 +154,7 @@ impl History {
         let chosen = &before.transactions[chosen];
         if chosen.status != TransactionStatus::Normal {
             let refused = storage.records_to_undo(chosen.tid);
-            assert!(matches!(refused, Err(StorageError::NotUndoable { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(FileStorageError::NotUndoable { .. })), "{refused:?}");
             return Vec::new();
         }
         let found = storage.records_to_undo(chosen.tid).unwrap();
@@ -168,7 +168,7 @@ impl History {
         for record in found {
             let oid = record.oid;
             let revisions = before.revisions(oid);
-            let body = storage.undo_record(record, &mut undoing).unwrap();
+            let body = undo_record(storage, chosen.tid, record, &mut undoing).unwrap();
             let at = revisions.iter().position(|revision| revision.tid == chosen.tid).unwrap();
             let unchanged = revisions[at].data == revisions[revisions.len() - 1].data;
             assert_eq!(body.is_some(), unchanged, "undo of {} for {oid}", chosen.tid);
@@ -245,7 +245,7 @@ pub(crate) fn loads_other_bytes(storage: &FileStorage, model: &Model) -> bool {
 
 /// As [`check_everything`], for an error instead of a panic: all that can be read is read.
 /// `Ok(true)`: and all of it was right.
-pub(crate) fn same_answers(storage: &FileStorage, model: &Model) -> Result<bool, StorageError> {
+pub(crate) fn same_answers(storage: &FileStorage, model: &Model) -> Result<bool, FileStorageError> {
     let mut same = storage.last_tid() == model.last_tid() && storage.size() == model.size();
     for (oid, revisions) in model.objects() {
         for revision in revisions.iter().rev() {
@@ -284,7 +284,7 @@ fn load(
     storage: &FileStorage,
     oid: Oid,
     before: Tid,
-) -> Result<Option<(Bytes, Tid)>, StorageError> {
+) -> Result<Option<(Bytes, Tid)>, FileStorageError> {
     Ok(match storage.load_before(oid, before, Access::Blocking)? {
         Load::Revision(revision) => Some((revision.data, revision.serial)),
         Load::NoRevision | Load::Missing | Load::Cold => None,

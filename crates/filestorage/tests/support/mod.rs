@@ -6,6 +6,7 @@
 mod fields;
 mod history;
 mod model;
+mod undo;
 mod warnings;
 
 use std::path::Path;
@@ -16,14 +17,16 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    Access, ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
-    Reservation, StorageError,
+    ChecksumMode, FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction, OpenOptions,
+    Reservation,
 };
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 pub(crate) use fields::Field;
 pub(crate) use history::{History, check_everything, loads_other_bytes, same_answers};
 pub(crate) use model::{Model, ModelRecord, ModelTransaction, Revision};
+pub(crate) use undo::{Undoing, copied_body, undo_record};
 pub(crate) use warnings::{count_warnings, logged};
 
 /// The data file of every test.
@@ -51,12 +54,12 @@ pub(crate) fn open_summed(disk: &MemoryDisk, checksums: ChecksumMode) -> FileSto
 pub(crate) fn try_open(
     disk: impl Disk + 'static,
     cache_bytes: usize,
-) -> Result<FileStorage, StorageError> {
+) -> Result<FileStorage, FileStorageError> {
     open_with(disk, false, cache_bytes)
 }
 
 /// Opens for reading only, without a cache.
-pub(crate) fn open_read_only(disk: impl Disk + 'static) -> Result<FileStorage, StorageError> {
+pub(crate) fn open_read_only(disk: impl Disk + 'static) -> Result<FileStorage, FileStorageError> {
     open_with(disk, true, 0)
 }
 
@@ -64,7 +67,7 @@ fn open_with(
     disk: impl Disk + 'static,
     read_only: bool,
     cache_bytes: usize,
-) -> Result<FileStorage, StorageError> {
+) -> Result<FileStorage, FileStorageError> {
     let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::new(data_file()) };
     FileStorage::open(Arc::new(disk), &options)
 }
@@ -93,7 +96,7 @@ pub(crate) fn overwrite(disk: &MemoryDisk, path: &Path, bytes: &[u8]) {
 pub(crate) fn commit_all(
     storage: &FileStorage,
     transactions: &[NewTransaction],
-) -> Result<(), StorageError> {
+) -> Result<(), FileStorageError> {
     let mut reservations = Vec::new();
     for new in transactions {
         match reserve(storage, new) {
@@ -114,14 +117,14 @@ pub(crate) fn commit_all(
 pub(crate) fn reserve(
     storage: &FileStorage,
     new: &NewTransaction,
-) -> Result<Reservation, StorageError> {
+) -> Result<Reservation, FileStorageError> {
     let bytes = NewTransaction::bytes(&new.metadata, &new.records);
     let reservation = storage.reserve(bytes, Access::Blocking)?;
     Ok(reservation.expect("a blocking call has an answer"))
 }
 
 /// Commits one transaction.
-pub(crate) fn commit(storage: &FileStorage, new: NewTransaction) -> Result<(), StorageError> {
+pub(crate) fn commit(storage: &FileStorage, new: NewTransaction) -> Result<(), FileStorageError> {
     commit_all(storage, &[new])
 }
 
@@ -176,9 +179,9 @@ impl Drop for FailureReport<'_> {
 }
 
 /// The position that an error names, when it is about damage.
-pub(crate) fn damaged_at<T>(result: Result<T, StorageError>) -> u64 {
+pub(crate) fn damaged_at<T>(result: Result<T, FileStorageError>) -> u64 {
     match result {
-        Err(StorageError::Corrupt { position, .. }) => position,
+        Err(FileStorageError::Corrupt { position, .. }) => position,
         Err(other) => panic!("damage was expected, not {other}"),
         Ok(_) => panic!("damage was not noticed"),
     }

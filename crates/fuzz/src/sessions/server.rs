@@ -54,7 +54,7 @@ impl InProcess {
             reopening: None,
             ..StorageConfig::default()
         };
-        let storage = Storage::start(file, Arc::new(SystemClock::new()), &config)?;
+        let storage = Storage::start(Arc::new(file), Arc::new(SystemClock::new()), &config)?;
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("zeo");
         let (stop, stopped) = oneshot::channel();

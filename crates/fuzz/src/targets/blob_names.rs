@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use zodium_blobs::BlobDirectory;
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::{BlobDirectory, FileStorage, OpenOptions};
+use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_types::{Oid, Tid};
 
 use super::data_file::history;

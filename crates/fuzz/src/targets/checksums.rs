@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{Access, ChecksumMode, FileStorage, Load, OpenOptions, StorageError};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid};
 
 use super::data_file::{history, read_everything};
@@ -41,7 +42,7 @@ fn disk(data: Vec<u8>, side_file: Option<Vec<u8>>) -> MemoryDisk {
     disk
 }
 
-fn open(disk: &MemoryDisk) -> Result<FileStorage, StorageError> {
+fn open(disk: &MemoryDisk) -> Result<FileStorage, FileStorageError> {
     let options = OpenOptions { checksums: ChecksumMode::Full, ..OpenOptions::new(DATA) };
     FileStorage::open(Arc::new(disk.clone()), &options)
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{
-    Access, CheckOptions, FileStorage, Load, OpenOptions, PackOptions, RecoverOptions,
-    StorageError, check, recover,
+    CheckOptions, FileStorage, FileStorageError, OpenOptions, RecoverOptions, check, recover,
 };
+use zodium_storage::{Access, Load, PackOptions};
 use zodium_types::{Oid, Tid};
 
 use super::{Target, linear};
@@ -96,7 +96,7 @@ fn recovered(disk: &MemoryDisk, damages: Option<u64>) {
     }
 }
 
-fn open(disk: &MemoryDisk, read_only: bool) -> Result<FileStorage, StorageError> {
+fn open(disk: &MemoryDisk, read_only: bool) -> Result<FileStorage, FileStorageError> {
     open_named(disk, DATA, read_only)
 }
 
@@ -104,7 +104,7 @@ pub(super) fn open_named(
     disk: &MemoryDisk,
     name: &str,
     read_only: bool,
-) -> Result<FileStorage, StorageError> {
+) -> Result<FileStorage, FileStorageError> {
     let options =
         OpenOptions { read_only, create: false, cache_bytes: 64 << 10, ..OpenOptions::new(name) };
     FileStorage::open(Arc::new(disk.clone()), &options)

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use zodium_disk::MemoryDisk;
-use zodium_filestorage::{Access, FileStorage, Load};
+use zodium_filestorage::FileStorage;
+use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid};
 
 use super::data_file::{history, open_named, read_everything};

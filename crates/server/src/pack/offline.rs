@@ -7,9 +7,8 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use zodium_configuration::LogOptions;
 use zodium_disk::RealDisk;
-use zodium_filestorage::{
-    ChecksumMode, FileStorage, OpenOptions, PackOptions, PackStep, StorageError,
-};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
+use zodium_storage::{PackOptions, PackStep};
 use zodium_types::Tid;
 
 use super::{How, OfFile, Outcome};
@@ -33,6 +32,8 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
             PackStep::Checking => checking.report(done, total),
             PackStep::Marking => marking.report(done, total),
             PackStep::Copying => copying.report(done, total),
+            // Nothing else writes to a file that is packed offline.
+            PackStep::Waiting => {}
         },
         cancelled: &Arc::default(),
     };
@@ -64,7 +65,7 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
     }))
 }
 
-fn open(path: &Path, how: &How) -> Result<FileStorage, StorageError> {
+fn open(path: &Path, how: &How) -> Result<FileStorage, FileStorageError> {
     let progress = Progress::new(format!("building the index of {}", path.display()));
     FileStorage::open(
         Arc::new(RealDisk),
@@ -80,8 +81,8 @@ fn open(path: &Path, how: &How) -> Result<FileStorage, StorageError> {
     )
 }
 
-fn explain(error: StorageError) -> anyhow::Error {
-    let is_served = matches!(error, StorageError::Locked { .. });
+fn explain(error: FileStorageError) -> anyhow::Error {
+    let is_served = matches!(error, FileStorageError::Locked { .. });
     let error = anyhow::Error::from(error);
     match is_served {
         true => error.context(

@@ -13,8 +13,7 @@ use super::storages::{OpenStorage, Storages};
 
 /// Says where it listens, what it serves, and how to connect.
 pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[Listener]) {
-    for OpenStorage { name, storage, .. } in storages.iter() {
-        let file = storage.file();
+    for OpenStorage { name, storage, file, .. } in storages.iter() {
         info!(
             storage = name,
             file = %file.path().display(),
@@ -64,8 +63,7 @@ fn is_reachable(address: &Address) -> bool {
 
 fn greet(storages: &Storages, listeners: &[Listener]) {
     println!("Zodium {} serves", env!("CARGO_PKG_VERSION"));
-    for OpenStorage { name, storage, .. } in storages.iter() {
-        let file = storage.file();
+    for OpenStorage { name, storage, file, .. } in storages.iter() {
         println!("  storage {name}: {}", file.path().display());
         println!(
             "    size {}, {} objects, last transaction {}{}{}",

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tracing::{debug, warn};
-use zodium_engine::Storage;
+use zodium_filestorage::FileStorage;
 
 use super::storages::{OpenStorage, Storages};
 
@@ -15,23 +15,23 @@ const OBJECTS_MAX: usize = 4096;
 
 /// Looks at each storage, on a thread of its own.
 pub(crate) fn look_for_missing(storages: &Storages) {
-    for OpenStorage { name, storage, .. } in storages.iter() {
-        let (name, storage) = (name.clone(), Arc::clone(storage));
-        let look = move || look(&name, &storage);
+    for OpenStorage { name, file, .. } in storages.iter() {
+        let (name, file) = (name.clone(), Arc::clone(file));
+        let look = move || look(&name, &file);
         if let Err(error) = std::thread::Builder::new().name("blob look".to_owned()).spawn(look) {
             warn!(%error, "no thread to look for missing blobs");
         }
     }
 }
 
-fn look(name: &str, storage: &Storage) {
-    let sample = storage.file().sample_blobs(OBJECTS_MAX);
+fn look(name: &str, storage: &FileStorage) {
+    let sample = storage.sample_blobs(OBJECTS_MAX);
     if sample.missing == 0 {
         debug!(storage = name, blobs = sample.blobs, "no blob is missing of those looked at");
         return;
     }
-    let (file, blobs, missing) = (storage.file().path().display(), sample.blobs, sample.missing);
-    match (storage.file().blobs(), &sample.first_missing) {
+    let (file, blobs, missing) = (storage.path().display(), sample.blobs, sample.missing);
+    match (storage.blobs(), &sample.first_missing) {
         (Some(directory), Some(first)) => warn!(
             storage = name, %file, directory = %directory.path().display(), blobs, missing,
             first = %first.display(),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tracing::{debug, warn};
 use zodium_configuration::ServerOptions;
 use zodium_engine::{Merge, Resolver};
-use zodium_filestorage::Access;
 use zodium_resolution::{Outcome, resolve};
 use zodium_resolver::{Limits, PythonResolver};
+use zodium_storage::Access;
 
 /// The resolver of one storage.
 #[derive(Debug)]

@@ -123,7 +123,7 @@ async fn serve_storages(
     let listeners = listening::listen(bound, tls.as_ref())?;
     let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
     let (server, workers) = workers::start(&configuration.server, storages)?;
-    watched.serves(&server, &workers);
+    watched.serves(&server, storages.files(), &workers);
     announce::announce(configuration.log.format, storages, &listeners);
     blobs::look_for_missing(storages);
     let accepting = Accepting::start(listeners, &workers);

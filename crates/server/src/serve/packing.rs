@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 use zodium_configuration::{Configuration, PackSchedule};
-use zodium_engine::{PackError, Storage};
-use zodium_filestorage::StorageError;
+use zodium_engine::Storage;
+use zodium_storage::StorageError;
 use zodium_types::Tid;
 
 use super::storages::Storages;
@@ -82,10 +82,10 @@ fn pack(name: &str, storage: &Storage, pack_tid: Tid) {
     match storage.pack(pack_tid) {
         // The engine has said what came of it.
         Ok(_) => {}
-        Err(PackError::Storage(StorageError::AlreadyPacking { .. })) => {
+        Err(StorageError::AlreadyPacking(_)) => {
             warn!(storage = name, "not packed at the time set: another pack is under way");
         }
-        Err(PackError::Storage(StorageError::PackCancelled { .. })) => {
+        Err(StorageError::PackCancelled(_)) => {
             info!(storage = name, "the pack was cancelled");
         }
         Err(error) => error!(storage = name, %error, "not packed"),

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use zodium_configuration::{Checksums, Configuration, ServerOptions, StorageKind, StorageOptions};
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::{Reopening, Storage};
-use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, StorageError};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_tls::AllowList;
 use zodium_zeo::server::Offer;
 
@@ -34,6 +34,8 @@ pub(crate) struct OpenStorage {
     pub(crate) name: String,
     /// The running database.
     pub(crate) storage: Arc<Storage>,
+    /// The file that keeps it.
+    pub(crate) file: Arc<FileStorage>,
     /// Who may use it; absent: all that get in.
     allow: Option<AllowList>,
 }
@@ -44,11 +46,12 @@ impl Storages {
         let mut storages = Storages { opened: Vec::new() };
         for options in &configuration.storages {
             match open(options, &configuration.server) {
-                Ok(storage) => {
+                Ok((storage, file)) => {
                     let allow = options.allow.as_ref();
                     storages.opened.push(OpenStorage {
                         name: options.name.clone(),
                         storage,
+                        file,
                         allow: allow.map(|all| AllowList::new(all.iter().map(String::as_str))),
                     });
                 }
@@ -78,6 +81,12 @@ impl Storages {
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenStorage> {
         self.opened.iter()
+    }
+
+    /// The files, by the names of their storages.
+    pub(crate) fn files(&self) -> BTreeMap<String, Arc<FileStorage>> {
+        let file = |opened: &OpenStorage| (opened.name.clone(), Arc::clone(&opened.file));
+        self.opened.iter().map(file).collect()
     }
 
     /// What is offered to clients, by name.
@@ -111,7 +120,10 @@ impl Storages {
     }
 }
 
-fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>> {
+fn open(
+    options: &StorageOptions,
+    server: &ServerOptions,
+) -> Result<(Arc<Storage>, Arc<FileStorage>)> {
     let file = match &options.kind {
         StorageKind::Memory => open_in_memory(options, options.read_only || server.read_only)?,
         StorageKind::File { path, .. } => open_file(path, options, server)?,
@@ -129,9 +141,13 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Arc<Storage>
         resolvable_classes: server.resolvable_classes.clone(),
         reopening: server.reopen_after_failure.then(Reopening::default),
     };
-    let storage = Storage::start(file, Arc::new(SystemClock::new()), &config)?;
-    storage.keep_checksums_up(options.scrub_interval);
-    Ok(storage)
+    let file = Arc::new(file);
+    let kept: Arc<FileStorage> = Arc::clone(&file);
+    let storage = Storage::start(kept, Arc::new(SystemClock::new()), &config)?;
+    if let Some(upkeep) = file.upkeep(options.scrub_interval) {
+        storage.keep_up(upkeep);
+    }
+    Ok((storage, file))
 }
 
 fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> Result<FileStorage> {
@@ -171,7 +187,7 @@ fn open_on(
     path: &Path,
     options: &StorageOptions,
     read_only: bool,
-) -> Result<FileStorage, StorageError> {
+) -> Result<FileStorage, FileStorageError> {
     let progress = Progress::new(format!("building the index of {}", path.display()));
     let open = OpenOptions {
         read_only,
@@ -197,8 +213,8 @@ fn begins_anew(options: &StorageOptions) -> bool {
 }
 
 /// Adds what to do next where an option would help.
-fn explain(path: &Path, error: StorageError) -> anyhow::Error {
-    let is_denied = matches!(&error, StorageError::Io { source, .. } if matches!(
+fn explain(path: &Path, error: FileStorageError) -> anyhow::Error {
+    let is_denied = matches!(&error, FileStorageError::Io { source, .. } if matches!(
         source.kind(),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
     ));

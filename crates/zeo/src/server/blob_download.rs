@@ -9,9 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use zodium_blobs::{BlobError, BlobReading};
 use zodium_engine::Storage;
-use zodium_filestorage::{BlobReading, StorageError};
 use zodium_pickle::Value;
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
 use super::blob_upload::blobs_of;
@@ -93,9 +94,11 @@ impl Session {
                 // Damage is logged once, when it is found.
                 let is_logged = matches!(
                     error,
-                    StorageError::BlobMissing { .. }
-                        | StorageError::BlobLength { .. }
-                        | StorageError::BlobSum { .. }
+                    StorageError::Blob(
+                        BlobError::Missing { .. }
+                            | BlobError::Length { .. }
+                            | BlobError::Sum { .. }
+                    )
                 );
                 if !is_logged {
                     tracing::error!(oid = %download.oid, serial = %download.serial, %error,

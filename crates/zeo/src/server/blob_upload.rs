@@ -5,9 +5,10 @@
 //! other clients are not affected. The transaction gets only whole blobs.
 
 use bytes::Bytes;
+use zodium_blobs::{BlobDirectory, TemporaryBlob};
 use zodium_engine::Storage;
-use zodium_filestorage::{BlobDirectory, StorageError, TemporaryBlob};
 use zodium_pickle::Value;
+use zodium_storage::StorageError;
 use zodium_types::{Held, Memory, Oid, Tid};
 
 use super::call::Arguments;
@@ -135,7 +136,7 @@ impl Session {
         // No request is read until the blob is in the transaction.
         self.spilling = true;
         let oid = record.oid;
-        let job = move || blobs_of(&storage)?.adopt(oid, &name);
+        let job = move || Ok(blobs_of(&storage)?.adopt(oid, &name)?);
         context.handle.spawn(self, job, move |handle, session, blob| {
             session.spilling = false;
             session.add_blob(handle, Some(record), blob);
@@ -146,7 +147,7 @@ impl Session {
     /// Whether an abort of the transaction may have to remove files.
     pub(crate) fn may_have_blobs(&self) -> bool {
         let has_directory =
-            self.subscriber().is_some_and(|subscriber| subscriber.storage.file().blobs().is_some());
+            self.subscriber().is_some_and(|subscriber| subscriber.storage.blobs().is_some());
         let state = self.transaction.as_ref().map(|open| &open.state);
         has_directory
             && match state {
@@ -250,8 +251,10 @@ impl BlobRecord {
 
 /// The blob directory of a storage, or the error if there is none.
 pub(crate) fn blobs_of(storage: &Storage) -> Result<&BlobDirectory, StorageError> {
-    let file = storage.file();
-    file.blobs().ok_or_else(|| StorageError::BlobsUnsupported { path: file.path().to_owned() })
+    storage.blobs().ok_or_else(|| {
+        let what = format!("{}: served without a blob directory", storage.reader().name());
+        StorageError::Unsupported { what }
+    })
 }
 
 /// Appends chunks to a blob file, and creates it if it is `None`. Blocking.

@@ -1,7 +1,9 @@
 //! The hottest path: loads of current revisions that are in memory.
 
-use zodium_filestorage::{LOOKED_UP_TOGETHER, LentRevision};
+use std::ops::ControlFlow;
+
 use zodium_net::Output;
+use zodium_storage::{LOOKED_UP_TOGETHER, ResidentRevision};
 use zodium_types::{Oid, Tid};
 
 use super::call::Method;
@@ -13,6 +15,7 @@ use crate::codec::{CodecError, Encoding, LoadBefore, decode_load_before};
 /// Consecutive requests, which are looked up together.
 struct Loads {
     loads: [LoadBefore; LOOKED_UP_TOGETHER],
+    oids: [Oid; LOOKED_UP_TOGETHER],
     count: usize,
     /// The length of each of their frames.
     frame_bytes: usize,
@@ -30,24 +33,31 @@ impl Session {
         if loads.count == 0 {
             return 0;
         }
-        let revisions = subscriber.storage.file().cached_revisions();
         let mut output = self.link.output();
         let (mut consumed, mut answered) = (0, 0);
-        'batch: while loads.count > 0 {
-            let found = revisions.look_up(loads.iter().map(|load| load.oid));
-            for (number, load) in loads.iter().enumerate() {
-                if !self.link.would_be_congested(&output)
-                    && let Some(revision) = found.current(number, load.before)
-                    && put_lent(encoding, &mut output, load, &revision).is_ok()
-                {
+        subscriber.storage.reader().read_resident(&mut |revisions| {
+            while loads.count > 0 {
+                let mut is_answered = true;
+                revisions.look_up(loads.oids(), &mut |number, revision| {
+                    is_answered = !self.link.would_be_congested(&output)
+                        && revision.is_some_and(|revision| {
+                            let load = &loads.loads[number];
+                            revision.serial < load.before
+                                && put_lent(encoding, &mut output, load, &revision).is_ok()
+                        });
+                    if !is_answered {
+                        return ControlFlow::Break(());
+                    }
                     consumed += loads.frame_bytes;
                     answered += 1;
-                } else {
-                    break 'batch;
+                    ControlFlow::Continue(())
+                });
+                if !is_answered {
+                    break;
                 }
+                loads = Loads::decode(encoding, &bytes[consumed..], frame_bytes_max);
             }
-            loads = Loads::decode(encoding, &bytes[consumed..], frame_bytes_max);
-        }
+        });
         self.local.tally.count_times(Method::LoadBefore, answered);
         consumed
     }
@@ -58,12 +68,13 @@ impl Loads {
     #[inline]
     fn decode(encoding: Encoding, bytes: &[u8], frame_bytes_max: u32) -> Loads {
         let none = LoadBefore { oid: Oid(0), before: Tid::ZERO };
-        let mut decoded = Loads { loads: [none; LOOKED_UP_TOGETHER], count: 0, frame_bytes: 0 };
+        let (loads, oids) = ([none; LOOKED_UP_TOGETHER], [Oid(0); LOOKED_UP_TOGETHER]);
+        let mut decoded = Loads { loads, oids, count: 0, frame_bytes: 0 };
         let mut rest = bytes;
-        for place in &mut decoded.loads {
+        for (place, oid) in decoded.loads.iter_mut().zip(&mut decoded.oids) {
             let Ok(Peek::Complete(payload)) = peek_frame(rest, frame_bytes_max) else { break };
             let Some(load) = decode_load_before(encoding, payload) else { break };
-            *place = load;
+            (*place, *oid) = (load, load.oid);
             decoded.count += 1;
             decoded.frame_bytes = HEADER_LENGTH + payload.len();
             rest = &rest[decoded.frame_bytes..];
@@ -72,8 +83,8 @@ impl Loads {
     }
 
     #[inline]
-    fn iter(&self) -> impl Iterator<Item = &LoadBefore> {
-        self.loads.iter().take(self.count)
+    fn oids(&self) -> &[Oid] {
+        &self.oids[..self.count]
     }
 }
 
@@ -82,8 +93,8 @@ fn put_lent(
     encoding: Encoding,
     output: &mut Output,
     load: &LoadBefore,
-    revision: &LentRevision<'_>,
+    revision: &ResidentRevision<'_>,
 ) -> Result<(), CodecError> {
-    let (data, share) = (revision.data(), || revision.shared_data());
-    put_revision(encoding, output, &load.id(), (data, share), revision.serial(), None)
+    let (data, share) = (revision.data, || (revision.share)());
+    put_revision(encoding, output, &load.id(), (data, share), revision.serial, None)
 }

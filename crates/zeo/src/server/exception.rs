@@ -1,9 +1,10 @@
 //! Errors as ZEO clients expect them: the name of a Python exception and its arguments.
 
+use zodium_blobs::BlobError;
+use zodium_engine::VoteError;
 use zodium_engine::commit::{CommitError, Conflict, ConflictKind};
-use zodium_engine::{PackError, VoteError};
-use zodium_filestorage::StorageError;
 use zodium_pickle::Value;
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
 /// An exception for a client, which creates the Python exception of that name.
@@ -129,19 +130,8 @@ impl From<&StorageError> for Exception {
             StorageError::ReadOnly { .. } => Exception::read_only(),
             StorageError::NotUndoable { .. } => Exception::undo(error.to_string()),
             StorageError::AlreadyPacking { .. } => Exception::file_storage_error("Already packing"),
-            // To an application a damaged blob is one that is not there.
-            StorageError::BlobMissing { oid, tid, .. }
-            | StorageError::BlobLength { oid, tid, .. }
-            | StorageError::BlobSum { oid, tid, .. } => Exception {
-                name: "ZODB.POSException.POSKeyError",
-                payload: Value::tuple([
-                    text_value(error.to_string()),
-                    oid_value(*oid),
-                    tid_value(*tid),
-                ]),
-            },
-            StorageError::BlobName { .. } => Exception::value_error(error.to_string()),
-            StorageError::BlobsUnsupported { .. } => {
+            StorageError::Blob(error) => error.into(),
+            StorageError::Unsupported { .. } => {
                 Exception::new("ZODB.POSException.Unsupported", error.to_string())
             }
             StorageError::Quota { .. } => Exception::new(
@@ -156,6 +146,33 @@ impl From<&StorageError> for Exception {
     }
 }
 
+impl From<BlobError> for Exception {
+    fn from(error: BlobError) -> Exception {
+        Exception::from(&error)
+    }
+}
+
+impl From<&BlobError> for Exception {
+    fn from(error: &BlobError) -> Exception {
+        match error {
+            // To an application a damaged blob is one that is not there.
+            BlobError::Missing { oid, tid, .. }
+            | BlobError::Length { oid, tid, .. }
+            | BlobError::Sum { oid, tid, .. } => Exception {
+                name: "ZODB.POSException.POSKeyError",
+                payload: Value::tuple([
+                    text_value(error.to_string()),
+                    oid_value(*oid),
+                    tid_value(*tid),
+                ]),
+            },
+            BlobError::Name { .. } => Exception::value_error(error.to_string()),
+            BlobError::ReadOnly { .. } => Exception::read_only(),
+            _ => Exception::new("ZODB.POSException.StorageSystemError", error.to_string()),
+        }
+    }
+}
+
 impl From<CommitError> for Exception {
     fn from(error: CommitError) -> Exception {
         match error {
@@ -163,16 +180,6 @@ impl From<CommitError> for Exception {
                 Exception::new("ZODB.POSException.StorageSystemError", error.to_string())
             }
             _ => Exception::transaction_error(error.to_string()),
-        }
-    }
-}
-
-impl From<PackError> for Exception {
-    fn from(error: PackError) -> Exception {
-        match error {
-            PackError::Commit(error) => error.into(),
-            PackError::Storage(error) => error.into(),
-            _ => Exception::file_storage_error(error.to_string()),
         }
     }
 }

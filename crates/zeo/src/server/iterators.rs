@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use zodium_filestorage::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
 use zodium_pickle::Value;
+use zodium_storage::{RecordCursor, Transaction, TransactionCursor, TransactionRecord};
 use zodium_types::Tid;
 
 use super::call::Arguments;
@@ -36,8 +36,8 @@ struct Place {
 }
 
 enum Iterator {
-    Transactions { place: Box<TransactionIterator>, last: Option<Box<Transaction>> },
-    Records(Box<RecordIterator>),
+    Transactions { place: Box<dyn TransactionCursor>, last: Option<Tid> },
+    Records(Box<dyn RecordCursor>),
 }
 
 struct Request {
@@ -106,13 +106,12 @@ impl Session {
         self.iterators.check_room()?;
         let Some(storage) = self.storage() else { return Ok(Reply::Later) };
         let reply_to = context.reply_to.clone();
-        let job = move || storage.file().iterate(start, stop);
+        let job = move || storage.reader().iterate(start, stop);
         context.handle.spawn(self, job, move |_, session, started| {
             // Checked again, since others may have been opened meanwhile.
             let room = session.iterators.check_room();
             let reply = started.map_err(Exception::from).and_then(|place| room.map(|()| place));
             let reply = reply.map(|place| {
-                let place = Box::new(place);
                 let iterator = Iterator::Transactions { place, last: None };
                 Value::Int(session.iterators.add(iterator).into())
             });
@@ -208,7 +207,7 @@ impl Session {
                 handle.spawn(self, job, move |handle, session, (place, step)| {
                     let (reply, last) = match step {
                         Ok(None) => (Ok(Value::None), None),
-                        Ok(Some(one)) => (transaction_value(&one), Some(Box::new(one))),
+                        Ok(Some(one)) => (transaction_value(&one), Some(one.tid)),
                         Err(error) => (Err(error.into()), None),
                     };
                     session.reply_result(&reply_to, reply);
@@ -236,7 +235,7 @@ impl Session {
             }
             (Step::Read { bytes_max, with_records }, Iterator::Transactions { mut place, .. }) => {
                 let job = move || {
-                    let read = read_log_chunk(&mut place, bytes_max, with_records);
+                    let read = read_log_chunk(place.as_mut(), bytes_max, with_records);
                     (place, read)
                 };
                 handle.spawn_answer(self, job, move |handle, session, (place, read)| {
@@ -248,7 +247,7 @@ impl Session {
                 None
             }
             (Step::Records(asked), Iterator::Transactions { place, last }) => {
-                let reply = self.start_records(number, &place, last.as_deref(), asked);
+                let reply = self.start_records(number, place.as_ref(), last, asked);
                 self.reply_result(&reply_to, reply);
                 Some(Iterator::Transactions { place, last })
             }
@@ -276,21 +275,20 @@ impl Session {
     fn start_records(
         &mut self,
         number: i64,
-        place: &TransactionIterator,
-        last: Option<&Transaction>,
+        place: &dyn TransactionCursor,
+        last: Option<Tid>,
         asked: Option<Tid>,
     ) -> Result<Value<'static>, Exception> {
         // The iterator has given no transaction yet.
-        let last = last.ok_or_else(|| missing_iterator(number))?;
-        if Some(last.tid) != asked {
+        let records = place.records().ok_or_else(|| missing_iterator(number))?;
+        if last != asked {
             return Err(Exception::new(
                 "builtins.Exception",
                 "Out-of-order request for the records of a transaction",
             ));
         }
         self.iterators.check_room()?;
-        let records = Iterator::Records(Box::new(place.records(last)));
-        Ok(Value::Int(self.iterators.add(records).into()))
+        Ok(Value::Int(self.iterators.add(Iterator::Records(records)).into()))
     }
 
     pub(crate) fn iterator_gc(

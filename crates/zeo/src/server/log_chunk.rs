@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use zodium_filestorage::{LogItem, TransactionIterator};
 use zodium_pickle::Value;
+use zodium_storage::{LogItem, TransactionCursor};
 use zodium_types::Oid;
 
 use super::call::Arguments;
@@ -23,13 +23,13 @@ pub(super) fn chunk_bytes(arguments: &mut Arguments<'_>) -> Result<usize, Except
 /// Reads the next chunk of the log. It ends before a record that cannot be read; the next request
 /// gets the error.
 pub(super) fn read_log_chunk(
-    place: &mut TransactionIterator,
+    place: &mut dyn TransactionCursor,
     bytes_max: usize,
     with_records: bool,
 ) -> Result<Value<'static>, Exception> {
     let mut out = Vec::with_capacity(bytes_max);
     let mut refused = None;
-    let read = place.read(with_records, |item| {
+    let read = place.read(with_records, &mut |item| {
         if let Err(error) = put_chunk_item(&mut out, &item_of(item)) {
             refused = Some(error);
             return ControlFlow::Break(());
@@ -84,7 +84,7 @@ impl Session {
             let mut out = Vec::new();
             let mut from = from;
             while out.len() < bytes_max {
-                let step = match storage.file().next_object(from) {
+                let step = match storage.reader().next_object(from) {
                     Ok(step) => step,
                     // The request that begins with this object gets the error.
                     Err(_) if !out.is_empty() => break,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use zodium_engine::{PackError, Storage};
+use zodium_engine::Storage;
 use zodium_pickle::Value;
+use zodium_storage::StorageError;
 use zodium_types::Tid;
 
 use super::call::Arguments;
@@ -39,10 +40,10 @@ impl Session {
     }
 }
 
-fn pack(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), PackError> {
+fn pack(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), StorageError> {
     let packed = storage.pack(pack_tid);
     if let Err(error) = &packed {
-        tracing::error!(peer, file = %storage.file().path().display(), %error, "not packed");
+        tracing::error!(peer, file = %storage.reader().name(), %error, "not packed");
     }
     packed.map(|_| ())
 }

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use zodium_engine::Storage;
-use zodium_filestorage::{Access, HistoryEntry, Load, Revision, StorageError};
 use zodium_net::Output;
 use zodium_pickle::Value;
+use zodium_storage::{Access, HistoryEntry, Load, Revision, StorageError};
 use zodium_types::{Oid, Tid};
 
 use super::call::{Arguments, Method, OWN_METHODS};
@@ -47,7 +47,7 @@ impl Session {
         before: Tid,
     ) {
         let Some(subscriber) = self.subscriber() else { return };
-        match subscriber.storage.file().load_before(oid, before, Access::Resident) {
+        match subscriber.storage.reader().load_before(oid, before, Access::Resident) {
             Ok(Load::Cold) => {
                 let asked = self.local.tally.arrived();
                 self.load_cold(handle, id, oid, before, asked);
@@ -69,14 +69,14 @@ impl Session {
     ) {
         let Some(storage) = self.storage() else { return };
         let reader = Arc::clone(&storage);
-        let job = move || reader.file().load_before(oid, before, Access::Blocking);
+        let job = move || reader.reader().load_before(oid, before, Access::Blocking);
         handle.spawn_answer(self, job, move |handle, session, result| {
             // During the wait a newer revision may have been announced to the client. An answer
             // that says "current" would then be wrong, so check again.
             if let Ok(Load::Revision(Revision { end: None, basis, .. })) = &result
-                && !storage.file().is_still_current(oid, *basis)
+                && !storage.reader().is_still_current(oid, *basis)
             {
-                match storage.file().load_before(oid, before, Access::Resident) {
+                match storage.reader().load_before(oid, before, Access::Resident) {
                     Ok(Load::Cold) => session.load_cold(handle, id, oid, before, asked),
                     result => session.reply_cold_load(&id, oid, result, asked),
                 }
@@ -128,7 +128,7 @@ impl Session {
     ) -> Result<Reply, Exception> {
         let (oid, serial) = (arguments.oid()?, arguments.tid()?);
         self.ask(context, move |storage| {
-            let data = storage.file().load_serial(oid, serial)?;
+            let data = storage.reader().load_serial(oid, serial)?;
             let data = data.ok_or_else(|| Exception::missing_key(oid))?;
             Ok(Value::Bytes(Vec::from(data).into()))
         })
@@ -141,7 +141,7 @@ impl Session {
     ) -> Result<Reply, Exception> {
         let oid = arguments.oid()?;
         self.ask(context, move |storage| {
-            let serial = storage.file().serial_of_living(oid)?;
+            let serial = storage.reader().serial_of_living(oid)?;
             serial.map(tid_value).ok_or_else(|| Exception::missing_key(oid))
         })
     }
@@ -155,7 +155,7 @@ impl Session {
         let count = usize::try_from(count).unwrap_or(0);
         self.ask(context, move |storage| {
             // An unknown object is an error even if no entries are requested.
-            let entries = storage.file().history(oid, count.clamp(1, LISTED_MAX + 1))?;
+            let entries = storage.reader().history(oid, count.clamp(1, LISTED_MAX + 1))?;
             if entries.len() > LISTED_MAX {
                 return Err(too_many_listed());
             }
@@ -180,7 +180,7 @@ impl Session {
             })?,
         };
         self.ask(context, move |storage| {
-            let Some(step) = storage.file().next_object(from)? else {
+            let Some(step) = storage.reader().next_object(from)? else {
                 return Err(Exception::value_error("no key satisfies the conditions"));
             };
             let data = step.data.ok_or_else(|| Exception::missing_key(step.oid))?;
@@ -196,7 +196,7 @@ impl Session {
     pub(crate) fn new_oids(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
         let count = arguments.integer_or(NEW_OIDS_MAX)?.clamp(1, NEW_OIDS_MAX);
         let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        let oids = storage.file().new_oids(count.unsigned_abs()).ok_or_else(|| {
+        let oids = storage.new_oids(count.unsigned_abs()).ok_or_else(|| {
             Exception::new("ZODB.POSException.StorageSystemError", "there are no more oids")
         })?;
         Ok(Reply::Value(Value::list(oids.map(|oid| oid_value(Oid(oid))))))
@@ -243,9 +243,10 @@ impl Session {
 
     pub(crate) fn info(&mut self) -> Result<Reply, Exception> {
         let Some(registration) = &self.registration else { return Ok(Reply::Later) };
-        let file = registration.subscriber.storage.file();
+        let storage = &registration.subscriber.storage;
+        let file = storage.reader();
         let read_only = file.is_read_only();
-        let blobs = file.blobs().into_iter().flat_map(|_| BLOB_INTERFACES);
+        let blobs = storage.blobs().into_iter().flat_map(|_| BLOB_INTERFACES);
         let served = blobs.chain(INTERFACES).map(|name| ("ZODB.interfaces", name));
         let interfaces = served.chain([("zope.interface", "Interface")]);
         let interfaces =
@@ -253,7 +254,7 @@ impl Session {
         Ok(Reply::Value(Value::dict([
             ("length", Value::Int(file.object_count().into())),
             ("size", Value::Int(file.size().into())),
-            ("name", text_value(file.path().display().to_string())),
+            ("name", text_value(file.name())),
             ("supportsUndo", Value::Bool(!read_only)),
             ("supports_record_iternext", Value::Bool(true)),
             ("interfaces", Value::tuple(interfaces)),

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use zodium_engine::Storage;
 use zodium_engine::commit::TransactionNumber;
-use zodium_filestorage::StorageError;
 use zodium_net::{CloseReason, Consumed, Link};
 use zodium_pickle::Value;
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
 use super::blob_download::Downloads;
@@ -461,7 +461,7 @@ impl Session {
             return Err(self.unknown_storage(&name));
         };
         let writable =
-            !self.local.server.config.read_only && !subscriber.storage.file().is_read_only();
+            !self.local.server.config.read_only && !subscriber.storage.reader().is_read_only();
         if !read_only && !writable {
             return Err(Exception::read_only());
         }

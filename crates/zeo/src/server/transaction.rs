@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Spilled, Transaction, Voted};
-use zodium_filestorage::StorageError;
 use zodium_pickle::Value;
+use zodium_storage::StorageError;
 use zodium_types::{Held, Tid};
 
 use super::call::Arguments;

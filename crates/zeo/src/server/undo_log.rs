@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zodium_engine::Storage;
-use zodium_filestorage::Transaction;
 use zodium_pickle::{Limits, Object, Objects, Value, decode};
+use zodium_storage::{StorageError, Transaction, Undo};
 use zodium_types::Tid;
 
 use super::call::Arguments;
@@ -93,7 +93,7 @@ fn list(
     let mut listed = Vec::new();
     let mut seen = 0;
     let mut failed = None;
-    storage.file().undo_log(|transaction| {
+    undo_of(storage)?.undo_log(&mut |transaction| {
         if seen >= window.last || gone.load(Ordering::Relaxed) {
             return false;
         }
@@ -233,4 +233,12 @@ mod tests {
         let window = Window::new(5, -20);
         assert_eq!((window.first, window.last), (5, 25));
     }
+}
+
+/// The undo side of a storage, or the error if it has none.
+fn undo_of(storage: &Storage) -> Result<&dyn Undo, StorageError> {
+    storage.undo_side().ok_or_else(|| {
+        let what = format!("{}: this kind of storage has no undo", storage.reader().name());
+        StorageError::Unsupported { what }
+    })
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Check, Transaction, VoteError, VoteStart};
-use zodium_filestorage::Access;
 use zodium_pickle::{Value, class_of_record};
+use zodium_storage::Access;
 
 use super::call::Arguments;
 use super::exception::{Exception, conflict_to_resolve, oid_value};

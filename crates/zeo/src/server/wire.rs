@@ -66,7 +66,7 @@ impl Session {
     /// Sends the size of the database to the client.
     pub(crate) fn send_info(&self) {
         let Some(subscriber) = self.subscriber() else { return };
-        let file = subscriber.storage.file();
+        let file = subscriber.storage.reader();
         let info = Value::dict([
             ("length", Value::Int(file.object_count().into())),
             ("size", Value::Int(file.size().into())),

@@ -1,0 +1,233 @@
+//! An open blob directory: its path, its layout, and the parts that look after its files.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tracing::{info, warn};
+use zodium_disk::{Disk, Entry, EntryKind, OpenMode, SpaceWatch};
+use zodium_types::{Oid, Tid};
+
+use crate::BlobError;
+use crate::cleaner::Cleaner;
+use crate::damaged::DamagedBlobs;
+use crate::fingerprint::Fingerprint;
+use crate::folders::Folders;
+use crate::layout::{self, BlobLayout, LAYOUT_MARKER, OUR_PREFIX, TEMPORARY_FOLDER};
+use crate::sums::Sums;
+use crate::temporary::TemporaryBlob;
+
+/// An open blob directory.
+#[derive(Debug)]
+pub struct BlobDirectory {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) path: PathBuf,
+    pub(crate) layout: BlobLayout,
+    pub(crate) read_only: bool,
+    pub(crate) folders: Folders,
+    pub(crate) cleaner: Arc<Cleaner>,
+    /// Lengths and CRC-32Cs of blobs that were committed here.
+    pub(crate) sums: Arc<Sums>,
+    pub(crate) damaged: DamagedBlobs,
+    /// Whether its disk, which may be another than the data file's, has space for blobs.
+    pub(crate) space: Arc<SpaceWatch>,
+    /// Makes names unique: this process's start, and a count.
+    pub(crate) started: u64,
+    pub(crate) names: AtomicU64,
+}
+
+impl BlobDirectory {
+    /// Opens a blob directory, in the layout it has; one that is missing is made, bushy.
+    ///
+    /// Read-only nothing is made, and a missing directory is an empty one.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        read_only: bool,
+    ) -> Result<BlobDirectory, BlobError> {
+        let layout = layout::of_directory(disk.as_ref(), path)?;
+        // The wall clock only makes names differ from those that a crash left.
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
+        let names = AtomicU64::new(0);
+        let (folders, cleaner) = (Folders::default(), Cleaner::new(Arc::clone(&disk)));
+        let space = Arc::default();
+        let sums = Arc::new(Sums::open(Arc::clone(&disk), path, read_only));
+        let directory = BlobDirectory {
+            disk,
+            // Without a slash at the end, behind which `.old` would be something inside.
+            path: path.components().collect(),
+            layout,
+            read_only,
+            folders,
+            cleaner,
+            sums,
+            damaged: DamagedBlobs::default(),
+            space,
+            started,
+            names,
+        };
+        if !read_only {
+            directory.create()?;
+        }
+        if layout == BlobLayout::Lawn {
+            warn!(folder = %directory.path.display(),
+                "the blob directory is a lawn: many file systems are slow with so many folders in \
+                 one. ZODB's migrateblobs makes it bushy");
+        }
+        Ok(directory)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it is laid out.
+    pub fn layout(&self) -> BlobLayout {
+        self.layout
+    }
+
+    /// The folder of an object's blobs.
+    pub fn folder_of(&self, oid: Oid) -> PathBuf {
+        self.path.join(self.layout.folder_of(oid))
+    }
+
+    /// The file of a committed blob.
+    pub fn path_of(&self, oid: Oid, tid: Tid) -> PathBuf {
+        self.folder_of(oid).join(layout::blob_name(tid))
+    }
+
+    /// An empty blob, to be filled with what a client sends. Blocking.
+    pub fn temporary(&self) -> Result<TemporaryBlob, BlobError> {
+        self.check_writable()?;
+        let name = self.new_name("");
+        let path = self.path.join(TEMPORARY_FOLDER).join(name);
+        let file = self
+            .disk
+            .open(&path, OpenMode::CreateNew)
+            .map_err(|error| BlobError::writing(&path, "create", 0, error));
+        let file = self.space.noting(file)?;
+        Ok(TemporaryBlob::new(Arc::clone(&self.cleaner), Arc::clone(&self.space), path, file))
+    }
+
+    /// A blob that a client which shares the directory has put beside the committed ones of its
+    /// object. From here on it is ours. Blocking.
+    ///
+    /// # Errors
+    /// [`BlobError::Name`] when that is not the name of such a file, or no plain file.
+    pub fn adopt(&self, oid: Oid, basename: &str) -> Result<TemporaryBlob, BlobError> {
+        self.check_writable()?;
+        let refused = || BlobError::Name { oid, name: basename.to_owned() };
+        if !layout::is_client_name(basename) {
+            return Err(refused());
+        }
+        let path = self.folder_of(oid).join(basename);
+        let failed = |operation| {
+            let path = path.clone();
+            move |error| BlobError::io(&path, operation, error)
+        };
+        // Not a link to elsewhere: what it points to would be moved about and served.
+        if self.disk.kind(&path).map_err(failed("look for"))? != Some(EntryKind::File) {
+            return Err(refused());
+        }
+        let file = self.disk.open(&path, OpenMode::Read).map_err(failed("open"))?;
+        let length = file.length().map_err(failed("read"))?;
+        let (cleaner, space) = (Arc::clone(&self.cleaner), Arc::clone(&self.space));
+        Ok(TemporaryBlob::adopted(cleaner, space, path, file, length))
+    }
+
+    /// Returns when everything that was given up is removed. Blocking.
+    pub fn settle(&self) {
+        self.cleaner.settle();
+    }
+
+    /// Brings the recorded lengths and sums to stable storage. Blocking.
+    pub fn sync_sums(&self) {
+        self.sums.sync();
+    }
+
+    /// Blobs that were found damaged when they were asked for, and were not put back since.
+    pub fn damaged_count(&self) -> u64 {
+        self.damaged.count()
+    }
+
+    /// What a blob was committed with; `None` when it is not recorded. Blocking.
+    pub fn recorded(&self, oid: Oid, tid: Tid) -> Option<Fingerprint> {
+        self.sums.find(oid, tid)
+    }
+
+    /// The length of a committed blob; `None` when there is none. Blocking.
+    pub fn length_of(&self, oid: Oid, tid: Tid) -> Result<Option<u64>, BlobError> {
+        let path = self.path_of(oid, tid);
+        let status = self.disk.status(&path);
+        let status = status.map_err(|error| BlobError::io(&path, "look for", error))?;
+        Ok(status.map(|status| status.length))
+    }
+
+    /// Whether there is a committed blob of that object and transaction. Blocking.
+    pub fn has(&self, oid: Oid, tid: Tid) -> Result<bool, BlobError> {
+        let path = self.path_of(oid, tid);
+        self.disk.exists(&path).map_err(|error| BlobError::io(&path, "look for", error))
+    }
+
+    fn create(&self) -> Result<(), BlobError> {
+        let temporary = self.path.join(TEMPORARY_FOLDER);
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error| BlobError::io(&path, "create", error)
+        };
+        if self.disk.create_folder(&self.path).map_err(failed(&self.path))? {
+            info!(folder = %self.path.display(), "created the blob directory");
+        }
+        self.disk.create_folder(&temporary).map_err(failed(&temporary))?;
+        let marker = self.path.join(LAYOUT_MARKER);
+        if !self.disk.exists(&marker).map_err(failed(&marker))? {
+            layout::write_marker(self.disk.as_ref(), &marker, self.layout)
+                .map_err(failed(&marker))?;
+        }
+        let sync = |path| self.disk.sync_folder_of(path);
+        sync(&self.path).and_then(|()| sync(&temporary)).map_err(failed(&self.path))
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<(), BlobError> {
+        if self.read_only {
+            return Err(BlobError::ReadOnly { path: self.path.clone() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn list(&self, folder: &Path) -> Result<Vec<Entry>, BlobError> {
+        self.disk.list(folder).map_err(|error| BlobError::io(folder, "list", error))
+    }
+
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), BlobError> {
+        self.disk.remove(path).map_err(|error| BlobError::io(path, "remove", error))
+    }
+
+    pub(crate) fn sync_folder(&self, folder: &Path) -> Result<(), BlobError> {
+        let inside = folder.join(TEMPORARY_FOLDER);
+        let synced = self.disk.sync_folder_of(&inside);
+        synced.map_err(|error| BlobError::io(folder, "sync", error))
+    }
+
+    pub(crate) fn read_text(&self, path: &Path) -> Result<String, BlobError> {
+        let failed = |error| BlobError::io(path, "read", error);
+        let file = self.disk.open(path, OpenMode::Read).map_err(failed)?;
+        let length = file.length().map_err(failed)?;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// A name that no file has, of this process or one before.
+    pub(crate) fn new_name(&self, suffix: &str) -> String {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        let mut name = OUR_PREFIX.to_owned();
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{:016x}-{number:x}{suffix}", self.started);
+        name
+    }
+}

@@ -1,0 +1,236 @@
+//! Removing the blobs of revisions that a pack has dropped.
+//!
+//! Their list is durable before the packed file takes the place of the old one, and says how that
+//! file can be told from the old one. So after a crash the next opening knows whether the list is
+//! true, and removes what is left. The list stays until an opening finds nothing more to remove:
+//! removals are not synced one by one.
+
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tracing::{info, warn};
+use zodium_disk::{EntryKind, OpenMode, with_suffix};
+use zodium_types::{Oid, Tid};
+
+use crate::layout::{self, LAYOUT_MARKER, PACKED_NAME, TEMPORARY_FOLDER};
+use crate::staged::asks_for_copy;
+use crate::{BlobDirectory, BlobError, sums};
+
+/// The list is written in pieces of this size.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What a pack has dropped, and which file it made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackedBlobs {
+    /// The last transaction up to the pack time.
+    pub last_tid: Tid,
+    /// Where the first transaction after it begins in the packed file.
+    pub boundary: u64,
+    /// Whether the blobs are moved to the directory's `.old`.
+    pub keep_old: bool,
+    /// The dropped revisions that have a blob.
+    pub revisions: Vec<(Oid, Tid)>,
+}
+
+impl BlobDirectory {
+    /// Makes the list durable, before the packed file counts.
+    pub fn write_packed(&self, packed: &PackedBlobs) -> Result<(), BlobError> {
+        let path = self.packed_path();
+        let failed = |error| BlobError::writing(&path, "write", 0, error);
+        let file = self.disk.open(&path, OpenMode::Truncate).map_err(failed)?;
+        let mut text = String::new();
+        let mut position = 0;
+        let PackedBlobs { last_tid, boundary, keep_old, revisions } = packed;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{last_tid} {boundary} {keep_old}");
+        for (oid, tid) in revisions {
+            let _ = writeln!(text, "{oid} {tid}");
+            if text.len() >= WRITE_BYTES {
+                file.write_all_at(text.as_bytes(), position).map_err(failed)?;
+                position += text.len() as u64;
+                text.clear();
+            }
+        }
+        file.write_all_at(text.as_bytes(), position).map_err(failed)?;
+        file.sync().and_then(|()| self.disk.sync_folder_of(&path)).map_err(failed)
+    }
+
+    /// Removes what a finished pack has dropped, or moves it to `.old` and links all else there.
+    pub fn remove_packed(&self, packed: &PackedBlobs) -> Result<(), BlobError> {
+        self.remove_revisions(packed)?;
+        if packed.keep_old {
+            let old = self.old_path();
+            self.create_folders(&old)?;
+            self.copy_into(&self.path.join(LAYOUT_MARKER), &old.join(LAYOUT_MARKER))?;
+            self.link_all(&self.path, &old)?;
+            if let Err(error) = self.copy_sums(&old) {
+                warn!(folder = %old.display(), %error,
+                    "the recorded lengths and sums of blobs are not kept there");
+            }
+        }
+        self.sums.drop_entries(&packed.revisions);
+        self.damaged.forget(&packed.revisions);
+        Ok(())
+    }
+
+    /// Ends what a crash after a pack has left. `is_file` tells whether the file is the one that
+    /// the pack made.
+    pub fn resume_packed(
+        &self,
+        is_file: impl FnOnce(&PackedBlobs) -> bool,
+    ) -> Result<(), BlobError> {
+        let path = self.packed_path();
+        let there = self.disk.exists(&path);
+        if !there.map_err(|error| BlobError::io(&path, "look for", error))? {
+            return Ok(());
+        }
+        let packed = parse(&self.read_text(&path)?).filter(is_file);
+        let removed = packed.as_ref().map_or(Ok(0), |packed| self.remove_revisions(packed))?;
+        if removed > 0 {
+            packed.iter().for_each(|packed| self.sums.drop_entries(&packed.revisions));
+            info!(folder = %self.path.display(), blobs = removed,
+                "removed blobs of revisions that a pack before had dropped");
+            return Ok(());
+        }
+        self.remove(&path)
+    }
+
+    /// Removes what the pack before this one has kept.
+    pub fn remove_old(&self) -> Result<(), BlobError> {
+        self.remove_tree(&self.old_path())
+    }
+
+    /// How many were there to be removed.
+    fn remove_revisions(&self, packed: &PackedBlobs) -> Result<u64, BlobError> {
+        let mut removed = 0;
+        for (oid, tid) in &packed.revisions {
+            if !self.has(*oid, *tid)? {
+                continue;
+            }
+            removed += 1;
+            let path = self.path_of(*oid, *tid);
+            if packed.keep_old {
+                self.move_to_old(&path)?;
+            } else {
+                self.remove(&path)?;
+            }
+            let folder = self.folder_of(*oid);
+            let emptied = self.remove_empty_folders(&folder);
+            emptied.map_err(|error| BlobError::io(&folder, "remove", error))?;
+        }
+        Ok(removed)
+    }
+
+    fn move_to_old(&self, path: &Path) -> Result<(), BlobError> {
+        let Ok(inside) = path.strip_prefix(&self.path) else { return Ok(()) };
+        let old = self.old_path().join(inside);
+        if let Some(folder) = old.parent() {
+            self.create_folders(folder)?;
+        }
+        let moved = self.disk.move_file(path, &old);
+        moved.map_err(|error| BlobError::io(&old, "rename to", error))
+    }
+
+    /// Gives `.old` its own recorded lengths and sums: those here go on with the commits.
+    fn copy_sums(&self, old: &Path) -> Result<(), BlobError> {
+        let Some(path) = self.sums.path() else { return Ok(()) };
+        let to = old.join(sums::NAME);
+        let copy = self.disk.open(&to, OpenMode::Truncate);
+        let copy = copy.map_err(|error| BlobError::writing(&to, "create", 0, error))?;
+        self.copy(path, copy.as_ref(), &to)
+    }
+
+    /// Gives all blobs below a folder a second name below another. What is removed or added
+    /// meanwhile may be there or not.
+    fn link_all(&self, from: &Path, to: &Path) -> Result<(), BlobError> {
+        for entry in self.list_if_there(from)? {
+            let (path, link) = (from.join(&entry.name), to.join(&entry.name));
+            match entry.kind {
+                EntryKind::Folder if entry.name != TEMPORARY_FOLDER => {
+                    self.link_all(&path, &link)?;
+                }
+                EntryKind::File if entry.name.to_str().is_some_and(layout::is_blob_name) => {
+                    self.create_folders(to)?;
+                    self.copy_into(&path, &link)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A second name where there are links, else a copy. Nothing when the file has gone.
+    fn copy_into(&self, from: &Path, to: &Path) -> Result<(), BlobError> {
+        match self.disk.link(from, to) {
+            Err(error) if asks_for_copy(&error) => {
+                let copy = self.disk.open(to, OpenMode::Truncate);
+                let copy = copy.map_err(|error| BlobError::io(to, "create", error))?;
+                self.copy(from, copy.as_ref(), to)
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+                ) =>
+            {
+                Ok(())
+            }
+            result => result.map_err(|error| BlobError::io(to, "link", error)),
+        }
+    }
+
+    /// Makes a folder of `.old` and those above it.
+    fn create_folders(&self, folder: &Path) -> Result<(), BlobError> {
+        let old = self.old_path();
+        let missing = folder.ancestors().take_while(|folder| folder.starts_with(&old));
+        for folder in missing.collect::<Vec<_>>().into_iter().rev() {
+            let made = self.disk.create_folder(folder);
+            made.map_err(|error| BlobError::io(folder, "create", error))?;
+        }
+        Ok(())
+    }
+
+    fn remove_tree(&self, folder: &Path) -> Result<(), BlobError> {
+        for entry in self.list_if_there(folder)? {
+            let path = folder.join(&entry.name);
+            match entry.kind {
+                EntryKind::Folder => self.remove_tree(&path)?,
+                EntryKind::File | EntryKind::Other => self.remove(&path)?,
+            }
+        }
+        let removed = self.disk.remove_folder(folder);
+        removed.map(|_| ()).map_err(|error| BlobError::io(folder, "remove", error))
+    }
+
+    fn list_if_there(&self, folder: &Path) -> Result<Vec<zodium_disk::Entry>, BlobError> {
+        match self.disk.list(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            result => result.map_err(|error| BlobError::io(folder, "list", error)),
+        }
+    }
+
+    fn packed_path(&self) -> PathBuf {
+        self.path.join(TEMPORARY_FOLDER).join(PACKED_NAME)
+    }
+
+    fn old_path(&self) -> PathBuf {
+        with_suffix(&self.path, ".old")
+    }
+}
+
+/// The list as it was written; `None` when it is not whole.
+fn parse(text: &str) -> Option<PackedBlobs> {
+    let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
+    let mut head = lines.next()??.split(' ');
+    let last_tid = Tid(u64::from_str_radix(head.next()?, 16).ok()?);
+    let boundary = head.next()?.parse().ok()?;
+    let keep_old = head.next()?.parse().ok()?;
+    let revision = |line: Option<&str>| {
+        let (oid, tid) = line?.split_once(' ')?;
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        Some((Oid(number(oid)?), Tid(number(tid)?)))
+    };
+    let revisions = lines.map(revision).collect::<Option<_>>()?;
+    Some(PackedBlobs { last_tid, boundary, keep_old, revisions })
+}

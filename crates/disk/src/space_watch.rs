@@ -1,0 +1,90 @@
+//! Log messages about a full disk: one when space runs out, one when there is space again.
+//!
+//! Key decision: a commit that still fits does not end a shortage. The file system has to grant
+//! as much as was refused, or space ahead of the commits, else a disk with little left would be
+//! reported as full and as free again in turns.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::{info, warn};
+
+/// A shortage that begins within this time after the last one was logged is not logged: clients
+/// can cause one with a transaction that is too large.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// An error that may say that there is no space.
+pub trait NoSpace: std::fmt::Display {
+    /// Bytes that did not fit; `None` for other errors.
+    fn missing_bytes(&self) -> Option<u64>;
+}
+
+/// Follows whether one directory's file system has space.
+#[derive(Debug, Default)]
+pub struct SpaceWatch {
+    /// Whether there is a shortage. Relaxed: it only saves taking the lock on each commit.
+    is_short: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    shortage: Option<Shortage>,
+    logged: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Shortage {
+    since: Instant,
+    /// Refusals so far.
+    refused: u64,
+    /// What was refused last, in bytes.
+    bytes: u64,
+    is_logged: bool,
+}
+
+impl SpaceWatch {
+    /// Notes an error, if it says that there is no space, and logs it as the first of a shortage.
+    pub fn note_error<E: NoSpace>(&self, error: &E) {
+        let Some(bytes) = error.missing_bytes() else { return };
+        let mut state = self.state.lock();
+        if let Some(shortage) = &mut state.shortage {
+            shortage.refused += 1;
+            shortage.bytes = bytes;
+            return;
+        }
+        let now = Instant::now();
+        let is_logged = state.logged.is_none_or(|logged| now - logged >= LOG_INTERVAL);
+        state.shortage = Some(Shortage { since: now, refused: 1, bytes, is_logged });
+        self.is_short.store(true, Ordering::Relaxed);
+        if is_logged {
+            state.logged = Some(now);
+            warn!(%error, "commits that need more space are refused, reads go on; commits are \
+                accepted again without a restart once there is space");
+        }
+    }
+
+    /// Passes a result on and notes its error.
+    pub fn noting<T, E: NoSpace>(&self, result: Result<T, E>) -> Result<T, E> {
+        result.inspect_err(|error| self.note_error(error))
+    }
+
+    /// Notes that there was space for `bytes`, or for any amount that is usual (`is_ample`), and
+    /// logs the end of a shortage.
+    pub fn note_granted(&self, path: &Path, bytes: u64, is_ample: bool) {
+        if !self.is_short.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state.lock();
+        let ended = state.shortage.take_if(|shortage| is_ample || bytes >= shortage.bytes);
+        let Some(shortage) = ended else { return };
+        self.is_short.store(false, Ordering::Relaxed);
+        if shortage.is_logged {
+            let (path, seconds) = (path.display(), shortage.since.elapsed().as_secs());
+            info!(%path, seconds, refused = shortage.refused,
+                "there is space again, commits are accepted");
+        }
+    }
+}

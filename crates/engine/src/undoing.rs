@@ -1,0 +1,180 @@
+//! What the undo of a record writes, found out by reading alone.
+//!
+//! To undo transaction T means, for each object that T changed, a new record with the data from
+//! before T. That is only right while T's data are still the current data: in T's own record, or
+//! in a later one that points back to it or was stored with the same bytes. Otherwise going back is
+//! a change like any other, and is merged with the later ones if they can be.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use zodium_pickle::class_of_record;
+use zodium_storage::{Access, NewBody, Read, StorageError, UndoneRecord};
+use zodium_types::{Oid, Tid};
+
+use crate::{Merge, Resolver};
+
+/// One record that a transaction undoes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undone {
+    /// The transaction that is undone.
+    pub(crate) tid: Tid,
+    pub(crate) record: UndoneRecord,
+}
+
+/// An undo that only the object's class can merge with what was changed later.
+#[derive(Clone, Debug)]
+pub(crate) struct UndoConflict {
+    pub(crate) oid: Oid,
+    /// Its current revision.
+    pub(crate) committed: Tid,
+    /// The newest revision to be undone.
+    pub(crate) undone: Tid,
+    /// The data from before all that is to be undone.
+    pub(crate) before: Bytes,
+    /// The class of the object, as `module.Class`.
+    pub(crate) class: String,
+}
+
+/// What several undos within one transaction have made of each object so far.
+pub(crate) struct Undoing<'a> {
+    store: &'a dyn Read,
+    resolver: Option<Arc<dyn Resolver>>,
+    done: FxHashMap<Oid, Current>,
+    resolved: usize,
+}
+
+/// The data of an object that an undo finds.
+#[derive(Clone, Debug)]
+enum Current {
+    /// It has none: it was never stored.
+    Nothing,
+    /// Those of this revision.
+    Revision(Tid),
+    /// Made by an undo of the same transaction.
+    Merged(Bytes),
+}
+
+impl<'a> Undoing<'a> {
+    /// Nothing yet; what was changed later is given to `resolver`.
+    pub(crate) fn new(store: &'a dyn Read, resolver: Option<Arc<dyn Resolver>>) -> Undoing<'a> {
+        Undoing { store, resolver, done: FxHashMap::default(), resolved: 0 }
+    }
+
+    /// How many records were merged with later changes.
+    pub(crate) fn resolved(&self) -> usize {
+        self.resolved
+    }
+
+    /// What undoes a record; `None` when a later transaction changed the data and the two cannot
+    /// be merged.
+    ///
+    /// The object must be locked, or the answer may be old when it is used.
+    pub(crate) fn undo(&mut self, undone: Undone) -> Result<Option<NewBody>, StorageError> {
+        let Undone { tid, record: UndoneRecord { oid, previous } } = undone;
+        let current = match self.done.get(&oid) {
+            Some(current) => current.clone(),
+            None => self.committed(oid)?,
+        };
+        if !self.is_same(oid, &current, tid)? {
+            let Some(merged) = self.merge(oid, &current, tid, previous)? else { return Ok(None) };
+            self.done.insert(oid, Current::Merged(merged.clone()));
+            self.resolved += 1;
+            return Ok(Some(NewBody::Data(merged)));
+        }
+        let Some(previous) = previous else {
+            self.done.insert(oid, Current::Nothing);
+            return Ok(Some(NewBody::Deleted));
+        };
+        // Going back to what is damaged would lose what can be read.
+        self.data_before(oid, previous, tid)?;
+        self.done.insert(oid, Current::Revision(previous));
+        Ok(Some(NewBody::SameAs(previous)))
+    }
+
+    fn committed(&self, oid: Oid) -> Result<Current, StorageError> {
+        let serial = self.store.current_serial(oid)?;
+        Ok(serial.map_or(Current::Nothing, Current::Revision))
+    }
+
+    /// Whether an object's current data are those of a revision: by being them, by pointing to
+    /// them, or by having been stored twice.
+    fn is_same(&self, oid: Oid, current: &Current, tid: Tid) -> Result<bool, StorageError> {
+        let current = match current {
+            Current::Revision(current) if *current == tid => return Ok(true),
+            Current::Revision(current) => self.data_of(oid, *current)?,
+            Current::Merged(data) => Some(data.clone()),
+            Current::Nothing => None,
+        };
+        Ok(current == self.data_of(oid, tid)?)
+    }
+
+    /// Goes back from the data of a revision to those before it, and keeps what was done since.
+    fn merge(
+        &self,
+        oid: Oid,
+        current: &Current,
+        tid: Tid,
+        previous: Option<Tid>,
+    ) -> Result<Option<Bytes>, StorageError> {
+        let Some(resolver) = &self.resolver else { return Ok(None) };
+        let committed = match current {
+            Current::Nothing => None,
+            Current::Revision(serial) => self.data_of(oid, *serial)?,
+            Current::Merged(data) => Some(data.clone()),
+        };
+        let before = match previous {
+            Some(previous) => self.data_before(oid, previous, tid)?,
+            None => None,
+        };
+        let (Some(committed), Some(undone), Some(before)) =
+            (committed, self.data_of(oid, tid)?, before)
+        else {
+            return Ok(None);
+        };
+        Ok(match resolver.resolve(&undone, &committed, &before, Access::Blocking) {
+            Merge::Resolved(merged) => Some(Bytes::from(merged)),
+            Merge::Unresolved | Merge::Cold => None,
+        })
+    }
+
+    /// The data of a revision; `None` for a deletion.
+    fn data_of(&self, oid: Oid, tid: Tid) -> Result<Option<Bytes>, StorageError> {
+        self.data_before(oid, tid, tid)
+    }
+
+    /// The data of the revision `serial`, which an undo of `tid` goes back to. A pack may have
+    /// dropped it meanwhile.
+    fn data_before(&self, oid: Oid, serial: Tid, tid: Tid) -> Result<Option<Bytes>, StorageError> {
+        let packed = StorageError::NotUndoable { tid, reason: "it was packed" };
+        Ok(self.store.record(oid, serial)?.ok_or(packed)?.data)
+    }
+
+    /// What a class would have to merge so that `records` of one object, of several undos perhaps,
+    /// can be undone together: going back from the newest to before the oldest of them. `None`
+    /// when they are not one run of revisions, or when there is nothing to go back to.
+    pub(crate) fn conflict(
+        &self,
+        mut records: Vec<Undone>,
+    ) -> Result<Option<UndoConflict>, StorageError> {
+        records.sort_unstable_by_key(|undone| std::cmp::Reverse(undone.tid));
+        let is_one_run =
+            records.windows(2).all(|pair| pair[0].record.previous == Some(pair[1].tid));
+        let (Some(newest), Some(oldest), true) = (records.first(), records.last(), is_one_run)
+        else {
+            return Ok(None);
+        };
+        let oid = newest.record.oid;
+        let Current::Revision(committed) = self.committed(oid)? else { return Ok(None) };
+        let Some(previous) = oldest.record.previous else { return Ok(None) };
+        let Some(before) = self.data_before(oid, previous, oldest.tid)? else { return Ok(None) };
+        // A deleted object has no data to merge anything into.
+        if self.data_of(oid, committed)?.is_none() {
+            return Ok(None);
+        }
+        let class = class_of_record(&before).map(|class| class.to_string());
+        let undone = newest.tid;
+        Ok(class.map(|class| UndoConflict { oid, committed, undone, before, class }))
+    }
+}

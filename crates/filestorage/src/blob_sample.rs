@@ -1,0 +1,67 @@
+//! Whether objects that are blobs have their files in the blob directory.
+
+use std::path::PathBuf;
+
+use zodium_blobs::is_blob_record;
+use zodium_storage::Access;
+use zodium_types::{Oid, Tid};
+
+use crate::FileStorage;
+use crate::log::LogFile;
+use crate::log_bytes::Body;
+
+/// What a look at some of a storage's current records has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlobSample {
+    /// Objects that are blobs.
+    pub blobs: u64,
+    /// Those of them that have no file in the blob directory, or that have none because there is
+    /// no directory.
+    pub missing: u64,
+    /// The file of the first of these, where there is a directory.
+    pub first_missing: Option<PathBuf>,
+}
+
+impl FileStorage {
+    /// Looks at up to `count` current records, spread evenly over all objects, and whether those
+    /// that are blobs have their files. Blocking: one read of the data file for each record.
+    ///
+    /// Records that cannot be read say nothing here: loads of them are errors.
+    pub fn sample_blobs(&self, count: usize) -> BlobSample {
+        let log = self.log();
+        let mut chosen = spread(&log, count);
+        // In the order of the file: a disk that has to seek does so one way.
+        chosen.sort_unstable_by_key(|(_, position)| *position);
+        let mut sample = BlobSample::default();
+        for (oid, position) in chosen {
+            let Some(tid) = blob_at(&log, oid, position) else { continue };
+            sample.blobs += 1;
+            let Some(directory) = self.blobs() else {
+                sample.missing += 1;
+                continue;
+            };
+            if matches!(directory.has(oid, tid), Ok(false)) {
+                sample.missing += 1;
+                sample.first_missing.get_or_insert_with(|| directory.path_of(oid, tid));
+            }
+        }
+        sample
+    }
+}
+
+/// Up to `count` objects, with the positions of their current records.
+fn spread(log: &LogFile, count: usize) -> Vec<(Oid, u64)> {
+    let objects = usize::try_from(log.positions.len()).unwrap_or(usize::MAX);
+    let step = objects.div_ceil(count.max(1)).max(1);
+    log.positions.iter().step_by(step).collect()
+}
+
+/// The transaction of the record at a position, if it is a blob's.
+fn blob_at(log: &LogFile, oid: Oid, position: u64) -> Option<Tid> {
+    let stored = log.read_stored(position, oid, Access::Blocking).ok().flatten()?;
+    let data = match stored.body {
+        Body::Data(data) => data,
+        Body::Back(back) => log.data_at(back, oid).ok().flatten()?,
+    };
+    is_blob_record(&data).then_some(stored.header.tid)
+}

@@ -1,0 +1,122 @@
+//! A pack as one call, while commits and loads go on.
+//!
+//! Reading and copying take no lock. Only the last step, which moves the records, waits until no
+//! transaction between vote and finish points back to one. Then it holds up commits for as long as
+//! it takes to copy what little is left, and to rename a file.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+use zodium_storage::{Pack, PackOptions, PackStep, Packed, StorageError};
+use zodium_types::Tid;
+
+use crate::{FileStorage, FileStorageError};
+
+/// How often a pack begins anew when objects that were garbage have come into use during it.
+const ATTEMPTS: usize = 3;
+/// How often a pack that waits looks whether it was cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
+/// Between two log lines about progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+
+impl Pack for FileStorage {
+    fn pack(&self, until: Tid, options: &PackOptions<'_>) -> Result<Option<Packed>, StorageError> {
+        let mut attempt = 1;
+        loop {
+            match self.try_pack(until, options) {
+                Err(error @ FileStorageError::PackOvertaken { .. }) if attempt < ATTEMPTS => {
+                    info!(file = %self.path().display(), %error, "packing anew");
+                    attempt += 1;
+                }
+                result => return Ok(result?),
+            }
+        }
+    }
+}
+
+impl FileStorage {
+    fn try_pack(
+        &self,
+        until: Tid,
+        options: &PackOptions<'_>,
+    ) -> Result<Option<Packed>, FileStorageError> {
+        let (started, file) = (Instant::now(), self.path().display());
+        info!(%file, %until, gc = options.gc, "packing");
+        let logged = Cell::new(started);
+        let progress = |step, done, total| {
+            (options.progress)(step, done, total);
+            if logged.get().elapsed() >= PROGRESS_INTERVAL {
+                logged.set(Instant::now());
+                log_progress(step, done, total);
+            }
+        };
+        let options = PackOptions { progress: &progress, ..*options };
+        let Some(pack) = self.begin_pack(until, &options)? else {
+            info!(%file, "packing would free nothing");
+            return Ok(None);
+        };
+        let (packed, stall) = self.end_pack(pack, &options)?;
+        info!(
+            %file,
+            bytes = packed.size_after,
+            bytes_before = packed.size_before,
+            objects = packed.objects_after,
+            objects_before = packed.objects_before,
+            dangling_references = packed.dangling,
+            seconds = started.elapsed().as_secs_f64(),
+            commits_waited_ms = stall.as_secs_f64() * 1e3,
+            "packed"
+        );
+        // Commits go on; without an index the file would only be scanned when opened.
+        if let Err(error) = self.save_index() {
+            warn!(%file, %error, "the index of the packed file could not be saved");
+        }
+        Ok(Some(packed))
+    }
+
+    /// The last step, and how long commits waited for it.
+    fn end_pack(
+        &self,
+        mut pack: crate::Pack,
+        options: &PackOptions<'_>,
+    ) -> Result<(Packed, Duration), FileStorageError> {
+        let closed = self.back_pointers.close();
+        loop {
+            let transactions = closed.wait(CANCEL_INTERVAL);
+            if transactions == 0 {
+                break;
+            }
+            (options.progress)(PackStep::Waiting, 0, transactions);
+            if options.cancelled.load(Ordering::Relaxed) {
+                return Err(FileStorageError::PackCancelled { path: self.path().to_owned() });
+            }
+        }
+        // Ordinary commits went on while that waited.
+        self.catch_up(&mut pack)?;
+        let appending = self.appending.lock();
+        let started = Instant::now();
+        let packed = self.finish_pack(&mut pack);
+        let stall = started.elapsed();
+        drop(appending);
+        drop(closed);
+        if packed.is_ok()
+            && let Err(error) = self.remove_packed_blobs(&pack)
+        {
+            warn!(file = %self.path().display(), %error,
+                "not all blobs of dropped revisions could be removed; the next start will");
+        }
+        // The pack itself goes last: no commit should wait for its files to be let go.
+        Ok((packed?, stall))
+    }
+}
+
+fn log_progress(step: PackStep, done: u64, total: u64) {
+    match step {
+        PackStep::Checking => info!(bytes = done, total, "pack: looking for damage"),
+        PackStep::Marking => info!(objects = done, total, "pack: finding what is in use"),
+        PackStep::Copying => info!(bytes = done, total, "pack: copying"),
+        PackStep::Waiting => info!(transactions = total, "pack: waiting for undos and restores"),
+    }
+}

@@ -1,0 +1,17 @@
+//! Undo.
+
+use zodium_storage::{StorageError, Transaction, Undo, UndoneRecord};
+use zodium_types::Tid;
+
+use crate::FileStorage;
+
+impl Undo for FileStorage {
+    fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, StorageError> {
+        Ok(FileStorage::records_to_undo(self, tid)?)
+    }
+
+    fn undo_log(&self, accept: &mut dyn FnMut(&Transaction) -> bool) -> Result<(), StorageError> {
+        let accept = |transaction: &crate::Transaction| accept(&transaction.clone().into());
+        Ok(FileStorage::undo_log(self, accept)?)
+    }
+}

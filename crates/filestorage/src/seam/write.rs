@@ -1,0 +1,93 @@
+//! Writing: prepare at the vote, commit at the finish.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::task::Poll;
+
+use zodium_blobs::BlobDirectory;
+use zodium_storage::{
+    Access, Committed, NewTransaction, Pack, Prepared, Spool, Storage, StorageError, Undo, Write,
+    WriteState,
+};
+use zodium_types::{Distribution, Tid};
+
+use super::prepared::{PreparedTransaction, inside};
+use crate::FileStorage;
+
+impl Write for FileStorage {
+    fn new_oids(&self, count: u64) -> Option<RangeInclusive<u64>> {
+        FileStorage::new_oids(self, count)
+    }
+
+    fn write_state(&self) -> WriteState {
+        FileStorage::write_state(self)
+    }
+
+    fn sync_durations(&self) -> Distribution {
+        FileStorage::sync_durations(self)
+    }
+
+    fn new_spool(&self) -> Result<Spool, StorageError> {
+        Spool::new(self.disk.as_ref(), self.path(), Arc::clone(&self.space))
+    }
+
+    fn prepare(
+        &self,
+        transaction: NewTransaction,
+        access: Access,
+    ) -> Result<Poll<Prepared>, StorageError> {
+        let prepared = PreparedTransaction::prepare(self, transaction, access)?;
+        Ok(prepared.map_or(Poll::Pending, |prepared| Poll::Ready(prepared.into())))
+    }
+
+    fn commit(&self, batch: Vec<(Tid, Prepared)>) -> Result<Vec<Committed>, StorageError> {
+        let mut transactions = Vec::with_capacity(batch.len());
+        let mut reservations = Vec::with_capacity(batch.len());
+        let mut pointing_back = Vec::new();
+        for (tid, prepared) in batch {
+            let (transaction, reservation, points_back) = inside(prepared)?.with_tid(tid);
+            transactions.push(transaction);
+            reservations.push(reservation);
+            pointing_back.extend(points_back);
+        }
+        // From the first byte appended until the last transaction is published.
+        let _appending = self.appending.lock();
+        let appended = self.append(&transactions, reservations)?;
+        let publish = |appended: crate::Appended| {
+            let committed = Committed { tid: appended.tid(), oids: appended.oids() };
+            self.publish(appended);
+            committed
+        };
+        Ok(appended.into_iter().map(publish).collect())
+    }
+
+    fn abort(&self, prepared: Prepared) {
+        if let Ok(prepared) = inside(prepared) {
+            self.release(prepared.reservation);
+        }
+    }
+
+    fn reopen(&self) -> Result<(), StorageError> {
+        // A pack, too, must not replace the file meanwhile.
+        let _appending = self.appending.lock();
+        Ok(FileStorage::reopen(self)?)
+    }
+
+    fn close(&self) -> Result<(), StorageError> {
+        Ok(FileStorage::close(self)?)
+    }
+}
+
+impl Storage for FileStorage {
+    fn undo(&self) -> Option<&dyn Undo> {
+        Some(self)
+    }
+
+    fn packing(&self) -> Option<&dyn Pack> {
+        Some(self)
+    }
+
+    fn blobs(&self) -> Option<&BlobDirectory> {
+        FileStorage::blobs(self)
+    }
+}

@@ -1,0 +1,119 @@
+//! Background work on the checksums of a file: computes those that are missing, and reads the whole
+//! file now and then to compare it with them.
+//!
+//! It works slowly, so that clients do not notice it. What it reads goes through the memory of the
+//! system as any other read does, at a rate that leaves what is in use there in its place.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::info;
+use zodium_storage::Upkeep;
+
+use crate::{FileStorage, ScrubPlace};
+
+/// Read at once.
+const STEP_BYTES: u64 = 1 << 20;
+/// While checksums are missing, since damage goes unseen so long.
+const COVER_BYTES_PER_SECOND: u64 = 200 << 20;
+const SCRUB_BYTES_PER_SECOND: u64 = 16 << 20;
+/// Between two looks whether there is something to do: seldom, so that an idle server is idle.
+const IDLE: Duration = Duration::from_secs(2);
+/// Between two syncs of the side file.
+const SYNC_INTERVAL: Duration = Duration::from_secs(60);
+/// After the start the first passage waits no longer than this.
+const FIRST_SCRUB: Duration = Duration::from_secs(3600);
+
+/// The background work of one file.
+pub(crate) struct ChecksumUpkeep {
+    file: Arc<FileStorage>,
+    scrub_interval: Option<Duration>,
+    /// When the next passage begins.
+    next_scrub: Option<Instant>,
+    /// Where the one under way is.
+    scrubbing: Option<ScrubPlace>,
+    synced: Instant,
+    /// When the taking of missing checksums began, and how many bytes they were of.
+    covering: Option<(Instant, u64)>,
+}
+
+impl FileStorage {
+    /// What keeps its checksums up, for a thread of the caller; `None` when it has no checksums. A
+    /// passage through the whole file begins every `scrub_interval`, the first within an hour;
+    /// `None`: none does.
+    pub fn upkeep(self: &Arc<Self>, scrub_interval: Option<Duration>) -> Option<Box<dyn Upkeep>> {
+        self.checksum_figures()?;
+        Some(Box::new(ChecksumUpkeep::new(Arc::clone(self), scrub_interval)))
+    }
+}
+
+impl Upkeep for ChecksumUpkeep {
+    fn step(&mut self) -> Duration {
+        let started = Instant::now();
+        if self.synced.elapsed() >= SYNC_INTERVAL {
+            self.file.sync_checksums();
+            self.synced = started;
+        }
+        let wait = match self.cover() {
+            0 => match self.scrub() {
+                true => time_of(STEP_BYTES, SCRUB_BYTES_PER_SECOND),
+                false => IDLE,
+            },
+            covered => time_of(covered, COVER_BYTES_PER_SECOND),
+        };
+        wait.saturating_sub(started.elapsed())
+    }
+}
+
+impl ChecksumUpkeep {
+    fn new(file: Arc<FileStorage>, scrub_interval: Option<Duration>) -> ChecksumUpkeep {
+        let now = Instant::now();
+        let next_scrub = scrub_interval.and_then(|wait| now.checked_add(wait.min(FIRST_SCRUB)));
+        let (scrubbing, covering) = (None, None);
+        ChecksumUpkeep { file, scrub_interval, next_scrub, scrubbing, synced: now, covering }
+    }
+
+    /// Takes some of the checksums that are missing, and says of how many bytes.
+    fn cover(&mut self) -> u64 {
+        let file = &self.file;
+        let missing = file.uncovered_bytes();
+        if missing > 0 && self.covering.is_none() {
+            self.covering = Some((Instant::now(), 0));
+            info!(file = %file.path().display(), bytes = missing, "taking checksums");
+        }
+        let taken = file.cover(STEP_BYTES);
+        if let Some((started, bytes)) = &mut self.covering {
+            *bytes += taken;
+            if file.uncovered_bytes() == 0 {
+                let seconds = started.elapsed().as_secs_f64();
+                info!(file = %file.path().display(), bytes, seconds, "all checksums taken");
+                self.covering = None;
+                file.sync_checksums();
+            }
+        }
+        taken
+    }
+
+    /// Goes on with a passage, or begins one when it is time; `false` when there is none.
+    fn scrub(&mut self) -> bool {
+        let file = &self.file;
+        if self.scrubbing.is_none() {
+            if self.next_scrub.is_none_or(|next| Instant::now() < next) {
+                return false;
+            }
+            self.scrubbing = Some(ScrubPlace::default());
+        }
+        self.scrubbing = self.scrubbing.and_then(|place| file.scrub(place, STEP_BYTES));
+        if self.scrubbing.is_none() {
+            self.next_scrub = self.scrub_interval.and_then(|wait| Instant::now().checked_add(wait));
+            let damaged = file.checksum_figures().map_or(0, |figures| figures.damaged);
+            info!(file = %file.path().display(), bytes = file.size(), damaged,
+                "read the whole file and held it against its checksums");
+        }
+        true
+    }
+}
+
+fn time_of(bytes: u64, bytes_per_second: u64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64)
+}

@@ -1,0 +1,99 @@
+//! Reading a storage.
+
+use std::task::Poll;
+
+use bytes::Bytes;
+use zodium_types::{Oid, Tid};
+
+use crate::{
+    Access, Basis, HistoryEntry, Load, ObjectStep, ResidentRevisions, StorageError, StoredRecord,
+    TransactionCursor,
+};
+
+/// The read side of a storage. From any thread; a read sees what is committed, and nothing else.
+pub trait Read: Send + Sync {
+    /// Its name for people: the path of a file, the URL of a database.
+    fn name(&self) -> String;
+
+    /// Whether it was opened for reading only.
+    fn is_read_only(&self) -> bool;
+
+    /// Bytes that it takes.
+    fn size(&self) -> u64;
+
+    /// The number of objects, deleted ones included until a pack.
+    fn object_count(&self) -> u64;
+
+    /// The last transaction; [`Tid::ZERO`] when there is none.
+    fn last_tid(&self) -> Tid;
+
+    /// The largest oid that is in use, was handed out, or is left out of what will be.
+    fn last_oid(&self) -> Oid;
+
+    /// The latest revision of `oid` written by a transaction before `before`.
+    fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError>;
+
+    /// Whether an answer that was computed a while ago may still say that it is current.
+    ///
+    /// A load that waited for the disk must ask this before it is sent: meanwhile a newer
+    /// revision may have been announced to the client.
+    fn is_still_current(&self, oid: Oid, basis: Basis) -> bool;
+
+    /// The record that transaction `serial` wrote for `oid`; `None` when it wrote none, or when
+    /// that was packed away. Blocking.
+    fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError>;
+
+    /// The data that transaction `serial` wrote for `oid`; `None` when it wrote none, or deleted
+    /// the object. Blocking.
+    fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
+        Ok(self.record(oid, serial)?.and_then(|record| record.data))
+    }
+
+    /// The current serial of `oid`, deletions included; `None` when it was never stored.
+    /// [`Poll::Pending`] when that takes more than a look into memory, and access is resident.
+    ///
+    /// A damaged record has the serial of the transaction around it, if that is sound, so that a
+    /// client that has the object can store it again.
+    fn poll_serial(&self, oid: Oid, access: Access) -> Result<Poll<Option<Tid>>, StorageError>;
+
+    /// As [`Read::poll_serial`]. Blocking.
+    fn current_serial(&self, oid: Oid) -> Result<Option<Tid>, StorageError> {
+        match self.poll_serial(oid, Access::Blocking)? {
+            Poll::Ready(serial) => Ok(serial),
+            Poll::Pending => Err(StorageError::Other("a blocking read did not wait".into())),
+        }
+    }
+
+    /// The serial of the current revision; `None` when there is no object or it is deleted.
+    /// Blocking.
+    fn serial_of_living(&self, oid: Oid) -> Result<Option<Tid>, StorageError> {
+        match self.load_before(oid, Tid::MAX, Access::Blocking)? {
+            Load::Revision(revision) => Ok(Some(revision.serial)),
+            Load::NoRevision | Load::Missing | Load::Cold => Ok(None),
+        }
+    }
+
+    /// The newest `count` revisions of `oid`, newest first; empty for an unknown object. Blocking.
+    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError>;
+
+    /// The current revision of the first object at or after `from` in oid order, and the oid of
+    /// the one that follows it. Deleted objects are there too, without data. Blocking.
+    fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError>;
+
+    /// Transactions with `start <= tid <= stop`, oldest first. Blocking.
+    fn iterate(
+        &self,
+        start: Option<Tid>,
+        stop: Option<Tid>,
+    ) -> Result<Box<dyn TransactionCursor>, StorageError>;
+
+    /// The newest `count` transactions with the objects that they gave a new revision, each once,
+    /// oldest first. Blocking.
+    fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError>;
+
+    /// Calls `look_up` once with the revisions that are in memory. A storage that keeps none there
+    /// does not call it.
+    fn read_resident(&self, look_up: &mut dyn FnMut(&dyn ResidentRevisions)) {
+        let _ = look_up;
+    }
+}
