@@ -78,7 +78,9 @@ impl FileStorage {
             }
             let gone = || log.damaged(position, "a record that cannot be read");
             let (at, data) = log.data_behind(position, oid, Access::Blocking)?.ok_or_else(gone)?;
-            let data_tid = if at == position { serial } else { tid_of(&log, at, oid)? };
+            // A deletion has no data anywhere.
+            let is_own = at == position || data.is_none();
+            let data_tid = if is_own { serial } else { tid_of(&log, at, oid)? };
             return Ok(Some(StoredRecord { data, data_tid }));
         }
         Ok(None)

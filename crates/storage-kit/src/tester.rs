@@ -1,0 +1,125 @@
+//! A storage under test, with the few calls that most claims are made of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use bytes::Bytes;
+use zodium_storage::{
+    Access, Committed, Load, NewBody, NewRecord, NewTransaction, Prepared, Storage, StorageError,
+    TransactionRecord,
+};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+/// A storage under test. It gives the tids.
+pub struct Tester {
+    /// The storage.
+    pub storage: Arc<dyn Storage>,
+    last: AtomicU64,
+}
+
+impl Tester {
+    /// Tests this storage, which is empty.
+    pub fn new(storage: Arc<dyn Storage>) -> Tester {
+        Tester { storage, last: AtomicU64::new(1 << 40) }
+    }
+
+    /// A tid later than all before it, and not the next one.
+    pub fn next_tid(&self) -> Tid {
+        Tid(self.last.fetch_add(100, Ordering::Relaxed) + 100)
+    }
+
+    /// Prepares and commits records.
+    pub fn commit(&self, records: Vec<NewRecord>) -> Tid {
+        self.commit_as(TransactionStatus::Normal, TransactionMetadata::default(), records)
+    }
+
+    /// As [`Tester::commit`], with a status and metadata.
+    pub fn commit_as(
+        &self,
+        status: TransactionStatus,
+        metadata: TransactionMetadata,
+        records: Vec<NewRecord>,
+    ) -> Tid {
+        let prepared = self.prepare_new(NewTransaction { status, metadata, records }).unwrap();
+        let tid = self.next_tid();
+        let committed = self.storage.commit(vec![(tid, prepared)]).unwrap();
+        assert_eq!(committed.iter().map(|one| one.tid).collect::<Vec<_>>(), [tid]);
+        tid
+    }
+
+    /// Prepares records.
+    pub fn prepare(&self, records: Vec<NewRecord>) -> Result<Prepared, StorageError> {
+        let (status, metadata) = (TransactionStatus::Normal, TransactionMetadata::default());
+        self.prepare_new(NewTransaction { status, metadata, records })
+    }
+
+    fn prepare_new(&self, new: NewTransaction) -> Result<Prepared, StorageError> {
+        match self.storage.prepare(new, Access::Blocking)? {
+            Poll::Ready(prepared) => Ok(prepared),
+            Poll::Pending => panic!("a blocking call does not wait"),
+        }
+    }
+
+    /// Commits prepared transactions as one batch, with the next tids.
+    pub fn commit_batch(&self, batch: Vec<Prepared>) -> Vec<Committed> {
+        let batch = batch.into_iter().map(|prepared| (self.next_tid(), prepared)).collect();
+        self.storage.commit(batch).unwrap()
+    }
+
+    /// Commits one object's new data.
+    pub fn store(&self, oid: u64, data: &str) -> Tid {
+        self.commit(vec![data_of(oid, data)])
+    }
+
+    /// Commits a deletion.
+    pub fn delete(&self, oid: u64) -> Tid {
+        self.commit(vec![NewRecord { oid: Oid(oid), body: NewBody::Deleted }])
+    }
+
+    /// Commits a record that is the same as that of another transaction.
+    pub fn store_same(&self, oid: u64, tid: Tid) -> Tid {
+        self.commit(vec![NewRecord { oid: Oid(oid), body: NewBody::SameAs(tid) }])
+    }
+
+    /// The revision before `before`: data, serial and end.
+    pub fn load(&self, oid: u64, before: Tid) -> Option<(String, Tid, Option<Tid>)> {
+        match self.storage.load_before(Oid(oid), before, Access::Blocking).unwrap() {
+            Load::Revision(found) => {
+                let data = String::from_utf8(found.data.to_vec()).unwrap();
+                Some((data, found.serial, found.end))
+            }
+            Load::NoRevision | Load::Missing => None,
+            Load::Cold => panic!("a blocking load does not wait"),
+        }
+    }
+
+    /// The current data.
+    pub fn current(&self, oid: u64) -> Option<String> {
+        self.load(oid, Tid::MAX).map(|(data, ..)| data)
+    }
+
+    /// All transactions with their records.
+    pub fn transactions(
+        &self,
+        start: Option<Tid>,
+        stop: Option<Tid>,
+    ) -> Vec<(Tid, Vec<TransactionRecord>)> {
+        let mut cursor = self.storage.iterate(start, stop).unwrap();
+        let mut found = Vec::new();
+        while let Some(transaction) = cursor.step().unwrap() {
+            let mut steps = cursor.records().unwrap();
+            let mut records = Vec::new();
+            while let Some(record) = steps.step().unwrap() {
+                records.push(record);
+            }
+            found.push((transaction.tid, records));
+        }
+        found
+    }
+}
+
+/// A record with these data.
+pub fn data_of(oid: u64, data: &str) -> NewRecord {
+    NewRecord { oid: Oid(oid), body: NewBody::Data(Bytes::copy_from_slice(data.as_bytes())) }
+}
