@@ -4,48 +4,11 @@ use zodium_engine::Transaction;
 use zodium_pickle::{Value, decode, encode};
 use zodium_types::{TransactionMetadata, TransactionStatus};
 
-use super::call::Arguments;
 use super::exception::Exception;
-use super::session::{Reply, Session};
-use super::transaction::{OpenTransaction, TransactionState};
 use super::undo_log::EXTENSION_LIMITS;
 
-impl Session {
-    pub(crate) fn begin(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
-        let id = arguments.owned();
-        let user = arguments.text_bytes()?;
-        let description = arguments.text_bytes()?;
-        let extension = arguments.value();
-        let tid = arguments.value();
-        let status = arguments.value();
-        match &self.transaction {
-            Some(open) if open.id == id => return Ok(Reply::Value(Value::None)),
-            Some(_) => {
-                return Err(Exception::transaction_error(
-                    "Multiple simultaneous tpc_begin requests from one client.",
-                ));
-            }
-            None => {}
-        }
-        let begun = new_transaction(user, description, extension, &tid, &status);
-        let state = match begun {
-            Ok(transaction) => {
-                TransactionState::Open { transaction: Box::new(transaction), held: None }
-            }
-            Err(exception) => TransactionState::Doomed(exception),
-        };
-        if let Some(subscriber) = self.subscriber() {
-            subscriber.statistics.active_transactions.add(1);
-        }
-        let begun = self.local.tally.arrived();
-        let held = self.link.memory().holder();
-        self.transaction = Some(OpenTransaction { id, state, begun, held });
-        self.hold_transaction();
-        Ok(Reply::Value(Value::None))
-    }
-}
-
-fn new_transaction(
+/// Creates a transaction of the arguments that follow its id.
+pub(crate) fn new_transaction(
     user: Vec<u8>,
     description: Vec<u8>,
     extension: Value<'_>,

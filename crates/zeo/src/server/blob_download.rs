@@ -4,6 +4,7 @@
 //! when the output has drained. So at most one window and the rest of the last one are in memory,
 //! however large and many the blobs are. Any other reply waits behind no more than that.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use zodium_filestorage::{BlobReading, StorageError};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use super::blob_upload::blobs_of;
+use super::blobs::blobs_of;
 use super::call::Arguments;
 use super::exception::Exception;
-use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+use super::peer::Peer;
+use super::replies::{Reply, ReplyTo};
 use crate::codec::{BlobNotice, CodecError, blob_chunk_head, blob_chunk_tail, encode_blob_notice};
 
 /// Bytes read from a blob at once. With [`WAITING_BYTES_MAX`] this stays below the output
@@ -31,16 +33,22 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// Most blobs of one connection that are sent at once; each is an open file.
 const AT_ONCE_MAX: usize = 16;
 
+/// Sends the blobs of a session.
+pub(crate) struct Downloads {
+    peer: Rc<Peer>,
+    queue: RefCell<Queue>,
+}
+
 /// The blobs that a client has requested.
 #[derive(Default)]
-pub(crate) struct Downloads {
+struct Queue {
     /// Downloads in progress, in the order of their turns, without the one being read.
     turns: VecDeque<Download>,
     /// The blobs of all downloads in progress.
     under_way: Vec<(Oid, Tid)>,
     /// Downloads that begin when others have ended.
     waiting: VecDeque<Download>,
-    /// Whether [`SessionHandle::send_blobs`] runs.
+    /// Whether [`Downloads::send_all`] runs.
     sending: bool,
 }
 
@@ -59,35 +67,66 @@ struct Window {
     is_last: bool,
 }
 
-impl Session {
-    pub(crate) fn send_blob(
-        &mut self,
-        context: &Context<'_>,
+impl Downloads {
+    pub(crate) fn new(peer: Rc<Peer>) -> Rc<Downloads> {
+        Rc::new(Downloads { peer, queue: RefCell::default() })
+    }
+
+    /// Forgets all downloads: the connection has ended.
+    pub(crate) fn clear(&self) {
+        self.queue.take();
+    }
+
+    pub(crate) fn send(
+        self: &Rc<Self>,
+        to: &ReplyTo,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let (oid, serial) = (arguments.oid()?, arguments.tid()?);
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        blobs_of(&storage)?;
-        let reply_to = context.reply_to.clone();
-        self.jobs += 1;
-        self.downloads.add(Download { oid, serial, reply_to, blob: None });
-        if !self.downloads.sending {
-            self.downloads.sending = true;
-            tokio::task::spawn_local(context.handle.clone().send_blobs(storage));
+        blobs_of(self.peer.storage())?;
+        self.peer.jobs.begin();
+        let mut queue = self.queue.borrow_mut();
+        queue.add(Download { oid, serial, reply_to: to.clone(), blob: None });
+        if !queue.sending {
+            queue.sending = true;
+            tokio::task::spawn_local(Rc::clone(self).send_all());
         }
         Ok(Reply::Later)
     }
 
+    /// Sends blobs until none is left, or the connection has ended.
+    async fn send_all(self: Rc<Self>) {
+        while self.peer.link().drained(WAITING_BYTES_MAX).await {
+            let next = self.queue.borrow_mut().next_turn();
+            let Some(mut download) = next else { return };
+            let storage = Arc::clone(self.peer.storage());
+            let read = move || {
+                let window = download.read(&storage);
+                (download, window)
+            };
+            match self.peer.jobs.run_blocking(read).await {
+                Some((download, window)) => {
+                    if self.peer.jobs.is_gone() {
+                        return;
+                    }
+                    self.send_window(download, window);
+                    self.peer.link().wake();
+                }
+                None => return tracing::error!("a blob was lost"),
+            }
+        }
+    }
+
     /// Sends a window, or the error of its read.
-    fn send_window(&mut self, download: Download, window: Result<Window, StorageError>) {
+    fn send_window(&self, download: Download, window: Result<Window, StorageError>) {
         match window {
             Ok(window) => {
                 let encoded = self.encode_window(&download, &window);
-                self.check_sent(encoded);
+                self.peer.replies.check_sent(encoded);
                 if !window.is_last {
-                    return self.downloads.turns.push_back(download);
+                    return self.queue.borrow_mut().turns.push_back(download);
                 }
-                self.reply(&download.reply_to, &Value::None);
+                self.peer.replies.reply(&download.reply_to, &Value::None);
             }
             Err(error) => {
                 // Damage is logged once, when it is found.
@@ -101,17 +140,17 @@ impl Session {
                     tracing::error!(oid = %download.oid, serial = %download.serial, %error,
                         "cannot send a blob");
                 }
-                self.reply_error(&download.reply_to, &error.into());
+                self.peer.replies.reply_error(&download.reply_to, &error.into());
             }
         }
-        self.jobs -= 1;
-        self.downloads.ended(&download);
+        self.peer.jobs.end();
+        self.queue.borrow_mut().ended(&download);
     }
 
     fn encode_window(&self, download: &Download, window: &Window) -> Result<(), CodecError> {
         let Download { oid, serial, .. } = *download;
-        let encoding = self.encoding();
-        let mut output = self.link.output();
+        let encoding = self.peer.replies.encoding();
+        let mut output = self.peer.link().output();
         if window.is_first {
             encode_blob_notice(encoding, output.buffer(), BlobNotice::Start, oid, serial)?;
         }
@@ -128,35 +167,7 @@ impl Session {
     }
 }
 
-impl SessionHandle {
-    /// Sends blobs until none is left, or the connection has ended.
-    async fn send_blobs(self, storage: Arc<Storage>) {
-        while self.link().drained(WAITING_BYTES_MAX).await {
-            let Some(mut download) = self.session.borrow_mut().downloads.next_turn() else {
-                return;
-            };
-            let storage = Arc::clone(&storage);
-            let read = move || {
-                let window = download.read(&storage);
-                (download, window)
-            };
-            let local = Rc::clone(&self.session.borrow().local);
-            match local.run_blocking(read).await {
-                Some((download, window)) => {
-                    let mut session = self.session.borrow_mut();
-                    if session.is_closed() {
-                        return;
-                    }
-                    session.send_window(download, window);
-                    session.link.wake();
-                }
-                None => return tracing::error!("a blob was lost"),
-            }
-        }
-    }
-}
-
-impl Downloads {
+impl Queue {
     fn add(&mut self, download: Download) {
         let blob = (download.oid, download.serial);
         // A chunk only names its blob, so two downloads of one blob must not be mixed.
@@ -215,13 +226,13 @@ mod tests {
         Download { oid: Oid(oid), serial: Tid(1), reply_to, blob: None }
     }
 
-    fn add(downloads: &mut Downloads, oids: impl IntoIterator<Item = u64>) {
+    fn add(downloads: &mut Queue, oids: impl IntoIterator<Item = u64>) {
         oids.into_iter().for_each(|oid| downloads.add(download(oid)));
     }
 
     #[test]
     fn so_many_at_once_take_turns_and_the_others_follow_in_order() {
-        let mut downloads = Downloads::default();
+        let mut downloads = Queue::default();
         let count = 3 * AT_ONCE_MAX as u64;
         add(&mut downloads, 0..count);
         for expected in 0..count {
@@ -241,7 +252,7 @@ mod tests {
 
     #[test]
     fn one_blob_asked_for_twice_is_sent_once_after_the_other() {
-        let mut downloads = Downloads::default();
+        let mut downloads = Queue::default();
         add(&mut downloads, [7, 7, 8, 7]);
         let mut ended = Vec::new();
         while let Some(turn) = downloads.next_turn() {

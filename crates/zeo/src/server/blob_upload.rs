@@ -4,16 +4,23 @@
 //! A client that sends faster than the disk writes is not read from until the disk has caught up;
 //! other clients are not affected. The transaction gets only whole blobs.
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use zodium_engine::Storage;
-use zodium_filestorage::{BlobDirectory, StorageError, TemporaryBlob};
+use zodium_filestorage::{StorageError, TemporaryBlob};
 use zodium_pickle::Value;
 use zodium_types::{Held, Memory, Oid, Tid};
 
+use super::blobs::blobs_of;
 use super::call::Arguments;
 use super::exception::Exception;
-use super::session::{Context, Reply, Session, SessionHandle};
-use super::transaction::TransactionState;
+use super::peer::Peer;
+use super::replies::Reply;
+use super::stores::Stores;
+use super::transaction::{Phase, SharedSlot};
 
 /// Least bytes of a write, except for the last one.
 const WRITE_BYTES_MIN: usize = 256 << 10;
@@ -22,8 +29,18 @@ const WRITE_BYTES_MIN: usize = 256 << 10;
 const WAITING_BYTES_MAX: usize = 2 << 20;
 const WAITING_BYTES_LOW: usize = 256 << 10;
 
+/// Receives the blobs of a session, one after the other.
+pub(crate) struct BlobUploads {
+    peer: Rc<Peer>,
+    slot: SharedSlot,
+    stores: Stores,
+    upload: RefCell<Option<Upload>>,
+    /// The number of blobs received so far.
+    uploads: Cell<u64>,
+}
+
 /// The blob that a client is sending.
-pub(crate) struct Upload {
+struct Upload {
     /// Distinguishes it from abandoned uploads, for which a write may still be in progress.
     number: u64,
     /// The file; created by the first write, and `None` during a write.
@@ -50,7 +67,7 @@ struct BlobRecord {
 impl Upload {
     /// Whether the client may send more. After the record it may not, until the blob is in the
     /// transaction.
-    pub(crate) fn is_ready(&self, memory: &Memory) -> bool {
+    fn is_ready(&self, memory: &Memory) -> bool {
         self.record.is_none()
             && self.chunk_bytes < memory.share(WAITING_BYTES_LOW, WAITING_BYTES_MAX)
     }
@@ -73,104 +90,102 @@ impl Upload {
     }
 }
 
-impl Session {
-    pub(crate) fn blob_start(&mut self) -> Result<Reply, Exception> {
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        if self.upload.take().is_some() {
+impl BlobUploads {
+    pub(crate) fn new(peer: Rc<Peer>, slot: SharedSlot, stores: Stores) -> Rc<BlobUploads> {
+        let (upload, uploads) = (RefCell::default(), Cell::new(0));
+        Rc::new(BlobUploads { peer, slot, stores, upload, uploads })
+    }
+
+    /// Whether a blob is being received.
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.upload.borrow().is_some()
+    }
+
+    /// Whether the client may send more.
+    pub(crate) fn is_ready(&self) -> bool {
+        let memory = self.peer.memory();
+        self.upload.borrow().as_ref().is_none_or(|upload| upload.is_ready(memory))
+    }
+
+    /// Gives up the blob that is being received; false if there is none.
+    pub(crate) fn abandon(&self) -> bool {
+        self.upload.take().is_some()
+    }
+
+    pub(crate) fn start(&self) -> Result<Reply, Exception> {
+        let mut slot = self.slot.borrow_mut();
+        if self.abandon() {
             // Chunks do not name their blob.
-            self.doom(Exception::transaction_error("two blobs were sent at once"));
+            slot.doom(Exception::transaction_error("two blobs were sent at once"));
         }
-        match (self.transaction_state(), blobs_of(&storage)) {
-            (Some(TransactionState::Open { .. }), Ok(_)) => {
-                self.uploads += 1;
-                self.upload = Some(Upload::new(self.uploads, self.link.memory().holder()));
+        match (slot.phase(), blobs_of(self.peer.storage())) {
+            (Phase::Collecting, Ok(_)) => {
+                let number = self.uploads.get() + 1;
+                self.uploads.set(number);
+                self.upload.replace(Some(Upload::new(number, self.peer.memory().holder())));
             }
-            (Some(TransactionState::Open { .. }), Err(error)) => self.doom(error.into()),
+            (Phase::Collecting, Err(error)) => slot.doom(error.into()),
             // The transaction will not be committed anyway.
-            (Some(_), _) => {}
-            (None, _) => {
+            (Phase::Closed, _) => {}
+            (Phase::Absent, _) => {
                 return Err(Exception::transaction_error("a blob outside of a transaction"));
             }
         }
         Ok(Reply::Value(Value::None))
     }
 
-    pub(crate) fn blob_chunk(
-        &mut self,
-        context: &Context<'_>,
+    pub(crate) fn chunk(
+        self: &Rc<Self>,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
-        let chunk = arguments.data(context.frame)?;
-        let Some(upload) = &mut self.upload else { return self.ignore_part_of_blob() };
-        upload.chunk_bytes += chunk.len();
-        upload.chunks.push(chunk);
-        upload.hold();
-        self.write_upload(context.handle);
-        Ok(Reply::Value(Value::None))
-    }
-
-    pub(crate) fn blob_end(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let record = BlobRecord::take(context, arguments)?;
-        self.own_transaction(&arguments.owned())?;
-        let Some(upload) = &mut self.upload else { return self.ignore_part_of_blob() };
-        upload.record = Some(record);
-        self.write_upload(context.handle);
-        Ok(Reply::Value(Value::None))
-    }
-
-    /// Adds a blob that a client has put into the shared blob directory.
-    pub(crate) fn blob_shared(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let record = BlobRecord::take(context, arguments)?;
-        let name = String::from_utf8_lossy(&arguments.text_bytes()?).into_owned();
-        self.own_transaction(&arguments.owned())?;
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        // No request is read until the blob is in the transaction.
-        self.spilling = true;
-        let oid = record.oid;
-        let job = move || blobs_of(&storage)?.adopt(oid, &name);
-        context.handle.spawn(self, job, move |handle, session, blob| {
-            session.spilling = false;
-            session.add_blob(handle, Some(record), blob);
-        });
-        Ok(Reply::Value(Value::None))
-    }
-
-    /// Whether an abort of the transaction may have to remove files.
-    pub(crate) fn may_have_blobs(&self) -> bool {
-        let has_directory =
-            self.subscriber().is_some_and(|subscriber| subscriber.storage.file().blobs().is_some());
-        let state = self.transaction.as_ref().map(|open| &open.state);
-        has_directory
-            && match state {
-                Some(
-                    TransactionState::Open { transaction, .. }
-                    | TransactionState::Waiting { transaction, .. },
-                ) => transaction.has_blobs() || self.upload.is_some(),
-                Some(TransactionState::Voted { .. }) => true,
-                _ => false,
-            }
-    }
-
-    /// Answers an abort after its files are removed.
-    pub(crate) fn settle_blobs(&mut self, context: &Context<'_>) -> Result<Reply, Exception> {
-        self.ask(context, |storage| {
-            blobs_of(storage)?.settle();
-            Ok(Value::None)
+        let chunk = arguments.data()?;
+        self.take_part(|upload| {
+            upload.chunk_bytes += chunk.len();
+            upload.chunks.push(chunk);
+            upload.hold();
         })
     }
 
+    pub(crate) fn end(self: &Rc<Self>, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
+        let record = BlobRecord::take(arguments)?;
+        self.slot.borrow_mut().check_id(&arguments.owned())?;
+        self.take_part(|upload| upload.record = Some(record))
+    }
+
+    /// Adds a part to the blob that is being received.
+    fn take_part(self: &Rc<Self>, take: impl FnOnce(&mut Upload)) -> Result<Reply, Exception> {
+        match &mut *self.upload.borrow_mut() {
+            Some(upload) => take(upload),
+            // The blob was never begun, or its transaction is doomed.
+            None if self.slot.borrow().phase() != Phase::Closed => {
+                return Err(Exception::transaction_error("a part of a blob that was not begun"));
+            }
+            None => {}
+        }
+        self.write();
+        Ok(Reply::Value(Value::None))
+    }
+
+    /// Adds a blob that a client has put into the shared blob directory. No request is read until
+    /// the blob is in the transaction.
+    pub(crate) fn share(
+        self: &Rc<Self>,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<Reply, Exception> {
+        let record = BlobRecord::take(arguments)?;
+        let name = String::from_utf8_lossy(&arguments.text_bytes()?).into_owned();
+        self.slot.borrow_mut().check_id(&arguments.owned())?;
+        let (uploads, storage) = (Rc::clone(self), Arc::clone(self.peer.storage()));
+        let oid = record.oid;
+        let job = move || blobs_of(&storage)?.adopt(oid, &name);
+        self.peer.jobs.spawn_pausing(job, move |blob| uploads.add(Some(record), blob));
+        Ok(Reply::Value(Value::None))
+    }
+
     /// Writes the collected chunks if they are enough, or the last ones.
-    fn write_upload(&mut self, handle: &SessionHandle) {
-        let Some(storage) = self.storage() else { return };
-        let Some(upload) = &mut self.upload else { return };
+    fn write(self: &Rc<Self>) {
+        let mut upload = self.upload.borrow_mut();
+        let Some(upload) = upload.as_mut() else { return };
         let is_last = upload.record.is_some();
         if upload.is_writing || (upload.chunk_bytes < WRITE_BYTES_MIN && !is_last) {
             return;
@@ -179,79 +194,62 @@ impl Session {
         upload.writing_bytes = std::mem::take(&mut upload.chunk_bytes);
         let (number, blob) = (upload.number, upload.blob.take());
         let chunks = std::mem::take(&mut upload.chunks);
+        let (uploads, storage) = (Rc::clone(self), Arc::clone(self.peer.storage()));
         let job = move || write(&storage, blob, &chunks);
-        handle.spawn(self, job, move |handle, session, written| {
-            session.upload_written(handle, number, is_last, written);
-        });
+        self.peer.jobs.spawn(job, move |written| uploads.written(number, is_last, written));
     }
 
-    fn upload_written(
-        &mut self,
-        handle: &SessionHandle,
+    fn written(
+        self: &Rc<Self>,
         number: u64,
         was_last: bool,
         written: Result<TemporaryBlob, StorageError>,
     ) {
-        let current = self.upload.as_mut().filter(|upload| upload.number == number);
+        let mut current = self.upload.borrow_mut();
         // Otherwise the upload was abandoned, and its file is dropped here.
-        let Some(upload) = current else { return };
+        let Some(upload) = current.as_mut().filter(|upload| upload.number == number) else {
+            return;
+        };
         match written {
             Ok(blob) if !was_last => {
                 upload.is_writing = false;
                 upload.blob = Some(blob);
                 upload.writing_bytes = 0;
                 upload.hold();
-                self.write_upload(handle);
+                drop(current);
+                self.write();
             }
             // The last write, or a failed one, after which further chunks are ignored.
             written => {
-                let record = self.upload.take().and_then(|upload| upload.record);
-                self.add_blob(handle, record, written);
+                let record = current.take().and_then(|upload| upload.record);
+                drop(current);
+                self.add(record, written);
             }
         }
     }
 
     /// Adds a complete blob to the transaction.
-    fn add_blob(
-        &mut self,
-        handle: &SessionHandle,
-        record: Option<BlobRecord>,
-        blob: Result<TemporaryBlob, StorageError>,
-    ) {
-        match (self.transaction_state(), record, blob) {
-            (Some(TransactionState::Open { transaction, .. }), Some(record), Ok(blob)) => {
-                let BlobRecord { oid, serial, data } = record;
+    fn add(&self, record: Option<BlobRecord>, blob: Result<TemporaryBlob, StorageError>) {
+        let mut slot = self.slot.borrow_mut();
+        let Some(transaction) = slot.collecting() else { return };
+        match (record, blob) {
+            (Some(BlobRecord { oid, serial, data }), Ok(blob)) => {
                 transaction.store_blob(oid, serial, data, blob);
-                self.hold_transaction();
-                self.spill(handle);
+                slot.hold();
+                drop(slot);
+                self.stores.spill();
             }
-            (Some(TransactionState::Open { .. }), _, Err(error)) => self.doom(error.into()),
-            (..) => {}
-        }
-    }
-
-    /// Handles a part of a blob that was never begun, or whose transaction is doomed.
-    fn ignore_part_of_blob(&mut self) -> Result<Reply, Exception> {
-        match self.transaction_state() {
-            None | Some(TransactionState::Open { .. }) => {
-                Err(Exception::transaction_error("a part of a blob that was not begun"))
-            }
-            Some(_) => Ok(Reply::Value(Value::None)),
+            (_, Err(error)) => slot.doom(error.into()),
+            (None, Ok(_)) => {}
         }
     }
 }
 
 impl BlobRecord {
-    fn take(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<BlobRecord, Exception> {
+    fn take(arguments: &mut Arguments<'_>) -> Result<BlobRecord, Exception> {
         let (oid, serial) = (arguments.oid()?, arguments.serial()?);
-        Ok(BlobRecord { oid, serial, data: arguments.data(context.frame)? })
+        Ok(BlobRecord { oid, serial, data: arguments.data()? })
     }
-}
-
-/// The blob directory of a storage, or the error if there is none.
-pub(crate) fn blobs_of(storage: &Storage) -> Result<&BlobDirectory, StorageError> {
-    let file = storage.file();
-    file.blobs().ok_or_else(|| StorageError::BlobsUnsupported { path: file.path().to_owned() })
 }
 
 /// Appends chunks to a blob file, and creates it if it is `None`. Blocking.

@@ -5,8 +5,8 @@ use zodium_net::Output;
 use zodium_types::{Oid, Tid};
 
 use super::call::Method;
-use super::reads::put_revision;
-use super::session::Session;
+use super::loads::put_revision;
+use super::peer::Peer;
 use crate::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
 use crate::codec::{CodecError, Encoding, LoadBefore, decode_load_before};
 
@@ -18,39 +18,34 @@ struct Loads {
     frame_bytes: usize,
 }
 
-impl Session {
-    /// Answers the loads at the beginning of `bytes` while the requested revisions are current and
-    /// in memory. Gives the number of bytes taken.
-    pub(crate) fn answer_cached_loads(&self, bytes: &[u8]) -> usize {
-        let (Some(encoding), Some(subscriber)) = (self.encoding, self.subscriber()) else {
-            return 0;
-        };
-        let frame_bytes_max = self.frame_bytes_max();
-        let mut loads = Loads::decode(encoding, bytes, frame_bytes_max);
-        if loads.count == 0 {
-            return 0;
-        }
-        let revisions = subscriber.storage.file().cached_revisions();
-        let mut output = self.link.output();
-        let (mut consumed, mut answered) = (0, 0);
-        'batch: while loads.count > 0 {
-            let found = revisions.look_up(loads.iter().map(|load| load.oid));
-            for (number, load) in loads.iter().enumerate() {
-                if !self.link.would_be_congested(&output)
-                    && let Some(revision) = found.current(number, load.before)
-                    && put_lent(encoding, &mut output, load, &revision).is_ok()
-                {
-                    consumed += loads.frame_bytes;
-                    answered += 1;
-                } else {
-                    break 'batch;
-                }
-            }
-            loads = Loads::decode(encoding, &bytes[consumed..], frame_bytes_max);
-        }
-        self.local.tally.count_times(Method::LoadBefore, answered);
-        consumed
+/// Answers the loads at the beginning of `bytes` while the requested revisions are current and in
+/// memory. Gives the number of bytes taken.
+pub(crate) fn answer_cached_loads(peer: &Peer, bytes: &[u8], frame_bytes_max: u32) -> usize {
+    let (encoding, link) = (peer.replies.encoding(), peer.link());
+    let mut loads = Loads::decode(encoding, bytes, frame_bytes_max);
+    if loads.count == 0 {
+        return 0;
     }
+    let revisions = peer.storage().file().cached_revisions();
+    let mut output = link.output();
+    let (mut consumed, mut answered) = (0, 0);
+    'batch: while loads.count > 0 {
+        let found = revisions.look_up(loads.iter().map(|load| load.oid));
+        for (number, load) in loads.iter().enumerate() {
+            if !link.would_be_congested(&output)
+                && let Some(revision) = found.current(number, load.before)
+                && put_lent(encoding, &mut output, load, &revision).is_ok()
+            {
+                consumed += loads.frame_bytes;
+                answered += 1;
+            } else {
+                break 'batch;
+            }
+        }
+        loads = Loads::decode(encoding, &bytes[consumed..], frame_bytes_max);
+    }
+    peer.tally.count_times(Method::LoadBefore, answered);
+    consumed
 }
 
 impl Loads {

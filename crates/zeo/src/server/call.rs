@@ -163,6 +163,8 @@ pub(crate) const OWN_METHODS: [&str; 2] = ["zodium_iterator_read", "zodium_objec
 /// The arguments of one call, taken one by one.
 pub(crate) struct Arguments<'a> {
     name: &'a str,
+    /// The buffer of the message, if it has one of its own.
+    frame: Option<&'a Bytes>,
     items: std::vec::IntoIter<Value<'a>>,
 }
 
@@ -172,6 +174,7 @@ impl<'a> Arguments<'a> {
         method: Method,
         name: &'a str,
         items: Vec<Value<'a>>,
+        frame: Option<&'a Bytes>,
     ) -> Result<Arguments<'a>, Exception> {
         let (least, most) = method.arity();
         let given = items.len();
@@ -180,7 +183,7 @@ impl<'a> Arguments<'a> {
                 "{name}() takes {least} to {most} arguments but {given} were given"
             )));
         }
-        Ok(Arguments { name, items: items.into_iter() })
+        Ok(Arguments { name, frame, items: items.into_iter() })
     }
 
     /// The next argument; `Value::None` for an omitted one.
@@ -223,20 +226,17 @@ impl<'a> Arguments<'a> {
     }
 
     /// Bytes to be kept: shared with the frame if possible, else copied.
-    pub(crate) fn data(&mut self, frame: Option<&Bytes>) -> Result<Bytes, Exception> {
+    pub(crate) fn data(&mut self) -> Result<Bytes, Exception> {
         match self.value() {
-            Value::Bytes(data) => Ok(keep(data, frame)),
+            Value::Bytes(data) => Ok(keep(data, self.frame)),
             value => Err(self.expected("bytes", &value)),
         }
     }
 
-    pub(crate) fn optional_data(
-        &mut self,
-        frame: Option<&Bytes>,
-    ) -> Result<Option<Bytes>, Exception> {
+    pub(crate) fn optional_data(&mut self) -> Result<Option<Bytes>, Exception> {
         match self.value() {
             Value::None => Ok(None),
-            Value::Bytes(data) => Ok(Some(keep(data, frame))),
+            Value::Bytes(data) => Ok(Some(keep(data, self.frame))),
             value => Err(self.expected("bytes or None", &value)),
         }
     }

@@ -3,77 +3,17 @@
 //! Each worker answers between two batches of requests. Nothing is kept up to date for this, so it
 //! has no cost without an inquiry.
 
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use zodium_engine::Storage;
-use zodium_engine::commit::TransactionNumber;
 use zodium_types::{Distribution, Durations};
 
 use super::call::Method;
-use super::service::{LocalServer, ServedStorage, Server};
-use super::session::{Session, SessionHandle};
+use super::offer::{ServedStorage, Server};
+use super::reports::{Inquiry, Inspection, WorkerReport};
 use super::statistics::Statistics;
-use super::transaction::TransactionState;
-
-/// A request for a worker's report: the number of sessions to describe, and where to send it.
-pub(crate) type Inquiry = (usize, oneshot::Sender<WorkerReport>);
-
-/// The reports of all workers.
-#[derive(Debug, Default)]
-pub struct Inspection {
-    /// The reports of workers that answered in time.
-    pub workers: Vec<WorkerReport>,
-    /// The number of workers that did not.
-    pub silent: usize,
-}
-
-/// The sessions of one worker.
-#[derive(Debug, Default)]
-pub struct WorkerReport {
-    /// The number of sessions.
-    pub connections: usize,
-    /// Bytes that wait to be sent to their clients.
-    pub unsent_bytes: u64,
-    /// Some of the sessions; those with a transaction first.
-    pub sessions: Vec<SessionReport>,
-}
-
-/// One session.
-#[derive(Debug)]
-pub struct SessionReport {
-    /// The address of the client.
-    pub peer: String,
-    /// The client's name for itself: untrusted text.
-    pub label: String,
-    /// The storage it has registered for.
-    pub storage: Option<String>,
-    /// Whether it is read-only.
-    pub read_only: bool,
-    /// When it connected.
-    pub connected: Instant,
-    /// Bytes that wait to be sent to it.
-    pub unsent_bytes: u64,
-    /// Its requests in progress on blocking threads.
-    pub jobs: usize,
-    /// Its open iterators.
-    pub iterators: usize,
-    /// Its transaction.
-    pub transaction: Option<TransactionReport>,
-}
-
-/// An open transaction.
-#[derive(Debug)]
-pub struct TransactionReport {
-    /// Its number in the commit machine, from its vote on.
-    pub number: Option<TransactionNumber>,
-    /// Its state.
-    pub state: &'static str,
-    /// When it was begun.
-    pub begun: Instant,
-}
 
 /// The metrics of a storage's sessions, on all workers together.
 #[derive(Clone, Debug)]
@@ -141,84 +81,6 @@ fn ask(
     // A worker that has stopped drops the receiver, and counts as silent.
     let _ = worker.send((listed_max, answer));
     answered
-}
-
-/// Answers inquiries for one worker, until the server is dropped.
-pub(crate) async fn answer(
-    local: Rc<LocalServer>,
-    mut inquiries: mpsc::UnboundedReceiver<Inquiry>,
-) {
-    while let Some((listed_max, answer)) = inquiries.recv().await {
-        // The receiver may be gone; ignore the error.
-        let _ = answer.send(local.report(listed_max));
-    }
-}
-
-impl LocalServer {
-    fn report(&self, listed_max: usize) -> WorkerReport {
-        let sessions = self.sessions.borrow();
-        let (mut busy, mut idle) = (Vec::new(), Vec::new());
-        let mut unsent_bytes = 0;
-        for handle in sessions.values() {
-            unsent_bytes += handle.link().output().len() as u64;
-            let session = handle.session.borrow();
-            let list = if session.transaction.is_some() { &mut busy } else { &mut idle };
-            if list.len() < listed_max {
-                list.push(session.report(handle));
-            }
-        }
-        busy.extend(idle);
-        busy.truncate(listed_max);
-        WorkerReport { connections: sessions.len(), unsent_bytes, sessions: busy }
-    }
-}
-
-impl Session {
-    fn report(&self, handle: &SessionHandle) -> SessionReport {
-        let registration = self.registration.as_ref();
-        let transaction = self.transaction.as_ref().map(|open| TransactionReport {
-            number: open.state.number(),
-            state: open.state.name(),
-            begun: open.begun,
-        });
-        SessionReport {
-            peer: self.link.peer().to_owned(),
-            label: self.label().to_owned(),
-            storage: registration.map(|registration| registration.name.clone()),
-            read_only: registration.is_some_and(|registration| registration.read_only),
-            connected: self.connected,
-            unsent_bytes: handle.link().output().len() as u64,
-            jobs: self.jobs,
-            iterators: self.iterators.len(),
-            transaction,
-        }
-    }
-}
-
-impl TransactionState {
-    fn number(&self) -> Option<TransactionNumber> {
-        match self {
-            TransactionState::Open { held, .. } => *held,
-            TransactionState::Doomed(_) | TransactionState::Finding { .. } => None,
-            TransactionState::Waiting { number, .. }
-            | TransactionState::Checking { number }
-            | TransactionState::Voted { number, .. }
-            | TransactionState::Finishing { number, .. } => Some(*number),
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            TransactionState::Open { held: None, .. } => "open",
-            TransactionState::Open { held: Some(_), .. } => "resolving",
-            TransactionState::Doomed(_) => "refused",
-            TransactionState::Waiting { .. } => "waiting",
-            TransactionState::Finding { .. } => "undoing",
-            TransactionState::Checking { .. } => "checking",
-            TransactionState::Voted { .. } => "voted",
-            TransactionState::Finishing { .. } => "finishing",
-        }
-    }
 }
 
 impl SessionMetrics {

@@ -3,7 +3,10 @@
 //! Both kinds share one sequence of numbers for each connection. During a step on a blocking
 //! thread the job owns the iterator, and further requests for it wait: a client may read ahead.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use zodium_filestorage::{RecordIterator, Transaction, TransactionIterator, TransactionRecord};
@@ -13,14 +16,21 @@ use zodium_types::Tid;
 use super::call::Arguments;
 use super::exception::{Exception, oid_value, tid_value};
 use super::log_chunk::{chunk_bytes, read_log_chunk};
-use super::session::{Context, Reply, ReplyTo, Session, SessionHandle};
+use super::peer::Peer;
+use super::replies::{Reply, ReplyTo};
 use super::undo_log::extension_entries;
 
 /// Most open iterators of a connection; a client that never closes its iterators gets an error.
 const ITERATORS_MAX: usize = 1000;
 
-#[derive(Default)]
+/// The iterators of a session.
 pub(crate) struct Iterators {
+    peer: Rc<Peer>,
+    places: RefCell<Places>,
+}
+
+#[derive(Default)]
+struct Places {
     next: i64,
     open: FxHashMap<i64, Place>,
     /// The number of waiting requests, of all iterators.
@@ -58,133 +68,113 @@ enum Step {
 }
 
 impl Iterators {
-    pub(crate) fn clear(&mut self) {
-        self.open.clear();
-        self.waiting = 0;
+    pub(crate) fn new(peer: Rc<Peer>) -> Rc<Iterators> {
+        Rc::new(Iterators { peer, places: RefCell::default() })
+    }
+
+    /// Closes all iterators: the connection has ended.
+    pub(crate) fn clear(&self) {
+        let mut places = self.places.borrow_mut();
+        places.open.clear();
+        places.waiting = 0;
     }
 
     /// The number of open iterators.
     pub(crate) fn len(&self) -> usize {
-        self.open.len()
+        self.places.borrow().open.len()
     }
 
     /// The number of requests that wait for others of the same iterator.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting
+        self.places.borrow().waiting
     }
 
-    fn check_room(&self) -> Result<(), Exception> {
-        if self.open.len() < ITERATORS_MAX {
-            return Ok(());
-        }
-        Err(Exception::value_error(format!("more than {ITERATORS_MAX} iterators are open")))
-    }
-
-    fn add(&mut self, iterator: Iterator) -> i64 {
-        let number = self.next;
-        self.next += 1;
-        let iterator = Some(iterator);
-        self.open.insert(number, Place { iterator, waiting: VecDeque::new() });
-        number
-    }
-
-    /// Removes a place; gives the requests that wait for it.
-    fn remove(&mut self, number: i64) -> VecDeque<Request> {
-        let waiting = self.open.remove(&number).map(|place| place.waiting).unwrap_or_default();
-        self.waiting -= waiting.len();
-        waiting
-    }
-}
-
-impl Session {
-    pub(crate) fn iterator_start(
-        &mut self,
-        context: &Context<'_>,
+    pub(crate) fn start(
+        self: &Rc<Self>,
+        to: &ReplyTo,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let (start, stop) = (arguments.optional_tid()?, arguments.optional_tid()?);
-        self.iterators.check_room()?;
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        let reply_to = context.reply_to.clone();
+        self.places.borrow().check_room()?;
+        let (iterators, storage) = (Rc::clone(self), Arc::clone(self.peer.storage()));
+        let to = to.clone();
         let job = move || storage.file().iterate(start, stop);
-        context.handle.spawn(self, job, move |_, session, started| {
-            // Checked again, since others may have been opened meanwhile.
-            let room = session.iterators.check_room();
-            let reply = started.map_err(Exception::from).and_then(|place| room.map(|()| place));
-            let reply = reply.map(|place| {
+        self.peer.jobs.spawn(job, move |started| {
+            let reply = started.map_err(Exception::from).and_then(|place| {
                 let place = Box::new(place);
-                let iterator = Iterator::Transactions { place, last: None };
-                Value::Int(session.iterators.add(iterator).into())
+                // Checked again, since others may have been opened meanwhile.
+                iterators.places.borrow_mut().add(Iterator::Transactions { place, last: None })
             });
-            session.reply_result(&reply_to, reply);
+            iterators.peer.replies.reply_result(&to, reply);
         });
         Ok(Reply::Later)
     }
 
-    pub(crate) fn iterator_next(
-        &mut self,
-        context: &Context<'_>,
+    pub(crate) fn next(
+        self: &Rc<Self>,
+        to: &ReplyTo,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let number = arguments.integer()?;
-        self.ask_iterator(context, number, Step::Transaction)
+        self.ask(to, number, Step::Transaction)
     }
 
-    pub(crate) fn iterator_record_start(
-        &mut self,
-        context: &Context<'_>,
+    pub(crate) fn record_start(
+        self: &Rc<Self>,
+        to: &ReplyTo,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let (number, tid) = (arguments.integer()?, arguments.value().as_tid());
-        self.ask_iterator(context, number, Step::Records(tid))
+        self.ask(to, number, Step::Records(tid))
     }
 
-    pub(crate) fn iterator_record_next(
-        &mut self,
-        context: &Context<'_>,
+    pub(crate) fn record_next(
+        self: &Rc<Self>,
+        to: &ReplyTo,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let number = arguments.integer()?;
-        self.ask_iterator(context, number, Step::Record)
+        self.ask(to, number, Step::Record)
     }
 
-    pub(crate) fn iterator_read(
-        &mut self,
-        context: &Context<'_>,
+    pub(crate) fn read(
+        self: &Rc<Self>,
+        to: &ReplyTo,
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let (number, bytes_max) = (arguments.integer()?, chunk_bytes(arguments)?);
         let with_records = arguments.value().is_truthy();
-        self.ask_iterator(context, number, Step::Read { bytes_max, with_records })
+        self.ask(to, number, Step::Read { bytes_max, with_records })
     }
 
-    fn ask_iterator(
-        &mut self,
-        context: &Context<'_>,
-        number: i64,
-        step: Step,
-    ) -> Result<Reply, Exception> {
-        let place = self.iterators.open.get_mut(&number);
-        let place = place.ok_or_else(|| missing_iterator(number))?;
-        place.waiting.push_back(Request { step, reply_to: context.reply_to.clone() });
-        self.iterators.waiting += 1;
-        if let Some(iterator) = place.iterator.take() {
-            self.go_on(context.handle, number, iterator);
+    pub(crate) fn close(&self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
+        let numbers = arguments.value();
+        let Some(numbers) = numbers.as_sequence() else {
+            return Err(Exception::type_error("iterator_gc(): expected a list of numbers"));
+        };
+        for number in numbers.iter().filter_map(Value::as_int) {
+            if let Ok(number) = i64::try_from(number) {
+                self.forget(number);
+            }
+        }
+        Ok(Reply::Value(Value::None))
+    }
+
+    fn ask(self: &Rc<Self>, to: &ReplyTo, number: i64, step: Step) -> Result<Reply, Exception> {
+        let request = Request { step, reply_to: to.clone() };
+        let iterator = self.places.borrow_mut().queue(number, request)?;
+        if let Some(iterator) = iterator {
+            self.go_on(number, iterator);
         }
         Ok(Reply::Later)
     }
 
     /// Performs the requests of an iterator, until a job takes it or none is left.
-    fn go_on(&mut self, handle: &SessionHandle, number: i64, mut iterator: Iterator) {
+    fn go_on(self: &Rc<Self>, number: i64, mut iterator: Iterator) {
         loop {
-            // The client may have closed the iterator, or the session may have ended.
-            let Some(place) = self.iterators.open.get_mut(&number) else { return };
-            let Some(request) = place.waiting.pop_front() else {
-                place.iterator = Some(iterator);
-                return;
-            };
-            self.iterators.waiting -= 1;
-            match self.step(handle, number, iterator, request) {
+            let next = self.places.borrow_mut().next(number, iterator);
+            let Some((request, taken)) = next else { return };
+            match self.step(number, taken, request) {
                 Some(kept) => iterator = kept,
                 None => return,
             }
@@ -193,27 +183,26 @@ impl Session {
 
     /// Performs one step. Gives the iterator back, unless a job has taken it.
     fn step(
-        &mut self,
-        handle: &SessionHandle,
+        self: &Rc<Self>,
         number: i64,
         iterator: Iterator,
         Request { step, reply_to }: Request,
     ) -> Option<Iterator> {
+        let (iterators, jobs) = (Rc::clone(self), &self.peer.jobs);
         match (step, iterator) {
             (Step::Transaction, Iterator::Transactions { mut place, .. }) => {
                 let job = move || {
                     let step = place.step();
                     (place, step)
                 };
-                handle.spawn(self, job, move |handle, session, (place, step)| {
+                jobs.spawn(job, move |(place, step)| {
                     let (reply, last) = match step {
                         Ok(None) => (Ok(Value::None), None),
                         Ok(Some(one)) => (transaction_value(&one), Some(Box::new(one))),
                         Err(error) => (Err(error.into()), None),
                     };
-                    session.reply_result(&reply_to, reply);
                     let kept = last.map(|one| Iterator::Transactions { place, last: Some(one) });
-                    session.stepped(handle, number, kept);
+                    iterators.stepped(number, &reply_to, reply, kept);
                 });
                 None
             }
@@ -222,15 +211,15 @@ impl Session {
                     let step = place.step();
                     (place, step)
                 };
-                handle.spawn_answer(self, job, move |handle, session, (place, step)| {
+                jobs.spawn_answer(job, move |(place, step)| {
                     let is_over = !matches!(step, Ok(Some(_)));
                     let reply = match step {
                         Ok(None) => Ok(Value::None),
                         Ok(Some(record)) => Ok(record_value(record)),
                         Err(error) => Err(error.into()),
                     };
-                    session.reply_result(&reply_to, reply);
-                    session.stepped(handle, number, (!is_over).then_some(Iterator::Records(place)));
+                    let kept = (!is_over).then_some(Iterator::Records(place));
+                    iterators.stepped(number, &reply_to, reply, kept);
                 });
                 None
             }
@@ -239,42 +228,49 @@ impl Session {
                     let read = read_log_chunk(&mut place, bytes_max, with_records);
                     (place, read)
                 };
-                handle.spawn_answer(self, job, move |handle, session, (place, read)| {
+                jobs.spawn_answer(job, move |(place, read)| {
                     let kept = Iterator::Transactions { place, last: None };
                     let kept = read.is_ok().then_some(kept);
-                    session.reply_result(&reply_to, read);
-                    session.stepped(handle, number, kept);
+                    iterators.stepped(number, &reply_to, read, kept);
                 });
                 None
             }
             (Step::Records(asked), Iterator::Transactions { place, last }) => {
                 let reply = self.start_records(number, &place, last.as_deref(), asked);
-                self.reply_result(&reply_to, reply);
+                self.peer.replies.reply_result(&reply_to, reply);
                 Some(Iterator::Transactions { place, last })
             }
             (_, iterator) => {
-                self.reply_error(&reply_to, &no_such_attribute());
+                self.peer.replies.reply_error(&reply_to, &no_such_attribute());
                 Some(iterator)
             }
         }
     }
 
-    /// Takes an iterator back from a job; `None` closes it.
-    fn stepped(&mut self, handle: &SessionHandle, number: i64, kept: Option<Iterator>) {
+    /// Answers a step, and takes its iterator back from the job; `None` closes it.
+    fn stepped(
+        self: &Rc<Self>,
+        number: i64,
+        to: &ReplyTo,
+        reply: Result<Value<'static>, Exception>,
+        kept: Option<Iterator>,
+    ) {
+        self.peer.replies.reply_result(to, reply);
         match kept {
-            Some(iterator) => self.go_on(handle, number, iterator),
-            None => self.forget_iterator(number),
+            Some(iterator) => self.go_on(number, iterator),
+            None => self.forget(number),
         }
     }
 
-    fn forget_iterator(&mut self, number: i64) {
-        for request in self.iterators.remove(number) {
-            self.reply_error(&request.reply_to, &missing_iterator(number));
+    fn forget(&self, number: i64) {
+        let waiting = self.places.borrow_mut().remove(number);
+        for request in waiting {
+            self.peer.replies.reply_error(&request.reply_to, &missing_iterator(number));
         }
     }
 
     fn start_records(
-        &mut self,
+        &self,
         number: i64,
         place: &TransactionIterator,
         last: Option<&Transaction>,
@@ -288,25 +284,59 @@ impl Session {
                 "Out-of-order request for the records of a transaction",
             ));
         }
-        self.iterators.check_room()?;
-        let records = Iterator::Records(Box::new(place.records(last)));
-        Ok(Value::Int(self.iterators.add(records).into()))
+        self.places.borrow_mut().add(Iterator::Records(Box::new(place.records(last))))
+    }
+}
+
+impl Places {
+    fn check_room(&self) -> Result<(), Exception> {
+        if self.open.len() < ITERATORS_MAX {
+            return Ok(());
+        }
+        Err(Exception::value_error(format!("more than {ITERATORS_MAX} iterators are open")))
     }
 
-    pub(crate) fn iterator_gc(
-        &mut self,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let numbers = arguments.value();
-        let Some(numbers) = numbers.as_sequence() else {
-            return Err(Exception::type_error("iterator_gc(): expected a list of numbers"));
+    /// Adds an iterator, if there is room; gives its number.
+    fn add(&mut self, iterator: Iterator) -> Result<Value<'static>, Exception> {
+        self.check_room()?;
+        Ok(self.insert(iterator))
+    }
+
+    fn insert(&mut self, iterator: Iterator) -> Value<'static> {
+        let number = self.next;
+        self.next += 1;
+        let iterator = Some(iterator);
+        self.open.insert(number, Place { iterator, waiting: VecDeque::new() });
+        Value::Int(number.into())
+    }
+
+    /// Adds a request for an iterator. Gives the iterator, unless a job has it.
+    fn queue(&mut self, number: i64, request: Request) -> Result<Option<Iterator>, Exception> {
+        let place = self.open.get_mut(&number);
+        let place = place.ok_or_else(|| missing_iterator(number))?;
+        place.waiting.push_back(request);
+        self.waiting += 1;
+        Ok(place.iterator.take())
+    }
+
+    /// The next request for an iterator, with the iterator. Without a request the iterator is put
+    /// back.
+    fn next(&mut self, number: i64, iterator: Iterator) -> Option<(Request, Iterator)> {
+        // The client may have closed the iterator, or the session may have ended.
+        let place = self.open.get_mut(&number)?;
+        let Some(request) = place.waiting.pop_front() else {
+            place.iterator = Some(iterator);
+            return None;
         };
-        for number in numbers.iter().filter_map(Value::as_int) {
-            if let Ok(number) = i64::try_from(number) {
-                self.forget_iterator(number);
-            }
-        }
-        Ok(Reply::Value(Value::None))
+        self.waiting -= 1;
+        Some((request, iterator))
+    }
+
+    /// Removes a place; gives the requests that wait for it.
+    fn remove(&mut self, number: i64) -> VecDeque<Request> {
+        let waiting = self.open.remove(&number).map(|place| place.waiting).unwrap_or_default();
+        self.waiting -= waiting.len();
+        waiting
     }
 }
 

@@ -1,6 +1,7 @@
 //! Chunks of the log: Zodium's own methods, for clients that read ahead.
 
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use zodium_filestorage::{LogItem, TransactionIterator};
 use zodium_pickle::Value;
@@ -8,7 +9,8 @@ use zodium_types::Oid;
 
 use super::call::Arguments;
 use super::exception::Exception;
-use super::session::{Context, Reply, Session};
+use super::peer::Peer;
+use super::replies::{Reply, ReplyTo};
 use crate::codec::{ChunkItem, CodecError, put_chunk_item};
 
 /// Most bytes that a client can request for an answer; its last item may go beyond.
@@ -64,58 +66,56 @@ fn put(out: &mut Vec<u8>, item: &ChunkItem<'_>) -> Result<(), Exception> {
     put_chunk_item(out, item).map_err(refused)
 }
 
-impl Session {
-    /// Answers with current revisions in the order of oids, which `record_iternext` gives one by
-    /// one.
-    pub(super) fn read_objects(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let value = arguments.value();
-        let from = match &value {
-            Value::None => Oid(0),
-            value => value.as_oid().ok_or_else(|| {
-                Exception::value_error("zodium_objects_read(): expected an oid of 8 bytes or None")
-            })?,
-        };
-        let bytes_max = chunk_bytes(arguments)?;
-        self.ask(context, move |storage| {
-            let mut out = Vec::new();
-            let mut from = from;
-            while out.len() < bytes_max {
-                let step = match storage.file().next_object(from) {
-                    Ok(step) => step,
-                    // The request that begins with this object gets the error.
-                    Err(_) if !out.is_empty() => break,
-                    Err(error) => return Err(error.into()),
-                };
-                let Some(step) = step else {
-                    if out.is_empty() {
-                        return Err(Exception::value_error("no key satisfies the conditions"));
-                    }
-                    // A pack has removed the objects that followed.
+/// Answers with current revisions in the order of oids, which `record_iternext` gives one by
+/// one.
+pub(crate) fn read_objects(
+    peer: &Rc<Peer>,
+    to: &ReplyTo,
+    arguments: &mut Arguments<'_>,
+) -> Result<Reply, Exception> {
+    let value = arguments.value();
+    let from = match &value {
+        Value::None => Oid(0),
+        value => value.as_oid().ok_or_else(|| {
+            Exception::value_error("zodium_objects_read(): expected an oid of 8 bytes or None")
+        })?,
+    };
+    let bytes_max = chunk_bytes(arguments)?;
+    Ok(peer.ask(to, move |storage| {
+        let mut out = Vec::new();
+        let mut from = from;
+        while out.len() < bytes_max {
+            let step = match storage.file().next_object(from) {
+                Ok(step) => step,
+                // The request that begins with this object gets the error.
+                Err(_) if !out.is_empty() => break,
+                Err(error) => return Err(error.into()),
+            };
+            let Some(step) = step else {
+                if out.is_empty() {
+                    return Err(Exception::value_error("no key satisfies the conditions"));
+                }
+                // A pack has removed the objects that followed.
+                put(&mut out, &ChunkItem::End)?;
+                return Ok(Value::Bytes(out.into()));
+            };
+            let Some(data) = &step.data else {
+                if out.is_empty() {
+                    return Err(Exception::missing_key(step.oid));
+                }
+                break;
+            };
+            let (oid, serial) = (step.oid, step.serial);
+            put(&mut out, &ChunkItem::Object { oid, serial, data })?;
+            match step.following {
+                Some(following) => from = following,
+                None => {
                     put(&mut out, &ChunkItem::End)?;
                     return Ok(Value::Bytes(out.into()));
-                };
-                let Some(data) = &step.data else {
-                    if out.is_empty() {
-                        return Err(Exception::missing_key(step.oid));
-                    }
-                    break;
-                };
-                let (oid, serial) = (step.oid, step.serial);
-                put(&mut out, &ChunkItem::Object { oid, serial, data })?;
-                match step.following {
-                    Some(following) => from = following,
-                    None => {
-                        put(&mut out, &ChunkItem::End)?;
-                        return Ok(Value::Bytes(out.into()));
-                    }
                 }
             }
-            put(&mut out, &ChunkItem::Following(from))?;
-            Ok(Value::Bytes(out.into()))
-        })
-    }
+        }
+        put(&mut out, &ChunkItem::Following(from))?;
+        Ok(Value::Bytes(out.into()))
+    }))
 }

@@ -4,30 +4,47 @@
 //! engine's notices in order and passes them to its sessions on the same thread. A load and its
 //! reply are one step without an await, so the ordering contract of the protocol holds by
 //! construction. Only a load that waited for the disk must check again that it is still current.
+//!
+//! A session owns its parts: stores, blobs, votes, downloads and iterators. Each part has data of
+//! its own, and gets the client's storage, replies and jobs handed in. No part knows the session.
 
 mod begin;
 mod blob_download;
 mod blob_upload;
+mod blobs;
 mod cached_loads;
 mod call;
 mod exception;
 mod foreign_protocol;
+mod info;
 mod inspection;
 mod iterators;
 mod jobs;
+mod loads;
+mod local;
 mod log_chunk;
+mod offer;
 mod pack;
+mod parts;
+mod peer;
 mod reads;
+mod replies;
+mod reports;
 mod service;
 mod session;
 mod statistics;
 mod status;
+mod stores;
 mod subscriber;
+#[cfg(test)]
+mod testing;
 mod transaction;
 mod undo_log;
 mod vote;
-mod wire;
+mod voting;
 
-pub use inspection::{Inspection, SessionMetrics, SessionReport, TransactionReport, WorkerReport};
+pub use inspection::SessionMetrics;
 pub use jobs::Blocking;
-pub use service::{Config, Offer, Server, ZeoService};
+pub use offer::{Config, Offer, Server};
+pub use reports::{Inspection, SessionReport, TransactionReport, WorkerReport};
+pub use service::ZeoService;

@@ -1,5 +1,6 @@
 //! Packs that clients request.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use zodium_engine::{PackError, Storage};
@@ -8,38 +9,37 @@ use zodium_types::Tid;
 
 use super::call::Arguments;
 use super::exception::Exception;
-use super::session::{Context, Reply, Session};
+use super::peer::Peer;
+use super::replies::{Reply, ReplyTo};
 
 /// The unit of the low half of a tid.
 const TICKS_PER_MINUTE: f64 = 4_294_967_296.0;
 
-impl Session {
-    /// Packs the storage. The answer comes when the pack has ended, or at once if the client does
-    /// not want to wait. A read-only session may call it too.
-    pub(crate) fn pack(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let pack_tid = tid_of_time(&arguments.value())?;
-        let waits = arguments.integer_or(1)? != 0;
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        let peer = self.link.peer().to_owned();
-        let job = move || pack(&storage, pack_tid, &peer);
-        if !waits {
-            // The client does not wait, so it does not count as a request in progress.
-            drop(self.local.run_blocking(job));
-            return Ok(Reply::Value(Value::None));
-        }
-        let reply_to = context.reply_to.clone();
-        context.handle.spawn(self, job, move |_, session, packed| {
-            session.reply_result(&reply_to, packed.map(|()| Value::None).map_err(Exception::from));
-        });
-        Ok(Reply::Later)
+/// Packs the storage. The answer comes when the pack has ended, or at once if the client does not
+/// want to wait. A read-only session may call it too.
+pub(crate) fn pack(
+    peer: &Rc<Peer>,
+    to: &ReplyTo,
+    arguments: &mut Arguments<'_>,
+) -> Result<Reply, Exception> {
+    let pack_tid = tid_of_time(&arguments.value())?;
+    let waits = arguments.integer_or(1)? != 0;
+    let (storage, address) = (Arc::clone(peer.storage()), peer.link().peer().to_owned());
+    let job = move || run(&storage, pack_tid, &address);
+    if !waits {
+        // The client does not wait, so it does not count as a request in progress.
+        drop(peer.jobs.run_blocking(job));
+        return Ok(Reply::Value(Value::None));
     }
+    let (jobs, peer, to) = (peer.jobs.clone(), Rc::clone(peer), to.clone());
+    jobs.spawn(job, move |packed| {
+        let reply = packed.map(|()| Value::None).map_err(Exception::from);
+        peer.replies.reply_result(&to, reply);
+    });
+    Ok(Reply::Later)
 }
 
-fn pack(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), PackError> {
+fn run(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), PackError> {
     let packed = storage.pack(pack_tid);
     if let Err(error) = &packed {
         tracing::error!(peer, file = %storage.file().path().display(), %error, "not packed");

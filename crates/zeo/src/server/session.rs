@@ -1,32 +1,35 @@
-//! A session of one client: handshake, registration, and dispatch of messages to methods.
+//! A session of one client: handshake, registration, and dispatch of messages to its parts.
+//!
+//! Key decision: a session owns its parts, and no part knows the session. So each part has its own
+//! data, and can be read and tested alone.
 
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
-use zodium_engine::Storage;
 use zodium_engine::commit::TransactionNumber;
 use zodium_filestorage::StorageError;
 use zodium_net::{CloseReason, Consumed, Link};
 use zodium_pickle::Value;
-use zodium_types::{Oid, Tid};
+use zodium_types::Tid;
 
-use super::blob_download::Downloads;
-use super::blob_upload::Upload;
+use super::cached_loads::answer_cached_loads;
 use super::call::{Arguments, Method};
-use super::exception::Exception;
+use super::exception::{Exception, tid_value};
 use super::foreign_protocol::ForeignProtocol;
-use super::iterators::Iterators;
-use super::jobs::{ANSWERING_MAX, JOBS_MAX};
-use super::service::LocalServer;
-use super::subscriber::{EncodedInvalidation, StorageSubscriber};
-use super::transaction::{OpenTransaction, TransactionState};
+use super::info::send_info;
+use super::loads::load_before;
+use super::local::{Described, LocalServer};
+use super::parts::{Parts, Registration};
+use super::replies::{Replies, Reply, ReplyTo};
+use super::reports::SessionReport;
+use super::subscriber::{EncodedInvalidation, Recipient};
 use crate::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
-use crate::codec::{Encoding, Greeting, Message, MessageId, decode_load_before, decode_message};
+use crate::codec::{Encoding, Greeting, Message, decode_load_before, decode_message};
 
 /// Length from which on a frame gets a buffer of its own, whose data are not copied.
 const LARGE_FRAME_BYTES: usize = 64 << 10;
@@ -43,239 +46,166 @@ const LABEL_SHOWN_MAX: usize = 200;
 /// Characters of names from clients that are shown in errors and logs.
 const NAME_SHOWN_MAX: usize = 100;
 
-/// Size from which on invalidations are shared between sessions instead of copied.
-const SHARED_BYTES_MIN: usize = 4096;
-
-/// A shared handle to a session, which the link, the subscriber and jobs hold.
-#[derive(Clone)]
+/// A handle to a session, for its link.
 pub struct SessionHandle {
-    pub(crate) session: Rc<RefCell<Session>>,
+    session: Rc<Session>,
+}
+
+struct Session {
+    local: Rc<LocalServer>,
     link: Link,
-}
-
-pub(crate) struct Session {
-    pub(crate) local: Rc<LocalServer>,
-    pub(crate) link: Link,
-    pub(crate) number: u64,
+    number: u64,
     /// Known once the client has answered the greeting.
-    pub(crate) encoding: Option<Encoding>,
-    pub(crate) registration: Option<Registration>,
-    pub(crate) transaction: Option<OpenTransaction>,
-    pub(crate) iterators: Iterators,
-    /// Requests in progress on blocking threads.
-    pub(crate) jobs: usize,
-    /// Places for requests whose answers may be large.
-    pub(crate) answering: Arc<Semaphore>,
-    /// Whether data of the open transaction are being written to a spool file.
-    pub(crate) spilling: bool,
-    /// The blob that is being received, and the number of blobs received so far.
-    pub(crate) upload: Option<Upload>,
-    pub(crate) uploads: u64,
-    pub(crate) downloads: Downloads,
-    /// Votes begun so far; distinguishes their jobs.
-    pub(crate) attempts: u64,
-    label: String,
-    pub(crate) connected: Instant,
-    closed: bool,
-    /// As `closed`, for jobs. Relaxed: it only lets them end earlier.
-    pub(crate) gone: Arc<AtomicBool>,
-}
-
-pub(crate) struct Registration {
-    pub(crate) subscriber: Rc<StorageSubscriber>,
-    pub(crate) name: String,
-    pub(crate) read_only: bool,
-}
-
-/// The result of a method.
-pub(crate) enum Reply {
-    Value(Value<'static>),
-    /// The reply will be sent later.
-    Later,
-}
-
-/// The request that a later reply belongs to.
-#[derive(Clone)]
-pub(crate) struct ReplyTo {
-    /// The id of the request; asynchronous calls get no reply.
-    pub(crate) id: Option<MessageId>,
-    pub(crate) method: Method,
-    pub(crate) asked: Instant,
-}
-
-/// The context of a message: the request to answer, and the buffer of the message if it has one
-/// of its own.
-pub(crate) struct Context<'a> {
-    pub(crate) handle: &'a SessionHandle,
-    pub(crate) reply_to: ReplyTo,
-    pub(crate) frame: Option<&'a Bytes>,
+    encoding: Cell<Option<Encoding>>,
+    /// There are none before registration.
+    parts: OnceCell<Parts>,
+    /// The client's name for itself.
+    label: RefCell<String>,
+    connected: Instant,
+    /// Whether the connection has ended. Relaxed: other threads only end their jobs earlier.
+    gone: Arc<AtomicBool>,
 }
 
 impl SessionHandle {
-    pub(crate) fn open(local: Rc<LocalServer>, link: Link, number: u64) -> SessionHandle {
+    /// Opens a session, which greets its client.
+    pub(crate) fn open(local: Rc<LocalServer>, link: Link) -> SessionHandle {
         put_frame(&link, local.server.config.encoding.announcement());
-        let session = Session {
-            local,
-            link: link.clone(),
-            number,
-            encoding: None,
-            registration: None,
-            transaction: None,
-            iterators: Iterators::default(),
-            jobs: 0,
-            answering: Arc::new(Semaphore::new(ANSWERING_MAX)),
-            spilling: false,
-            upload: None,
-            uploads: 0,
-            downloads: Downloads::default(),
-            attempts: 0,
-            label: String::new(),
+        let session = Rc::new(Session {
+            number: local.next_session(),
+            link,
+            encoding: Cell::new(None),
+            parts: OnceCell::new(),
+            label: RefCell::default(),
             connected: Instant::now(),
-            closed: false,
             gone: Arc::default(),
-        };
-        SessionHandle { session: Rc::new(RefCell::new(session)), link }
-    }
-
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
-    }
-
-    fn catch_up(&self) {
-        let subscriber = self.session.borrow().subscriber().cloned();
-        if let Some(subscriber) = subscriber {
-            subscriber.catch_up();
-        }
-    }
-
-    pub(crate) fn invalidate(&self, message: &mut EncodedInvalidation<'_>) {
-        let session = self.session.borrow();
-        let Some(encoding) = session.encoding else { return };
-        let bytes = match message.bytes(encoding) {
-            Ok(bytes) => bytes,
-            Err(error) => return session.check_sent(Err(error.clone())),
-        };
-        if bytes.len() < SHARED_BYTES_MIN {
-            self.link.output().buffer().extend_from_slice(bytes);
-        } else {
-            self.link.output().push(bytes.clone());
-        }
-        self.link.note_push(bytes.len());
-    }
-
-    pub(crate) fn granted(&self, number: TransactionNumber) {
-        self.session.borrow_mut().granted(self, number);
-        self.link.wake();
-    }
-
-    pub(crate) fn finished(&self, number: TransactionNumber, tid: Tid) {
-        self.session.borrow_mut().finished(number, tid);
-    }
-
-    pub(crate) fn finish_failed(&self, number: TransactionNumber, error: &Arc<StorageError>) {
-        self.session.borrow_mut().finish_failed(number, error);
-        self.link.wake();
-    }
-
-    pub(crate) fn expired(&self, number: TransactionNumber) {
-        let session = self.session.borrow();
-        tracing::warn!(
-            peer = self.link.peer(),
-            label = session.label,
-            transaction = number.0,
-            "transaction timeout, disconnecting"
-        );
-        if let Some(registration) = &session.registration {
-            registration.subscriber.statistics.expired.add(1);
-            registration.subscriber.disconnect(self);
-        }
-    }
-
-    pub(crate) fn send_info(&self) {
-        self.session.borrow().send_info();
-        self.link.wake();
+            local,
+        });
+        session.local.add(session.number, Rc::<Session>::clone(&session));
+        SessionHandle { session }
     }
 }
 
 impl zodium_net::Session for SessionHandle {
     fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
-        self.catch_up();
-        self.session.borrow_mut().counted(|session| session.handle_frames(self, bytes))
+        self.session.catch_up();
+        self.session.counted(|session| session.handle_frames(bytes))
     }
 
     fn received_large(&mut self, frame: Bytes) -> Result<(), CloseReason> {
-        self.catch_up();
+        self.session.catch_up();
         let payload = frame.slice(HEADER_LENGTH..);
-        let mut session = self.session.borrow_mut();
-        session.counted(|session| session.handle_frame(self, &payload, Some(&payload)))
+        self.session.counted(|session| session.handle_frame(&payload, Some(&payload)))
     }
 
     fn is_ready(&self) -> bool {
-        self.session.borrow().is_ready()
+        self.session.is_ready()
     }
 
     fn is_established(&self) -> bool {
-        self.session.borrow().registration.is_some()
+        self.session.parts.get().is_some()
     }
 
     fn is_busy(&self) -> bool {
-        self.session.borrow().is_busy()
+        self.session.parts.get().is_some_and(|parts| parts.votes.is_finishing())
     }
 
     fn closed(&mut self) {
-        let mut session = self.session.borrow_mut();
-        session.closed = true;
+        let session = &self.session;
         session.gone.store(true, Ordering::Relaxed);
-        session.drop_transaction();
-        session.iterators.clear();
-        session.downloads = Downloads::default();
-        let number = session.number;
-        session.local.sessions.borrow_mut().remove(&number);
-        if let Some(registration) = session.registration.take() {
-            registration.subscriber.remove(number);
+        session.local.remove(session.number);
+        if let Some(parts) = session.parts.get() {
+            parts.close();
         }
-        tracing::debug!(peer = self.link.peer(), label = session.label, "disconnected");
+        let label = &*session.label.borrow();
+        tracing::debug!(peer = session.link.peer(), label, "disconnected");
+    }
+}
+
+impl Recipient for Session {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn invalidate(&self, message: &mut EncodedInvalidation<'_>) {
+        if let Some(Parts { peer, .. }) = self.parts.get() {
+            peer.replies.push(message.bytes(peer.replies.encoding()));
+        }
+    }
+
+    fn granted(&self, number: TransactionNumber) {
+        if let Some(parts) = self.parts.get() {
+            parts.votes.granted(number);
+        }
+    }
+
+    fn finished(&self, number: TransactionNumber, tid: Tid) {
+        if let Some(parts) = self.parts.get() {
+            parts.votes.finished(number, tid);
+        }
+    }
+
+    fn finish_failed(&self, number: TransactionNumber, error: &StorageError) {
+        if let Some(parts) = self.parts.get() {
+            parts.votes.finish_failed(number, error);
+        }
+    }
+
+    fn expired(&self, number: TransactionNumber) {
+        tracing::warn!(
+            peer = self.link.peer(),
+            label = *self.label.borrow(),
+            transaction = number.0,
+            "transaction timeout, disconnecting"
+        );
+    }
+
+    fn send_info(&self) {
+        if let Some(parts) = self.parts.get() {
+            send_info(&parts.peer);
+        }
+    }
+}
+
+impl Described for Session {
+    fn describe(&self) -> SessionReport {
+        let parts = self.parts.get();
+        SessionReport {
+            peer: self.link.peer().to_owned(),
+            label: self.label.borrow().clone(),
+            storage: parts.map(|parts| parts.storage.clone()),
+            read_only: parts.is_some_and(|parts| parts.read_only),
+            connected: self.connected,
+            unsent_bytes: self.unsent_bytes(),
+            jobs: parts.map_or(0, |parts| parts.peer.jobs.running()),
+            iterators: parts.map_or(0, |parts| parts.iterators.len()),
+            transaction: parts.and_then(|parts| parts.slot.borrow().report()),
+        }
+    }
+
+    fn has_transaction(&self) -> bool {
+        self.parts.get().is_some_and(|parts| parts.slot.borrow().is_used())
+    }
+
+    fn unsent_bytes(&self) -> u64 {
+        self.link.output().len() as u64
     }
 }
 
 impl Session {
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed
+    fn is_ready(&self) -> bool {
+        self.parts.get().is_none_or(Parts::is_ready)
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        let memory = self.link.memory();
-        let takes_chunks = self.upload.as_ref().is_none_or(|upload| upload.is_ready(memory));
-        self.jobs + self.iterators.waiting() < JOBS_MAX && !self.spilling && takes_chunks
-    }
-
-    /// Whether a finish is in progress, which is answered before the server stops.
-    fn is_busy(&self) -> bool {
-        let state = self.transaction.as_ref().map(|transaction| &transaction.state);
-        matches!(state, Some(TransactionState::Finishing { .. }))
-    }
-
-    /// The client's name for itself.
-    pub(crate) fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// The subscriber of the session's storage; `None` before registration.
-    pub(crate) fn subscriber(&self) -> Option<&Rc<StorageSubscriber>> {
-        self.registration.as_ref().map(|registration| &registration.subscriber)
-    }
-
-    pub(crate) fn storage(&self) -> Option<Arc<Storage>> {
-        self.subscriber().map(|subscriber| Arc::clone(&subscriber.storage))
-    }
-
-    pub(crate) fn encoding(&self) -> Encoding {
-        self.encoding.unwrap_or(self.local.server.config.encoding)
+    /// Handles the notices of all commits that the client can know of.
+    fn catch_up(&self) {
+        if let Some(parts) = self.parts.get() {
+            parts.peer.subscriber.catch_up();
+        }
     }
 
     /// Longest frame accepted now: short before the greeting and before registration.
-    pub(crate) fn frame_bytes_max(&self) -> u32 {
-        match (self.encoding, &self.registration) {
+    fn frame_bytes_max(&self) -> u32 {
+        match (self.encoding.get(), self.parts.get()) {
             (None, _) => HELLO_BYTES_MAX,
             (Some(_), None) => REGISTRATION_BYTES_MAX,
             (Some(_), Some(_)) => self.local.server.config.frame_bytes_max,
@@ -283,25 +213,24 @@ impl Session {
     }
 
     /// Handles a batch of requests, and counts and times them together.
-    fn counted<T>(&mut self, handle: impl FnOnce(&mut Session) -> T) -> T {
+    fn counted<T>(self: &Rc<Self>, handle: impl FnOnce(&Rc<Session>) -> T) -> T {
         self.local.tally.begin();
         let result = handle(self);
-        self.local.tally.end(self.subscriber().map(|subscriber| subscriber.statistics.as_ref()));
+        self.local.tally.end(self.parts.get().map(|parts| parts.peer.statistics().as_ref()));
         result
     }
 
-    fn handle_frames(
-        &mut self,
-        handle: &SessionHandle,
-        bytes: &[u8],
-    ) -> Result<Consumed, CloseReason> {
+    fn handle_frames(self: &Rc<Self>, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         let mut consumed = 0;
         while self.is_ready() && !self.link.is_congested() {
-            consumed += self.answer_cached_loads(&bytes[consumed..]);
+            let frame_bytes_max = self.frame_bytes_max();
+            if let Some(parts) = self.parts.get() {
+                consumed += answer_cached_loads(&parts.peer, &bytes[consumed..], frame_bytes_max);
+            }
             let rest = &bytes[consumed..];
-            match peek_frame(rest, self.frame_bytes_max()) {
+            match peek_frame(rest, frame_bytes_max) {
                 Ok(Peek::Complete(payload)) => {
-                    self.handle_frame(handle, payload, None)?;
+                    self.handle_frame(payload, None)?;
                     consumed += HEADER_LENGTH + payload.len();
                 }
                 Ok(Peek::Missing(missing)) if rest.len() + missing > LARGE_FRAME_BYTES => {
@@ -315,16 +244,15 @@ impl Session {
     }
 
     fn handle_frame(
-        &mut self,
-        handle: &SessionHandle,
+        self: &Rc<Self>,
         payload: &[u8],
         frame: Option<&Bytes>,
     ) -> Result<(), CloseReason> {
-        let Some(encoding) = self.encoding else { return self.handle_hello(payload) };
-        if self.registration.is_some()
+        let Some(encoding) = self.encoding.get() else { return self.handle_hello(payload) };
+        if let Some(parts) = self.parts.get()
             && let Some(load) = decode_load_before(encoding, payload)
         {
-            self.load_before(handle, load.id(), load.oid, load.before);
+            load_before(&parts.peer, load.id(), load.oid, load.before);
             return Ok(());
         }
         let message = match decode_message(encoding, payload) {
@@ -340,23 +268,22 @@ impl Session {
             let length = payload.len();
             return Err(self.refuse(&format!("{name} with a message of {length} bytes")));
         }
-        if (method == Method::Register) == self.registration.is_some() {
+        if (method == Method::Register) == self.parts.get().is_some() {
             return Err(self.refuse(&format!("{name} at the wrong time")));
         }
         let asked = self.local.tally.arrived();
         let reply_to = ReplyTo { id: (!oneway).then_some(id), method, asked };
-        let context = Context { handle, reply_to: reply_to.clone(), frame };
         let result = match arguments {
-            Some(arguments) => self.call(&context, method, &name, arguments),
+            Some(arguments) => self.call(&reply_to, &name, arguments, frame),
             None => Err(Exception::type_error(format!("{name}(): arguments are a sequence"))),
         };
         if !matches!(result, Ok(Reply::Later)) {
             self.local.tally.count(method);
         }
         match (result, &reply_to.id) {
-            (Ok(Reply::Value(value)), Some(id)) => self.put_reply(id, &value),
+            (Ok(Reply::Value(value)), Some(id)) => self.replies(encoding).put_reply(id, &value),
             (Ok(_), _) => {}
-            (Err(exception), Some(id)) => self.put_error(id, &exception),
+            (Err(exception), Some(id)) => self.replies(encoding).put_error(id, &exception),
             (Err(exception), None) => {
                 let text = format!("asynchronous {name}: {}", exception.name);
                 return Err(self.refuse(&text));
@@ -365,74 +292,39 @@ impl Session {
         Ok(())
     }
 
-    fn call(
-        &mut self,
-        context: &Context<'_>,
-        method: Method,
-        name: &str,
-        items: Vec<Value<'_>>,
-    ) -> Result<Reply, Exception> {
-        if method.writes() && self.registration.as_ref().is_some_and(|r| r.read_only) {
-            return Err(Exception::read_only());
-        }
-        let mut arguments = Arguments::new(method, name, items)?;
-        let arguments = &mut arguments;
-        match method {
-            Method::Register => self.register(context, arguments),
-            Method::GetInfo => self.info(),
-            Method::LastTransaction => self.last_transaction(),
-            Method::GetInvalidations => self.invalidations(context, arguments),
-            Method::LoadBefore => {
-                let (oid, before) = (arguments.oid()?, arguments.tid()?);
-                let Some(id) = context.reply_to.id.clone() else {
-                    return Ok(Reply::Value(Value::None));
-                };
-                self.load_before(context.handle, id, oid, before);
-                Ok(Reply::Later)
+    fn replies(&self, encoding: Encoding) -> Cow<'_, Replies> {
+        match self.parts.get() {
+            Some(parts) => Cow::Borrowed(&parts.peer.replies),
+            None => {
+                let gone = Arc::clone(&self.gone);
+                Cow::Owned(Replies::new(self.link.clone(), encoding, None, gone))
             }
-            Method::LoadSerial => self.load_serial(context, arguments),
-            Method::GetTid => self.current_tid(context, arguments),
-            Method::History => self.history(context, arguments),
-            Method::NewOids => self.new_oids(arguments),
-            Method::NewOid => Err(Exception::new(
-                "builtins.AttributeError",
-                "'new_oid' is not served, call 'new_oids'",
-            )),
-            Method::Ping => Ok(Reply::Value(Value::None)),
-            Method::ServerStatus => self.server_status(),
-            Method::SetClientLabel => self.set_label(arguments),
-            Method::RecordIternext => self.next_object(context, arguments),
-            Method::Begin => self.begin(arguments),
-            Method::Store => self.store(context, arguments),
-            Method::Delete => self.delete(arguments),
-            Method::CheckCurrent => self.check_current(arguments),
-            Method::Restore => self.restore(context, arguments),
-            Method::Undo => self.undo(arguments),
-            Method::BlobStart => self.blob_start(),
-            Method::BlobChunk => self.blob_chunk(context, arguments),
-            Method::BlobEnd => self.blob_end(context, arguments),
-            Method::BlobShared => self.blob_shared(context, arguments),
-            Method::SendBlob => self.send_blob(context, arguments),
-            Method::Vote => self.vote(context, arguments),
-            Method::Finish => self.finish(context, arguments),
-            Method::Abort => self.abort(context, arguments),
-            Method::UndoLog => self.undo_log(context, arguments),
-            Method::UndoInfo => self.undo_info(context, arguments),
-            Method::Pack => self.pack(context, arguments),
-            Method::IteratorStart => self.iterator_start(context, arguments),
-            Method::IteratorNext => self.iterator_next(context, arguments),
-            Method::IteratorRecordStart => self.iterator_record_start(context, arguments),
-            Method::IteratorRecordNext => self.iterator_record_next(context, arguments),
-            Method::IteratorGc => self.iterator_gc(arguments),
-            Method::IteratorRead => self.iterator_read(context, arguments),
-            Method::ObjectsRead => self.read_objects(context, arguments),
         }
     }
 
-    fn handle_hello(&mut self, payload: &[u8]) -> Result<(), CloseReason> {
+    fn call(
+        self: &Rc<Self>,
+        to: &ReplyTo,
+        name: &str,
+        items: Vec<Value<'_>>,
+        frame: Option<&Bytes>,
+    ) -> Result<Reply, Exception> {
+        let parts = self.parts.get();
+        if to.method.writes() && parts.is_some_and(|parts| parts.read_only) {
+            return Err(Exception::read_only());
+        }
+        let mut arguments = Arguments::new(to.method, name, items, frame)?;
+        match (to.method, parts) {
+            (Method::SetClientLabel, Some(_)) => self.set_label(&mut arguments),
+            (_, Some(parts)) => parts.call(to, &mut arguments),
+            (_, None) => self.register(&mut arguments),
+        }
+    }
+
+    fn handle_hello(&self, payload: &[u8]) -> Result<(), CloseReason> {
         match Greeting::from_payload(payload) {
             Ok(Greeting::Session(encoding)) => {
-                self.encoding = Some(encoding);
+                self.encoding.set(Some(encoding));
                 Ok(())
             }
             Ok(Greeting::Monitor) => {
@@ -444,11 +336,7 @@ impl Session {
         }
     }
 
-    fn register(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
+    fn register(self: &Rc<Self>, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
         let asked = arguments.value();
         let read_only = arguments.value().is_truthy();
         let name = match &asked {
@@ -469,11 +357,25 @@ impl Session {
         // take this for a server that has lost them.
         subscriber.catch_up();
         let last_seen = subscriber.last_seen();
+        let encoding = self.encoding.get().unwrap_or(self.local.server.config.encoding);
+        let parts = Parts::new(
+            Rc::clone(&self.local),
+            Registration {
+                link: self.link.clone(),
+                encoding,
+                subscriber: Rc::clone(&subscriber),
+                session: self.number,
+                storage: name.clone(),
+                read_only,
+                gone: Arc::clone(&self.gone),
+            },
+        );
+        // A client that has registered cannot do so again.
+        let _ = self.parts.set(parts);
         // From here on the session gets every later commit.
-        subscriber.add(self.number, context.handle.clone());
+        subscriber.add(self.number, Rc::<Session>::clone(self));
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
-        self.registration = Some(Registration { subscriber, name, read_only });
-        Ok(Reply::Value(super::exception::tid_value(last_seen)))
+        Ok(Reply::Value(tid_value(last_seen)))
     }
 
     /// The error for an unknown storage, and for one that this client may not use: the client does
@@ -494,28 +396,26 @@ impl Session {
         })
     }
 
-    fn set_label(&mut self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
+    fn set_label(&self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
         let label = arguments.text_bytes()?;
-        self.label = String::from_utf8_lossy(&label).chars().take(LABEL_SHOWN_MAX).collect();
-        tracing::debug!(peer = self.link.peer(), label = self.label, "labelled");
+        let label: String = String::from_utf8_lossy(&label).chars().take(LABEL_SHOWN_MAX).collect();
+        tracing::debug!(peer = self.link.peer(), label, "labelled");
+        self.label.replace(label);
         Ok(Reply::Value(Value::None))
     }
 
     /// Refuses bytes that are not a frame. Before the greeting they may be of another protocol.
     fn refuse_frame(&self, bytes: &[u8], error: &FrameError) -> CloseReason {
-        let foreign = ForeignProtocol::recognise(bytes).filter(|_| self.encoding.is_none());
+        let foreign = ForeignProtocol::recognise(bytes).filter(|_| self.encoding.get().is_none());
         let Some(foreign) = foreign else { return self.refuse(&error.to_string()) };
         self.link.output().buffer().extend_from_slice(foreign.answer());
         self.refuse(foreign.reason())
     }
 
     fn refuse(&self, reason: &str) -> CloseReason {
-        tracing::warn!(peer = self.link.peer(), label = self.label, reason, "disconnecting");
+        let label = &*self.label.borrow();
+        tracing::warn!(peer = self.link.peer(), label, reason, "disconnecting");
         CloseReason::Refused
-    }
-
-    pub(crate) fn missing_key(&self, id: &MessageId, oid: Oid) {
-        self.put_error(id, &Exception::missing_key(oid));
     }
 }
 

@@ -7,9 +7,8 @@ use zodium_tls::PeerIdentity;
 use zodium_types::Counter;
 
 use super::call::Method;
-use super::exception::{Exception, text_value};
-use super::service::{ServedStorage, Server};
-use super::session::{Reply, Session};
+use super::exception::text_value;
+use super::offer::{ServedStorage, Server};
 use super::statistics::Statistics;
 
 /// The status of one storage, with the names that `zeo-nagios` reads.
@@ -32,18 +31,13 @@ struct Status {
     last_transaction: String,
 }
 
-impl Session {
-    pub(crate) fn server_status(&mut self) -> Result<Reply, Exception> {
-        let name = self.registration.as_ref().map(|registration| registration.name.as_str());
-        let server = &self.local.server;
-        let served = name.and_then(|name| server.storages.get(name));
-        let Some(served) = served else { return Ok(Reply::Later) };
-        let status = Status::of(server, served);
-        Ok(Reply::Value(status.to_value()))
-    }
-}
-
 impl Server {
+    /// The answer to `server_status`; `None` if there is no such storage.
+    pub(crate) fn status(&self, name: &str) -> Option<Value<'static>> {
+        let served = self.storages.get(name)?;
+        Some(Status::of(self, served).to_value())
+    }
+
     /// The answer to `ruok`: the status by storage name, for storages that this client may use.
     pub(crate) fn status_json(&self, peer: Option<&PeerIdentity>) -> String {
         let storages = self.storages.iter().filter(|(_, served)| served.admits(peer));

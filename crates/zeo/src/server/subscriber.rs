@@ -7,19 +7,42 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Mailbox, Notice, Storage};
-use zodium_net::CloseReason;
+use zodium_filestorage::StorageError;
+use zodium_net::{CloseReason, Link};
 use zodium_types::Tid;
 
-use super::session::SessionHandle;
 use super::statistics::Statistics;
+use super::voting::Voting;
 use crate::codec::{CodecError, Encoding, encode_invalidation};
 
 /// Size of an output from which on invalidations are not deferred.
 const DEFERRED_BYTES_MAX: usize = 16 << 10;
+
+/// A session as its subscriber sees it. The subscriber wakes its link after a call.
+pub(crate) trait Recipient {
+    fn link(&self) -> &Link;
+
+    /// Announces a commit of another session.
+    fn invalidate(&self, message: &mut EncodedInvalidation<'_>);
+
+    /// Its transaction has its locks.
+    fn granted(&self, number: TransactionNumber);
+
+    /// Its transaction is durable.
+    fn finished(&self, number: TransactionNumber, tid: Tid);
+
+    /// Its transaction could not be written.
+    fn finish_failed(&self, number: TransactionNumber, error: &StorageError);
+
+    /// Its transaction took too long; the subscriber disconnects it.
+    fn expired(&self, number: TransactionNumber);
+
+    /// The size of the database has changed.
+    fn send_info(&self);
+}
 
 pub(crate) struct StorageSubscriber {
     pub(crate) storage: Arc<Storage>,
@@ -30,9 +53,8 @@ pub(crate) struct StorageSubscriber {
     ///
     /// Sessions report this one as "the last transaction", never a later one of the storage.
     last_seen: Cell<Tid>,
-    sessions: RefCell<BTreeMap<u64, SessionHandle>>,
-    /// The number of each session that has a vote, by the vote's number.
-    voting: RefCell<FxHashMap<TransactionNumber, u64>>,
+    sessions: RefCell<BTreeMap<u64, Rc<dyn Recipient>>>,
+    pub(crate) voting: Voting,
     /// Least time between invalidations that are sent without an answer; zero: sent at once.
     notice_interval: Duration,
     /// When invalidations were last sent without an answer.
@@ -56,7 +78,7 @@ impl StorageSubscriber {
             statistics,
             last_seen: Cell::new(last_seen),
             sessions: RefCell::default(),
-            voting: RefCell::default(),
+            voting: Voting::default(),
             notice_interval,
             noticed: Cell::new(None),
             deferred: Notify::new(),
@@ -107,7 +129,7 @@ impl StorageSubscriber {
     ///
     /// It is called before requests are answered. A client of another worker may have seen a commit
     /// and told this client of it, whose answer must then not lag behind. The caller must not
-    /// borrow a session.
+    /// borrow a part of a session.
     pub(crate) fn catch_up(&self) {
         if self.storage.announced_tid() <= self.last_seen.get() {
             return;
@@ -139,7 +161,7 @@ impl StorageSubscriber {
     }
 
     /// Adds a session, which gets every commit from now on.
-    pub(crate) fn add(&self, number: u64, session: SessionHandle) {
+    pub(crate) fn add(&self, number: u64, session: Rc<dyn Recipient>) {
         self.sessions.borrow_mut().insert(number, session);
         self.statistics.connections.add(1);
     }
@@ -150,36 +172,32 @@ impl StorageSubscriber {
         }
     }
 
-    pub(crate) fn add_vote(&self, vote: TransactionNumber, session: u64) {
-        self.voting.borrow_mut().insert(vote, session);
-    }
-
-    pub(crate) fn remove_vote(&self, vote: TransactionNumber) {
-        self.voting.borrow_mut().remove(&vote);
-    }
-
     fn handle(&self, notice: Notice) {
         match notice {
             Notice::Committed(commits) => self.broadcast(&commits),
             Notice::Granted(number) => {
                 if let Some(session) = self.voter(number) {
                     session.granted(number);
+                    session.link().wake();
                 }
             }
             Notice::Failed(number, error) => {
                 if let Some(session) = self.voter(number) {
-                    self.remove_vote(number);
                     session.finish_failed(number, &error);
+                    session.link().wake();
                 }
             }
             Notice::Expired(number) => {
                 if let Some(session) = self.voter(number) {
                     session.expired(number);
+                    self.statistics.expired.add(1);
+                    session.link().close(CloseReason::Refused);
                 }
             }
             Notice::Packed => {
                 for session in self.sessions.borrow().values() {
                     session.send_info();
+                    session.link().wake();
                 }
             }
         }
@@ -194,10 +212,7 @@ impl StorageSubscriber {
         self.last_seen.set(last.tid);
         let mut batch: Vec<_> = commits
             .iter()
-            .map(|commit| {
-                let committer = self.voting.borrow_mut().remove(&commit.number);
-                (committer, EncodedInvalidation::new(commit))
-            })
+            .map(|commit| (self.voting.session(commit.number), EncodedInvalidation::new(commit)))
             .collect();
         let defers = self.defers();
         for (number, session) in self.sessions.borrow().iter() {
@@ -220,14 +235,9 @@ impl StorageSubscriber {
         }
     }
 
-    fn voter(&self, number: TransactionNumber) -> Option<SessionHandle> {
-        let session = self.voting.borrow().get(&number).copied()?;
+    fn voter(&self, number: TransactionNumber) -> Option<Rc<dyn Recipient>> {
+        let session = self.voting.session(number)?;
         self.sessions.borrow().get(&session).cloned()
-    }
-
-    /// Disconnects a session whose transaction took too long.
-    pub(crate) fn disconnect(&self, session: &SessionHandle) {
-        session.link().close(CloseReason::Refused);
     }
 }
 

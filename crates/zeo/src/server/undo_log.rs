@@ -1,10 +1,12 @@
 //! Transactions as dicts: the undo log, and the parts that it shares with histories.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tokio::sync::Semaphore;
 use zodium_engine::Storage;
 use zodium_filestorage::Transaction;
 use zodium_pickle::{Limits, Object, Objects, Value, decode};
@@ -12,7 +14,8 @@ use zodium_types::Tid;
 
 use super::call::Arguments;
 use super::exception::{Exception, text_value};
-use super::session::{Context, Reply, Session};
+use super::peer::Peer;
+use super::replies::{Reply, ReplyTo};
 
 /// Limits of an extension. It has at most 65,535 bytes, but a pickle's memo can expand them.
 pub(crate) const EXTENSION_LIMITS: Limits =
@@ -23,45 +26,32 @@ pub(crate) const LISTED_MAX: usize = 100_000;
 
 type Entries = Vec<(Value<'static>, Value<'static>)>;
 
-impl Session {
-    pub(crate) fn undo_log(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let window = Window::new(arguments.integer()?, arguments.integer()?);
-        let gone = Arc::clone(&self.gone);
-        self.search(context, move |storage| list(storage, &window, &[], &gone))
-    }
+/// Answers `undoLog`. `places` are those for logs that are being read.
+pub(crate) fn undo_log(
+    peer: &Rc<Peer>,
+    places: Arc<Semaphore>,
+    to: &ReplyTo,
+    arguments: &mut Arguments<'_>,
+) -> Result<Reply, Exception> {
+    let window = Window::new(arguments.integer()?, arguments.integer()?);
+    let gone = peer.jobs.gone();
+    Ok(peer.search(to, places, move |storage| list(storage, &window, &[], &gone)))
+}
 
-    pub(crate) fn undo_info(
-        &mut self,
-        context: &Context<'_>,
-        arguments: &mut Arguments<'_>,
-    ) -> Result<Reply, Exception> {
-        let window = Window::new(arguments.integer_or(0)?, arguments.integer_or(-20)?);
-        let specification = match arguments.owned() {
-            Value::Dict(entries) => entries,
-            _ => Vec::new(),
-        };
-        let gone = Arc::clone(&self.gone);
-        self.search(context, move |storage| list(storage, &window, &specification, &gone))
-    }
-
-    fn search(
-        &mut self,
-        context: &Context<'_>,
-        question: impl FnOnce(&Storage) -> Result<Value<'static>, Exception> + Send + 'static,
-    ) -> Result<Reply, Exception> {
-        let Some(storage) = self.storage() else { return Ok(Reply::Later) };
-        let places = Arc::clone(&self.local.server.undo_searches);
-        let reply_to = context.reply_to.clone();
-        let job = move || question(&storage);
-        context.handle.spawn_search(self, places, job, move |_, session, result| {
-            session.reply_result(&reply_to, result);
-        });
-        Ok(Reply::Later)
-    }
+/// Answers `undoInfo`, which has a filter.
+pub(crate) fn undo_info(
+    peer: &Rc<Peer>,
+    places: Arc<Semaphore>,
+    to: &ReplyTo,
+    arguments: &mut Arguments<'_>,
+) -> Result<Reply, Exception> {
+    let window = Window::new(arguments.integer_or(0)?, arguments.integer_or(-20)?);
+    let specification = match arguments.owned() {
+        Value::Dict(entries) => entries,
+        _ => Vec::new(),
+    };
+    let gone = peer.jobs.gone();
+    Ok(peer.search(to, places, move |storage| list(storage, &window, &specification, &gone)))
 }
 
 /// The range of matching transactions to give, newest first.
