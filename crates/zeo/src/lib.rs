@@ -1,10 +1,9 @@
-//! ZEO 5: the wire format, the server, and a client for commands.
+//! ZEO 5: the wire format, and the server.
 //!
 //! [`codec`] consists of pure functions over bytes. [`server`] turns messages into calls on the
-//! engine. [`client`] calls methods of any ZEO server.
+//! engine.
 
 #![forbid(unsafe_code)]
 
-pub mod client;
 pub mod codec;
 pub mod server;

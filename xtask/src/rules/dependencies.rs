@@ -89,6 +89,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "zodium-engine",
             "zodium-net",
             "zodium-zeo",
+            "zodium-client",
             "zodium-bench",
             "zodium-resolution",
             "zodium-resolver",

@@ -8,15 +8,22 @@ use std::time::Duration;
 use bytes::BytesMut;
 use zodium_pickle::Value;
 use zodium_types::Tid;
-
-use super::{Client, ClientError, health};
-use crate::codec::frame::{encode_frame, split_frame};
-use crate::codec::{
+use zodium_zeo::codec::frame::{encode_frame, split_frame};
+use zodium_zeo::codec::{
     Encoding, Message, MessageId, decode_message, encode_error, encode_oneway, encode_reply,
 };
 
+use super::{DirectClient, DirectError, Stream, health};
+use crate::Exception;
+use crate::socket::Socket;
+use crate::transport::Transport;
+
 const LIMIT: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);
+
+fn stream(socket: UnixStream) -> Stream {
+    Stream { transport: Transport::new(Socket::Unix(socket)) }
+}
 
 /// The server's end of a connection.
 struct Peer {
@@ -30,14 +37,14 @@ impl Peer {
     fn start(
         encoding: Encoding,
         script: impl FnOnce(&mut Peer) + Send + 'static,
-    ) -> (UnixStream, JoinHandle<()>) {
+    ) -> (Stream, JoinHandle<()>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
             let mut peer = Peer { stream: theirs, encoding, input: BytesMut::new() };
             peer.send(|out| encode_frame(out, encoding.announcement()));
             script(&mut peer);
         });
-        (ours, thread)
+        (stream(ours), thread)
     }
 
     fn send<E: std::fmt::Debug>(&mut self, write: impl FnOnce(&mut BytesMut) -> Result<(), E>) {
@@ -94,12 +101,12 @@ fn calls_are_answered_in_either_encoding_whatever_comes_between() {
             peer.reply(&MessageId::Number(99), &Value::None);
             peer.reply(&call.id, &Value::tuple([1.into()]));
         });
-        let mut client = Client::greet(stream, LIMIT).unwrap();
+        let mut client = DirectClient::greet(stream, LIMIT).unwrap();
         assert_eq!(client.encoding(), encoding);
         assert_eq!(client.register("1", true).unwrap(), Tid(7));
         let answer = client.call("get_info", &Value::tuple([])).unwrap();
         assert_eq!(answer.as_sequence(), Some(&[Value::Int(1)][..]));
-        assert!(matches!(client.call("x", &Value::tuple([])), Err(ClientError::Closed)));
+        assert!(matches!(client.call("x", &Value::tuple([])), Err(DirectError::Closed)));
         peer.join().unwrap();
     }
 }
@@ -114,9 +121,11 @@ fn an_exception_is_an_error_with_its_name_and_text() {
             encode_error(Encoding::Pickle, out, &call.id, "builtins.ValueError", &payload)
         });
     });
-    let mut client = Client::greet(stream, LIMIT).unwrap();
-    let Err(ClientError::Raised { name, text }) = client.register("x", false) else { panic!() };
-    assert_eq!((&name[..], &text[..]), ("builtins.ValueError", "unknown storage: x"));
+    let mut client = DirectClient::greet(stream, LIMIT).unwrap();
+    let Err(DirectError::Raised(raised)) = client.register("x", false) else { panic!() };
+    assert_eq!(raised.to_string(), "unknown storage: x");
+    let Exception { name, .. } = raised;
+    assert_eq!(name, "builtins.ValueError");
     peer.join().unwrap();
 }
 
@@ -128,7 +137,7 @@ fn an_answer_that_takes_long_can_be_waited_for_again() {
         assert!(peer.message().is_heartbeat());
         peer.reply(&call.id, &Value::None);
     });
-    let mut client = Client::greet(stream, LIMIT).unwrap();
+    let mut client = DirectClient::greet(stream, LIMIT).unwrap();
     let pending = client.request("pack", &Value::tuple([Value::Float(1.5)])).unwrap();
     assert_eq!(client.answer(&pending, SHORT).unwrap(), None);
     client.give_sign_of_life().unwrap();
@@ -139,16 +148,19 @@ fn an_answer_that_takes_long_can_be_waited_for_again() {
 #[test]
 fn a_server_that_says_nothing_or_nonsense_is_told_apart() {
     let (silent, _kept) = UnixStream::pair().unwrap();
-    assert!(matches!(Client::greet(silent, SHORT), Err(ClientError::NoGreeting { .. })));
+    assert!(matches!(
+        DirectClient::greet(stream(silent), SHORT),
+        Err(DirectError::NoGreeting { .. })
+    ));
     for (says, expected) in [
         (&b"HTTP/1.1 400 Bad Request\r\n"[..], "this is not a ZEO server"),
         (b"\0\0\0\x04Z310", "does not speak ZEO 5"),
         (b"", "closed the connection"),
     ] {
-        let (stream, mut peer) = UnixStream::pair().unwrap();
+        let (ours, mut peer) = UnixStream::pair().unwrap();
         peer.write_all(says).unwrap();
         drop(peer);
-        let error = health(stream, LIMIT).unwrap_err().to_string();
+        let error = health(stream(ours), LIMIT).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }
