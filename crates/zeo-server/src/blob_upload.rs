@@ -14,13 +14,13 @@ use zodium_filestorage::{StorageError, TemporaryBlob};
 use zodium_pickle::Value;
 use zodium_types::{Held, Memory, Oid, Tid};
 
-use super::blobs::blobs_of;
-use super::call::Arguments;
-use super::exception::Exception;
-use super::peer::Peer;
-use super::replies::Reply;
-use super::stores::Stores;
-use super::transaction::{Phase, SharedSlot};
+use crate::blobs::blobs_of;
+use crate::call::Arguments;
+use crate::exception::Exception;
+use crate::peer::Peer;
+use crate::replies::Reply;
+use crate::stores::Stores;
+use crate::transaction::{Phase, SharedSlot};
 
 /// Least bytes of a write, except for the last one.
 const WRITE_BYTES_MIN: usize = 256 << 10;

@@ -8,22 +8,22 @@ use std::sync::atomic::AtomicBool;
 use zodium_net::Link;
 use zodium_pickle::Value;
 
-use super::blob_download::Downloads;
-use super::blob_upload::BlobUploads;
-use super::call::{Arguments, Method};
-use super::exception::{Exception, tid_value};
-use super::info::info;
-use super::iterators::Iterators;
-use super::jobs::{JOBS_MAX, Jobs};
-use super::local::LocalServer;
-use super::peer::Peer;
-use super::replies::{Replies, Reply, ReplyTo};
-use super::stores::Stores;
-use super::subscriber::StorageSubscriber;
-use super::transaction::{SharedSlot, TransactionSlot};
-use super::vote::Votes;
-use super::{loads, log_chunk, pack, reads, undo_log};
-use crate::codec::Encoding;
+use crate::blob_download::Downloads;
+use crate::blob_upload::BlobUploads;
+use crate::call::{Arguments, Method};
+use crate::exception::{Exception, tid_value};
+use crate::info::info;
+use crate::iterators::Iterators;
+use crate::jobs::{JOBS_MAX, Jobs};
+use crate::local::LocalServer;
+use crate::peer::Peer;
+use crate::replies::{Replies, Reply, ReplyTo};
+use crate::stores::Stores;
+use crate::subscriber::StorageSubscriber;
+use crate::transaction::{SharedSlot, TransactionSlot};
+use crate::vote::Votes;
+use crate::{loads, log_chunk, pack, reads, undo_log};
+use zodium_zeo::codec::Encoding;
 
 /// The parts of a session of one storage.
 pub(crate) struct Parts {

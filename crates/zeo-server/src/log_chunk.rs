@@ -7,11 +7,11 @@ use zodium_filestorage::{LogItem, TransactionIterator};
 use zodium_pickle::Value;
 use zodium_types::Oid;
 
-use super::call::Arguments;
-use super::exception::Exception;
-use super::peer::Peer;
-use super::replies::{Reply, ReplyTo};
-use crate::codec::{ChunkItem, CodecError, put_chunk_item};
+use crate::call::Arguments;
+use crate::exception::Exception;
+use crate::peer::Peer;
+use crate::replies::{Reply, ReplyTo};
+use zodium_zeo::codec::{ChunkItem, CodecError, put_chunk_item};
 
 /// Most bytes that a client can request for an answer; its last item may go beyond.
 const CHUNK_BYTES_MAX: i64 = 1 << 20;

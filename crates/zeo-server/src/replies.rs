@@ -9,10 +9,12 @@ use zodium_net::{CloseReason, Link};
 use zodium_pickle::Value;
 use zodium_types::Oid;
 
-use super::call::Method;
-use super::exception::Exception;
-use super::statistics::Statistics;
-use crate::codec::{CodecError, Encoding, MessageId, encode_error, encode_oneway, encode_reply};
+use crate::call::Method;
+use crate::exception::Exception;
+use crate::statistics::Statistics;
+use zodium_zeo::codec::{
+    CodecError, Encoding, MessageId, encode_error, encode_oneway, encode_reply,
+};
 
 /// Size from which on a message for many sessions is shared between them instead of copied.
 const SHARED_BYTES_MIN: usize = 4096;

@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 use zodium_engine::Storage;
 use zodium_types::{Distribution, Durations};
 
-use super::call::Method;
-use super::offer::{ServedStorage, Server};
-use super::reports::{Inquiry, Inspection, WorkerReport};
-use super::statistics::Statistics;
+use crate::call::Method;
+use crate::offer::{ServedStorage, Server};
+use crate::reports::{Inquiry, Inspection, WorkerReport};
+use crate::statistics::Statistics;
 
 /// The metrics of a storage's sessions, on all workers together.
 #[derive(Clone, Debug)]

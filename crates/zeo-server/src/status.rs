@@ -6,10 +6,10 @@ use zodium_pickle::Value;
 use zodium_tls::PeerIdentity;
 use zodium_types::Counter;
 
-use super::call::Method;
-use super::exception::text_value;
-use super::offer::{ServedStorage, Server};
-use super::statistics::Statistics;
+use crate::call::Method;
+use crate::exception::text_value;
+use crate::offer::{ServedStorage, Server};
+use crate::statistics::Statistics;
 
 /// The status of one storage, with the names that `zeo-nagios` reads.
 #[derive(serde::Serialize)]

@@ -191,7 +191,7 @@ impl Jobs {
 mod tests {
     use std::cell::RefCell;
 
-    use super::super::testing::{Client, run_local, settle, storage};
+    use crate::testing::{Client, run_local, settle, storage};
 
     #[test]
     fn no_requests_are_read_during_a_pausing_job() {

@@ -15,13 +15,13 @@ use zodium_engine::{Config, Storage};
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_net::{CloseReason, Consumed, Host, Limits, Link, Service, Session};
 
-use super::jobs::{Blocking, Jobs};
-use super::local::Sender;
-use super::peer::Peer;
-use super::replies::Replies;
-use super::statistics::{Statistics, Tally};
-use super::subscriber::StorageSubscriber;
-use crate::codec::Encoding;
+use crate::jobs::{Blocking, Jobs};
+use crate::local::Sender;
+use crate::peer::Peer;
+use crate::replies::Replies;
+use crate::statistics::{Statistics, Tally};
+use crate::subscriber::StorageSubscriber;
+use zodium_zeo::codec::Encoding;
 
 /// A new storage in memory.
 pub(crate) fn storage() -> Arc<Storage> {
@@ -43,9 +43,11 @@ pub(crate) async fn settle() {
     }
 }
 
+type Job = Box<dyn FnOnce() + Send>;
+
 /// Jobs that run when a test says so.
 #[derive(Clone, Default)]
-pub(crate) struct Queued(Rc<RefCell<VecDeque<Box<dyn FnOnce() + Send>>>>);
+pub(crate) struct Queued(Rc<RefCell<VecDeque<Job>>>);
 
 impl Queued {
     /// Runs the next job; false if there is none.
@@ -56,7 +58,7 @@ impl Queued {
 }
 
 impl Blocking for Queued {
-    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+    fn run(&self, job: Job) {
         self.0.borrow_mut().push_back(job);
     }
 }

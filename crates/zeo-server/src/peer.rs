@@ -13,12 +13,12 @@ use zodium_net::Link;
 use zodium_pickle::Value;
 use zodium_types::Memory;
 
-use super::exception::Exception;
-use super::jobs::Jobs;
-use super::replies::{Replies, Reply, ReplyTo};
-use super::statistics::{Statistics, Tally};
-use super::subscriber::StorageSubscriber;
-use super::voting::Vote;
+use crate::exception::Exception;
+use crate::jobs::Jobs;
+use crate::replies::{Replies, Reply, ReplyTo};
+use crate::statistics::{Statistics, Tally};
+use crate::subscriber::StorageSubscriber;
+use crate::voting::Vote;
 
 /// A registered client.
 pub(crate) struct Peer {

@@ -7,10 +7,10 @@ use zodium_engine::{PackError, Storage};
 use zodium_pickle::Value;
 use zodium_types::Tid;
 
-use super::call::Arguments;
-use super::exception::Exception;
-use super::peer::Peer;
-use super::replies::{Reply, ReplyTo};
+use crate::call::Arguments;
+use crate::exception::Exception;
+use crate::peer::Peer;
+use crate::replies::{Reply, ReplyTo};
 
 /// The unit of the low half of a tid.
 const TICKS_PER_MINUTE: f64 = 4_294_967_296.0;

@@ -10,10 +10,10 @@ use zodium_net::Output;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use super::call::Method;
-use super::peer::Peer;
-use super::replies::Replies;
-use crate::codec::{
+use crate::call::Method;
+use crate::peer::Peer;
+use crate::replies::Replies;
+use zodium_zeo::codec::{
     CodecError, Encoding, MessageId, encode_load_reply, load_reply_head, load_reply_tail,
 };
 

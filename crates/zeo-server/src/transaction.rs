@@ -14,11 +14,11 @@ use zodium_filestorage::StorageError;
 use zodium_pickle::Value;
 use zodium_types::{Held, Memory};
 
-use super::exception::Exception;
-use super::replies::ReplyTo;
-use super::reports::TransactionReport;
-use super::statistics::Statistics;
-use super::voting::Vote;
+use crate::exception::Exception;
+use crate::replies::ReplyTo;
+use crate::reports::TransactionReport;
+use crate::statistics::Statistics;
+use crate::voting::Vote;
 
 /// Data of a transaction in memory from which on they are written to a spool file. The limit falls
 /// to the second value while memory is short.
@@ -440,10 +440,10 @@ mod tests {
     use zodium_engine::{Mailbox, Notice, VoteStart};
     use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-    use super::super::call::Method;
-    use super::super::testing::storage;
-    use super::super::voting::Voting;
     use super::*;
+    use crate::call::Method;
+    use crate::testing::storage;
+    use crate::voting::Voting;
 
     struct Ignored;
 

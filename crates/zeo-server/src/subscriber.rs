@@ -14,9 +14,9 @@ use zodium_filestorage::StorageError;
 use zodium_net::{CloseReason, Link};
 use zodium_types::Tid;
 
-use super::statistics::Statistics;
-use super::voting::Voting;
-use crate::codec::{CodecError, Encoding, encode_invalidation};
+use crate::statistics::Statistics;
+use crate::voting::Voting;
+use zodium_zeo::codec::{CodecError, Encoding, encode_invalidation};
 
 /// Size of an output from which on invalidations are not deferred.
 const DEFERRED_BYTES_MAX: usize = 16 << 10;

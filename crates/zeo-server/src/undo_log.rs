@@ -12,10 +12,10 @@ use zodium_filestorage::Transaction;
 use zodium_pickle::{Limits, Object, Objects, Value, decode};
 use zodium_types::Tid;
 
-use super::call::Arguments;
-use super::exception::{Exception, text_value};
-use super::peer::Peer;
-use super::replies::{Reply, ReplyTo};
+use crate::call::Arguments;
+use crate::exception::{Exception, text_value};
+use crate::peer::Peer;
+use crate::replies::{Reply, ReplyTo};
 
 /// Limits of an extension. It has at most 65,535 bytes, but a pickle's memo can expand them.
 pub(crate) const EXTENSION_LIMITS: Limits =

@@ -17,19 +17,19 @@ use zodium_net::{CloseReason, Consumed, Link};
 use zodium_pickle::Value;
 use zodium_types::Tid;
 
-use super::cached_loads::answer_cached_loads;
-use super::call::{Arguments, Method};
-use super::exception::{Exception, tid_value};
-use super::foreign_protocol::ForeignProtocol;
-use super::info::send_info;
-use super::loads::load_before;
-use super::local::{Described, LocalServer};
-use super::parts::{Parts, Registration};
-use super::replies::{Replies, Reply, ReplyTo};
-use super::reports::SessionReport;
-use super::subscriber::{EncodedInvalidation, Recipient};
-use crate::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
-use crate::codec::{Encoding, Greeting, Message, decode_load_before, decode_message};
+use crate::cached_loads::answer_cached_loads;
+use crate::call::{Arguments, Method};
+use crate::exception::{Exception, tid_value};
+use crate::foreign_protocol::ForeignProtocol;
+use crate::info::send_info;
+use crate::loads::load_before;
+use crate::local::{Described, LocalServer};
+use crate::parts::{Parts, Registration};
+use crate::replies::{Replies, Reply, ReplyTo};
+use crate::reports::SessionReport;
+use crate::subscriber::{EncodedInvalidation, Recipient};
+use zodium_zeo::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
+use zodium_zeo::codec::{Encoding, Greeting, Message, decode_load_before, decode_message};
 
 /// Length from which on a frame gets a buffer of its own, whose data are not copied.
 const LARGE_FRAME_BYTES: usize = 64 << 10;

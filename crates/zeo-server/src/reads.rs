@@ -7,11 +7,11 @@ use zodium_filestorage::HistoryEntry;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use super::call::Arguments;
-use super::exception::{Exception, oid_value, text_value, tid_value};
-use super::peer::Peer;
-use super::replies::{Reply, ReplyTo};
-use super::undo_log::{LISTED_MAX, extension_entries, metadata_entries, too_many_listed};
+use crate::call::Arguments;
+use crate::exception::{Exception, oid_value, text_value, tid_value};
+use crate::peer::Peer;
+use crate::replies::{Reply, ReplyTo};
+use crate::undo_log::{LISTED_MAX, extension_entries, metadata_entries, too_many_listed};
 
 /// Most oids allocated at once, as in ZEO.
 const NEW_OIDS_MAX: i64 = 100;

@@ -9,9 +9,9 @@ use tokio::sync::{Semaphore, mpsc};
 use zodium_engine::Storage;
 use zodium_tls::{AllowList, PeerIdentity};
 
-use super::reports::Inquiry;
-use super::statistics::Statistics;
-use crate::codec::Encoding;
+use crate::reports::Inquiry;
+use crate::statistics::Statistics;
+use zodium_zeo::codec::Encoding;
 
 /// Most undo logs that are read at once; others wait. With a filter that matches nothing each reads
 /// a whole file.

@@ -4,11 +4,11 @@ use zodium_filestorage::{LOOKED_UP_TOGETHER, LentRevision};
 use zodium_net::Output;
 use zodium_types::{Oid, Tid};
 
-use super::call::Method;
-use super::loads::put_revision;
-use super::peer::Peer;
-use crate::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
-use crate::codec::{CodecError, Encoding, LoadBefore, decode_load_before};
+use crate::call::Method;
+use crate::loads::put_revision;
+use crate::peer::Peer;
+use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
+use zodium_zeo::codec::{CodecError, Encoding, LoadBefore, decode_load_before};
 
 /// Consecutive requests, which are looked up together.
 struct Loads {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use zodium_net::{Link, Service};
 
-use super::jobs::{Blocking, RuntimeThreads};
-use super::local::LocalServer;
-use super::offer::Server;
-use super::session::SessionHandle;
+use crate::jobs::{Blocking, RuntimeThreads};
+use crate::local::LocalServer;
+use crate::offer::Server;
+use crate::session::SessionHandle;
 
 /// The ZEO service of one worker.
 pub struct ZeoService {

@@ -2,9 +2,9 @@
 
 use zodium_pickle::Value;
 
-use super::call::OWN_METHODS;
-use super::exception::text_value;
-use super::peer::Peer;
+use crate::call::OWN_METHODS;
+use crate::exception::text_value;
+use crate::peer::Peer;
 
 /// Interfaces announced for a storage with a blob directory, whether clients share it or not.
 const BLOB_INTERFACES: [&str; 2] = ["IBlobStorageRestoreable", "IBlobStorage"];

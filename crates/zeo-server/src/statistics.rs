@@ -12,7 +12,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use zodium_types::{Counter, Durations};
 
-use super::call::Method;
+use crate::call::Method;
 
 /// The counters. They have cache lines of their own, since workers must not write to shared lines.
 #[derive(Debug, Default)]

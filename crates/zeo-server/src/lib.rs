@@ -8,6 +8,8 @@
 //! A session owns its parts: stores, blobs, votes, downloads and iterators. Each part has data of
 //! its own, and gets the client's storage, replies and jobs handed in. No part knows the session.
 
+#![forbid(unsafe_code)]
+
 mod begin;
 mod blob_download;
 mod blob_upload;

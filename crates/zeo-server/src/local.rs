@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use zodium_engine::{Mailbox, Notice};
 use zodium_tls::PeerIdentity;
 
-use super::jobs::Blocking;
-use super::offer::Server;
-use super::reports::{Inquiry, SessionReport, WorkerReport};
-use super::statistics::{Statistics, Tally};
-use super::subscriber::StorageSubscriber;
+use crate::jobs::Blocking;
+use crate::offer::Server;
+use crate::reports::{Inquiry, SessionReport, WorkerReport};
+use crate::statistics::{Statistics, Tally};
+use crate::subscriber::StorageSubscriber;
 
 /// One worker's part of a server.
 pub(crate) struct LocalServer {

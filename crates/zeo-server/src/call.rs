@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use super::exception::Exception;
+use crate::exception::Exception;
 
 /// Longest message of a method that carries no data, in bytes: names, numbers, filters.
 const PLAIN_BYTES_MAX: usize = 64 << 10;

@@ -15,12 +15,14 @@ use zodium_filestorage::{BlobReading, StorageError};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use super::blobs::blobs_of;
-use super::call::Arguments;
-use super::exception::Exception;
-use super::peer::Peer;
-use super::replies::{Reply, ReplyTo};
-use crate::codec::{BlobNotice, CodecError, blob_chunk_head, blob_chunk_tail, encode_blob_notice};
+use crate::blobs::blobs_of;
+use crate::call::Arguments;
+use crate::exception::Exception;
+use crate::peer::Peer;
+use crate::replies::{Reply, ReplyTo};
+use zodium_zeo::codec::{
+    BlobNotice, CodecError, blob_chunk_head, blob_chunk_tail, encode_blob_notice,
+};
 
 /// Bytes read from a blob at once. With [`WAITING_BYTES_MAX`] this stays below the output
 /// high-water mark, from which on a link reads no requests.
@@ -218,8 +220,8 @@ impl Download {
 mod tests {
     use std::time::Instant;
 
-    use super::super::call::Method;
     use super::*;
+    use crate::call::Method;
 
     fn download(oid: u64) -> Download {
         let reply_to = ReplyTo { id: None, method: Method::SendBlob, asked: Instant::now() };

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use zodium_engine::Transaction;
 use zodium_pickle::Value;
 
-use super::begin::new_transaction;
-use super::call::Arguments;
-use super::exception::Exception;
-use super::peer::Peer;
-use super::replies::Reply;
-use super::transaction::SharedSlot;
-use super::undo_log::tid_of_undo_id;
+use crate::begin::new_transaction;
+use crate::call::Arguments;
+use crate::exception::Exception;
+use crate::peer::Peer;
+use crate::replies::Reply;
+use crate::transaction::SharedSlot;
+use crate::undo_log::tid_of_undo_id;
 
 /// Collects the transaction of a session.
 #[derive(Clone)]

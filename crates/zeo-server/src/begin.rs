@@ -4,8 +4,8 @@ use zodium_engine::Transaction;
 use zodium_pickle::{Value, decode, encode};
 use zodium_types::{TransactionMetadata, TransactionStatus};
 
-use super::exception::Exception;
-use super::undo_log::EXTENSION_LIMITS;
+use crate::exception::Exception;
+use crate::undo_log::EXTENSION_LIMITS;
 
 /// Creates a transaction of the arguments that follow its id.
 pub(crate) fn new_transaction(

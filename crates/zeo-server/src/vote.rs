@@ -12,15 +12,15 @@ use zodium_filestorage::{Access, StorageError};
 use zodium_pickle::{Value, class_of_record};
 use zodium_types::Tid;
 
-use super::blob_upload::BlobUploads;
-use super::blobs::blobs_of;
-use super::call::Arguments;
-use super::exception::{Exception, conflict_to_resolve, oid_value, tid_value};
-use super::info::send_info;
-use super::peer::Peer;
-use super::replies::{Reply, ReplyTo};
-use super::transaction::{Ballot, SharedSlot};
-use super::voting::Vote;
+use crate::blob_upload::BlobUploads;
+use crate::blobs::blobs_of;
+use crate::call::Arguments;
+use crate::exception::{Exception, conflict_to_resolve, oid_value, tid_value};
+use crate::info::send_info;
+use crate::peer::Peer;
+use crate::replies::{Reply, ReplyTo};
+use crate::transaction::{Ballot, SharedSlot};
+use crate::voting::Vote;
 
 /// Commits the transactions of a session.
 pub(crate) struct Votes {

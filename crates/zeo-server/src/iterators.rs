@@ -13,12 +13,12 @@ use zodium_filestorage::{RecordIterator, Transaction, TransactionIterator, Trans
 use zodium_pickle::Value;
 use zodium_types::Tid;
 
-use super::call::Arguments;
-use super::exception::{Exception, oid_value, tid_value};
-use super::log_chunk::{chunk_bytes, read_log_chunk};
-use super::peer::Peer;
-use super::replies::{Reply, ReplyTo};
-use super::undo_log::extension_entries;
+use crate::call::Arguments;
+use crate::exception::{Exception, oid_value, tid_value};
+use crate::log_chunk::{chunk_bytes, read_log_chunk};
+use crate::peer::Peer;
+use crate::replies::{Reply, ReplyTo};
+use crate::undo_log::extension_entries;
 
 /// Most open iterators of a connection; a client that never closes its iterators gets an error.
 const ITERATORS_MAX: usize = 1000;
