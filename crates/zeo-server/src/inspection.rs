@@ -11,8 +11,8 @@ use zodium_engine::Storage;
 use zodium_types::{Distribution, Durations};
 
 use crate::call::Method;
-use crate::offer::{ServedStorage, Server};
 use crate::reports::{Inquiry, Inspection, WorkerReport};
+use crate::server::{ServedStorage, Server};
 use crate::statistics::Statistics;
 
 /// The metrics of a storage's sessions, on all workers together.

@@ -368,3 +368,39 @@ fn missing_iterator(number: i64) -> Exception {
 fn no_such_attribute() -> Exception {
     Exception::new("builtins.AttributeError", "this iterator is of the other kind")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::call::Method;
+    use crate::testing::storage;
+
+    fn request(bytes_max: usize) -> Request {
+        let reply_to = ReplyTo { id: None, method: Method::IteratorRead, asked: Instant::now() };
+        Request { step: Step::Read { bytes_max, with_records: true }, reply_to }
+    }
+
+    #[test]
+    fn requests_wait_in_order_while_a_job_has_their_iterator() {
+        let storage = storage();
+        let place = Box::new(storage.file().iterate(None, None).unwrap());
+        let mut places = Places::default();
+        let number = places.add(Iterator::Transactions { place, last: None }).unwrap();
+        let number = i64::try_from(number.as_int().unwrap()).unwrap();
+        let iterator = places.queue(number, request(1)).unwrap().unwrap();
+        let (first, iterator) = places.next(number, iterator).unwrap();
+        assert!(matches!(first.step, Step::Read { bytes_max: 1, .. }));
+        // A job has the iterator.
+        assert!(places.queue(number, request(2)).unwrap().is_none());
+        assert!(places.queue(number, request(3)).unwrap().is_none());
+        assert_eq!(places.waiting, 2);
+        let (second, _) = places.next(number, iterator).unwrap();
+        assert!(matches!(second.step, Step::Read { bytes_max: 2, .. }));
+        let left = places.remove(number);
+        assert!(left.iter().all(|left| matches!(left.step, Step::Read { bytes_max: 3, .. })));
+        assert_eq!((left.len(), places.waiting), (1, 0));
+        assert!(places.queue(number, request(4)).is_err(), "it is closed");
+    }
+}

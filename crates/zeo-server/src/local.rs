@@ -10,8 +10,8 @@ use zodium_engine::{Mailbox, Notice};
 use zodium_tls::PeerIdentity;
 
 use crate::jobs::Blocking;
-use crate::offer::Server;
 use crate::reports::{Inquiry, SessionReport, WorkerReport};
+use crate::server::Server;
 use crate::statistics::{Statistics, Tally};
 use crate::subscriber::StorageSubscriber;
 

@@ -7,7 +7,7 @@ use zodium_net::{Link, Service};
 
 use crate::jobs::{Blocking, RuntimeThreads};
 use crate::local::LocalServer;
-use crate::offer::Server;
+use crate::server::Server;
 use crate::session::SessionHandle;
 
 /// The ZEO service of one worker.

@@ -8,7 +8,7 @@ use zodium_types::Counter;
 
 use crate::call::Method;
 use crate::exception::text_value;
-use crate::offer::{ServedStorage, Server};
+use crate::server::{ServedStorage, Server};
 use crate::statistics::Statistics;
 
 /// The status of one storage, with the names that `zeo-nagios` reads.
