@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use thiserror::Error;
-use zodium_pickle::Value;
 use zodium_types::Oid;
-use zodium_zeo::client as wire;
 use zodium_zeo::codec::{CodecError, RemoteError};
+
+use crate::Exception;
+use crate::socket::ConnectError;
 
 /// Why a call failed. Clones share their texts.
 #[derive(Clone, Debug, Error)]
@@ -77,16 +78,6 @@ pub enum ClientError {
     },
 }
 
-/// An exception raised by the server.
-#[derive(Debug, Error)]
-#[error("{}", wire::exception_text(name, payload))]
-pub struct Exception {
-    /// The dotted name of its class.
-    pub name: String,
-    /// Its attributes as a dict, or else its arguments as a sequence.
-    pub payload: Value<'static>,
-}
-
 impl ClientError {
     /// Whether the server raised an exception with this dotted class name.
     pub fn is_exception(&self, name: &str) -> bool {
@@ -109,13 +100,12 @@ impl ClientError {
 
 impl From<RemoteError<'_>> for ClientError {
     fn from(error: RemoteError<'_>) -> ClientError {
-        let (name, payload) = (error.name.into_owned(), error.payload.into_owned());
-        ClientError::Raised(Arc::new(Exception { name, payload }))
+        ClientError::Raised(Arc::new(error.into()))
     }
 }
 
-impl From<wire::ClientError> for ClientError {
-    fn from(error: wire::ClientError) -> ClientError {
+impl From<ConnectError> for ClientError {
+    fn from(error: ConnectError) -> ClientError {
         ClientError::disconnected(error)
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 
+use zodium_zeo::codec::FrameError;
 use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
 
 /// Longest frame accepted. The buffer grows as bytes arrive, not by the announced length.
@@ -26,16 +27,20 @@ impl Input {
     /// The payload of the next frame, if it has arrived completely. Fails if the bytes are no
     /// frame.
     pub(crate) fn next_frame(&mut self) -> io::Result<Option<&[u8]>> {
+        self.next_payload().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// As [`Input::next_frame`], with the error of the frame itself.
+    pub(crate) fn next_payload(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let rest = self.buffer.get(self.filled.clone()).unwrap_or_default();
-        match peek_frame(rest, FRAME_BYTES_MAX) {
-            Ok(Peek::Complete(payload)) => {
+        match peek_frame(rest, FRAME_BYTES_MAX)? {
+            Peek::Complete(payload) => {
                 let start = self.filled.start + HEADER_LENGTH;
                 let end = start + payload.len();
                 self.filled.start = end;
                 Ok(self.buffer.get(start..end))
             }
-            Ok(Peek::Missing(_)) => Ok(None),
-            Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            Peek::Missing(_) => Ok(None),
         }
     }
 

@@ -4,22 +4,26 @@ use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls::{ClientConfig, ClientConnection};
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use zodium_types::Address;
-use zodium_zeo::client::{Socket, connect_socket};
 
 use crate::ClientError;
 use crate::input::Input;
 use crate::interrupt::TICK;
+use crate::socket::{Socket, connect_socket};
 
 /// TCP keepalive: time until the first probe, and interval between probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_RETRIES: u32 = 3;
+/// Longest time to send the end of an encrypted stream.
+const GOODBYE_LIMIT: Duration = Duration::from_millis(100);
+/// Shortest timeout of a socket. It counts in microseconds, and takes 0 for none.
+const TIMEOUT_LEAST: Duration = Duration::from_millis(1);
 /// Plain text encrypted at once: less than what rustls buffers.
 const PLAIN_BYTES: usize = 32 << 10;
 /// Encrypted bytes collected before a write.
@@ -48,18 +52,25 @@ impl Transport {
         tls: Option<&TlsSide>,
         limit: Duration,
     ) -> Result<Transport, ClientError> {
-        let socket = connect_socket(address, limit)?;
+        let transport = Transport::new(connect_socket(address, limit)?);
         let named = |error: io::Error| ClientError::disconnected(format!("{address}: {error}"));
-        let transport = Transport { peer: peer_of(&socket), socket, tls: None };
         transport.prepare(limit).map_err(named)?;
         match tls {
-            Some(tls) => transport.secure(address, tls).map_err(named),
+            Some(tls) => {
+                let name = tls.name_of(address).map_err(named)?;
+                transport.secure(Arc::clone(&tls.config), name, None).map_err(named)
+            }
             None => Ok(transport),
         }
     }
 
+    /// A transport of this socket, without TLS.
+    pub(crate) fn new(socket: Socket) -> Transport {
+        Transport { peer: peer_of(&socket), socket, tls: None }
+    }
+
     fn prepare(&self, limit: Duration) -> io::Result<()> {
-        let socket = self.reference();
+        let socket = self.socket.reference();
         if matches!(self.socket, Socket::Tcp(_)) {
             let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
             socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))?;
@@ -68,26 +79,44 @@ impl Transport {
         socket.set_write_timeout(Some(limit))
     }
 
-    fn secure(self, address: &Address, side: &TlsSide) -> io::Result<Transport> {
-        let name = match (&side.name, address) {
-            (Some(name), _) => name.clone(),
-            (None, Address::Tcp { host, .. }) if !host.is_empty() => {
-                ServerName::try_from(host.clone()).map_err(io::Error::other)?
-            }
-            (None, _) => ServerName::try_from("localhost").map_err(io::Error::other)?,
-        };
-        let config = Arc::clone(&side.config);
+    /// Performs the TLS handshake, before the deadline if there is one.
+    pub(crate) fn secure(
+        self,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+        deadline: Option<Instant>,
+    ) -> io::Result<Transport> {
         let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut Plain(&self.socket))?;
+            connection.complete_io(&mut self.plain(deadline))?;
         }
         Ok(Transport { tls: Some(Mutex::new(connection)), ..self })
+    }
+
+    /// Whether it is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    fn plain(&self, deadline: Option<Instant>) -> Plain<'_> {
+        Plain { socket: &self.socket, deadline }
+    }
+
+    /// Tells the peer that this is an orderly end, if there is TLS.
+    pub(crate) fn say_goodbye(&self) {
+        let Some(tls) = &self.tls else { return };
+        let mut connection = tls.lock();
+        connection.send_close_notify();
+        let mut sealed = Vec::new();
+        while connection.wants_write() && connection.write_tls(&mut sealed).is_ok() {}
+        // The peer may have gone.
+        let _ = self.plain(Some(Instant::now() + GOODBYE_LIMIT)).write_all(&sealed);
     }
 
     /// Ends the handshake phase. Reads now fail with `WouldBlock` after each tick, to be retried. A
     /// write fails only if the peer accepts nothing for `silence_max`.
     pub(crate) fn wait_long(&self, silence_max: Duration) -> io::Result<()> {
-        let socket = self.reference();
+        let socket = self.socket.reference();
         #[cfg(target_os = "linux")]
         if matches!(self.socket, Socket::Tcp(_)) {
             socket.set_tcp_user_timeout(Some(silence_max))?;
@@ -98,7 +127,13 @@ impl Transport {
 
     /// Writes all bytes. The caller must prevent concurrent calls.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let Some(tls) = &self.tls else { return Plain(&self.socket).write_all(bytes) };
+        self.send_by(bytes, None)
+    }
+
+    /// As [`Transport::send`], before the deadline if there is one.
+    pub(crate) fn send_by(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
+        let mut plain_socket = self.plain(deadline);
+        let Some(tls) = &self.tls else { return plain_socket.write_all(bytes) };
         let mut sealed = Vec::new();
         for plain in bytes.chunks(PLAIN_BYTES) {
             // Not locked during socket writes: the peer may be waiting for us to read.
@@ -109,18 +144,28 @@ impl Transport {
             }
             drop(connection);
             if sealed.len() >= SEALED_BYTES {
-                Plain(&self.socket).write_all(&sealed)?;
+                plain_socket.write_all(&sealed)?;
                 sealed.clear();
             }
         }
-        Plain(&self.socket).write_all(&sealed)
+        plain_socket.write_all(&sealed)
     }
 
     /// Waits for data and appends them to `input`; returns the number of bytes, 0 if the peer has
     /// closed. The caller must prevent concurrent calls.
     pub(crate) fn receive(&self, input: &mut Input) -> io::Result<usize> {
+        self.receive_by(input, None)
+    }
+
+    /// As [`Transport::receive`], before the deadline if there is one.
+    pub(crate) fn receive_by(
+        &self,
+        input: &mut Input,
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
+        let mut plain_socket = self.plain(deadline);
         let Some(tls) = &self.tls else {
-            return input.fill(|room| Plain(&self.socket).read(room));
+            return input.fill(|room| plain_socket.read(room));
         };
         // The handshake may have read more than its own messages.
         let plain_bytes = drain(&mut tls.lock(), input)?;
@@ -129,7 +174,7 @@ impl Transport {
         }
         let mut sealed = vec![0; PLAIN_BYTES];
         loop {
-            let count = Plain(&self.socket).read(&mut sealed)?;
+            let count = plain_socket.read(&mut sealed)?;
             if count == 0 {
                 return Ok(0);
             }
@@ -144,14 +189,7 @@ impl Transport {
     /// Shuts down both directions, which also ends pending reads and writes.
     pub(crate) fn shut_down(&self) {
         // The peer may have closed already.
-        let _ = self.reference().shutdown(Shutdown::Both);
-    }
-
-    fn reference(&self) -> SockRef<'_> {
-        match &self.socket {
-            Socket::Tcp(stream) => SockRef::from(stream),
-            Socket::Unix(stream) => SockRef::from(stream),
-        }
+        let _ = self.socket.reference().shutdown(Shutdown::Both);
     }
 
     /// The descriptor to poll.
@@ -165,6 +203,28 @@ impl Transport {
     /// The peer's address, if the system knows it.
     pub(crate) fn peer(&self) -> Option<&str> {
         self.peer.as_deref()
+    }
+}
+
+impl TlsSide {
+    /// The name expected in the certificate of the server at this address.
+    fn name_of(&self, address: &Address) -> io::Result<ServerName<'static>> {
+        match (&self.name, address) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, Address::Tcp { host, .. }) if !host.is_empty() => {
+                ServerName::try_from(host.clone()).map_err(io::Error::other)
+            }
+            (None, _) => ServerName::try_from("localhost").map_err(io::Error::other),
+        }
+    }
+}
+
+impl Socket {
+    fn reference(&self) -> SockRef<'_> {
+        match self {
+            Socket::Tcp(stream) => SockRef::from(stream),
+            Socket::Unix(stream) => SockRef::from(stream),
+        }
     }
 }
 
@@ -215,11 +275,30 @@ fn drain(connection: &mut ClientConnection, input: &mut Input) -> io::Result<usi
 }
 
 /// The plain socket; sockets allow a read and a write at the same time.
-struct Plain<'s>(&'s Socket);
+struct Plain<'s> {
+    socket: &'s Socket,
+    /// When reads and writes have to end; `None`: the timeouts of the socket are left alone.
+    deadline: Option<Instant>,
+}
+
+impl Plain<'_> {
+    /// Limits the next read or write.
+    fn limit(&self) -> io::Result<()> {
+        let Some(deadline) = self.deadline else { return Ok(()) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let (socket, left) = (self.socket.reference(), left.max(TIMEOUT_LEAST));
+        socket.set_read_timeout(Some(left))?;
+        socket.set_write_timeout(Some(left))
+    }
+}
 
 impl Read for Plain<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.0 {
+        self.limit()?;
+        match self.socket {
             Socket::Tcp(stream) => (&mut &*stream).read(buffer),
             Socket::Unix(stream) => (&mut &*stream).read(buffer),
         }
@@ -228,7 +307,8 @@ impl Read for Plain<'_> {
 
 impl Write for Plain<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0 {
+        self.limit()?;
+        match self.socket {
             Socket::Tcp(stream) => (&mut &*stream).write(bytes),
             Socket::Unix(stream) => (&mut &*stream).write(bytes),
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use zodium_client::direct::health;
 use zodium_types::Address;
-use zodium_zeo::client::health;
 
 use crate::reach::ReachOptions;
 

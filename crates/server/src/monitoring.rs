@@ -20,7 +20,7 @@ use zodium_monitor::{
 use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_storage::{PackStep, WriteState};
 use zodium_types::{Counter, Tid};
-use zodium_zeo::server::{Inspection, Server, SessionMetrics, SessionReport};
+use zodium_zeo_server::{Inspection, Server, SessionMetrics, SessionReport};
 
 use crate::listen_error::cannot_listen;
 

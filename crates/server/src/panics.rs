@@ -51,7 +51,7 @@ mod tests {
     use zodium_net::{Limits, WorkerOptions, Workers};
     use zodium_storage::Access;
     use zodium_types::{Address, Oid, Tid, TransactionMetadata, TransactionStatus};
-    use zodium_zeo::server::ZeoService;
+    use zodium_zeo_server::ZeoService;
 
     use super::end_the_process;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustls_pki_types::ServerName;
+use zodium_client::direct::{Stream, connect};
 use zodium_configuration::{ServerOptions, StorageOptions, TlsOptions};
 use zodium_tls::{AllowList, CertificateFiles, ClientFiles, ClientTls, Password, Trust};
 use zodium_types::Address;
-use zodium_zeo::client::{Stream, connect, secure};
 
 use crate::own_certificate::own_files;
 
@@ -90,10 +90,11 @@ impl ReachOptions {
 
 impl Destination {
     /// Connects, and shakes hands where there is TLS, each within `limit`.
-    pub(crate) fn connect(&self, limit: Duration) -> Result<Box<dyn Stream>> {
+    pub(crate) fn connect(&self, limit: Duration) -> Result<Stream> {
         let stream = connect(&self.address, limit)?;
         match &self.tls {
-            Some((tls, name)) => secure(stream, tls.config(), name.clone(), limit)
+            Some((tls, name)) => stream
+                .secure(tls.config(), name.clone(), limit)
                 .with_context(|| self.address.to_string()),
             None => Ok(stream),
         }

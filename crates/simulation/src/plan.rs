@@ -7,7 +7,7 @@ use zodium_engine::{Config, Reopening};
 use zodium_filestorage::OpenOptions;
 use zodium_net::Limits;
 use zodium_zeo::codec::Encoding;
-use zodium_zeo::server::Config as ZeoConfig;
+use zodium_zeo_server::Config as ZeoConfig;
 
 use crate::random::Chance;
 use crate::server::{Setting, open_options};

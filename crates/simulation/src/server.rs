@@ -14,7 +14,7 @@ use zodium_disk::{Clock, FaultyDisk};
 use zodium_engine::{Config as StorageConfig, LogWriter, Storage};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_net::{Host, Limits};
-use zodium_zeo::server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
+use zodium_zeo_server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
 
 use crate::history::path;
 use crate::pipe::ServerEnd;

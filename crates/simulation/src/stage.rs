@@ -20,7 +20,7 @@ use zodium_zeo::codec::{
     CodecError, Encoding, MessageId, Reply, ServerMessage, decode_server_message,
     encode_load_before_request, encode_oneway, encode_request,
 };
-use zodium_zeo::server::Config;
+use zodium_zeo_server::Config;
 
 use crate::pipe::Pipe;
 use crate::server::{STORAGE_NAME, Server, Setting, open_options};

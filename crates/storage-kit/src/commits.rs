@@ -177,7 +177,7 @@ pub fn readers_see_whole_transactions(tester: &Tester) {
             tester.commit(all(n));
         }
         ended.store(true, Ordering::Relaxed);
-        readers.map(|reader| reader.join().unwrap());
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
 }
 

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+#![allow(missing_docs, reason = "the name of a claim is what it claims")]
 
 pub mod commits;
 pub mod deletions;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
+use zodium_client::direct::{DirectClient, connect};
 use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
-use zodium_zeo::client::{Client, Stream, connect};
 
 use super::history::History;
 use crate::options::PackOptions;
@@ -64,8 +64,8 @@ pub(super) fn measure(server: &Server, options: &PackOptions, history: &History)
     })
 }
 
-fn open(address: &Address) -> Result<Client<Box<dyn Stream>>> {
-    let mut client = Client::greet(connect(address, PATIENCE)?, PATIENCE)?;
+fn open(address: &Address) -> Result<DirectClient> {
+    let mut client = DirectClient::greet(connect(address, PATIENCE)?, PATIENCE)?;
     client.register("1", false)?;
     Ok(client)
 }
@@ -101,7 +101,7 @@ fn write(
 }
 
 fn commit(
-    client: &mut Client<impl Stream>,
+    client: &mut DirectClient,
     number: u32,
     oid: Oid,
     serial: Tid,

@@ -19,7 +19,7 @@ use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_net::{Bound, Limits, WorkerOptions, Workers};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
-use zodium_zeo::server::{Config, Offer, Server as ZeoServer, ZeoService};
+use zodium_zeo_server::{Config, Offer, Server as ZeoServer, ZeoService};
 
 const DATA: &str = "Data.fs";
 

@@ -15,7 +15,7 @@ use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
 use zodium_net::{Bound, Limits, WorkerOptions, Workers};
 use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
-use zodium_zeo::server::{Config, Offer, Server, ZeoService};
+use zodium_zeo_server::{Config, Offer, Server, ZeoService};
 
 use super::Difference;
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
+use zodium_client::direct::DirectClient;
 use zodium_pickle::Value;
-use zodium_zeo::client::{Client, Stream};
 
 use super::Outcome;
 use crate::reach::Destination;
@@ -24,7 +24,7 @@ pub(super) fn pack(server: &Destination, storage: &str, to: Timestamp) -> Result
     let address = &server.address;
     let asked = || format!("storage {storage} of {address}");
     let stream = server.connect(ANSWER_LIMIT)?;
-    let mut client = Client::greet(stream, ANSWER_LIMIT).with_context(asked)?;
+    let mut client = DirectClient::greet(stream, ANSWER_LIMIT).with_context(asked)?;
     // Packing is allowed to those who only read, and they are served everywhere.
     client.register(storage, true).with_context(asked)?;
     let (bytes_before, objects_before) = figures(&mut client)?;
@@ -34,13 +34,13 @@ pub(super) fn pack(server: &Destination, storage: &str, to: Timestamp) -> Result
 }
 
 /// Size in bytes and in objects.
-fn figures(client: &mut Client<impl Stream>) -> Result<(u64, u64)> {
+fn figures(client: &mut DirectClient) -> Result<(u64, u64)> {
     let info = client.call("get_info", &Value::tuple([]))?;
     let figure = |name| info.entry(name).and_then(Value::as_u64).unwrap_or(0);
     Ok((figure("size"), figure("length")))
 }
 
-fn request_pack(client: &mut Client<impl Stream>, to: Timestamp) -> Result<()> {
+fn request_pack(client: &mut DirectClient, to: Timestamp) -> Result<()> {
     let seconds = to.as_nanosecond() as f64 / 1e9;
     let pending = client.request("pack", &Value::tuple([Value::Float(seconds), true.into()]))?;
     let waiting = Waiting::start();

@@ -13,7 +13,7 @@ use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::{Reopening, Storage};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_tls::AllowList;
-use zodium_zeo::server::Offer;
+use zodium_zeo_server::Offer;
 
 use super::conflicts::ServerResolver;
 use crate::progress::Progress;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use zodium_configuration::{Encoding, ServerOptions};
 use zodium_net::{WorkerOptions, Workers};
-use zodium_zeo::server::{Config, Server, ZeoService};
+use zodium_zeo_server::{Config, Server, ZeoService};
 
 use super::limits;
 use super::storages::Storages;

@@ -1,0 +1,239 @@
+//! Jobs: work that may wait for the disk, done on a blocking thread and finished on the worker.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{Semaphore, oneshot};
+use zodium_net::Link;
+
+/// Most requests of a connection in progress at once; no more are read until some end.
+pub(crate) const JOBS_MAX: usize = 1000;
+
+/// Most of them that may produce large answers at once (loads from the disk, histories), since each
+/// holds its answer.
+const ANSWERING_MAX: usize = 64;
+
+/// Executes jobs.
+pub trait Blocking: 'static {
+    /// Executes a job, without waiting for its end.
+    fn run(&self, job: Box<dyn FnOnce() + Send>);
+}
+
+/// The blocking threads of the worker's runtime.
+pub(crate) struct RuntimeThreads;
+
+impl Blocking for RuntimeThreads {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        // The job sends its result over a channel of its own.
+        drop(tokio::task::spawn_blocking(job));
+    }
+}
+
+/// The jobs of one connection; all clones are the same.
+#[derive(Clone)]
+pub(crate) struct Jobs {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    link: Link,
+    blocking: Rc<dyn Blocking>,
+    /// Runs before the result of a job is used.
+    before_done: Box<dyn Fn()>,
+    /// Requests in progress on blocking threads.
+    running: Cell<usize>,
+    /// Whether a job is in progress during which no requests are read.
+    is_paused: Cell<bool>,
+    /// Places for requests whose answers may be large.
+    answering: Arc<Semaphore>,
+    gone: Arc<AtomicBool>,
+}
+
+impl Jobs {
+    /// Creates the jobs of a connection. `before_done` runs before each job is finished, and `gone`
+    /// says when the connection has ended.
+    pub(crate) fn new(
+        link: Link,
+        blocking: Rc<dyn Blocking>,
+        before_done: Box<dyn Fn()>,
+        gone: Arc<AtomicBool>,
+    ) -> Jobs {
+        let answering = Arc::new(Semaphore::new(ANSWERING_MAX));
+        let (running, is_paused) = (Cell::new(0), Cell::new(false));
+        let shared = Shared { link, blocking, before_done, running, is_paused, answering, gone };
+        Jobs { shared: Rc::new(shared) }
+    }
+
+    /// The number of requests in progress.
+    pub(crate) fn running(&self) -> usize {
+        self.shared.running.get()
+    }
+
+    /// Whether a job is in progress during which no requests are read.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.shared.is_paused.get()
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.shared.gone.load(Ordering::Relaxed)
+    }
+
+    /// As [`Jobs::is_gone`], for jobs. Relaxed: it only lets them end earlier.
+    pub(crate) fn gone(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.gone)
+    }
+
+    /// Counts a request that is answered by several jobs, until [`Jobs::end`].
+    pub(crate) fn begin(&self) {
+        self.shared.running.set(self.running() + 1);
+    }
+
+    /// Ends a request that [`Jobs::begin`] counted.
+    pub(crate) fn end(&self) {
+        self.shared.running.set(self.running() - 1);
+    }
+
+    /// Runs `job` on a blocking thread and gives its result. `None` if the thread panicked, which
+    /// ends the process anyway.
+    pub(crate) fn run_blocking<T, J>(&self, job: J) -> impl Future<Output = Option<T>> + use<T, J>
+    where
+        T: Send + 'static,
+        J: FnOnce() -> T + Send + 'static,
+    {
+        let (sender, result) = oneshot::channel();
+        self.shared.blocking.run(Box::new(move || {
+            // The receiver may be gone: the results of some jobs are not needed.
+            let _ = sender.send(job());
+        }));
+        async { result.await.ok() }
+    }
+
+    /// Runs `job` on a blocking thread, and then `done` with its result on the worker.
+    ///
+    /// `done` runs even if the connection has ended meanwhile; see [`Jobs::is_gone`].
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(T) + 'static,
+    ) {
+        self.spawn_after(async {}, job, done);
+    }
+
+    /// As [`Jobs::spawn`]; no requests are read until the job has ended.
+    pub(crate) fn spawn_pausing<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(T) + 'static,
+    ) {
+        self.shared.is_paused.set(true);
+        let jobs = self.clone();
+        self.spawn(job, move |result| {
+            jobs.shared.is_paused.set(false);
+            done(result);
+        });
+    }
+
+    /// As [`Jobs::spawn`], for jobs with large answers. It begins when the client has read most of
+    /// its earlier answers, and few such jobs are in progress.
+    pub(crate) fn spawn_answer<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(T) + 'static,
+    ) {
+        let (answering, link) = (Arc::clone(&self.shared.answering), self.shared.link.clone());
+        let before = async move {
+            let place = answering.acquire_owned().await;
+            // `done` notices the end of the link.
+            link.uncongested().await;
+            place
+        };
+        self.spawn_after(before, job, done);
+    }
+
+    /// As [`Jobs::spawn`], for jobs that may read a whole file. It begins when one of the `places`
+    /// is free.
+    pub(crate) fn spawn_search<T: Send + 'static>(
+        &self,
+        places: Arc<Semaphore>,
+        job: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(T) + 'static,
+    ) {
+        self.spawn_after(places.acquire_owned(), job, done);
+    }
+
+    /// Runs the job after `before`, whose result (such as a place) is kept until the job's end.
+    fn spawn_after<T: Send + 'static>(
+        &self,
+        before: impl Future + 'static,
+        job: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(T) + 'static,
+    ) {
+        self.begin();
+        let jobs = self.clone();
+        tokio::task::spawn_local(async move {
+            let _place = before.await;
+            let result = jobs.run_blocking(job).await;
+            (jobs.shared.before_done)();
+            jobs.end();
+            match result {
+                Some(result) => done(result),
+                None => tracing::error!("a job was lost"),
+            }
+            jobs.shared.link.wake();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use crate::testing::{Client, run_local, settle, storage};
+
+    #[test]
+    fn no_requests_are_read_during_a_pausing_job() {
+        run_local(async {
+            let client = Client::connect(storage()).await;
+            let jobs = &client.peer.jobs;
+            jobs.spawn_pausing(|| (), |()| ());
+            jobs.spawn(|| (), |()| ());
+            settle().await;
+            assert!(jobs.is_paused());
+            assert_eq!(jobs.running(), 2);
+            assert!(client.blocking.run_next());
+            settle().await;
+            assert!(!jobs.is_paused());
+            assert_eq!(jobs.running(), 1);
+        });
+    }
+
+    #[test]
+    fn so_many_answers_at_once_are_produced_and_the_others_wait() {
+        run_local(async {
+            let client = Client::connect(storage()).await;
+            let done = std::rc::Rc::<RefCell<Vec<usize>>>::default();
+            for number in 0..super::ANSWERING_MAX + 1 {
+                let done = std::rc::Rc::clone(&done);
+                client
+                    .peer
+                    .jobs
+                    .spawn_answer(move || number, move |number| done.borrow_mut().push(number));
+            }
+            settle().await;
+            assert_eq!(client.peer.jobs.running(), super::ANSWERING_MAX + 1);
+            let mut ran = 0;
+            while client.blocking.run_next() {
+                ran += 1;
+            }
+            assert_eq!(ran, super::ANSWERING_MAX);
+            settle().await;
+            assert!(client.blocking.run_next());
+            settle().await;
+            assert!(done.borrow().iter().copied().eq(0..super::ANSWERING_MAX + 1));
+            assert_eq!(client.peer.jobs.running(), 0);
+        });
+    }
+}

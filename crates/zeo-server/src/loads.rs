@@ -1,0 +1,97 @@
+//! Loads of one revision each.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use zodium_net::Output;
+use zodium_pickle::Value;
+use zodium_storage::{Access, Load, Revision, StorageError};
+use zodium_types::{Oid, Tid};
+
+use crate::call::Method;
+use crate::peer::Peer;
+use crate::replies::Replies;
+use zodium_zeo::codec::{
+    CodecError, Encoding, MessageId, encode_load_reply, load_reply_head, load_reply_tail,
+};
+
+/// Size from which on data are sent without a copy, as a piece of the gather-write.
+///
+/// Below it a copy into the batch is cheaper. A block of 4 KiB with the overhead of its pickle is
+/// below.
+const GATHER_BYTES_MIN: usize = 5 << 10;
+
+/// Answers a load, at once if the bytes are in memory, else from a blocking thread. Hot path.
+pub(crate) fn load_before(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid) {
+    match peer.storage().reader().load_before(oid, before, Access::Resident) {
+        Ok(Load::Cold) => load_cold(peer, id, oid, before, peer.tally.arrived()),
+        result => {
+            peer.tally.count(Method::LoadBefore);
+            reply_load(&peer.replies, &id, oid, result);
+        }
+    }
+}
+
+fn load_cold(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid, asked: Instant) {
+    let (reader, peer) = (Arc::clone(peer.storage()), Rc::clone(peer));
+    let jobs = peer.jobs.clone();
+    let job = move || reader.reader().load_before(oid, before, Access::Blocking);
+    jobs.spawn_answer(job, move |result| {
+        let storage = peer.storage();
+        // During the wait a newer revision may have been announced to the client. An answer that
+        // says "current" would then be wrong, so check again.
+        let result = if let Ok(Load::Revision(Revision { end: None, basis, .. })) = &result
+            && !storage.reader().is_still_current(oid, *basis)
+        {
+            match storage.reader().load_before(oid, before, Access::Resident) {
+                Ok(Load::Cold) => return load_cold(&peer, id, oid, before, asked),
+                again => again,
+            }
+        } else {
+            result
+        };
+        peer.replies.note_cold_load(asked);
+        reply_load(&peer.replies, &id, oid, result);
+    });
+}
+
+fn reply_load(replies: &Replies, id: &MessageId, oid: Oid, result: Result<Load, StorageError>) {
+    match result {
+        Ok(Load::Revision(revision)) => reply_revision(replies, id, &revision),
+        Ok(Load::NoRevision) => replies.put_reply(id, &Value::None),
+        Ok(Load::Missing | Load::Cold) => replies.missing_key(id, oid),
+        Err(error) => {
+            tracing::error!(%oid, %error, "cannot load");
+            replies.put_error(id, &error.into());
+        }
+    }
+}
+
+fn reply_revision(replies: &Replies, id: &MessageId, revision: &Revision) {
+    let Revision { data, serial, end, .. } = revision;
+    let data = (&data[..], || data.clone());
+    let output = &mut replies.link().output();
+    let put = put_revision(replies.encoding(), output, id, data, *serial, *end);
+    replies.check_sent(put);
+}
+
+/// Appends the answer to a load. Large data are shared, and sent without a copy.
+#[inline]
+pub(super) fn put_revision(
+    encoding: Encoding,
+    output: &mut Output,
+    id: &MessageId,
+    (data, share): (&[u8], impl FnOnce() -> Bytes),
+    serial: Tid,
+    end: Option<Tid>,
+) -> Result<(), CodecError> {
+    if data.len() < GATHER_BYTES_MIN {
+        return encode_load_reply(encoding, output.buffer(), id, data, serial, end);
+    }
+    load_reply_head(encoding, output.buffer(), id, data.len(), end)?;
+    output.push(share());
+    load_reply_tail(encoding, output.buffer(), serial, end);
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! A server: its options and the storages that it serves, which all workers share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc};
+use zodium_engine::Storage;
+use zodium_tls::{AllowList, PeerIdentity};
+use zodium_zeo::codec::Encoding;
+
+use crate::reports::Inquiry;
+use crate::statistics::Statistics;
+
+/// Most undo logs that are read at once; others wait. With a filter that matches nothing each reads
+/// a whole file.
+const UNDO_SEARCHES_MAX: usize = 4;
+
+/// Options of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The encoding announced to clients.
+    pub encoding: Encoding,
+    /// Longest frame accepted, in bytes; a longer one ends its connection unread.
+    pub frame_bytes_max: u32,
+    /// Refuse all sessions that are not read-only.
+    pub read_only: bool,
+    /// Least time between two invalidations to a client that waits for no answer.
+    pub notice_interval: Duration,
+}
+
+/// A storage to be served, and its options.
+pub struct Offer {
+    /// The running storage.
+    pub storage: Arc<Storage>,
+    /// The clients that may use it; absent: all that the server accepts.
+    pub allow: Option<AllowList>,
+}
+
+/// The state that all workers of a server share.
+pub struct Server {
+    pub(crate) config: Config,
+    pub(crate) storages: BTreeMap<String, ServedStorage>,
+    /// When it was started, in seconds since the Unix epoch.
+    pub(crate) started: u64,
+    /// Channels to each worker, for inquiries about its sessions.
+    pub(crate) inquiries: Mutex<Vec<mpsc::UnboundedSender<Inquiry>>>,
+    /// Places for undo logs that are being read.
+    pub(crate) undo_searches: Arc<Semaphore>,
+}
+
+/// A served storage.
+pub(crate) struct ServedStorage {
+    pub(crate) storage: Arc<Storage>,
+    allow: Option<AllowList>,
+    /// One for each worker.
+    pub(crate) statistics: Mutex<Vec<Arc<Statistics>>>,
+}
+
+impl Server {
+    /// Creates a server of storages by name (clients ask for `1` by default).
+    pub fn new(config: Config, storages: BTreeMap<String, Offer>) -> Server {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let serve = |(name, Offer { storage, allow })| {
+            (name, ServedStorage { storage, allow, statistics: Mutex::default() })
+        };
+        Server {
+            config,
+            storages: storages.into_iter().map(serve).collect(),
+            started: since_epoch.as_secs(),
+            inquiries: Mutex::default(),
+            undo_searches: Arc::new(Semaphore::new(UNDO_SEARCHES_MAX)),
+        }
+    }
+}
+
+impl ServedStorage {
+    /// Whether this client may use it.
+    pub(crate) fn admits(&self, peer: Option<&PeerIdentity>) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.admits(peer))
+    }
+}

@@ -1,0 +1,264 @@
+//! A worker's subscription to a storage: passes notices of the engine to its sessions, in order.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+use zodium_engine::commit::TransactionNumber;
+use zodium_engine::{Commit, Mailbox, Notice, Storage};
+use zodium_net::{CloseReason, Link};
+use zodium_storage::StorageError;
+use zodium_types::Tid;
+use zodium_zeo::codec::{CodecError, Encoding, encode_invalidation};
+
+use crate::statistics::Statistics;
+use crate::voting::Voting;
+
+/// Size of an output from which on invalidations are not deferred.
+const DEFERRED_BYTES_MAX: usize = 16 << 10;
+
+/// A session as its subscriber sees it. The subscriber wakes its link after a call.
+pub(crate) trait Recipient {
+    fn link(&self) -> &Link;
+
+    /// Announces a commit of another session.
+    fn invalidate(&self, message: &mut EncodedInvalidation<'_>);
+
+    /// Its transaction has its locks.
+    fn granted(&self, number: TransactionNumber);
+
+    /// Its transaction is durable.
+    fn finished(&self, number: TransactionNumber, tid: Tid);
+
+    /// Its transaction could not be written.
+    fn finish_failed(&self, number: TransactionNumber, error: &StorageError);
+
+    /// Its transaction took too long; the subscriber disconnects it.
+    fn expired(&self, number: TransactionNumber);
+
+    /// The size of the database has changed.
+    fn send_info(&self);
+}
+
+pub(crate) struct StorageSubscriber {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) mailbox: Arc<dyn Mailbox>,
+    inbox: RefCell<mpsc::UnboundedReceiver<Notice>>,
+    pub(crate) statistics: Arc<Statistics>,
+    /// The last transaction that was broadcast to the sessions of this worker.
+    ///
+    /// Sessions report this one as "the last transaction", never a later one of the storage.
+    last_seen: Cell<Tid>,
+    sessions: RefCell<BTreeMap<u64, Rc<dyn Recipient>>>,
+    pub(crate) voting: Voting,
+    /// Least time between invalidations that are sent without an answer; zero: sent at once.
+    notice_interval: Duration,
+    /// When invalidations were last sent without an answer.
+    noticed: Cell<Option<Instant>>,
+    deferred: Notify,
+}
+
+impl StorageSubscriber {
+    pub(crate) fn new(
+        storage: Arc<Storage>,
+        mailbox: Arc<dyn Mailbox>,
+        inbox: mpsc::UnboundedReceiver<Notice>,
+        statistics: Arc<Statistics>,
+        last_seen: Tid,
+        notice_interval: Duration,
+    ) -> StorageSubscriber {
+        StorageSubscriber {
+            storage,
+            mailbox,
+            inbox: RefCell::new(inbox),
+            statistics,
+            last_seen: Cell::new(last_seen),
+            sessions: RefCell::default(),
+            voting: Voting::default(),
+            notice_interval,
+            noticed: Cell::new(None),
+            deferred: Notify::new(),
+        }
+    }
+
+    /// Handles notices; never ends.
+    pub(crate) async fn run(self: Rc<Self>) {
+        while let Some(notice) =
+            std::future::poll_fn(|context| self.inbox.borrow_mut().poll_recv(context)).await
+        {
+            self.handle(notice);
+        }
+    }
+
+    /// Sends deferred invalidations that have not left with an answer; never ends.
+    pub(crate) async fn send_deferred(self: Rc<Self>) {
+        loop {
+            self.deferred.notified().await;
+            tokio::time::sleep(self.notice_interval).await;
+            self.noticed.set(Some(Instant::now()));
+            for session in self.sessions.borrow().values() {
+                if !session.link().output().is_empty() {
+                    session.link().wake();
+                }
+            }
+        }
+    }
+
+    /// Whether invalidations wait for an answer that they can leave with, or for further
+    /// invalidations: many of them cost less together.
+    fn defers(&self) -> bool {
+        if self.notice_interval.is_zero() {
+            return false;
+        }
+        let now = Instant::now();
+        let is_soon = |noticed| now.duration_since(noticed) < self.notice_interval;
+        let defers = self.noticed.get().is_some_and(is_soon);
+        if defers {
+            self.deferred.notify_one();
+        } else {
+            self.noticed.set(Some(now));
+        }
+        defers
+    }
+
+    /// Handles at once the notices of all commits that any client can know of.
+    ///
+    /// It is called before requests are answered. A client of another worker may have seen a commit
+    /// and told this client of it, whose answer must then not lag behind. The caller must not
+    /// borrow a part of a session.
+    pub(crate) fn catch_up(&self) {
+        if self.storage.announced_tid() <= self.last_seen.get() {
+            return;
+        }
+        let last = self.storage.last_tid();
+        while self.last_seen.get() < last {
+            if !self.handle_next() {
+                return;
+            }
+        }
+    }
+
+    /// Handles at once all notices in the inbox.
+    ///
+    /// It is called before a job is answered, which may have posted some: a client that packs gets
+    /// the new size before the answer. The caller must not borrow a session.
+    pub(crate) fn drain_inbox(&self) {
+        while self.handle_next() {}
+    }
+
+    /// Handles the next notice; false if there is none.
+    fn handle_next(&self) -> bool {
+        let notice = self.inbox.borrow_mut().try_recv();
+        notice.map(|notice| self.handle(notice)).is_ok()
+    }
+
+    pub(crate) fn last_seen(&self) -> Tid {
+        self.last_seen.get()
+    }
+
+    /// Adds a session, which gets every commit from now on.
+    pub(crate) fn add(&self, number: u64, session: Rc<dyn Recipient>) {
+        self.sessions.borrow_mut().insert(number, session);
+        self.statistics.connections.add(1);
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        if self.sessions.borrow_mut().remove(&number).is_some() {
+            self.statistics.connections.subtract(1);
+        }
+    }
+
+    fn handle(&self, notice: Notice) {
+        match notice {
+            Notice::Committed(commits) => self.broadcast(&commits),
+            Notice::Granted(number) => {
+                if let Some(session) = self.voter(number) {
+                    session.granted(number);
+                    session.link().wake();
+                }
+            }
+            Notice::Failed(number, error) => {
+                if let Some(session) = self.voter(number) {
+                    session.finish_failed(number, &error);
+                    session.link().wake();
+                }
+            }
+            Notice::Expired(number) => {
+                if let Some(session) = self.voter(number) {
+                    session.expired(number);
+                    self.statistics.expired.add(1);
+                    session.link().close(CloseReason::Refused);
+                }
+            }
+            Notice::Packed => {
+                for session in self.sessions.borrow().values() {
+                    session.send_info();
+                    session.link().wake();
+                }
+            }
+        }
+    }
+
+    /// Sends the commits of a batch to every session.
+    ///
+    /// Each link is woken once for the batch. Links of sessions that only get invalidations may be
+    /// woken later.
+    fn broadcast(&self, commits: &[Arc<Commit>]) {
+        let Some(last) = commits.last() else { return };
+        self.last_seen.set(last.tid);
+        let mut batch: Vec<_> = commits
+            .iter()
+            .map(|commit| (self.voting.session(commit.number), EncodedInvalidation::new(commit)))
+            .collect();
+        let defers = self.defers();
+        for (number, session) in self.sessions.borrow().iter() {
+            let mut is_committer = false;
+            for (committer, encoded) in &mut batch {
+                let Commit { tid, number: transaction, .. } = encoded.commit;
+                if Some(*number) == *committer {
+                    session.finished(*transaction, *tid);
+                    is_committer = true;
+                } else {
+                    session.invalidate(encoded);
+                }
+            }
+            let link = session.link();
+            if defers && !is_committer && link.output().len() < DEFERRED_BYTES_MAX {
+                link.defer();
+            } else {
+                link.wake();
+            }
+        }
+    }
+
+    fn voter(&self, number: TransactionNumber) -> Option<Rc<dyn Recipient>> {
+        let session = self.voting.session(number)?;
+        self.sessions.borrow().get(&session).cloned()
+    }
+}
+
+/// An invalidation message, encoded once for all sessions of an encoding.
+pub(crate) struct EncodedInvalidation<'a> {
+    commit: &'a Commit,
+    pickle: Option<Result<Bytes, CodecError>>,
+    msgpack: Option<Result<Bytes, CodecError>>,
+}
+
+impl<'a> EncodedInvalidation<'a> {
+    fn new(commit: &'a Commit) -> EncodedInvalidation<'a> {
+        EncodedInvalidation { commit, pickle: None, msgpack: None }
+    }
+
+    pub(crate) fn bytes(&mut self, encoding: Encoding) -> &Result<Bytes, CodecError> {
+        let slot = match encoding {
+            Encoding::Pickle => &mut self.pickle,
+            Encoding::Msgpack => &mut self.msgpack,
+        };
+        let commit = self.commit;
+        slot.get_or_insert_with(|| encode_invalidation(encoding, commit.tid, &commit.oids))
+    }
+}

@@ -1,0 +1,548 @@
+//! The transaction of a session, from begin to its end.
+//!
+//! Key decision: this is a state machine without I/O. Stores, blobs, the vote and the finish change
+//! its state; each of them starts its jobs and sends its replies by itself.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use zodium_engine::commit::TransactionNumber;
+use zodium_engine::{Spill, Spilled, Storage, Transaction, Voted};
+use zodium_pickle::Value;
+use zodium_storage::StorageError;
+use zodium_types::{Held, Memory};
+
+use crate::exception::Exception;
+use crate::replies::ReplyTo;
+use crate::reports::TransactionReport;
+use crate::statistics::Statistics;
+use crate::voting::Vote;
+
+/// Data of a transaction in memory from which on they are written to a spool file. The limit falls
+/// to the second value while memory is short.
+const DATA_BYTES_MAX: usize = 16 << 20;
+const DATA_BYTES_LOW: usize = 64 << 10;
+
+/// Most bytes of entries with which a transaction goes on while memory is full: a few hundred
+/// objects. Entries cannot be spooled, and the limit leaves room for the small transactions of
+/// other clients.
+const ENTRIES_BYTES_LOW: usize = 64 << 10;
+
+/// The place for a session's transaction, of which there is at most one.
+pub(crate) struct TransactionSlot {
+    storage: Arc<Storage>,
+    statistics: Arc<Statistics>,
+    memory: Arc<Memory>,
+    open: Option<OpenTransaction>,
+    /// Votes begun or continued so far; distinguishes their jobs.
+    attempts: u64,
+}
+
+/// The parts of a session share its slot. None keeps it borrowed while it calls another part.
+pub(crate) type SharedSlot = Rc<RefCell<TransactionSlot>>;
+
+/// A transaction that the client has begun.
+struct OpenTransaction {
+    /// The client's id of it: any value, compared by equality.
+    id: Value<'static>,
+    state: State,
+    /// When it was begun.
+    begun: Instant,
+    /// Its memory, until its end.
+    held: Held,
+}
+
+enum State {
+    /// Collects stores. After a vote that found conflicts it still holds its locks.
+    Open { transaction: Box<Transaction>, held: Option<Vote> },
+    /// Cannot be committed; the vote raises the exception, as in the stock server.
+    Doomed(Exception),
+    /// Waits for locks.
+    Waiting { vote: Vote, transaction: Box<Transaction>, reply_to: ReplyTo },
+    /// Is being voted on: the caller or a job has the transaction. Without a vote its undone
+    /// records are looked up; with one it holds its locks, and is being checked.
+    Voting { attempt: u64, vote: Option<Vote> },
+    /// Has been voted, and can be finished.
+    Voted { vote: Vote, voted: Voted },
+    /// Is being written.
+    Finishing { vote: Vote, reply_to: ReplyTo },
+}
+
+/// A transaction taken from its slot to be voted on.
+pub(crate) struct Ballot {
+    /// Distinguishes this attempt from earlier ones, whose jobs may still be in progress.
+    pub(crate) attempt: u64,
+    pub(crate) transaction: Box<Transaction>,
+    /// The vote whose locks it holds: one that found conflicts, or one that waited.
+    pub(crate) vote: Option<Vote>,
+}
+
+/// Whether a session collects stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// There is no transaction.
+    Absent,
+    Collecting,
+    /// The transaction is doomed, or has come to its vote.
+    Closed,
+}
+
+impl TransactionSlot {
+    /// Creates an empty slot.
+    pub(crate) fn new(
+        storage: Arc<Storage>,
+        statistics: Arc<Statistics>,
+        memory: Arc<Memory>,
+    ) -> TransactionSlot {
+        TransactionSlot { storage, statistics, memory, open: None, attempts: 0 }
+    }
+
+    /// Begins a transaction. One that `make` refuses is doomed, since the client learns of it by
+    /// the vote.
+    pub(crate) fn begin(
+        &mut self,
+        id: Value<'static>,
+        begun: Instant,
+        make: impl FnOnce() -> Result<Transaction, Exception>,
+    ) -> Result<(), Exception> {
+        match &self.open {
+            Some(open) if open.id == id => return Ok(()),
+            Some(_) => {
+                return Err(Exception::transaction_error(
+                    "Multiple simultaneous tpc_begin requests from one client.",
+                ));
+            }
+            None => {}
+        }
+        let state = match make() {
+            Ok(transaction) => State::Open { transaction: Box::new(transaction), held: None },
+            Err(exception) => State::Doomed(exception),
+        };
+        self.statistics.active_transactions.add(1);
+        let held = self.memory.holder();
+        self.open = Some(OpenTransaction { id, state, begun, held });
+        self.hold();
+        Ok(())
+    }
+
+    /// Adds to the transaction of this id.
+    ///
+    /// These calls have no reply. So an error of `add` is reported by the vote, and later additions
+    /// are ignored, both as in the stock server.
+    pub(crate) fn collect(
+        &mut self,
+        id: &Value<'static>,
+        add: impl FnOnce(&mut Transaction) -> Result<(), Exception>,
+    ) -> Result<(), Exception> {
+        self.own(id)?;
+        if let Some(transaction) = self.collecting() {
+            match add(transaction) {
+                Ok(()) => self.hold(),
+                Err(exception) => self.doom(exception),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the transaction has this id.
+    pub(crate) fn check_id(&mut self, id: &Value<'static>) -> Result<(), Exception> {
+        self.own(id).map(drop)
+    }
+
+    fn own(&mut self, id: &Value<'static>) -> Result<&mut OpenTransaction, Exception> {
+        let Some(open) = &mut self.open else {
+            return Err(Exception::wrong_transaction(Value::None, id.clone()));
+        };
+        if open.id != *id {
+            return Err(Exception::wrong_transaction(open.id.clone(), id.clone()));
+        }
+        Ok(open)
+    }
+
+    /// The transaction, while it collects stores.
+    pub(crate) fn collecting(&mut self) -> Option<&mut Transaction> {
+        match &mut self.open.as_mut()?.state {
+            State::Open { transaction, .. } => Some(transaction),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.state() {
+            None => Phase::Absent,
+            Some(State::Open { .. }) => Phase::Collecting,
+            Some(_) => Phase::Closed,
+        }
+    }
+
+    fn state(&self) -> Option<&State> {
+        self.open.as_ref().map(|open| &open.state)
+    }
+
+    fn put(&mut self, state: State) {
+        if let Some(open) = &mut self.open {
+            open.state = state;
+        }
+    }
+
+    /// Counts the memory of the open transaction, which is doomed if there is not enough.
+    pub(crate) fn hold(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let State::Open { transaction, .. } = &open.state else { return };
+        open.held.set(transaction.memory_bytes());
+        let entries_bytes = transaction.entries_bytes();
+        if entries_bytes > ENTRIES_BYTES_LOW && self.memory.is_full() {
+            self.doom(Exception::memory_full(self.memory.limit_bytes(), entries_bytes));
+        }
+    }
+
+    /// The data of a large transaction, to be written to a spool file; `None` if it is not large.
+    pub(crate) fn spill(&mut self) -> Option<Spill> {
+        let data_bytes_max = self.memory.share(DATA_BYTES_LOW, DATA_BYTES_MAX);
+        self.collecting()?.spill(data_bytes_max)
+    }
+
+    /// Notes that data were written to a spool file. It is still the same transaction, since no
+    /// request was read meanwhile.
+    pub(crate) fn spilled(&mut self, spilled: Result<Spilled, StorageError>) {
+        match spilled {
+            Ok(spilled) => {
+                let Some(open) = &mut self.open else { return };
+                if let State::Open { transaction, .. } = &mut open.state {
+                    transaction.spilled(spilled);
+                    open.held.set(transaction.memory_bytes());
+                }
+            }
+            Err(error) => self.doom(error.into()),
+        }
+    }
+
+    /// Dooms the open transaction, and releases its locks and memory.
+    pub(crate) fn doom(&mut self, exception: Exception) {
+        let Some(open) = &mut self.open else { return };
+        let state = std::mem::replace(&mut open.state, State::Doomed(exception));
+        open.held.set(0);
+        if let State::Open { held: Some(vote), .. } = state {
+            self.give_up(&vote, None);
+        }
+    }
+
+    /// Takes the transaction to be voted on. `abandon_blob` gives up a blob that was not sent to
+    /// its end, if there is one.
+    pub(crate) fn begin_vote(
+        &mut self,
+        id: &Value<'static>,
+        abandon_blob: impl FnOnce() -> bool,
+    ) -> Result<Ballot, Exception> {
+        let already = |how| Err(Exception::transaction_error(format!("Already voting ({how})")));
+        match self.own(id)?.state {
+            State::Waiting { .. } | State::Voting { .. } => return already("waiting"),
+            State::Voted { .. } | State::Finishing { .. } => return already("locked"),
+            State::Open { .. } | State::Doomed(_) => {}
+        }
+        if abandon_blob() {
+            self.doom(Exception::transaction_error("a blob was not sent to its end"));
+        }
+        match self.start_attempt() {
+            Some((attempt, State::Open { transaction, held })) => {
+                Ok(Ballot { attempt, transaction, vote: held })
+            }
+            Some((_, State::Doomed(exception))) => {
+                self.end();
+                Err(exception)
+            }
+            _ => already("waiting"),
+        }
+    }
+
+    /// Makes the state [`State::Voting`], and gives the one before.
+    fn start_attempt(&mut self) -> Option<(u64, State)> {
+        let open = self.open.as_mut()?;
+        self.attempts += 1;
+        let attempt = self.attempts;
+        let voting = State::Voting { attempt, vote: None };
+        Some((attempt, std::mem::replace(&mut open.state, voting)))
+    }
+
+    /// Whether this attempt goes on. The transaction may have been aborted meanwhile.
+    pub(crate) fn is_voting(&self, attempt: u64) -> bool {
+        matches!(self.state(), Some(State::Voting { attempt: current, .. }) if *current == attempt)
+    }
+
+    /// Puts the transaction back until its locks are granted.
+    pub(crate) fn wait(&mut self, vote: Vote, transaction: Box<Transaction>, reply_to: ReplyTo) {
+        self.put(State::Waiting { vote, transaction, reply_to });
+    }
+
+    /// Takes the transaction whose locks were granted, and the request to answer.
+    pub(crate) fn granted(&mut self, number: TransactionNumber) -> Option<(Ballot, ReplyTo)> {
+        match self.state()? {
+            State::Waiting { vote, .. } if vote.number() == number => {}
+            _ => return None,
+        }
+        match self.start_attempt()? {
+            (attempt, State::Waiting { vote, transaction, reply_to }) => {
+                Some((Ballot { attempt, transaction, vote: Some(vote) }, reply_to))
+            }
+            _ => None,
+        }
+    }
+
+    /// Keeps the vote while a job checks the transaction.
+    pub(crate) fn check_later(&mut self, attempt: u64, vote: Vote) {
+        self.put(State::Voting { attempt, vote: Some(vote) });
+    }
+
+    /// Takes the vote back from a job; `None` if the transaction was aborted meanwhile.
+    pub(crate) fn take_vote(&mut self, attempt: u64) -> Option<Vote> {
+        match &mut self.open.as_mut()?.state {
+            State::Voting { attempt: current, vote } if *current == attempt => vote.take(),
+            _ => None,
+        }
+    }
+
+    /// Notes that the vote has passed.
+    pub(crate) fn voted(&mut self, vote: Vote, voted: Voted) {
+        self.put(State::Voted { vote, voted });
+    }
+
+    /// Puts the transaction back, with its locks, for the client to resolve its conflicts.
+    pub(crate) fn resolve(&mut self, vote: Vote, transaction: Box<Transaction>) {
+        self.put(State::Open { transaction, held: Some(vote) });
+    }
+
+    /// Takes what was voted, to be finished; `None` if it is another transaction.
+    pub(crate) fn begin_finish(
+        &mut self,
+        id: &Value<'static>,
+        to: &ReplyTo,
+    ) -> Result<Option<(TransactionNumber, Voted)>, Exception> {
+        if self.own(id).is_err() {
+            return Ok(None);
+        }
+        let Some((_, state)) = self.start_attempt() else { return Ok(None) };
+        match state {
+            State::Voted { vote, voted } => {
+                let number = vote.number();
+                self.put(State::Finishing { vote, reply_to: to.clone() });
+                Ok(Some((number, voted)))
+            }
+            other => {
+                self.put(other);
+                Err(Exception::new("builtins.AssertionError", "finished called wo lock"))
+            }
+        }
+    }
+
+    /// Ends the transaction that was being written, and gives the request to answer.
+    pub(crate) fn end_finish(&mut self, number: TransactionNumber) -> Option<ReplyTo> {
+        match self.state()? {
+            State::Finishing { vote, reply_to } if vote.number() == number => {
+                let reply_to = reply_to.clone();
+                self.end();
+                Some(reply_to)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a finish is in progress, which is answered before the server stops.
+    pub(crate) fn is_finishing(&self) -> bool {
+        matches!(self.state(), Some(State::Finishing { .. }))
+    }
+
+    /// Ends the transaction, of which the commit machine knows nothing any more.
+    pub(crate) fn end(&mut self) {
+        if self.open.take().is_some() {
+            self.statistics.active_transactions.subtract(1);
+        }
+    }
+
+    /// Aborts the transaction, if any: on request, and when the connection has ended.
+    pub(crate) fn abort(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        self.statistics.active_transactions.subtract(1);
+        match open.state {
+            State::Waiting { vote, .. } => self.give_up(&vote, None),
+            State::Voted { vote, voted } => self.give_up(&vote, Some(voted)),
+            State::Open { held: Some(vote), .. } => self.give_up(&vote, None),
+            // Its job finds the number dead, or aborts the voted transaction.
+            State::Voting { vote: Some(vote), .. } => self.give_up(&vote, None),
+            // Too late to abort: it will be committed, without a session to notify.
+            State::Finishing { .. } => {}
+            State::Voting { vote: None, .. }
+            | State::Open { held: None, .. }
+            | State::Doomed(_) => {}
+        }
+    }
+
+    fn give_up(&self, vote: &Vote, voted: Option<Voted>) {
+        self.storage.abort(vote.number(), voted);
+    }
+
+    /// Whether an abort may have to remove files of blobs. `is_receiving`: a blob is being
+    /// received.
+    pub(crate) fn may_have_blobs(&self, is_receiving: bool) -> bool {
+        match self.state() {
+            Some(State::Open { transaction, .. } | State::Waiting { transaction, .. }) => {
+                transaction.has_blobs() || is_receiving
+            }
+            Some(State::Voted { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether there is a transaction.
+    pub(crate) fn is_used(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// A description of the transaction, for the monitor.
+    pub(crate) fn report(&self) -> Option<TransactionReport> {
+        let open = self.open.as_ref()?;
+        let (number, state, begun) = (open.state.number(), open.state.name(), open.begun);
+        Some(TransactionReport { number, state, begun })
+    }
+}
+
+impl State {
+    fn number(&self) -> Option<TransactionNumber> {
+        match self {
+            State::Open { held: vote, .. } | State::Voting { vote, .. } => {
+                vote.as_ref().map(Vote::number)
+            }
+            State::Doomed(_) => None,
+            State::Waiting { vote, .. }
+            | State::Voted { vote, .. }
+            | State::Finishing { vote, .. } => Some(vote.number()),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            State::Open { held: None, .. } => "open",
+            State::Open { held: Some(_), .. } => "resolving",
+            State::Doomed(_) => "refused",
+            State::Waiting { .. } => "waiting",
+            State::Voting { vote: None, .. } => "undoing",
+            State::Voting { vote: Some(_), .. } => "checking",
+            State::Voted { .. } => "voted",
+            State::Finishing { .. } => "finishing",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use zodium_engine::{Mailbox, Notice, VoteStart};
+    use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+    use super::*;
+    use crate::call::Method;
+    use crate::testing::storage;
+    use crate::voting::Voting;
+
+    struct Ignored;
+
+    impl Mailbox for Ignored {
+        fn post(&self, _notice: Notice) {}
+    }
+
+    fn slot(storage: &Arc<Storage>) -> TransactionSlot {
+        let memory = Memory::new(u64::MAX);
+        TransactionSlot::new(Arc::clone(storage), Arc::default(), memory)
+    }
+
+    fn transaction() -> Result<Transaction, Exception> {
+        let metadata = TransactionMetadata::default();
+        Ok(Transaction::new(metadata, None, TransactionStatus::Normal).unwrap())
+    }
+
+    fn store(transaction: &mut Transaction) -> Result<(), Exception> {
+        transaction.store(Oid(1), Tid::ZERO, Bytes::from_static(b"data"));
+        Ok(())
+    }
+
+    /// A slot whose transaction has the lock of an object.
+    fn locked(storage: &Arc<Storage>, voting: &Voting) -> (TransactionSlot, Ballot) {
+        let mut slot = slot(storage);
+        slot.begin(1.into(), Instant::now(), transaction).unwrap();
+        slot.collect(&1.into(), store).unwrap();
+        let mut ballot = slot.begin_vote(&1.into(), || false).unwrap();
+        let mailbox: Arc<dyn Mailbox> = Arc::new(Ignored);
+        let (number, start) = storage.begin_vote(&ballot.transaction, &mailbox).unwrap();
+        assert!(matches!(start, VoteStart::Granted));
+        ballot.vote = Some(voting.add(number, 1));
+        (slot, ballot)
+    }
+
+    fn holds_locks(storage: &Storage) -> bool {
+        storage.commit_status().locking > 0
+    }
+
+    #[test]
+    fn a_transaction_that_cannot_be_made_is_refused_by_its_vote() {
+        let mut slot = slot(&storage());
+        let refused = || Exception::value_error("refused");
+        slot.begin(1.into(), Instant::now(), || Err(refused())).unwrap();
+        slot.collect(&1.into(), |_| unreachable!("it collects nothing")).unwrap();
+        assert_eq!(slot.phase(), Phase::Closed);
+        assert_eq!(slot.begin_vote(&1.into(), || false).err(), Some(refused()));
+        assert_eq!(slot.phase(), Phase::Absent);
+    }
+
+    #[test]
+    fn calls_for_another_transaction_are_refused() {
+        let mut slot = slot(&storage());
+        assert!(slot.check_id(&1.into()).is_err());
+        slot.begin(1.into(), Instant::now(), transaction).unwrap();
+        assert!(slot.begin(1.into(), Instant::now(), transaction).is_ok(), "the same one again");
+        assert!(slot.begin(2.into(), Instant::now(), transaction).is_err());
+        assert!(slot.collect(&2.into(), store).is_err());
+        assert!(slot.begin_vote(&2.into(), || true).is_err());
+        assert_eq!(slot.phase(), Phase::Collecting);
+    }
+
+    #[test]
+    fn a_doomed_transaction_gives_up_its_locks_and_its_vote() {
+        let (storage, voting) = (storage(), Voting::default());
+        let (mut slot, ballot) = locked(&storage, &voting);
+        let Ballot { transaction, vote: Some(vote), .. } = ballot else { unreachable!() };
+        let number = vote.number();
+        slot.resolve(vote, transaction);
+        assert!(holds_locks(&storage));
+        slot.doom(Exception::value_error("refused"));
+        assert!(!holds_locks(&storage));
+        assert_eq!(voting.session(number), None);
+    }
+
+    #[test]
+    fn a_transaction_that_is_aborted_during_its_check_has_no_locks() {
+        let (storage, voting) = (storage(), Voting::default());
+        let (mut slot, ballot) = locked(&storage, &voting);
+        let Ballot { attempt, vote: Some(vote), .. } = ballot else { unreachable!() };
+        slot.check_later(attempt, vote);
+        assert!(slot.is_voting(attempt));
+        slot.abort();
+        assert!(!holds_locks(&storage));
+        assert!(slot.take_vote(attempt).is_none());
+        // Another transaction of the session is no attempt of the first one.
+        slot.begin(2.into(), Instant::now(), transaction).unwrap();
+        assert!(slot.take_vote(attempt).is_none());
+    }
+
+    #[test]
+    fn only_a_transaction_that_was_voted_is_finished() {
+        let storage = storage();
+        let mut slot = slot(&storage);
+        let to = ReplyTo { id: None, method: Method::Finish, asked: Instant::now() };
+        assert!(slot.begin_finish(&1.into(), &to).unwrap().is_none(), "there is none");
+        slot.begin(1.into(), Instant::now(), transaction).unwrap();
+        assert!(slot.begin_finish(&1.into(), &to).is_err());
+        assert_eq!(slot.phase(), Phase::Collecting);
+        assert!(!slot.is_finishing());
+    }
+}
