@@ -39,11 +39,10 @@ impl Storage {
         // Of an object that several of the undos concern, only what the last one makes is written.
         let mut places = FxHashMap::default();
         let mut refused = FxHashSet::default();
-        for undone in
-            undone_records(transaction).filter(|undone| !stored.contains(&undone.record.oid))
-        {
+        let all = self.undone_records(transaction)?;
+        for undone in all.iter().filter(|undone| !stored.contains(&undone.record.oid)) {
             let oid = undone.record.oid;
-            let Some(body) = undoing.undo(undone)? else {
+            let Some(body) = undoing.undo(*undone)? else {
                 refused.insert(oid);
                 continue;
             };
@@ -56,19 +55,30 @@ impl Storage {
         if refused.is_empty() {
             return Ok(UndoOutcome::Records(records));
         }
-        self.undone_by_client(transaction, refused, undoing)
+        self.undone_by_client(&all, refused, undoing)
+    }
+
+    /// The records that a transaction undoes, as they are now: since its locks were asked for, a
+    /// pack may have put some out of reach.
+    fn undone_records(&self, transaction: &Transaction) -> Result<Vec<Undone>, StorageError> {
+        let mut undone = Vec::new();
+        for undo in &transaction.undos {
+            let records = self.records_to_undo(undo.tid)?.into_iter();
+            undone.extend(records.map(|record| Undone { tid: undo.tid, record }));
+        }
+        Ok(undone)
     }
 
     fn undone_by_client(
         &self,
-        transaction: &Transaction,
+        undone: &[Undone],
         refused: FxHashSet<Oid>,
         undoing: &Undoing<'_>,
     ) -> Result<UndoOutcome, VoteError> {
         let mut found = Vec::with_capacity(refused.len());
         let mut hopeless = Vec::new();
         for oid in refused {
-            let records = undone_records(transaction).filter(|undone| undone.record.oid == oid);
+            let records = undone.iter().copied().filter(|undone| undone.record.oid == oid);
             match self.conflict_for_client(records.collect(), undoing)? {
                 Some(conflict) => found.push(conflict),
                 None => hopeless.push(oid),
@@ -96,13 +106,6 @@ impl Storage {
         let conflict = Conflict { oid, committed, sent: undone, kind: ConflictKind::Undo };
         Ok(is_known.then_some(FoundConflict { conflict, data: before }))
     }
-}
-
-fn undone_records(transaction: &Transaction) -> impl Iterator<Item = Undone> {
-    transaction.undos.iter().flat_map(|undo| {
-        let records = undo.records.iter().flatten();
-        records.map(|record| Undone { tid: undo.tid, record: *record })
-    })
 }
 
 fn stored_objects(transaction: &Transaction) -> FxHashSet<Oid> {

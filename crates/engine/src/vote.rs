@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, StorageError, Undo};
+use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, StorageError, UndoneRecord};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::{Conflict, ConflictKind, LockAnswer, TransactionNumber, check};
@@ -42,7 +42,7 @@ impl Storage {
     /// transaction that [has undos](Transaction::has_undos), since they decide about its locks.
     pub fn find_undone(&self, transaction: &mut Transaction) -> Result<(), VoteError> {
         for undo in &mut transaction.undos {
-            undo.records = Some(self.undo_of_store()?.records_to_undo(undo.tid)?);
+            undo.records = Some(self.records_to_undo(undo.tid)?);
         }
         Ok(())
     }
@@ -248,11 +248,13 @@ impl Storage {
         })
     }
 
-    fn undo_of_store(&self) -> Result<&dyn Undo, StorageError> {
+    /// The records of a transaction that is to be undone. Blocking.
+    pub(crate) fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, StorageError> {
         let name = self.store.name();
-        self.store.undo().ok_or_else(|| StorageError::Unsupported {
+        let undo = self.store.undo().ok_or_else(|| StorageError::Unsupported {
             what: format!("{name}: this kind of storage has no undo"),
-        })
+        })?;
+        undo.records_to_undo(tid)
     }
 
     /// Frees the locks of a transaction whose check failed.

@@ -268,12 +268,10 @@ fn an_undo_that_was_prepared_before_the_pack_finds_its_records_again() {
         history.store_references(&storage, Oid::ROOT, &[]);
     }
     let [_, before, packed, last] = [0, 1, 2, 3].map(|number: usize| &history.transactions[number]);
-    let (lost, found) = (
-        storage.records_to_undo(packed.tid).unwrap()[0],
-        storage.records_to_undo(last.tid).unwrap()[0],
-    );
+    assert_eq!(storage.records_to_undo(packed.tid).unwrap().len(), 1);
+    let found = storage.records_to_undo(last.tid).unwrap()[0];
     assert!(pack(&storage, packed.tid, true).unwrap().is_some());
-    let refused = undo_record(&storage, packed.tid, lost, &mut Undoing::default());
+    let refused = storage.records_to_undo(packed.tid);
     assert!(matches!(refused, Err(FileStorageError::NotUndoable { tid, .. }) if tid == packed.tid));
     let body = undo_record(&storage, last.tid, found, &mut Undoing::default()).unwrap().unwrap();
     commit_body(&storage, Tid(last.tid.0 + 1), body).unwrap();

@@ -1,6 +1,6 @@
 //! Commits: what is visible when, and to whom.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::thread;
 
@@ -163,18 +163,18 @@ pub fn too_many_oids_are_refused(tester: &Tester) {
 pub fn readers_see_whole_transactions(tester: &Tester) {
     let all = |n: u32| (0..50).map(|oid| data_of(oid, &n.to_string())).collect::<Vec<_>>();
     tester.commit(all(0));
-    let ended = AtomicBool::new(false);
+    let (ended, committed) = (AtomicBool::new(false), AtomicU64::new(tester.storage.last_tid().0));
     thread::scope(|scope| {
         let read = || {
             while !ended.load(Ordering::Relaxed) {
-                let before = tester.storage.last_tid().next();
+                let before = Tid(committed.load(Ordering::Acquire)).next();
                 let seen: Vec<_> = (0..50).map(|oid| tester.load(oid, before).unwrap().0).collect();
                 assert!(seen.iter().all(|data| *data == seen[0]), "{seen:?}");
             }
         };
         let readers = [scope.spawn(read), scope.spawn(read)];
         for n in 1..=100 {
-            tester.commit(all(n));
+            committed.store(tester.commit(all(n)).0, Ordering::Release);
         }
         ended.store(true, Ordering::Relaxed);
         readers.into_iter().for_each(|reader| reader.join().unwrap());

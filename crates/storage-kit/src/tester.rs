@@ -120,6 +120,6 @@ impl Tester {
 }
 
 /// A record with these data.
-pub fn data_of(oid: u64, data: &str) -> NewRecord {
+pub(crate) fn data_of(oid: u64, data: &str) -> NewRecord {
     NewRecord { oid: Oid(oid), body: NewBody::Data(Bytes::copy_from_slice(data.as_bytes())) }
 }

@@ -24,7 +24,8 @@ pub trait Read: Send + Sync {
     /// The number of objects, deleted ones included until a pack.
     fn object_count(&self) -> u64;
 
-    /// The last transaction; [`Tid::ZERO`] when there is none.
+    /// The last transaction; [`Tid::ZERO`] when there is none. While a batch is committed it may be
+    /// ahead of what reads see.
     fn last_tid(&self) -> Tid;
 
     /// The largest oid that is in use, was handed out, or is left out of what will be.

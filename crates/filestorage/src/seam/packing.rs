@@ -85,13 +85,13 @@ impl FileStorage {
         let closed = self.back_pointers.close();
         loop {
             let transactions = closed.wait(CANCEL_INTERVAL);
+            if options.cancelled.load(Ordering::Relaxed) {
+                return Err(FileStorageError::PackCancelled { path: self.path().to_owned() });
+            }
             if transactions == 0 {
                 break;
             }
             (options.progress)(PackStep::Waiting, 0, transactions);
-            if options.cancelled.load(Ordering::Relaxed) {
-                return Err(FileStorageError::PackCancelled { path: self.path().to_owned() });
-            }
         }
         // Ordinary commits went on while that waited.
         self.catch_up(&mut pack)?;
