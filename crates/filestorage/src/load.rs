@@ -82,7 +82,7 @@ impl FileStorage {
                 });
             }
             end = link.tid;
-            previous = log.older(link)?;
+            previous = link.previous;
         }
         Ok(Load::NoRevision)
     }
@@ -105,7 +105,7 @@ impl FileStorage {
                 let record = log.record(position, oid, Access::Blocking)?;
                 return Ok(record.and_then(|record| record.shared_data()));
             }
-            position = log.older(link)?;
+            position = link.previous;
         }
         Ok(None)
     }
@@ -157,8 +157,7 @@ impl FileStorage {
                 size: header.data_length,
                 transaction: transaction_of(&mut scan, &log, position, &header)?,
             });
-            let link = Link { position, tid: header.tid, previous: header.previous };
-            position = log.older(link)?;
+            position = header.previous;
         }
         Ok(entries)
     }
@@ -193,16 +192,6 @@ pub struct ObjectStep {
 }
 
 impl LogFile {
-    /// The next older position in a history; an error if the chain does not go back in time,
-    /// which a damaged file could use to keep us in a circle.
-    pub(crate) fn older(&self, link: Link) -> Result<u64, StorageError> {
-        if link.previous < link.position {
-            Ok(link.previous)
-        } else {
-            Err(self.damaged(link.position, "a history that runs in a circle"))
-        }
-    }
-
     /// The newest record of `oid` before `end`, looked for from the one at `position` backwards;
     /// 0 when there is none.
     pub(crate) fn position_before(
@@ -213,7 +202,7 @@ impl LogFile {
     ) -> Result<u64, StorageError> {
         while position >= end {
             let Some(link) = self.link_at(position, oid)? else { break };
-            position = self.older(link)?;
+            position = link.previous;
         }
         Ok(position)
     }

@@ -15,7 +15,7 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 use crate::append::NewBody;
 use crate::format::{DataHeader, MAGIC_BYTES};
 use crate::iterate::{self, Transaction, step_scan, transaction_of};
-use crate::log::{Link, LogFile};
+use crate::log::LogFile;
 use crate::log_bytes::Access;
 use crate::scan::Step;
 use crate::{FileStorage, StorageError};
@@ -266,7 +266,7 @@ fn find_again(log: &LogFile, record: UndoRecord) -> Result<UndoRecord, StorageEr
             }
             return Ok(UndoRecord { oid, tid, position, previous, generation: log.generation });
         }
-        position = log.older(Link { position, tid: found, previous })?;
+        position = previous;
     }
     Err(packed)
 }

@@ -274,6 +274,25 @@ fn a_transaction_marked_as_undone_does_not_count_after_a_pack_either() {
     }
 }
 
+/// Also where a copy of a packed storage was added to transactions that were not packed.
+#[test]
+fn the_undo_log_ends_where_a_pack_has_been() {
+    let (_, storage, _) = storage_with_history(0, 0);
+    commit(&storage, Tid(1)).unwrap();
+    let body = NewBody::Data(Bytes::from_static(b"packed"));
+    let status = TransactionStatus::Packed;
+    append(&storage, NewTransaction { status, ..transaction(Tid(2), body) }).unwrap();
+    commit(&storage, Tid(3)).unwrap();
+    let mut listed = Vec::new();
+    storage
+        .undo_log(|transaction| {
+            listed.push(transaction.tid);
+            true
+        })
+        .unwrap();
+    assert_eq!(listed, [Tid(3)]);
+}
+
 #[test]
 fn an_undo_that_was_prepared_before_the_pack_finds_its_records_again() {
     let (_, storage, mut history) = storage_with_history(0, 0);
