@@ -135,3 +135,45 @@ impl Table {
         leads
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A table with a leader and so many followers.
+    fn led(followers: usize) -> Arc<Mutex<Table>> {
+        let table = Arc::new(Mutex::new(Table::default()));
+        let role = table.lock().unwrap().take_role();
+        assert_eq!(role, Role::Leader { wakes_connector: false });
+        for _ in 0..followers {
+            let table = Arc::clone(&table);
+            let follower = thread::spawn(move || table.lock().unwrap().take_role());
+            assert_eq!(follower.join().unwrap(), Role::Follower);
+        }
+        table
+    }
+
+    #[test]
+    fn a_leader_that_stops_wakes_one_follower() {
+        let table = led(2);
+        let mut table = table.lock().unwrap();
+        table.hand_over();
+        assert_eq!(table.parked.len(), 1);
+        assert_eq!(table.take_role(), Role::Leader { wakes_connector: false });
+    }
+
+    #[test]
+    fn a_follower_that_leaves_wakes_another_when_there_is_no_leader() {
+        let table = led(2);
+        let mut table = table.lock().unwrap();
+        assert_eq!(table.take_role(), Role::Follower);
+        table.leave();
+        assert_eq!(table.parked.len(), 2, "the leader goes on");
+        assert_eq!(table.take_role(), Role::Follower);
+        table.hand_over();
+        table.leave();
+        assert_eq!(table.parked.len(), 1, "it was woken to lead");
+    }
+}

@@ -148,7 +148,8 @@ fn threads_that_commit_with_one_client_take_turns() {
 #[test]
 fn waiting_threads_fail_when_the_server_goes_and_continue_when_it_returns() {
     let server = Server::start(Encoding::Pickle);
-    let client = server.client();
+    // Without a cache, so that each load is sent.
+    let client = Client::connect(Options { cache_bytes: 0, ..server.options() }).unwrap();
     commit(&client, &[(1, "one")]);
     let server = Mutex::new(server);
     let is_over = AtomicBool::new(false);

@@ -348,6 +348,27 @@ fn refused_vote_frees_its_locks() {
 }
 
 #[test]
+fn object_that_a_vote_relies_on_stays_as_it_is_until_the_finish() {
+    let storage = start(MemoryDisk::new());
+    let (mut one, mut other) = (Session::new(&storage), Session::new(&storage));
+    let serial = one.store(&[(1, "before")]);
+    while storage.commit_status().locking > 0 {
+        thread::yield_now();
+    }
+    let mut relying = store_one_of(2);
+    relying.read_current(Oid(1), serial);
+    let (number, voted) = one.vote(relying);
+    let change = store_one(serial);
+    let (changing, start) = other.begin(&change).unwrap();
+    assert_eq!(start, VoteStart::Waiting);
+    one.finish(number, voted).unwrap();
+    other.wait_granted(changing);
+    assert!(matches!(other.check(changing, &change), Ok(Outcome::Voted(..))));
+    storage.abort(changing, None);
+    storage.close().unwrap();
+}
+
+#[test]
 fn late_abort_changes_nothing() {
     let storage = start(MemoryDisk::new());
     let mut session = Session::new(&storage);

@@ -152,7 +152,7 @@ fn the_last_step_waits_for_voted_back_pointers_and_for_nothing_else() {
     assert!(!packer.is_finished());
     assert!(matches!(storage.pack(pack_time), Err(StorageError::AlreadyPacking { .. })));
 
-    client.finish(undo, voted_undo);
+    let redone = client.finish(undo, voted_undo);
     assert!(packer.join().unwrap().is_some());
     client.wait(|notice| matches!(notice, Notice::Packed));
     client.finish(plain, voted_plain);
@@ -160,6 +160,8 @@ fn the_last_step_waits_for_voted_back_pointers_and_for_nothing_else() {
     assert_eq!(client.load(Oid(2)).unwrap().1, record(9, &[], 0));
     assert_eq!(client.load(Oid(3)).unwrap().1, record(4, &[], 0));
     assert_eq!(storage.commit_status().waiting, 0);
+    client.undo(redone).unwrap();
+    assert_eq!(client.load(oid).unwrap().1, record(3, &[], 0));
 }
 
 #[test]

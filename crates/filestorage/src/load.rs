@@ -53,7 +53,7 @@ impl FileStorage {
                 });
             }
             end = link.tid;
-            previous = log.older(link)?;
+            previous = link.previous;
         }
         Ok(Load::NoRevision)
     }
@@ -73,7 +73,7 @@ impl FileStorage {
         let mut position = log.positions.position(oid).unwrap_or(0);
         while let Some(link) = log.link_at(position, oid)? {
             if link.tid != serial {
-                position = log.older(link)?;
+                position = link.previous;
                 continue;
             }
             let gone = || log.damaged(position, "a record that cannot be read");
@@ -98,7 +98,7 @@ impl FileStorage {
             if link.tid == tid {
                 return Ok(position);
             }
-            position = log.older(link)?;
+            position = link.previous;
         }
         Err(FileStorageError::NotUndoable { tid, reason: "it was packed" })
     }
@@ -112,7 +112,7 @@ impl FileStorage {
                 let record = log.record(position, oid, Access::Blocking)?;
                 return Ok(record.and_then(|record| record.shared_data()));
             }
-            position = log.older(link)?;
+            position = link.previous;
         }
         Ok(None)
     }
@@ -164,8 +164,7 @@ impl FileStorage {
                 size: header.data_length,
                 transaction: transaction_of(&mut scan, &log, position, &header)?,
             });
-            let link = Link { position, tid: header.tid, previous: header.previous };
-            position = log.older(link)?;
+            position = header.previous;
         }
         Ok(entries)
     }
@@ -187,16 +186,6 @@ impl FileStorage {
 }
 
 impl LogFile {
-    /// The next older position in a history; an error if the chain does not go back in time,
-    /// which a damaged file could use to keep us in a circle.
-    pub(crate) fn older(&self, link: Link) -> Result<u64, FileStorageError> {
-        if link.previous < link.position {
-            Ok(link.previous)
-        } else {
-            Err(self.damaged(link.position, "a history that runs in a circle"))
-        }
-    }
-
     /// The newest record of `oid` before `end`, looked for from the one at `position` backwards;
     /// 0 when there is none.
     pub(crate) fn position_before(
@@ -207,7 +196,7 @@ impl LogFile {
     ) -> Result<u64, FileStorageError> {
         while position >= end {
             let Some(link) = self.link_at(position, oid)? else { break };
-            position = self.older(link)?;
+            position = link.previous;
         }
         Ok(position)
     }

@@ -153,7 +153,7 @@ impl LogFile {
     }
 }
 
-/// Where a record stands in the history of its object.
+/// Where a record stands in the history of its object; `previous` lies before `position`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) position: u64,

@@ -250,6 +250,7 @@ impl LogBytes {
         } else if position < MAGIC_BYTES || !fits {
             format!("a record of {} bytes reaches past the end", header.data_length)
         } else if header.previous >= position || header.transaction >= position {
+            // A history that went forward could keep its readers in a circle.
             "a record that points forward".to_owned()
         } else if header.version_length != 0 {
             "a record with a version (written by ZODB 3.8 or older)".to_owned()

@@ -27,6 +27,8 @@ use support::{
     loads_other_bytes, open, open_read_only, same_answers, stores, tid,
 };
 use zodium_disk::MemoryDisk;
+use zodium_filestorage::Access;
+use zodium_types::Oid;
 
 #[test]
 fn wrong_bit_outside_of_contents_is_seen() {
@@ -72,6 +74,26 @@ fn a_record_that_does_not_continue_its_history_is_refused() {
     let mut damaged = bytes.clone();
     damaged[record(2) + 7] = 2;
     assert_eq!(damaged_at(open_read_only(disk_of(&damaged))), record(2) as u64, "another oid");
+}
+
+/// Where an index covers the records, their histories are not read at the opening.
+#[test]
+fn a_history_that_runs_in_a_circle_is_refused_when_it_is_read() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for number in [2, 3] {
+        commit(&storage, stores(tid(number), &[(1, b"data")])).unwrap();
+    }
+    storage.close().unwrap();
+    let mut bytes = data_of(&disk);
+    let transaction = (bytes.len() - 4) / 2;
+    let record = |number: usize| 4 + number * transaction + 23;
+    let newer = record(1) as u64;
+    bytes[record(0) + 16..][..8].copy_from_slice(&newer.to_be_bytes());
+    disk.put(data_file(), bytes);
+    let storage = open_read_only(disk).unwrap();
+    let older = storage.load_before(Oid(1), tid(1), Access::Blocking);
+    assert_eq!(damaged_at(older), record(0) as u64);
 }
 
 fn written(rng: &SmallRng) -> (Vec<u8>, Model) {

@@ -261,6 +261,41 @@ fn back_pointers_behind_one_that_became_data_point_to_the_right_record() {
     assert_eq!(found.last().unwrap().records[0].source, Some(undo));
 }
 
+/// Only files that old versions of ZODB wrote have such transactions.
+#[test]
+fn a_transaction_marked_as_undone_does_not_count_after_a_pack_either() {
+    let (disk, storage, _) = storage_with_history(0, 0);
+    let stored = |text: &'static [u8]| NewBody::Data(Bytes::from_static(text));
+    commit_body(&storage, Tid(1), stored(b"old")).unwrap();
+    commit_body(&storage, Tid(2), stored(b"current")).unwrap();
+    let status = TransactionStatus::Undone;
+    let undone = NewTransaction { status, ..transaction(Tid(3), stored(b"undone")) };
+    append(&storage, undone).unwrap();
+    assert!(pack(&storage, Tid(2), false).unwrap().is_some());
+    for storage in [storage, open(&disk.after_kill())] {
+        assert_eq!(current(&storage, Oid::ROOT).unwrap().data, b"current"[..]);
+    }
+}
+
+/// Also where a copy of a packed storage was added to transactions that were not packed.
+#[test]
+fn the_undo_log_ends_where_a_pack_has_been() {
+    let (_, storage, _) = storage_with_history(0, 0);
+    commit(&storage, Tid(1)).unwrap();
+    let body = NewBody::Data(Bytes::from_static(b"packed"));
+    let status = TransactionStatus::Packed;
+    append(&storage, NewTransaction { status, ..transaction(Tid(2), body) }).unwrap();
+    commit(&storage, Tid(3)).unwrap();
+    let mut listed = Vec::new();
+    storage
+        .undo_log(|transaction| {
+            listed.push(transaction.tid);
+            true
+        })
+        .unwrap();
+    assert_eq!(listed, [Tid(3)]);
+}
+
 #[test]
 fn an_undo_that_was_prepared_before_the_pack_finds_its_records_again() {
     let (_, storage, mut history) = storage_with_history(0, 0);

@@ -1,5 +1,6 @@
 //! One mutation before its tests.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -8,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::table::Mutation;
@@ -16,6 +17,10 @@ use super::tree::Tree;
 
 /// How often a running test is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// A test may take so many times as long as without a mutation, on a machine that has become busy,
+/// and this on top.
+const SLOWDOWN_MAX: u32 = 10;
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines of the compiler that are shown.
 const COMPILER_LINES_MAX: usize = 12;
 
@@ -49,6 +54,8 @@ pub(crate) struct Trial<'a> {
     target: PathBuf,
     output: PathBuf,
     timeout: Duration,
+    /// How long the tests of a command take without a mutation.
+    durations: HashMap<String, Duration>,
 }
 
 impl<'a> Trial<'a> {
@@ -58,7 +65,18 @@ impl<'a> Trial<'a> {
         output: PathBuf,
         timeout: Duration,
     ) -> Trial<'a> {
-        Trial { tree, target, output, timeout }
+        Trial { tree, target, output, timeout, durations: HashMap::new() }
+    }
+
+    /// Makes sure that a command runs tests, which pass; measures how long they take.
+    pub(crate) fn baseline(&mut self, command: &str) -> anyhow::Result<Duration> {
+        let (verdict, duration) = self.run(command)?;
+        if verdict != Verdict::Survived {
+            bail!("without a mutation: cargo test {command}: {verdict}");
+        }
+        ensure!(passed_count(&self.output()?) > 0, "cargo test {command} runs no test");
+        self.durations.insert(command.to_owned(), duration);
+        Ok(duration)
     }
 
     /// Applies a mutation, runs its tests, and takes it back.
@@ -79,17 +97,22 @@ impl<'a> Trial<'a> {
         Ok(Verdict::Survived)
     }
 
-    /// Runs `cargo test` with these arguments.
-    pub(crate) fn test(&self, command: &str) -> anyhow::Result<Verdict> {
+    fn test(&self, command: &str) -> anyhow::Result<Verdict> {
+        Ok(self.run(command)?.0)
+    }
+
+    /// Runs `cargo test` with these arguments, and says how long the tests took.
+    fn run(&self, command: &str) -> anyhow::Result<(Verdict, Duration)> {
         // A build on a busy machine may take as long as it likes.
         let built = self.cargo(&["--no-run"], command, Duration::MAX)?;
         if !built.is_some_and(|status| status.success()) {
             let output = self.output()?;
             let errors = output.lines().skip_while(|line| !line.starts_with("error"));
             let errors: Vec<&str> = errors.take(COMPILER_LINES_MAX).collect();
-            return Ok(Verdict::DoesNotCompile(errors.join("\n")));
+            return Ok((Verdict::DoesNotCompile(errors.join("\n")), Duration::ZERO));
         }
-        let verdict = match self.cargo(&[], command, self.timeout)? {
+        let began = Instant::now();
+        let verdict = match self.cargo(&[], command, self.time_max(command))? {
             Some(status) if status.success() => Verdict::Survived,
             Some(_) => {
                 let output = self.output()?;
@@ -98,7 +121,12 @@ impl<'a> Trial<'a> {
             }
             None => Verdict::Hung,
         };
-        Ok(verdict)
+        Ok((verdict, began.elapsed()))
+    }
+
+    fn time_max(&self, command: &str) -> Duration {
+        let usual = self.durations.get(command);
+        usual.map_or(self.timeout, |usual| self.timeout.min(*usual * SLOWDOWN_MAX + PATIENCE))
     }
 
     /// The status of `cargo test`; `None` when it took too long.
@@ -116,6 +144,8 @@ impl<'a> Trial<'a> {
             .args(command.split_whitespace())
             .current_dir(&self.tree.root)
             .env("CARGO_TARGET_DIR", &self.target)
+            // What tests are linked with; a backtrace is not looked at.
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
             // A failure must not lie about where tests would look next time.
             .env("PROPTEST_FAILURE_PERSISTENCE", "off")
             .stdin(Stdio::null())
@@ -153,6 +183,12 @@ impl<'a> Trial<'a> {
 fn first_failed(output: &str) -> Option<&str> {
     let mut lines = output.lines();
     lines.find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"))
+}
+
+/// How many tests passed, of all programs that cargo ran.
+fn passed_count(output: &str) -> usize {
+    let results = output.lines().filter_map(|line| line.strip_prefix("test result: ok. "));
+    results.filter_map(|line| line.split(' ').next()?.parse::<usize>().ok()).sum()
 }
 
 #[cfg(test)]
@@ -198,7 +234,7 @@ mod tests {
         let (folder, tree) = package();
         let (target, output) = (folder.path().join("target"), folder.path().join("output.txt"));
         let seconds = |seconds| Duration::from_secs(seconds);
-        let trial = Trial::new(&tree, target.clone(), output.clone(), seconds(600));
+        let mut trial = Trial::new(&tree, target.clone(), output.clone(), seconds(600));
         let command = "-p zodium-a --lib";
         let judge = |trial: &Trial<'_>, before: &str, after: &str| {
             let mutation = Mutation {
@@ -207,7 +243,9 @@ mod tests {
             };
             trial.judge(&mutation).unwrap()
         };
-        assert_eq!(trial.test(command).unwrap(), Verdict::Survived);
+        trial.baseline(command).unwrap();
+        let error = trial.baseline("-p zodium-a --lib five").unwrap_err().to_string();
+        assert!(error.contains("runs no test"), "{error}");
         assert_eq!(
             judge(&trial, "number == half", "number != half"),
             Verdict::Noticed("tests::four_is_even".to_owned())
