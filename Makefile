@@ -39,7 +39,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate bench bench-clients shootout soak mutants clean
+.PHONY: help serve build programs install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate loom bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -163,6 +163,10 @@ fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_O
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
 	cargo run -q -p zodium-fuzz -- orders --count $(or $(FUZZ_ORDERS),1000000)
 	cargo run -q -p zodium-fuzz -- calls --count $(or $(FUZZ_CALLS),10000000)
+
+loom: ## Check the lock-free index, the record cache and the metrics in all interleavings; LOOM=name
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
+	  cargo test -p zodium-types -p zodium-filestorage --lib models::$(LOOM)
 
 mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
 ifdef SAMPLE

@@ -48,6 +48,7 @@ mod set_aside;
 mod space;
 mod spool;
 mod storage;
+mod sync;
 mod tail;
 mod tid_search;
 mod torn;
