@@ -39,7 +39,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate loom bench bench-clients shootout soak mutants clean
+.PHONY: help serve build programs install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate deny coverage loom tsan bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -164,9 +164,33 @@ fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_O
 	cargo run -q -p zodium-fuzz -- orders --count $(or $(FUZZ_ORDERS),1000000)
 	cargo run -q -p zodium-fuzz -- calls --count $(or $(FUZZ_CALLS),10000000)
 
+# Downloads the advisories; DENY='bans licenses sources' does without a network.
+deny: ## Check licences, advisories, versions and sources of the dependencies; DENY= picks
+	@cargo deny --version 2>/dev/null || cargo install -q --locked cargo-deny
+	cargo deny check --deny unmatched-skip $(DENY)
+
+coverage: ## Show which lines the Rust tests reach, target/llvm-cov/html/index.html
+	@cargo llvm-cov --version 2>/dev/null || cargo install -q --locked cargo-llvm-cov
+	@rustup component list --installed | grep -q '^llvm-tools' || rustup component add llvm-tools
+	cargo llvm-cov --workspace --no-report -q
+	cargo llvm-cov report --html
+	cargo llvm-cov report --summary-only
+
 loom: ## Check the lock-free index, the record cache and the metrics in all interleavings; LOOM=name
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
 	  cargo test -p zodium-types -p zodium-filestorage --lib models::$(LOOM)
+
+# A standard library that is instrumented too, which a nightly toolchain has as a target.
+TSAN := x86_64-unknown-linux-gnutsan
+TSAN_TESTS := --test commits_on_disk --test invalidations --test pack --test reopening --test failing_disk \
+  --test slow_disk --test publication
+
+tsan: ## Run the concurrency tests of types, filestorage and engine under ThreadSanitizer (Rust nightly)
+	@rustup target list --toolchain nightly --installed | grep -qx $(TSAN) \
+	  || rustup target add --toolchain nightly $(TSAN) \
+	  || { echo 'missing: rustup toolchain install nightly --target $(TSAN)'; exit 1; }
+	CARGO_TARGET_DIR=target/tsan cargo +nightly test --target $(TSAN) \
+	  -p zodium-types -p zodium-filestorage -p zodium-engine --lib $(TSAN_TESTS)
 
 mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
 ifdef SAMPLE
