@@ -176,7 +176,7 @@ coverage: ## Show which lines the Rust tests reach, target/llvm-cov/html/index.h
 	cargo llvm-cov report --html
 	cargo llvm-cov report --summary-only
 
-loom: ## Check the lock-free index, the record cache and the metrics in all interleavings; LOOM=name
+loom: ## Check the lock-free index, the record cache and the metrics, interleaving by interleaving; LOOM=name
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
 	  cargo test -p zodium-types -p zodium-filestorage --lib models::$(LOOM)
 

@@ -1,4 +1,4 @@
-//! The index in all interleavings of its publisher and a reader (`make loom`).
+//! The index in the interleavings of its publisher and a reader (`make loom`).
 
 use super::*;
 use crate::sync::beside;

@@ -1,4 +1,4 @@
-//! The record cache in all interleavings of writers and a reader (`make loom`).
+//! The record cache in the interleavings of writers and a reader (`make loom`).
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Checks `write` beside `read` in all interleavings, and what is left with `after`.
+/// Checks `write` beside `read`, interleaving by interleaving, and what is left with `after`.
 ///
 /// Each has the model's first thread once. loom looks for other orders from the one in which the
 /// first thread runs first, and from either one alone it misses some: of the loads before a store

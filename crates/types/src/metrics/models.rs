@@ -1,4 +1,4 @@
-//! Counters and histograms in all interleavings of a writer and a reader (`make loom`).
+//! Counters and histograms in the interleavings of a writer and a reader (`make loom`).
 
 use std::sync::Arc;
 
