@@ -25,6 +25,7 @@ BENCH_ONLY ?=
 
 VENV := .venv
 BINARY := target/release/zodium
+BENCHMARKS := target/release/zodium-bench
 # Python environments with the package installed: for `make bench`, and for `make shootout`.
 CLIENTS := target/clients
 SHOOTOUT_VENV := target/shootout
@@ -38,7 +39,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate bench bench-clients shootout soak mutants clean
+.PHONY: help serve build programs install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate deny coverage loom tsan bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +50,11 @@ serve: build ## Build, and serve DATA (var/Data.fs) on ADDRESS (127.0.0.1:8100)
 
 build: ## Build the release binary
 	cargo build --release -p zodium
+
+# Tests and benchmarks use both. Beside the benchmarks two crates have more features: a `make build`
+# in between would build most of the server again.
+programs: ## Build the release binaries of the server and of the benchmarks
+	cargo build --release -p zodium -p zodium-bench
 
 install: build ## Install program, manual pages, completions and systemd unit below PREFIX (/usr/local); DESTDIR= for packagers
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/zodium
@@ -70,7 +76,7 @@ wheel: $(VENV)/ready ## Build the Python package, target/wheels/zodium-*.whl, fo
 	$(VENV)/bin/maturin build --profile wheel
 
 # Quick failures first: a second of formatting before minutes of tests.
-STEPS := tools format tidy python lint doc unit build e2e conformance
+STEPS := tools format tidy python lint doc unit programs e2e conformance
 
 test: ## Everything that must pass before a commit; prints the time of each step
 	@begun=$$(date +%s); table=; \
@@ -135,21 +141,21 @@ browser: ## Find Chromium and its driver for the status page's tests, or install
 	  echo 'chromium and chromedriver are missing: apt install chromium chromium-driver,'; \
 	  echo 'or say where they are: make CHROMIUM=... CHROMEDRIVER=...'; exit 1; }
 
-e2e: build $(VENV)/ready browser ## Run the end-to-end tests against the release binary
+e2e: programs $(VENV)/ready browser ## Run the end-to-end tests against the release binaries
 	$(SAY) 'end-to-end tests'
 	$(VENV)/bin/python -m pytest -c tests/pytest.ini -n $(JOBS) --dist worksteal tests/e2e $(PYTEST)
 
-conformance: build $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over Z5 and M5
+conformance: programs $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over Z5 and M5
 	$(SAY) 'conformance'
 	$(VENV)/bin/python tests/conformance/run.py --gate --jobs 2
 
-soak: build $(VENV)/ready ## Simulate, then kill, exchange and freeze servers for hours; SOAK='-k ...' picks of the latter, KILLS=, COUNT_SECONDS=, ROUNDS=
+soak: programs $(VENV)/ready ## Simulate, then kill, exchange and freeze servers for hours; SOAK='-k ...' picks of the latter, KILLS=, COUNT_SECONDS=, ROUNDS=
 	$(if $(SOAK),,@$(MAKE) simulate)
 	$(SAY) 'long runs'
 	ZODIUM_TEST_LARGE=1 $(VENV)/bin/python -m pytest -c tests/pytest.ini -s $(SOAK) tests/e2e/test_transfers.py \
 	  tests/e2e/test_alternation.py tests/e2e/test_extremes.py
 
-histories: build $(VENV)/ready ## Run HISTORIES (1000) random histories of one file, Zodium and the stock server in turns, from SEED
+histories: programs $(VENV)/ready ## Run HISTORIES (1000) random histories of one file, Zodium and the stock server in turns, from SEED
 	$(SAY) 'histories'
 	PYTHONPATH=tests $(VENV)/bin/python -m harness.run_histories --count $(or $(HISTORIES),1000) $(if $(SEED),--seed $(SEED))
 
@@ -157,6 +163,34 @@ fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_O
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
 	cargo run -q -p zodium-fuzz -- orders --count $(or $(FUZZ_ORDERS),1000000)
 	cargo run -q -p zodium-fuzz -- calls --count $(or $(FUZZ_CALLS),10000000)
+
+# Downloads the advisories; DENY='bans licenses sources' does without a network.
+deny: ## Check licences, advisories, versions and sources of the dependencies; DENY= picks
+	@cargo deny --version 2>/dev/null || cargo install -q --locked cargo-deny
+	cargo deny check --deny unmatched-skip $(DENY)
+
+coverage: ## Show which lines the Rust tests reach, target/llvm-cov/html/index.html
+	@cargo llvm-cov --version 2>/dev/null || cargo install -q --locked cargo-llvm-cov
+	@rustup component list --installed | grep -q '^llvm-tools' || rustup component add llvm-tools
+	cargo llvm-cov --workspace --no-report -q
+	cargo llvm-cov report --html
+	cargo llvm-cov report --summary-only
+
+loom: ## Check the lock-free index, the record cache and the metrics, interleaving by interleaving; LOOM=name
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
+	  cargo test -p zodium-types -p zodium-filestorage --lib models::$(LOOM)
+
+# A standard library that is instrumented too, which a nightly toolchain has as a target.
+TSAN := x86_64-unknown-linux-gnutsan
+TSAN_TESTS := --test commits_on_disk --test invalidations --test pack --test reopening --test failing_disk \
+  --test slow_disk --test publication
+
+tsan: ## Run the concurrency tests of types, filestorage and engine under ThreadSanitizer (Rust nightly)
+	@rustup target list --toolchain nightly --installed | grep -qx $(TSAN) \
+	  || rustup target add --toolchain nightly $(TSAN) \
+	  || { echo 'missing: rustup toolchain install nightly --target $(TSAN)'; exit 1; }
+	CARGO_TARGET_DIR=target/tsan cargo +nightly test --target $(TSAN) \
+	  -p zodium-types -p zodium-filestorage -p zodium-engine --lib $(TSAN_TESTS)
 
 mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
 ifdef SAMPLE
@@ -211,7 +245,7 @@ $(empty)
 endef
 comma := ,
 CHOSEN = $(or $(subst $(comma), ,$(BENCH_ONLY)),$(KINDS))
-run-kind = $(BINARY) bench $(or $(of-$(1)),$(error no kind of benchmark is called $(1))) --format table \
+run-kind = $(BENCHMARKS) $(or $(of-$(1)),$(error no kind of benchmark is called $(1))) --format table \
   --json $(RESULTS)/$(1).json$(newline)
 
 # An environment with the package as it is now, and with what else is asked for.
@@ -229,18 +263,18 @@ bench-clients: $(VENV)/ready
 	$(if $(BENCH),,$(if $(filter client%,$(CHOSEN)),$(call \
 	  install-package,$(CLIENTS),-c tests/requirements.txt ZEO msgpack zc.lockfile)))
 
-bench: build bench-clients $(VENV)/ready ## Measure all kinds beside ZEO/py and the floor; BENCH_ONLY=start,idle those, BENCH='...' loads with options
+bench: programs bench-clients $(VENV)/ready ## Measure all kinds beside ZEO/py and the floor; BENCH_ONLY=start,idle those, BENCH='...' loads with options
 ifdef BENCH
-	$(BINARY) bench load --format table $(BESIDE) $(BENCH)
+	$(BENCHMARKS) load --format table $(BESIDE) $(BENCH)
 else
 	@mkdir -p $(RESULTS)
 	$(foreach kind,$(CHOSEN),$(call run-kind,$(kind)))
 	@files=; for kind in $(KINDS); do \
 	  if [ -f $(RESULTS)/$$kind.json ]; then files="$$files $(RESULTS)/$$kind.json"; fi; done; \
-	$(BINARY) bench report $$files -o $(RESULTS)/report.html
+	$(BENCHMARKS) report $$files -o $(RESULTS)/report.html
 endif
 
-shootout: build $(VENV)/ready ## Run zodbshootout over Zodium, ZEO and RelStorage; SHOOTOUT='-c 2 cold add' with options
+shootout: programs $(VENV)/ready ## Run zodbshootout over Zodium, ZEO and RelStorage; SHOOTOUT='-c 2 cold add' with options
 	$(call install-package,$(SHOOTOUT_VENV),-r tests/shootout/requirements.txt)
 	$(SHOOTOUT_VENV)/bin/python tests/shootout/run.py $(BINARY) $(SHOOTOUT)
 

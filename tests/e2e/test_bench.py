@@ -1,4 +1,4 @@
-"""`zodium bench load`: it measures all servers, checks what they send, and leaves nothing behind.
+"""`zodium-bench load`: it measures all servers, checks what they send, and leaves nothing behind.
 
 What the figures are is not tested: only that there are some, of every server in
 every cell, and that no figure comes of wrong data.
@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from harness.bench import SECONDS, assert_nothing_left, environment, run_bench
+from harness.bench import PROGRAM, SECONDS, assert_nothing_left, environment, run_bench
 
 pytestmark = pytest.mark.zodium
 
@@ -24,9 +24,9 @@ GO_LINE = re.compile(
 
 
 @pytest.fixture
-def bench(binary, tmp_path):
+def bench(tmp_path):
     """bench(*options): run `bench load` to its end."""
-    return lambda *options: run_bench(binary, tmp_path, "load", *QUICK, *options)
+    return lambda *options: run_bench(tmp_path, "load", *QUICK, *options)
 
 
 @pytest.mark.parametrize("options", [(), ("--pickle", "--threads=2", "--workers=1")])
@@ -44,7 +44,8 @@ def test_every_server_is_measured_in_every_cell(bench, tmp_path, options):
         for round_ in (0, 1)
     }
     document = json.loads(samples.read_text())
-    assert any(version.startswith("ZEO/py 6") for version in document["machine"]["versions"])
+    versions = document["machine"]["versions"]
+    assert versions[0].startswith("zodium ") and versions[1].startswith("ZEO/py 6")
     (measured,) = document["measurements"]
     taken = measured["samples"]
     assert len(taken) == len(expected)
@@ -112,9 +113,21 @@ def test_a_server_that_does_not_start_is_named(bench):
     assert "cannot use port" in done.stderr
 
 
-def test_a_signal_ends_the_servers_too(binary, tmp_path):
+def test_a_server_that_is_missing_is_named(bench, tmp_path):
+    done = bench("--zodium", tmp_path / "missing")
+    assert done.returncode == 1
+    assert f"zodium-bench: cannot start zodium M5 ({tmp_path / 'missing'})" in done.stderr
+
+
+def test_the_server_s_program_names_this_one(binary):
+    done = subprocess.run([binary, "bench", "load"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "zodium-bench; build it with `cargo build --release -p zodium-bench`" in done.stderr
+
+
+def test_a_signal_ends_the_servers_too(tmp_path):
     process = subprocess.Popen(
-        [binary, "bench", "load", "--objects=100", "--cells=1x1", "--seconds=60"],
+        [PROGRAM, "load", "--objects=100", "--cells=1x1", "--seconds=60"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

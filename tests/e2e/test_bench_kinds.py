@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness import corrupting
-from harness.bench import run_bench
+from harness.bench import PROGRAM, run_bench
 from harness.browser import open_browser
 from selenium.webdriver.common.by import By
 
@@ -21,15 +21,15 @@ QUICK = ("--seconds=0.1", "--warm-up=0.02", "--rounds=1")
 
 
 @pytest.fixture
-def bench(binary, tmp_path):
+def bench(tmp_path):
     """bench(command, *options): what it has written, by benchmark."""
 
     def run(command, *options):
         path = tmp_path / f"{command}.json"
-        done = run_bench(binary, tmp_path, command, "--format=table", "--json", path, *options)
+        done = run_bench(tmp_path, command, "--format=table", "--json", path, *options)
         assert done.returncode == 0, done.stderr
         document = json.loads(path.read_text())
-        assert document["command_line"][1:3] == ["bench", command]
+        assert document["command_line"][1] == command
         return {measured["benchmark"]: measured for measured in document["measurements"]}
 
     return run
@@ -66,8 +66,8 @@ def test_cold_loads_stand_beside_the_device_and_resident_ones_beside_cold_ones(b
             assert values["over_device_us"] == pytest.approx(over)
 
 
-def test_objects_that_would_be_in_memory_are_not_called_cold(binary, tmp_path):
-    done = run_bench(binary, tmp_path, "cold", *QUICK, "--objects=30")
+def test_objects_that_would_be_in_memory_are_not_called_cold(tmp_path):
+    done = run_bench(tmp_path, "cold", *QUICK, "--objects=30")
     assert done.returncode == 1
     assert "are too many to be all cold" in done.stderr
 
@@ -90,16 +90,14 @@ def test_every_object_is_read_from_every_server_with_every_checksum(bench):
 
 def test_one_changed_byte_in_a_file_is_noticed(binary, tmp_path):
     path = tmp_path / "Wrong.fs"
-    subprocess.run([binary, "bench", "dataset", "--objects=200", path], check=True)
+    subprocess.run([PROGRAM, "dataset", "--objects=200", path], check=True)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1  # within the data of an object: there is little else
     path.write_bytes(data)
     # With them the server would notice it first.
     peer = f"other={binary} serve {path} -a 127.0.0.1:{{port}} --log-level=warn --checksums=off"
     for command in ("load", "read-all"):
-        done = run_bench(
-            binary, tmp_path, command, *QUICK, "--objects=200", "--no-floor", "--peer", peer
-        )
+        done = run_bench(tmp_path, command, *QUICK, "--objects=200", "--no-floor", "--peer", peer)
         assert done.returncode == 1
         assert "are not those that were stored: CRC-32C" in done.stderr, done.stderr
 
@@ -153,7 +151,7 @@ def test_the_stock_server_commits_beside_in_both_encodings(bench):
 def test_a_commit_that_is_not_what_was_acknowledged_is_noticed(binary, tmp_path):
     server = f"{sys.executable} {corrupting.__file__} {{port}}"
     server += f" {binary} serve {{path}} -a 127.0.0.1:{{real}} --log-level=warn"
-    done = run_bench(binary, tmp_path, "commit", *QUICK, "--clients=2", "--peer", f"other={server}")
+    done = run_bench(tmp_path, "commit", *QUICK, "--clients=2", "--peer", f"other={server}")
     assert done.returncode == 1
     assert "are not what was stored" in done.stderr, done.stderr
 
@@ -220,12 +218,12 @@ def test_the_machine_is_measured_with_advice(bench):
     assert len(system["samples"]) >= 5
 
 
-def test_the_page_shows_every_table_and_chart_in_a_browser(bench, binary, tmp_path):
+def test_the_page_shows_every_table_and_chart_in_a_browser(bench, tmp_path):
     bench("load", *QUICK, "--objects=100", "--cells=1x1,4x1,16x1")
     bench("commit", *QUICK, "--clients=1,4")
     page = tmp_path / "report.html"
     files = [tmp_path / "load.json", tmp_path / "commit.json"]
-    subprocess.run([binary, "bench", "report", *files, "-o", page], check=True)
+    subprocess.run([PROGRAM, "report", *files, "-o", page], check=True)
     browser = open_browser(tmp_path / "profile")
     try:
         browser.set_window_size(1200, 1600)
@@ -255,10 +253,10 @@ def test_the_page_shows_every_table_and_chart_in_a_browser(bench, binary, tmp_pa
     assert "http://" not in text and "https://" not in text and "<script" not in text
 
 
-def test_what_is_no_result_is_named(binary, tmp_path):
+def test_what_is_no_result_is_named(tmp_path):
     other = tmp_path / "other.json"
     other.write_text("[]")
-    command = [binary, "bench", "report", other, "-o", tmp_path / "report.html"]
+    command = [PROGRAM, "report", other, "-o", tmp_path / "report.html"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "other.json is no file that" in done.stderr

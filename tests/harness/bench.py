@@ -1,16 +1,22 @@
-"""Runs `zodium bench`, its files in a folder of their own, and looks at what it leaves behind."""
+"""Runs `zodium-bench`, its files in a folder of their own, and looks at what it leaves behind.
+
+The program is the one in the folder of the server under test.
+"""
 
 import os
 import subprocess
 from pathlib import Path
 
+from .servers import BINARY
+
+PROGRAM = str(Path(BINARY).with_name("zodium-bench"))
 SECONDS = 120  # some servers start slowly on a busy machine
 
 
-def run_bench(binary, tmp_path, command, *options):
+def run_bench(tmp_path, command, *options):
     """One benchmark to its end; nothing may be left of it."""
     done = subprocess.run(
-        [binary, "bench", command, *options],
+        [PROGRAM, command, *options],
         capture_output=True,
         text=True,
         timeout=SECONDS,

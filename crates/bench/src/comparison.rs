@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use crate::interrupt::Interrupt;
 use crate::options::{DatasetOptions, ServerOptions};
+use crate::programs::{self, absolute};
 use crate::server::{Data, Server, ServerCommand};
 
 /// Prints the versions of ZEO/py and its dependencies.
@@ -52,6 +53,7 @@ impl Comparison {
     }
 
     pub(crate) fn note_versions(&mut self, options: &ServerOptions) -> Result<()> {
+        self.versions.push(programs::zodium_version(&options.program)?);
         if let Some(python) = &options.zeo_python {
             self.versions.push(versions(python)?);
         }
@@ -142,7 +144,7 @@ fn new_folder(folder: Option<&Path>) -> std::io::Result<TempDir> {
 
 /// The servers of the options, without the floor.
 pub(crate) fn commands(options: &ServerOptions) -> Result<Vec<ServerCommand>> {
-    let program = std::env::current_exe()?;
+    let program = programs::zodium(&options.program)?;
     let mut own = options.zodium_option.clone();
     own.extend(options.workers.map(|count| format!("--workers={count}")));
     let encodings = options.encodings().iter();
@@ -161,16 +163,8 @@ pub(crate) fn floor(
     options: &ServerOptions,
     dataset: &DatasetOptions,
 ) -> Result<Option<ServerCommand>> {
-    let program = std::env::current_exe()?;
+    let program = programs::own()?;
     Ok((!options.no_floor).then(|| ServerCommand::floor(&program, dataset)))
-}
-
-/// Makes the path of a program absolute; a bare name is looked up in `PATH` as it is.
-pub(crate) fn absolute(program: &Path) -> std::io::Result<std::path::PathBuf> {
-    match program.components().count() {
-        0 | 1 => Ok(program.to_owned()),
-        _ => std::path::absolute(program),
-    }
 }
 
 fn versions(python: &Path) -> Result<String> {

@@ -1,4 +1,4 @@
-//! `zodium bench idle`: the cost of idle connections.
+//! `zodium-bench idle`: the cost of idle connections.
 
 use std::io::Write;
 use std::sync::Arc;

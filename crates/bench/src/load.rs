@@ -1,4 +1,4 @@
-//! `zodium bench load`: the cost of loads on each server, cell by cell, round by round.
+//! `zodium-bench load`: the cost of loads on each server, cell by cell, round by round.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -83,7 +83,7 @@ struct Process {
 }
 
 impl ServerCommand {
-    /// Zodium from this very binary.
+    /// Zodium, by its program.
     pub(crate) fn zodium(program: &Path, encoding: &'static str) -> ServerCommand {
         let mut arguments =
             words(&["serve", "{path}", "-a", "127.0.0.1:{port}", "--log-level=warn"]);
@@ -116,14 +116,14 @@ impl ServerCommand {
         }
     }
 
-    /// The floor, from this very binary.
+    /// The floor, by this very program.
     pub(crate) fn floor(program: &Path, dataset: &DatasetOptions) -> ServerCommand {
-        let arguments = words(&["bench", "floor-server", "--port={port}"]);
+        let arguments = words(&["floor-server", "--port={port}"]);
         let command = ServerCommand::raw("floor", program, arguments, dataset);
         ServerCommand { polls_by: Some("--busy-poll"), ..command }
     }
 
-    /// A server from this very binary that answers raw requests for the objects of a dataset.
+    /// A server by this very program that answers raw requests for the objects of a dataset.
     pub(crate) fn raw(
         name: &str,
         program: &Path,
@@ -136,7 +136,7 @@ impl ServerCommand {
 
     /// A proxy that adds a delay on the way to a server.
     pub(crate) fn delay_proxy(program: &Path, to: SocketAddr, delay: Duration) -> ServerCommand {
-        let mut arguments = words(&["bench", "delay-proxy", "--port={port}"]);
+        let mut arguments = words(&["delay-proxy", "--port={port}"]);
         arguments.push(format!("--to={to}"));
         arguments.push(format!("--round-trip-ms={}", delay.as_secs_f64() * 1e3));
         ServerCommand::new("proxy", Speech::Raw, program, arguments)

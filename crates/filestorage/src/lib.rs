@@ -47,6 +47,7 @@ mod seam;
 mod session_name;
 mod set_aside;
 mod storage;
+mod sync;
 mod tail;
 mod tid_search;
 mod torn;

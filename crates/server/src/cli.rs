@@ -91,8 +91,6 @@ pub(crate) enum Command {
     Recover(RecoverOptions),
     /// Ask a server whether it is well: exit code 0, or 1 with a line that says why not
     Healthcheck(Box<HealthcheckOptions>),
-    /// Measure Zodium beside its peers, on this machine
-    Bench(Box<zodium_bench::BenchOptions>),
     /// Print a script that completes commands and options in a shell
     ///
     /// In bash, for this session: `source <(zodium completions bash)`.
@@ -106,7 +104,7 @@ pub(crate) enum Command {
 const LETTERS_WRONG_MAX: usize = 2;
 
 /// What is done about things for which there is no command.
-const ELSEWHERE: [(&[&str], &str); 3] = [
+const ELSEWHERE: [(&[&str], &str); 4] = [
     (
         &["backup", "restore", "repozo", "dump"],
         "repozo, which comes with ZODB, backs a data file up and restores it, also while Zodium \
@@ -114,6 +112,11 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
     ),
     (&["start", "run", "runzeo", "server"], "`zodium serve` starts a server"),
     (&["stop", "restart", "status"], "a server ends with SIGTERM; `zodium healthcheck` asks one"),
+    (
+        &["bench", "benchmark"],
+        "`zodium bench` is a program of its own now: zodium-bench; build it with `cargo build \
+         --release -p zodium-bench`",
+    ),
 ];
 
 /// An error of the command line without suggestions that would do something else.
@@ -156,6 +159,8 @@ mod tests {
         let text = refusal("backup");
         assert!(text.contains("'backup'") && !text.contains("'pack'"), "{text}");
         assert!(text.contains("tip: repozo, which comes with ZODB"), "{text}");
+        let text = refusal("bench");
+        assert!(text.contains("program of its own now: zodium-bench; build it with"), "{text}");
         assert!(!refusal("something").contains("similar"));
     }
 

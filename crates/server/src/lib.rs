@@ -52,7 +52,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         cli::Command::Man(options) => {
             installation::man(&options, cli::Cli::command()).map(|()| ExitCode::SUCCESS)
         }
-        cli::Command::Bench(options) => zodium_bench::run(&options).map(|()| ExitCode::SUCCESS),
     };
     match outcome.map_err(anyhow::Error::downcast::<clap::Error>) {
         Ok(code) => code,

@@ -86,22 +86,6 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "zodium-zeo-server",
         ],
     ),
-    // Benchmarks speak to servers over sockets, whoever's they are; links are measured alone too,
-    // and the client beside Python's.
-    (
-        "zodium-bench",
-        &[
-            "zodium-types",
-            "zodium-pickle",
-            "zodium-disk",
-            "zodium-blobs",
-            "zodium-storage",
-            "zodium-filestorage",
-            "zodium-net",
-            "zodium-zeo",
-            "zodium-client",
-        ],
-    ),
     // Figures come to the monitor as plain data.
     ("zodium-monitor", &["zodium-types"]),
     (
@@ -118,7 +102,6 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "zodium-zeo",
             "zodium-zeo-server",
             "zodium-client",
-            "zodium-bench",
             "zodium-resolution",
             "zodium-resolver",
             "zodium-tls",
@@ -128,6 +111,22 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ),
     // The Python package: the client, and the program.
     ("zodium-python", &["zodium-types", "zodium-pickle", "zodium-tls", "zodium-client", "zodium"]),
+    // Benchmarks speak to servers over sockets, whoever's they are; links are measured alone too,
+    // and the client beside Python's. No program is built of them: they stand below all.
+    (
+        "zodium-bench",
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-disk",
+            "zodium-blobs",
+            "zodium-storage",
+            "zodium-filestorage",
+            "zodium-net",
+            "zodium-zeo",
+            "zodium-client",
+        ],
+    ),
     // Fuzzers feed everything that reads what others wrote.
     (
         "zodium-fuzz",
@@ -233,6 +232,8 @@ mod tests {
             ("zodium-resolution", "zodium-engine"),
             ("zodium-configuration", "zodium-net"),
             ("zodium-bench", "zodium-engine"),
+            ("zodium-bench", "zodium"),
+            ("zodium", "zodium-bench"),
         ] {
             assert_eq!(refused(name, &[(used, false)]), 1, "{name} {used}");
         }

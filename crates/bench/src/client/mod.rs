@@ -1,4 +1,4 @@
-//! `zodium bench client`: the cost of Python clients, beside the native one.
+//! `zodium-bench client`: the cost of Python clients, beside the native one.
 //!
 //! Key decision: a client is a program that gets a case and prints its results. The Python clients
 //! share one script; the native one is this binary. They are started in turns, and what they loaded
@@ -133,7 +133,7 @@ impl Bench<'_> {
         let proxy = match case.0 {
             ClientCase::Bulk => {
                 let delay = self.options.round_trip_ms;
-                let this = std::env::current_exe()?;
+                let this = crate::programs::own()?;
                 let command = ServerCommand::delay_proxy(&this, server.address, delay);
                 Some(comparison.start_aside(&command).context("cannot start the delay proxy")?)
             }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use super::job::{Job, Line};
-use crate::comparison::absolute;
+use crate::programs::{absolute, own};
 
 /// The driver of both Python clients.
 const DRIVER: &str = include_str!("driver.py");
@@ -42,9 +42,9 @@ pub(super) struct Program {
 /// All client programs.
 pub(super) fn all(python: &Path) -> Result<Vec<Program>> {
     let script: &[&str] = &["-c", DRIVER];
-    let (python, this) = (absolute(python)?, std::env::current_exe()?);
+    let (python, this) = (absolute(python)?, own()?);
     let of_python = |name| Program { name, program: python.clone(), arguments: script };
-    let native = Program { name: "native", program: this, arguments: &["bench", "client-driver"] };
+    let native = Program { name: "native", program: this, arguments: &["client-driver"] };
     Ok(vec![of_python("zodium"), of_python("zeo"), native])
 }
 

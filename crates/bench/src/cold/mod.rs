@@ -1,4 +1,4 @@
-//! `zodium bench cold`: loads of objects that are not in memory, and their effect on other clients.
+//! `zodium-bench cold`: loads of objects that are not in memory, and their effect on other clients.
 
 mod device;
 

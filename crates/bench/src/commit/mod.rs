@@ -1,4 +1,4 @@
-//! `zodium bench commit`: throughput, latency and cost of commits, beside the peers.
+//! `zodium-bench commit`: throughput, latency and cost of commits, beside the peers.
 
 mod batches;
 mod client;
@@ -27,6 +27,7 @@ use self::report::Case;
 use crate::comparison::{Comparison, commands};
 use crate::machine::Machine;
 use crate::options::{CommitOptions, Files, Mode};
+use crate::programs;
 use crate::reading::{Reading, Used};
 use crate::result::Output;
 use crate::server::{Data, Server, ServerCommand};
@@ -178,7 +179,7 @@ impl Bench<'_> {
         if delay.is_zero() {
             return Ok(None);
         }
-        let program = std::env::current_exe()?;
+        let program = programs::own()?;
         let command = ServerCommand::delay_proxy(&program, server.address, delay);
         let proxy = comparison.start_aside(&command).context("cannot start the delay proxy")?;
         Ok(Some(proxy))

@@ -1,15 +1,16 @@
-//! `zodium bench messenger`: measures the link layer alone.
+//! `zodium-bench messenger`: measures the link layer alone.
 
 pub(crate) mod server;
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::matrix::{Matrix, columns};
 use crate::options::{Cell, DatasetOptions, MessengerOptions};
+use crate::programs;
 use crate::result::{Measurement, Output, Shown};
 use crate::server::{Data, ServerCommand};
 
@@ -71,10 +72,9 @@ fn title(options: &MessengerOptions) -> String {
 }
 
 fn commands(options: &MessengerOptions, blocks: &DatasetOptions) -> Result<Vec<ServerCommand>> {
-    let program = std::env::current_exe().context("where is this program?")?;
+    let program = programs::own()?;
     let variant = |name: &str| {
-        let arguments =
-            ["bench", "messenger-server", "--port={port}", &format!("--variant={name}")];
+        let arguments = ["messenger-server", "--port={port}", &format!("--variant={name}")];
         let arguments = arguments.map(str::to_owned).to_vec();
         ServerCommand::raw(name, &program, arguments, blocks)
     };

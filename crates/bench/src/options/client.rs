@@ -1,4 +1,4 @@
-//! Options of `zodium bench client` and of its native driver.
+//! Options of `zodium-bench client` and of its native driver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,11 +31,11 @@ How to read it:
   x: zodium / it  below 1: zodium.ClientStorage takes less than this client of the same server
 
 Examples:
-  zodium bench client --python .venv/bin/python --zeo-python .venv/bin/python
-  zodium bench client --python python3 --dataset prod1 --cases load,threads
-  zodium bench client --python python3 --objects 100k --object-bytes 400 --cases iterate";
+  zodium-bench client --python .venv/bin/python --zeo-python .venv/bin/python
+  zodium-bench client --python python3 --dataset prod1 --cases load,threads
+  zodium-bench client --python python3 --objects 100k --object-bytes 400 --cases iterate";
 
-/// Options of `zodium bench client`.
+/// Options of `zodium-bench client`.
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
     /// A Python with zodium and ZEO installed
@@ -104,7 +104,7 @@ pub(crate) enum ClientCase {
     Iterate,
 }
 
-/// Options of `zodium bench client-driver`.
+/// Options of `zodium-bench client-driver`.
 #[derive(Debug, Args)]
 pub(crate) struct ClientDriverOptions {
     /// The job, as JSON

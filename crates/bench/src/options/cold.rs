@@ -1,4 +1,4 @@
-//! Options of `zodium bench cold`.
+//! Options of `zodium-bench cold`.
 
 use std::path::PathBuf;
 
@@ -22,12 +22,12 @@ How to read it:
                should be as fast as beside resident ones
 
 Examples:
-  zodium bench cold                                       Zodium and the device
-  zodium bench cold --zeo-python .venv/bin/python         ZEO/py too
-  zodium bench cold --busy-poll 50                        and Zodium with --busy-poll
-  zodium bench cold --object-bytes 16000 --cells 1x1,1x64";
+  zodium-bench cold                                       Zodium and the device
+  zodium-bench cold --zeo-python .venv/bin/python         ZEO/py too
+  zodium-bench cold --busy-poll 50                        and Zodium with --busy-poll
+  zodium-bench cold --object-bytes 16000 --cells 1x1,1x64";
 
-/// Options of `zodium bench cold`.
+/// Options of `zodium-bench cold`.
 #[derive(Debug, Args)]
 pub(crate) struct ColdOptions {
     /// Number of objects, like 5000 or 10M

@@ -1,4 +1,4 @@
-//! Options of `zodium bench commit` and of its delay proxy.
+//! Options of `zodium-bench commit` and of its delay proxy.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,11 +36,11 @@ How to read it:
               begin to the end of finish, in conflict mode with all attempts
 
 Examples:
-  zodium bench commit --zeo-python .venv/bin/python --wires M5,Z5
-  zodium bench commit --modes conflict --clients 64
-  zodium bench commit --clients 1,4,16 --delays-ms 0,0.4,10,20 --files disk,tmpfs";
+  zodium-bench commit --zeo-python .venv/bin/python --wires M5,Z5
+  zodium-bench commit --modes conflict --clients 64
+  zodium-bench commit --clients 1,4,16 --delays-ms 0,0.4,10,20 --files disk,tmpfs";
 
-/// Options of `zodium bench commit`.
+/// Options of `zodium-bench commit`.
 #[derive(Debug, Args)]
 pub(crate) struct CommitOptions {
     /// Numbers of clients that commit at the same time
@@ -118,7 +118,7 @@ pub(crate) enum Files {
     Tmpfs,
 }
 
-/// Options of `zodium bench delay-proxy`.
+/// Options of `zodium-bench delay-proxy`.
 #[derive(Debug, Args)]
 pub(crate) struct DelayOptions {
     /// The port to listen on, on 127.0.0.1

@@ -1,4 +1,4 @@
-//! Options of `zodium bench idle`.
+//! Options of `zodium-bench idle`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use super::values::{count, seconds};
 use super::{OutputOptions, ServerOptions};
 
-/// Options of `zodium bench idle`.
+/// Options of `zodium-bench idle`.
 #[derive(Debug, Args)]
 pub(crate) struct IdleOptions {
     /// Number of open connections

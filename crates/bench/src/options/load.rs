@@ -1,4 +1,4 @@
-//! Options of `zodium bench load`.
+//! Options of `zodium-bench load`.
 
 use clap::Args;
 
@@ -24,16 +24,16 @@ How to read it:
 Values are medians over the rounds, with minimum and maximum. Ratios are taken round by round.
 
 Examples:
-  zodium bench load                                 Zodium and the floor
-  zodium bench load --zeo-python .venv/bin/python   ZEO/py too
-  zodium bench load --cells 1x1 --seconds 10        serial loads only, longer
-  zodium bench load --cells 1x1 --busy-poll 50      serial loads, also with busy polling
-  zodium bench load --dataset prod1 --wires M5,Z5
-  zodium bench load --object-bytes 400 --objects 1M --revisions 5
-  zodium bench load --peer 'other=other-server --port {port} {path}'
-  zodium bench load > new.txt && benchstat -col /server new.txt";
+  zodium-bench load                                 Zodium and the floor
+  zodium-bench load --zeo-python .venv/bin/python   ZEO/py too
+  zodium-bench load --cells 1x1 --seconds 10        serial loads only, longer
+  zodium-bench load --cells 1x1 --busy-poll 50      serial loads, also with busy polling
+  zodium-bench load --dataset prod1 --wires M5,Z5
+  zodium-bench load --object-bytes 400 --objects 1M --revisions 5
+  zodium-bench load --peer 'other=other-server --port {port} {path}'
+  zodium-bench load > new.txt && benchstat -col /server new.txt";
 
-/// Options of `zodium bench load`.
+/// Options of `zodium-bench load`.
 #[derive(Debug, Args)]
 pub(crate) struct LoadOptions {
     #[command(flatten)]

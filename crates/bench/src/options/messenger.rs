@@ -1,11 +1,11 @@
-//! Options of `zodium bench messenger` and of its servers.
+//! Options of `zodium-bench messenger` and of its servers.
 
 use clap::{Args, ValueEnum};
 
 use super::values::object_bytes;
 use super::{DatasetOptions, OutputOptions, TimeOptions};
 
-/// Options of `zodium bench messenger`.
+/// Options of `zodium-bench messenger`.
 #[derive(Debug, Args)]
 pub(crate) struct MessengerOptions {
     /// Sizes of blocks
@@ -50,7 +50,7 @@ pub(crate) enum Variant {
     Copied,
 }
 
-/// Options of `zodium bench messenger-server`.
+/// Options of `zodium-bench messenger-server`.
 #[derive(Debug, Args)]
 pub(crate) struct MessengerServerOptions {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The options of `zodium bench`, with their help.
+//! The options of `zodium-bench`, with their help.
 
 mod client;
 mod cold;
@@ -16,7 +16,7 @@ mod values;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::client::{ClientCase, ClientDriverOptions, ClientOptions};
 pub(crate) use self::cold::ColdOptions;
@@ -28,13 +28,17 @@ pub(crate) use self::pack::PackOptions;
 pub(crate) use self::probe::{SyscallOptions, SystemOptions};
 pub(crate) use self::read_all::{Checksum, ReadAllOptions};
 pub(crate) use self::report::ReportOptions;
-pub(crate) use self::shared::{DatasetOptions, Format, OutputOptions, ServerOptions, TimeOptions};
+pub(crate) use self::shared::{
+    DatasetOptions, Format, OutputOptions, ServerOptions, TimeOptions, ZodiumOptions,
+};
 pub(crate) use self::start::{Beside, Source, StartOptions};
 pub(crate) use self::values::{Cell, Peer, PeerSource};
 
-/// Options of `zodium bench`.
-#[derive(Debug, Args)]
-pub struct BenchOptions {
+/// Measure Zodium beside its peers, on this machine
+#[derive(Debug, Parser)]
+#[command(name = "zodium-bench", version)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct BenchOptions {
     #[command(subcommand)]
     pub(crate) command: BenchCommand,
 }
@@ -116,7 +120,7 @@ pub(crate) enum BenchCommand {
     FloorServer(FloorOptions),
 }
 
-/// Options of `zodium bench dataset`.
+/// Options of `zodium-bench dataset`.
 #[derive(Debug, Args)]
 pub(crate) struct DatasetFileOptions {
     #[command(flatten)]
@@ -126,7 +130,7 @@ pub(crate) struct DatasetFileOptions {
     pub(crate) path: PathBuf,
 }
 
-/// Options of `zodium bench floor-server`.
+/// Options of `zodium-bench floor-server`.
 #[derive(Debug, Args)]
 pub(crate) struct FloorOptions {
     #[command(flatten)]

@@ -1,14 +1,14 @@
-//! Options of `zodium bench pack`.
+//! Options of `zodium-bench pack`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::OutputOptions;
 use super::values::seconds;
+use super::{OutputOptions, ZodiumOptions};
 
-/// Options of `zodium bench pack`.
+/// Options of `zodium-bench pack`.
 #[derive(Debug, Args)]
 pub(crate) struct PackOptions {
     /// Number of reachable objects
@@ -45,6 +45,9 @@ pub(crate) struct PackOptions {
     /// Also measure the stock packer and ZEO/py: a Python with ZEO installed
     #[arg(long, value_name = "PYTHON")]
     pub(crate) zeo_python: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) program: ZodiumOptions,
 
     #[command(flatten)]
     pub(crate) output: OutputOptions,

@@ -1,4 +1,4 @@
-//! Options of `zodium bench syscalls` and `zodium bench system`.
+//! Options of `zodium-bench syscalls` and `zodium-bench system`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::OutputOptions;
 
-/// Options of `zodium bench syscalls`.
+/// Options of `zodium-bench syscalls`.
 #[derive(Debug, Args)]
 pub(crate) struct SyscallOptions {
     /// Number of calls of each kind with warm processor caches
@@ -23,7 +23,7 @@ pub(crate) struct SyscallOptions {
     pub(crate) probe: ProbeOptions,
 }
 
-/// Options of `zodium bench system`.
+/// Options of `zodium-bench system`.
 #[derive(Debug, Args)]
 pub(crate) struct SystemOptions {
     /// Number of samples of each kind; a tenth as many of syncs and direct reads

@@ -1,10 +1,10 @@
-//! Options of `zodium bench read-all`.
+//! Options of `zodium-bench read-all`.
 
 use clap::{Args, ValueEnum};
 
 use super::{DatasetOptions, OutputOptions, ServerOptions, TimeOptions};
 
-/// Options of `zodium bench read-all`.
+/// Options of `zodium-bench read-all`.
 #[derive(Debug, Args)]
 pub(crate) struct ReadAllOptions {
     #[command(flatten)]

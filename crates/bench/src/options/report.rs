@@ -1,10 +1,10 @@
-//! Options of `zodium bench report`.
+//! Options of `zodium-bench report`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Options of `zodium bench report`.
+/// Options of `zodium-bench report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
     /// Files that other benchmarks wrote with --json

@@ -55,10 +55,22 @@ pub(crate) enum Kind {
     Sized,
 }
 
+/// The server to measure.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Servers")]
+pub(crate) struct ZodiumOptions {
+    /// Zodium's program [default: zodium, in the folder of zodium-bench]
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) zodium: Option<PathBuf>,
+}
+
 /// The servers to compare.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Servers")]
 pub(crate) struct ServerOptions {
+    #[command(flatten)]
+    pub(crate) program: ZodiumOptions,
+
     /// Worker threads of Zodium [default: Zodium's own]
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<u16>,
@@ -82,9 +94,9 @@ pub(crate) struct ServerOptions {
     /// Also measure another ZEO server; may be repeated
     ///
     /// In the shell command, {path} and {port} are replaced; it must run the server in the
-    /// foreground. Alternatively zeo://HOST:PORT names a running server of the file that `zodium
-    /// bench dataset` writes; its processor time is then unknown. The server's own encoding is
-    /// used.
+    /// foreground. Alternatively zeo://HOST:PORT names a running server of the file that
+    /// `zodium-bench dataset` writes; its processor time is then unknown. The server's own encoding
+    /// is used.
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(crate) peer: Vec<Peer>,
 
@@ -130,7 +142,7 @@ pub(crate) struct OutputOptions {
     #[arg(long, value_enum, default_value_t = Format::Go)]
     pub(crate) format: Format,
 
-    /// Also write every sample to this file, as JSON, for `zodium bench report`
+    /// Also write every sample to this file, as JSON, for `zodium-bench report`
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Options of `zodium bench start`.
+//! Options of `zodium-bench start`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::values::{count, object_bytes};
 use super::{DatasetOptions, OutputOptions, ServerOptions};
 
-/// Options of `zodium bench start`.
+/// Options of `zodium-bench start`.
 #[derive(Debug, Args)]
 pub(crate) struct StartOptions {
     /// Number of objects, like 500k or 10M

@@ -1,4 +1,4 @@
-//! `zodium bench pack`: packs a file beside the stock packer, and measures commits during a pack.
+//! `zodium-bench pack`: packs a file beside the stock packer, and measures commits during a pack.
 //!
 //! Each packer is a process that gets a fresh copy of one generated file each round, in turns. Then
 //! servers are packed while clients commit, and each commit is timed.
@@ -12,9 +12,10 @@ use anyhow::{Context, Result};
 
 use self::history::History;
 use self::packers::Packer;
-use crate::comparison::{Comparison, absolute};
+use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::options::PackOptions;
+use crate::programs::{self, absolute};
 use crate::result::Output;
 use crate::server::{Data, Server, ServerCommand};
 
@@ -30,7 +31,7 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
     history.write(&path).context("cannot write the file")?;
     let file_bytes = std::fs::metadata(&path)?.len();
 
-    let program = std::env::current_exe()?;
+    let program = programs::zodium(&options.program)?;
     let python = options.zeo_python.as_deref().map(absolute).transpose()?;
     let mut packers = vec![Packer::zodium(&program)];
     let mut servers = vec![ServerCommand::zodium(&program, "M5")];

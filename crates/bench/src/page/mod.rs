@@ -1,4 +1,4 @@
-//! `zodium bench report`: shows result files as one self-contained page.
+//! `zodium-bench report`: shows result files as one self-contained page.
 //!
 //! Charts are inline SVG, with colours from the page's style sheet. So the same page fits light and
 //! dark mode and paper, which images drawn by a plotting library do not.
@@ -34,7 +34,7 @@ fn read(path: &Path) -> Result<Document> {
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     let document: Document = serde_json::from_str(&text)
-        .with_context(|| format!("{name} is no file that `zodium bench ... --json` wrote"))?;
+        .with_context(|| format!("{name} is no file that `zodium-bench ... --json` wrote"))?;
     let format = document.format;
     ensure!(format == FORMAT, "{name} is of format {format}, not {FORMAT}: measure again");
     Ok(document)

@@ -1,4 +1,4 @@
-//! `zodium bench syscalls`: the cost of system calls, warm and cold.
+//! `zodium-bench syscalls`: the cost of system calls, warm and cold.
 
 use anyhow::{Context, Result};
 

@@ -1,4 +1,4 @@
-//! `zodium bench system`: finds what would disturb a benchmark on this machine.
+//! `zodium-bench system`: finds what would disturb a benchmark on this machine.
 
 use anyhow::{Context, Result};
 

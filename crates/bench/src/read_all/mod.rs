@@ -1,4 +1,4 @@
-//! `zodium bench read-all`: reads every object once, one after the other.
+//! `zodium-bench read-all`: reads every object once, one after the other.
 
 mod python;
 
@@ -9,13 +9,14 @@ use anyhow::{Context, Result, ensure};
 use zodium_types::Oid;
 
 use self::python::Python;
-use crate::comparison::{Comparison, absolute, floor};
+use crate::comparison::{Comparison, floor};
 use crate::connection::{Connection, Scratch};
 use crate::dataset::Dataset;
 use crate::judge::{Judge, Sum};
 use crate::load::load_all;
 use crate::machine::Machine;
 use crate::options::{Checksum, ReadAllOptions};
+use crate::programs::absolute;
 use crate::reading::Reading;
 use crate::result::{Latencies, Measurement, Output, Sample, Shown};
 use crate::server::{Data, Server};

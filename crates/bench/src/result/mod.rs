@@ -95,7 +95,7 @@ impl Document {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Document {
             format: FORMAT,
-            program: format!("zodium {}", env!("CARGO_PKG_VERSION")),
+            program: format!("zodium-bench {}", env!("CARGO_PKG_VERSION")),
             command_line: std::env::args().collect(),
             started: now.map_or(0, |time| time.as_secs()),
             machine,

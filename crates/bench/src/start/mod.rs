@@ -1,4 +1,4 @@
-//! `zodium bench start`: time from the start of a process to its first reply, and its memory.
+//! `zodium-bench start`: time from the start of a process to its first reply, and its memory.
 //!
 //! One server runs at a time. Each start gets a new folder with a hard link to the data file and
 //! the side files of the case. So no start is faster because of files that an earlier one left.

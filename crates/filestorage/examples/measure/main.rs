@@ -6,7 +6,7 @@
 //!
 //! These parts are private to the crate, so their files are compiled into this program once more:
 //! a figure of a single probe cannot be had through the interface, and the interface should not
-//! grow for it. Whole servers are measured by `zodium bench`.
+//! grow for it. Whole servers are measured by `zodium-bench`.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,8 @@ mod index_file;
 mod positions;
 mod record_cache;
 mod stopwatch;
+#[path = "../../src/sync/mod.rs"]
+mod sync;
 
 use std::error::Error;
 

@@ -14,13 +14,20 @@
 //! idle cache takes a directory of 200 bytes for each MB of its budget.
 
 mod lookups;
+#[cfg(test)]
+#[cfg(loom)]
+mod models;
 mod table;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
 
 use arc_swap::{Guard, RefCnt};
-use parking_lot::Mutex;
 
 use lookups::LookupCounters;
 use table::{Place, Table};
+
+use crate::sync::Mutex;
 
 /// What the cache needs to know of a record. Both answers must never change.
 pub(crate) trait Weighted {
@@ -212,6 +219,3 @@ impl Writer {
 fn weight<R: Weighted>(record: &R) -> usize {
     record.bytes().saturating_add(ALLOCATION_BYTES)
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,7 +3,15 @@
 //! Key decision: each has a single writer. So counting is a load and a store in the writer's own
 //! cache line, never a locked instruction. Readers add up the totals of all writers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(test)]
+#[cfg(loom)]
+mod models;
+
+#[cfg(loom)]
+use loom::sync::atomic::AtomicU64;
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Buckets of a histogram; the last one has no upper bound.
@@ -150,6 +158,7 @@ fn bucket(value: u64) -> usize {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

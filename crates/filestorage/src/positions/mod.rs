@@ -14,12 +14,15 @@
 //! **Invariant:** once a page exists it holds every object of its range. Objects which were in the
 //! skip list before move into the page; they are in both places for a moment, never in neither.
 
-use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(test)]
+#[cfg(loom)]
+mod models;
 
-use crossbeam_skiplist::SkipMap;
+use std::ops::Range;
+
 use zodium_types::Oid;
+
+use crate::sync::{AtomicU64, OnceLock, Ordering, SkipMap, cells, fence, zeros};
 
 /// The index of current records: for each oid the position in the file of its newest data record.
 ///
@@ -53,9 +56,10 @@ type Directory = [OnceLock<Box<Block>>; DIRECTORY_BLOCKS];
 type Block = [OnceLock<Box<Page>>; BLOCK_PAGES];
 type Page = [AtomicU64; PAGE_SLOTS];
 
-const PAGE_SLOTS: usize = 4096;
-const BLOCK_PAGES: usize = 1024;
-const DIRECTORY_BLOCKS: usize = 1024;
+// A model has two pages of two slots: it looks at every order of every access.
+const PAGE_SLOTS: usize = if cfg!(loom) { 2 } else { 4096 };
+const BLOCK_PAGES: usize = if cfg!(loom) { 2 } else { 1024 };
+const DIRECTORY_BLOCKS: usize = if cfg!(loom) { 1 } else { 1024 };
 
 const PAGE_OIDS: u64 = PAGE_SLOTS as u64;
 const BLOCK_OIDS: u64 = PAGE_OIDS * BLOCK_PAGES as u64;
@@ -66,22 +70,22 @@ const PAGE_BYTES: u64 = size_of::<Page>() as u64;
 const BLOCK_BYTES: u64 = size_of::<Block>() as u64;
 
 /// A page is paid for when it is a sixteenth full.
-const CREDIT_BYTES_PER_OBJECT: u64 = PAGE_BYTES / (PAGE_OIDS / 16);
+const CREDIT_BYTES_PER_OBJECT: u64 = PAGE_BYTES * 16 / PAGE_OIDS;
 /// The most that can be saved up: otherwise the first sparse oids in a large dense database could
 /// spend the credit of all its objects at once.
 const CREDIT_BYTES_MAX: u64 = 2 << 20;
 
-/// No data record is at the start of the file: the magic is there.
+/// No data record is at the start of the file: the magic is there. New pages are full of it.
 const ABSENT: u64 = 0;
 
-const _: () = assert!(DENSE_OIDS == 1 << 32);
+const _: () = assert!(DENSE_OIDS == 1 << 32 || cfg!(loom));
 const _: () = assert!(CREDIT_BYTES_MAX > PAGE_BYTES + BLOCK_BYTES);
 
 impl Positions {
     /// An empty index, about 16 KB.
     pub(crate) fn new() -> Positions {
         Positions {
-            directory: Box::new([const { OnceLock::new() }; DIRECTORY_BLOCKS]),
+            directory: cells(),
             sparse: SkipMap::new(),
             tally: Tally {
                 objects: AtomicU64::new(0),
@@ -199,7 +203,7 @@ impl Positions {
         if !self.tally.spend(block_cost + PAGE_BYTES) {
             return None;
         }
-        let block = block.get_or_init(|| Box::new([const { OnceLock::new() }; BLOCK_PAGES]));
+        let block = block.get_or_init(cells);
 
         let first = oid - oid % PAGE_OIDS;
         let range = first..first + PAGE_OIDS;
@@ -214,7 +218,7 @@ impl Positions {
     }
 
     fn page_from_sparse(&self, range: Range<u64>) -> Box<Page> {
-        let page: Box<Page> = Box::new([const { AtomicU64::new(ABSENT) }; PAGE_SLOTS]);
+        let page: Box<Page> = zeros();
         for entry in self.sparse.range(range) {
             let position = entry.value().load(Ordering::Relaxed);
             page[slot_of(*entry.key())].store(position, Ordering::Relaxed);
@@ -329,6 +333,7 @@ fn slot_of(oid: u64) -> usize {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::collections::{BTreeMap, HashSet};
     use std::sync::atomic::AtomicUsize;
