@@ -137,11 +137,12 @@ impl Opened {
         let mut last_frame = None;
         let mut count = synced;
         let mut last_position = None;
-        while count < there && !self.header.session.is_closed {
+        'all: while count < there && !self.header.session.is_closed {
             let Some(entries) = self.read(count, there) else { break };
             for entry in &entries {
                 if last_position >= Some(entry.position) {
-                    break;
+                    // Left of an announcement whose batch failed: nothing behind it counts.
+                    break 'all;
                 }
                 last_position = Some(entry.position);
                 match (entry.is_promise, entry.part) {
@@ -236,4 +237,37 @@ fn read_data_header(data: &dyn DiskFile, position: u64) -> Option<DataHeader> {
     let mut bytes = [0; crate::format::DATA_HEADER_BYTES];
     data.read_exact_at(&mut bytes, position).ok()?;
     Some(DataHeader::parse(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_disk::MemoryDisk;
+
+    use super::super::header::LogState;
+    use super::*;
+
+    /// A batch that was announced failed, and the file was reopened. Fewer entries of later batches
+    /// stand over the announcement, the rest of which has earlier positions.
+    #[test]
+    fn the_rest_of_a_long_announcement_ends_the_count_of_entries() {
+        const SALT: u64 = 7;
+        let (disk, path) = (MemoryDisk::new(), Path::new("Data.fs"));
+        disk.put(path, b"FS30".to_vec());
+        let data = disk.open(path, OpenMode::Write).unwrap();
+        let inode = data.status().unwrap().identity.inode;
+        let session = Session { nonce: 1, before: 0, is_closed: false };
+        let log = LogState { inode, length: MAGIC_BYTES };
+        let header = Header { salt: SALT, count: 0, end: MAGIC_BYTES, session, log };
+        let mut bytes = header.to_bytes().to_vec();
+        bytes.resize(HEADER_BYTES as usize, 0);
+        let written = [MAGIC_BYTES, 1_000_000].map(|position| Entry::frame(position, 0));
+        let rest = (0..10_000).map(|n| Entry { is_promise: true, ..Entry::record(100 + n, 0) });
+        for entry in written.into_iter().chain(rest) {
+            bytes.extend_from_slice(&entry.to_bytes(SALT));
+        }
+        disk.put(&with_suffix(path, SUFFIX), bytes);
+        disk.put(&with_suffix(path, ".lock"), b" 1\nzodium 0000000000000001\n".to_vec());
+        let opened = open(&disk, path, OpenMode::Read, &data, MAGIC_BYTES);
+        assert!(matches!(opened, Err(Distrust::OtherLength { is: MAGIC_BYTES, .. })), "{opened:?}");
+    }
 }
