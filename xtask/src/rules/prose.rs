@@ -10,7 +10,7 @@ use crate::violation::Violation;
 const RULE: &str = "prose";
 
 /// Documents, and folders of crates, that keep the rule.
-const CLEAN: [&str; 18] = [
+const CLEAN: [&str; 19] = [
     "ARCHITECTURE.md",
     "README.md",
     "crates/bench/",
@@ -23,6 +23,7 @@ const CLEAN: [&str; 18] = [
     "crates/pickle/",
     "crates/resolution/",
     "crates/resolver/",
+    "crates/server/",
     "crates/simulation/",
     "crates/tls/",
     "crates/types/",
@@ -30,6 +31,9 @@ const CLEAN: [&str; 18] = [
     "docs/",
     "python/",
 ];
+
+/// Files of these crates that are still to be rewritten.
+const NOT_YET: [&str; 2] = ["crates/server/src/pack/online.rs", "crates/server/src/reach.rs"];
 
 /// Pronouns in place of a party, in comments, messages and documents.
 const PRONOUNS: [&str; 8] =
@@ -41,7 +45,9 @@ const SENTENCE_WORDS_MAX: usize = 35;
 /// Pronouns without a party, and long sentences.
 pub(crate) fn check(source: &Source) -> Vec<Violation> {
     let is_text = source.is_rust() || source.path.ends_with(".md");
-    if !is_text || !CLEAN.iter().any(|clean| source.path.starts_with(clean)) {
+    let is_clean = CLEAN.iter().any(|clean| source.path.starts_with(clean))
+        && !NOT_YET.contains(&source.path.as_str());
+    if !is_text || !is_clean {
         return Vec::new();
     }
     let mut violations = Vec::new();
