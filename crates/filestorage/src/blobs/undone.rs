@@ -25,7 +25,7 @@ impl FileStorage {
             match stored.body {
                 Body::Back(back) => at = back,
                 Body::Data(data) if is_blob_record(&data) => {
-                    // Each record has a blob of its own; who wrote this file need not have known.
+                    // Each record has its own blob, unless another program wrote this one.
                     let nearest = first.unwrap_or(tid);
                     return Ok(Some(if blobs.has(oid, nearest)? { nearest } else { tid }));
                 }

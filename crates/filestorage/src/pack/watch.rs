@@ -1,4 +1,4 @@
-//! What the caller of a pack may set, and how it follows it.
+//! The options of a pack, and its progress and cancellation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ pub struct PackOptions<'a> {
     pub gc: bool,
     /// Keep the file as it was before under the name `Data.fs.old`.
     pub keep_old: bool,
-    /// Give up when an object in use refers to one that is not there.
+    /// Abort if an object in use refers to one that does not exist.
     pub abort_on_dangling: bool,
     /// Called now and then with the step, what is done of it, and how much it is in all.
     pub progress: &'a dyn Fn(PackStep, u64, u64),
-    /// Set by whoever wants the pack given up, at any time until its last step.
+    /// Set to cancel the pack, at any time until its last step.
     pub cancelled: &'a Arc<AtomicBool>,
 }
 
-/// What a pack spends its time with.
+/// The steps of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackStep {
     /// Looking for damaged records, where they are to be left out; counted in bytes.
