@@ -39,7 +39,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall wheel test tools format tidy python lint doc unit browser e2e conformance fuzz histories simulate deny coverage loom tsan bench bench-clients shootout soak mutants clean
+.PHONY: help serve build programs install uninstall wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz histories simulate deny coverage loom tsan bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,11 @@ format: ## Check the formatting (cargo fmt --all mends it)
 tidy: ## Check the repository's own rules
 	$(SAY) 'tidy'
 	cargo run -q -p xtask -- tidy
+
+prose: $(VENV)/ready ## Check the English of documents and comments, of all or of PROSE='docs crates/zeo'
+	$(SAY) 'prose'
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r tests/prose/requirements.txt
+	$(VENV)/bin/python tests/prose/run.py $(PROSE)
 
 python: $(VENV)/ready ## Check the Python sources
 	$(SAY) 'Python sources'

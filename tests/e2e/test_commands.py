@@ -92,7 +92,7 @@ class TestPackOfAServer:
         assert (code, "unknown storage: other" in said) == (1, True), said
         for option in ("--no-gc", "--no-keep-old", "--abort-on-dangling"):
             code, said = run(binary, "pack", address, option)
-            assert (code, f"{option} cannot be said to a server" in said) == (1, True), said
+            assert (code, f"{option} cannot be passed to a server" in said) == (1, True), said
         code, said = run(binary, "pack", f"127.0.0.1:{free_port()}")
         assert (code, "cannot connect to 127.0.0.1" in said) == (1, True), said
 

@@ -233,7 +233,7 @@ def test_storages_of_the_configuration_have_to_be_served(tmp_path, binary, run, 
     start_with(port, binary, "serve", "-C", config)
     assert run("healthcheck", "-C", config) == (0, "")
     code, said = run("pack", "-C", config)
-    assert (code, "say which storage to pack, with --storage: one, two" in said) == (1, True), said
+    assert (code, "choose the storage to pack with --storage: one, two" in said) == (1, True), said
     code, said = run("pack", "-C", config, "-s", "two")
     assert code == 0, said
     code, said = run("pack", "-C", config, tmp_path / "one.fs")

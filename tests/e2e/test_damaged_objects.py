@@ -178,7 +178,7 @@ def test_pack_ends_at_damage_and_names_the_option(covered, start_server, connect
     assert "zodium pack --drop-damaged" in said
     # The protocol has no word for it.
     code, _, said = run("pack", "--drop-damaged", address)
-    assert code == 1 and "--drop-damaged cannot be said to a server" in said
+    assert code == 1 and "--drop-damaged cannot be passed to a server" in said
     served.stop()
     assert path.read_bytes() == before
 

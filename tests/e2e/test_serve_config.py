@@ -216,7 +216,7 @@ def test_a_server_that_only_reads_begins_no_file_anew(tmp_path, serve):
     (tmp_path / "Data.fs").write_bytes(b"FS30")
     server = serve(text, wait=False)
     assert server.process.wait(SECONDS) == 1
-    assert "Data.fs" in server.log() and "anew" in server.log()
+    assert "Data.fs" in server.log() and "recreate" in server.log()
     assert (tmp_path / "Data.fs").read_bytes() == b"FS30"
 
 

@@ -318,7 +318,7 @@ def test_revocation_holds_from_a_signal_on_for_who_comes_then(site, start_tls, c
     Wire(server.address, ssl=context).close()
     (site.trusted / "ca.crl").write_bytes(site.authority.revoke(alice))
     server.process.send_signal(signal.SIGUSR2)
-    until_logged(server, "read the certificates anew")
+    until_logged(server, "read the certificates again")
     assert "revoked" in refusal(server, context).lower()
     client.ping()
 

@@ -31,7 +31,7 @@ class Client:
         self.unknown = None  # a promise without its tid: its finish was not answered
         self.lost = []  # those that were not there when asked
         self.counts = {"acknowledged": 0, "conflicts": 0, "asked": 0, "there": 0}
-        self.longest = 0.0  # seconds from one acknowledgment to the next
+        self.longest = 0.0  # seconds from one acknowledgement to the next
 
     def run(self, address, seconds):
         self.end = time.monotonic() + seconds

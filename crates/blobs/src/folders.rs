@@ -13,8 +13,8 @@ use crate::{BlobDirectory, BlobError};
 /// Folders known to be durable; more are found out again.
 const KNOWN_MAX: usize = 1 << 16;
 
-/// Held while a folder is made or removed, and until the first file is in it: who finds a folder
-/// there must be able to count on it.
+/// Locked while a folder is created or removed, and until the first file is in it, so that an
+/// existing folder is not removed under its user.
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
     /// Synced in their parents by this process. A folder that was only found may have been made

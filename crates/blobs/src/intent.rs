@@ -1,8 +1,8 @@
-//! What a voted transaction will bring, written down where a crash leaves it.
+//! Intents: durable lists of the blobs of voted transactions.
 //!
-//! Names in `tmp` are durable before any blob leaves it, so that the next opening finds every
-//! blob that a crash or a failing disk kept from being committed: in the folder of an object that
-//! an intent names, of a transaction that the log does not know to have written the object.
+//! An intent is durable before any of its blobs leaves `tmp`. So the next opening finds every blob
+//! that a crash or a failing disk kept from being committed. It is in the folder of an object that
+//! an intent names, and the log has no record of the object by that transaction.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::{BlobDirectory, BlobError};
 /// Ends the name of an intent.
 pub(crate) const INTENT_SUFFIX: &str = ".intent";
 
-/// Writes the blobs of one transaction down: oids, and the names they have until commit.
+/// Writes an intent: the oids of a transaction's blobs, and their names until the commit.
 pub(crate) fn write<'a>(
     disk: &dyn Disk,
     path: &Path,
@@ -34,7 +34,7 @@ pub(crate) fn write<'a>(
         .map_err(|error| BlobError::writing(path, "write", text.len() as u64, error))
 }
 
-/// What an intent says. A last line that a crash cut is left out: no blob was moved then.
+/// Parses an intent. A last line that a crash cut is left out: no blob was moved then.
 fn parse(text: &str) -> impl Iterator<Item = (Oid, &str)> {
     let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     lines.filter_map(|line| {
@@ -44,7 +44,7 @@ fn parse(text: &str) -> impl Iterator<Item = (Oid, &str)> {
     })
 }
 
-/// What the log says about blobs.
+/// The records of the log, for blobs.
 pub trait CommittedRecords {
     /// Whether that transaction has written data of that object.
     /// `None` when that cannot be found out, because the log is damaged there.
@@ -52,7 +52,7 @@ pub trait CommittedRecords {
 }
 
 impl BlobDirectory {
-    /// Removes what a crash left: blobs that did not come into the log, and temporary files.
+    /// Removes what a crash left: blobs without records, and temporary files.
     pub fn clean_up(&self, log: &dyn CommittedRecords) -> Result<(), BlobError> {
         let temporary = self.path.join(TEMPORARY_FOLDER);
         let mut names = Vec::new();
@@ -95,7 +95,7 @@ impl BlobDirectory {
         let mut is_changed = false;
         for entry in self.list(&folder)? {
             let Some(name) = entry.name.to_str() else { continue };
-            // What is damaged in the log may be this very record: then its blob stays.
+            // An unreadable record may be this one: then its blob stays.
             let is_uncommitted = layout::tid_of_name(name)
                 .is_some_and(|tid| log.has_written(oid, tid) == Some(false));
             if is_uncommitted {

@@ -224,7 +224,7 @@ impl StagedBlobs {
         if let Some(tid) = self.tid {
             self.sums.append(tid, std::mem::take(&mut self.fingerprints));
         }
-        // At once, if it can be: nobody should find it who lists the directory after a commit.
+        // At once, if possible, so that it is not in the directory after the commit.
         self.is_left = self.disk.remove(&self.intent).is_ok();
     }
 

@@ -86,7 +86,7 @@ impl TemporaryBlob {
         }
     }
 
-    /// The name is somebody else's now.
+    /// Notes that the file has moved to a transaction.
     pub(crate) fn note_taken(&self) {
         self.is_taken.store(true, Ordering::Relaxed);
     }

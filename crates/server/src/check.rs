@@ -1,4 +1,4 @@
-//! `zodium check`: is a data file whole?
+//! `zodium check`: reports whether a data file is whole.
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
@@ -20,11 +20,11 @@ use zodium_filestorage::{
 
 use crate::progress::Progress;
 
-/// What cannot be read, or written, beside a wrong command line.
+/// Exit code for a file that cannot be read or written, and for a wrong command line.
 pub(crate) const UNREADABLE: u8 = 2;
-/// Taken checksums of between two reports of progress.
+/// Bytes whose checksums are computed between two reports of progress.
 const COVER_BYTES: u64 = 8 << 20;
-/// How long an end that seems unfinished may be a commit under way.
+/// How long an end that seems unfinished may be a commit in progress.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Options of `zodium check`.
@@ -33,31 +33,30 @@ pub(crate) struct CheckOptions {
     /// The data file (Data.fs)
     file: PathBuf,
 
-    /// Also look for references to objects that are not there
+    /// Also report references to objects that do not exist
     #[arg(long)]
     references: bool,
 
-    /// Also look whether the data of all objects, and what transactions say, are pickles
+    /// Also report data of objects, and extensions of transactions, that are not pickles
     #[arg(long)]
     pickles: bool,
 
-    /// Also look whether each blob has its file in this blob directory, as long as it was
-    /// committed, and each file there its record. Files without a record are named, and are no
-    /// damage
+    /// Also report blobs whose files are missing in this blob directory, or have another length
+    /// than was committed. Files without a record are reported too, and are not damage
     #[arg(long, value_name = "DIRECTORY")]
     blob_dir: Option<PathBuf>,
 
     /// With --blob-dir: also read all blobs, and compare their bytes with the checksums that were
-    /// recorded when they were committed. Takes as long as copying them would
+    /// recorded at their commit. Takes as long as copying them
     #[arg(long, requires = "blob_dir")]
     blob_data: bool,
 
-    /// When nothing is wrong, take the checksums that are missing beside the file. It must not be
-    /// served meanwhile; a server takes them itself
+    /// If nothing is wrong, compute the checksums that are missing beside the file. It must not be
+    /// served meanwhile; a server computes them itself
     #[arg(long)]
     write_checksums: bool,
 
-    /// One JSON object a line for each damage, and one for all at the end
+    /// Print JSON: one object a line for each damage, and a summary at the end
     #[arg(long)]
     json: bool,
 }
@@ -103,7 +102,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
 }
 
 fn write_checksums(options: &CheckOptions) -> Result<()> {
-    let progress = Progress::new(format!("taking checksums of {}", options.file.display()));
+    let progress = Progress::new(format!("computing checksums of {}", options.file.display()));
     let storage = FileStorage::open(
         Arc::new(RealDisk),
         &OpenOptions {
@@ -208,7 +207,7 @@ fn summary(options: &CheckOptions, checked: &Checked) -> String {
     )
 }
 
-/// Lines on standard output. When nobody reads them any more the work goes on, for its exit code.
+/// Lines on standard output. If it is closed the work goes on, for its exit code.
 pub(crate) struct Lines {
     output: RefCell<io::Result<BufWriter<io::Stdout>>>,
 }
@@ -226,7 +225,7 @@ impl Lines {
         }
     }
 
-    /// All that was written is out.
+    /// Flushes what was written.
     pub(crate) fn finish(self) -> Result<()> {
         match self.output.into_inner().and_then(|mut output| output.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -234,7 +233,7 @@ impl Lines {
         }
     }
 
-    /// Ends a command that could not do its work.
+    /// Ends a command that failed.
     pub(crate) fn unreadable(self, error: &FileStorageError) -> Result<ExitCode> {
         self.finish()?;
         eprintln!("zodium: {error}");

@@ -33,8 +33,8 @@ Examples:
   zodium pack 127.0.0.1:8100 --days 3        keep three days of history
   zodium pack 127.0.0.1:8100 -s main         a storage by its name
   zodium pack /run/zeo.sock                  a server on a Unix socket
-  zodium pack -C zeo.conf                    the server that this configuration is of
-  zodium pack Data.fs --to 2026-01-31        a file that nobody serves, to a time";
+  zodium pack -C zeo.conf                    the server of this configuration
+  zodium pack Data.fs --to 2026-01-31        a file that no server has open, to a time";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -45,51 +45,51 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve FileStorages (Data.fs) to ZEO clients
     ///
-    /// Opens the files that FileStorage, runzeo and repozo use, makes one that is not there,
-    /// and serves them until SIGTERM or SIGINT. What was acknowledged is on disk; the index is
-    /// saved on the way out.
+    /// Opens the files that FileStorage, runzeo and repozo use, creates a missing one, and serves
+    /// them until SIGTERM or SIGINT. Acknowledged transactions are on disk; the index is saved at
+    /// the stop.
     ///
-    /// SIGUSR2 opens log files and certificates anew. Exit code 0 after SIGTERM and SIGINT; 1
-    /// when something went wrong, and after SIGHUP, to be started again; 2 for a wrong command
-    /// line.
+    /// SIGUSR2 reopens log files and reads certificates again. Exit codes: 0 after SIGTERM and
+    /// SIGINT, 1 after an error and after SIGHUP, so that a supervisor restarts it, 2 for a wrong
+    /// command line.
     #[command(after_help = EXAMPLES)]
     Serve(Box<ServeOptions>),
     /// Check, show or convert a configuration file
     Config(ConfigOptions),
     /// Drop old revisions and unreachable objects, of a server's storage or of a data file
     ///
-    /// A server is asked to pack, whichever ZEO server it is, and goes on serving meanwhile. A
-    /// file is packed in place when nobody serves it; the one from before is kept as
-    /// Data.fs.old. Until the last moment the old file is whole: a pack can be interrupted.
+    /// Any ZEO server can be asked to pack, and continues to serve meanwhile. A file is packed in
+    /// place if no server has it open; the old one is kept as Data.fs.old. The old file stays
+    /// whole until the last moment, so a pack can be interrupted.
     ///
-    /// Damage ends a pack. `zodium pack --drop-damaged` leaves damaged records out, of a file that
-    /// nobody serves.
+    /// Damage ends a pack. `zodium pack --drop-damaged` drops damaged records, from a file that no
+    /// server has open.
     ///
-    /// Exit codes: 0 all went well, 1 something failed, 2 a wrong command line, 3 packed, and
-    /// damaged records were dropped.
+    /// Exit codes: 0 success, 1 an error, 2 a wrong command line, 3 packed, and damaged records
+    /// were dropped.
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Box<PackOptions>),
-    /// Check a data file, its index and, on request, what is in its objects
+    /// Check a data file, its index and, on request, the content of its objects
     ///
-    /// Tells every damage by its position, and goes on after it. Writes nothing and takes no lock:
-    /// a file that is being served may be checked, as it is at the start.
+    /// Reports each damage with its position, and continues after it. Writes nothing and takes no
+    /// lock, so a file can be checked while it is served, in its state at the start of the check.
     ///
     /// Exit codes: 0 the file is whole, 1 it is damaged, 2 it cannot be read.
     Check(CheckOptions),
-    /// Copy what is whole out of a damaged data file into a new one
+    /// Copy the whole transactions of a damaged data file into a new one
     ///
-    /// Tells what is left out, by bytes, transactions and objects. Nothing is written to the
+    /// Reports the bytes, transactions and objects that are left out. Nothing is written to the
     /// damaged file.
     ///
-    /// Exit codes: 0 all was copied, 1 something was left out, 2 the file cannot be read, or the
-    /// new one not written.
+    /// Exit codes: 0 everything was copied, 1 something was left out, 2 the file cannot be read,
+    /// or the new one cannot be written.
     Recover(RecoverOptions),
-    /// Ask a server whether it is well: exit code 0, or 1 with a line that says why not
+    /// Check whether a server is healthy: exit code 0, or 1 with a line that gives the reason
     Healthcheck(Box<HealthcheckOptions>),
     /// Print a script that completes commands and options in a shell
     ///
@@ -100,10 +100,10 @@ pub(crate) enum Command {
     Man(ManOptions),
 }
 
-/// A name that differs by more letters than this is no misspelling of a command.
+/// Most letters by which a misspelled command may differ from its name.
 const LETTERS_WRONG_MAX: usize = 2;
 
-/// What is done about things for which there is no command.
+/// Advice for words that are not commands.
 const ELSEWHERE: [(&[&str], &str); 4] = [
     (
         &["backup", "restore", "repozo", "dump"],
@@ -111,7 +111,7 @@ const ELSEWHERE: [(&[&str], &str); 4] = [
          serves it; docs/operating.md says how",
     ),
     (&["start", "run", "runzeo", "server"], "`zodium serve` starts a server"),
-    (&["stop", "restart", "status"], "a server ends with SIGTERM; `zodium healthcheck` asks one"),
+    (&["stop", "restart", "status"], "stop a server with SIGTERM; `zodium healthcheck` checks one"),
     (
         &["bench", "benchmark"],
         "`zodium bench` is a program of its own now: zodium-bench; build it with `cargo build \

@@ -1,4 +1,4 @@
-//! `zodium config`: what a configuration file says, and whether it can be served.
+//! `zodium config`: shows, checks and converts a configuration file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,29 +16,29 @@ pub(crate) struct ConfigOptions {
     command: ConfigCommand,
 }
 
-/// What to do with a configuration.
+/// The commands for a configuration.
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Say whether a server could start with it, here and now
+    /// Check whether a server could start with it on this machine
     ///
-    /// Exit code 0 if it could, 1 if it could not: what is wrong is then on standard error.
+    /// Exit code 0 if it could; 1 if not, with the reasons on standard error.
     Check {
         /// A configuration, ZConfig (zeo.conf) or TOML
         file: PathBuf,
     },
-    /// Print what it means, as TOML; what is left out has its default
+    /// Print it as TOML, without settings that have their defaults
     Show {
         /// A configuration, ZConfig (zeo.conf) or TOML
         file: PathBuf,
     },
-    /// Print a zeo.conf as TOML, whatever it is called
+    /// Print a zeo.conf as TOML, whatever the file is called
     Convert {
         /// A configuration in ZConfig, as runzeo reads it
         file: PathBuf,
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
     match &options.command {
         ConfigCommand::Check { file } => check(file),

@@ -2,10 +2,9 @@
 //!
 //! Key decision: a library, so that the Python package holds the same program.
 //!
-//! Exit codes: 0 when all went well; 1 when something could not be done, and after a SIGHUP, so
-//! that whoever watches the server starts it anew; 2 for a wrong command line. `check` and
-//! `recover` have 1 for damage, and 2 also for what cannot be read. `pack` has 3 for what was
-//! dropped because it is damaged.
+//! Exit codes: 0 for success; 1 for an error, and after a SIGHUP, so that a supervisor restarts
+//! the server; 2 for a wrong command line. `check` and `recover` exit with 1 for damage, and with
+//! 2 also for a file that cannot be read. `pack` exits with 3 if it dropped damaged records.
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +30,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-/// Does what a command line says; the first argument is the name that the program was called by.
+/// Runs a command line, whose first argument is the name that the program was called by.
 ///
-/// For a wrong command line, and when only help was asked for, the process ends here.
+/// For a wrong command line, and for help, the process ends here.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = cli::Cli::try_parse_from(arguments);
     let cli = cli.unwrap_or_else(|error| cli::improved(error).exit());

@@ -5,7 +5,7 @@ use std::io;
 use anyhow::anyhow;
 use zodium_types::Address;
 
-/// Says why the server cannot listen on an address, and what to do about it.
+/// Explains why the server cannot listen on an address, and what to do about it.
 pub(crate) fn cannot_listen(address: &Address, error: io::Error) -> anyhow::Error {
     let advice = advice(address, error.kind());
     anyhow!("cannot listen on {address}: {error}{advice}")

@@ -1,4 +1,4 @@
-//! What the monitor shows of this server: the figures of all crates, brought into its words.
+//! Collects the metrics of all crates for the monitor, in its types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,16 @@ use zodium_zeo_server::{Inspection, Server, SessionMetrics, SessionReport};
 
 use crate::listen_error::cannot_listen;
 
-/// How long workers may take to say what their sessions do.
+/// How long workers may take to describe their sessions.
 const WORKER_PATIENCE: Duration = Duration::from_millis(500);
-/// Connections that each worker describes; of those without a transaction some are left out.
+/// Connections that each worker describes. If it has more, some without a transaction are left
+/// out.
 const CONNECTIONS_LISTED_MAX: usize = 200;
 
 /// The files of the storages, by the names of these.
 type Files = BTreeMap<String, Arc<FileStorage>>;
 
-/// What the monitor is told of, from before storages are open until they are closed.
+/// The source of the monitor's data, from before storages are open until they are closed.
 pub(crate) struct Watched {
     started: f64,
     serving: Mutex<Serving>,
@@ -49,7 +50,7 @@ struct Serving {
 }
 
 impl Watched {
-    /// A server that opens its storages.
+    /// For a server that opens its storages.
     pub(crate) fn opening() -> Arc<Watched> {
         let serving = Serving {
             phase: Phase::Opening,
@@ -62,7 +63,7 @@ impl Watched {
         Arc::new(Watched { started: unix_seconds(SystemTime::now()), serving: Mutex::new(serving) })
     }
 
-    /// It serves from now on.
+    /// Notes that the server serves from now on.
     pub(crate) fn serves(&self, server: &Arc<Server>, files: Files, workers: &Workers) {
         *self.serving.lock() = Serving {
             phase: Phase::Serving,
@@ -74,7 +75,7 @@ impl Watched {
         };
     }
 
-    /// It is about to stop.
+    /// Notes that the server is about to stop.
     pub(crate) fn closes(&self) {
         self.serving.lock().phase = Phase::Closing;
     }
@@ -88,7 +89,7 @@ impl Watched {
     }
 }
 
-/// Starts the monitor, if one is wished.
+/// Starts the monitor, if one is configured.
 pub(crate) fn start(
     options: Option<&MonitorOptions>,
     watched: &Arc<Watched>,
@@ -194,7 +195,7 @@ fn health_of(name: &str, storage: &Storage, damaged: u64) -> StorageHealth {
     StorageHealth { name: name.to_owned(), state, damaged, failure }
 }
 
-/// What failed, and what comes next.
+/// Describes a failure, and what comes next.
 fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
     let next = failure.next_attempt.map(|at| storage.unix_seconds_at(at));
     let next = next.map(|at| (at - unix_seconds(SystemTime::now())).max(0.0).ceil());
@@ -203,7 +204,7 @@ fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
         None if storage.write_state() == WriteState::Changed => {
             "put the file back, then send SIGUSR1, or restart the server".to_owned()
         }
-        None => "mend the disk, then send SIGUSR1, or restart the server".to_owned(),
+        None => "repair the disk, then send SIGUSR1, or restart the server".to_owned(),
     };
     format!("{}; reopening failed {} times, {next}", failure.reason, failure.attempts)
 }
@@ -298,7 +299,7 @@ fn pack_of(status: &PackStatus) -> Pack {
     Pack { succeeded: status.succeeded, failed: status.failed, running, last }
 }
 
-/// The locks that are waited for, by storage and number of who waits.
+/// Waits for locks, by storage and number of the waiting transaction.
 type Waits = BTreeMap<(String, u64), LockWait>;
 
 fn connections_of(server: &Server, inspection: Inspection) -> Vec<Connection> {
@@ -317,7 +318,7 @@ fn connections_of(server: &Server, inspection: Inspection) -> Vec<Connection> {
     connections
 }
 
-/// The transaction of a session, as others wait for it.
+/// The key of a session's transaction in [`Waits`].
 fn key(report: &SessionReport) -> Option<(String, u64)> {
     let number = report.transaction.as_ref()?.number?;
     Some((report.storage.clone()?, number.0))

@@ -1,20 +1,19 @@
-//! What becomes of a fault of our own: a panic in any thread is told, and ends the process.
+//! A panic in any thread is logged and ends the process.
 //!
-//! Half a server is worse than a restarted one. The hook ends it itself instead of leaving that to
-//! the profile it was built with: a runtime would catch the panic of a task and go on.
+//! Half a server is worse than a restarted one. The hook itself ends the process, whatever the
+//! build profile says: a runtime would catch the panic of a task and continue.
 
 use std::panic::PanicHookInfo;
 use std::thread;
 
 use tracing::error;
 
-/// From now on a panic ends the process by SIGABRT, with a line in the log that names the thread
-/// and the place.
+/// Makes a panic end the process by SIGABRT, with a log line that names the thread and the place.
 pub(crate) fn end_the_process() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // First where no lock of ours is taken: what panicked may be the log. It also shows a
-        // backtrace to whom has set RUST_BACKTRACE.
+        // First on standard error, which takes none of our locks: the log itself may have
+        // panicked. This also prints a backtrace if RUST_BACKTRACE is set.
         print(panic);
         tell(panic);
         std::process::abort();
@@ -30,8 +29,8 @@ fn tell(panic: &PanicHookInfo<'_>) {
         thread,
         place,
         fault,
-        "a fault of the server itself ends it here; what was acknowledged is in the file. Start it \
-         again, and please report this line"
+        "a bug in the server ends it here; all acknowledged transactions are in the file. Restart \
+         it, and please report this line"
     );
 }
 
@@ -58,7 +57,7 @@ mod tests {
     const WHICH: &str = "ZODIUM_TEST_PANIC";
     const LOG: &str = "ZODIUM_TEST_LOG";
     const SIGABRT: i32 = 6;
-    /// A process that goes on after a panic is found out by then.
+    /// A process that continues after a panic is detected by then.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
@@ -91,7 +90,7 @@ mod tests {
         }
     }
 
-    /// The process of the test above, and nothing when run with the others.
+    /// The process of the test above; does nothing when run with the other tests.
     #[test]
     fn child() {
         let (Ok(which), Ok(log)) = (std::env::var(WHICH), std::env::var(LOG)) else { return };
@@ -122,7 +121,7 @@ mod tests {
         panic!("a fault in a test");
     }
 
-    /// Does it on a worker of the server, within its runtime, and stays there.
+    /// Runs on a worker of the server, within its runtime, and stays there.
     fn start_worker(what: fn()) {
         let make = move |_| -> ZeoService {
             what();
@@ -133,9 +132,9 @@ mod tests {
         drop(Workers::start(options, make).unwrap());
     }
 
-    struct Nobody;
+    struct NoMailbox;
 
-    impl Mailbox for Nobody {
+    impl Mailbox for NoMailbox {
         fn post(&self, _: Notice) {}
     }
 
@@ -161,11 +160,11 @@ mod tests {
         let metadata = TransactionMetadata::default();
         let mut transaction = Transaction::new(metadata, None, TransactionStatus::Normal).unwrap();
         transaction.store(Oid(1), Tid::ZERO, "data".into());
-        let mailbox: Arc<dyn Mailbox> = Arc::new(Nobody);
+        let mailbox: Arc<dyn Mailbox> = Arc::new(NoMailbox);
         let (number, start) = storage.begin_vote(&transaction, &mailbox).unwrap();
         assert_eq!(start, VoteStart::Granted);
         let voted = storage.check(number, &transaction, Access::Blocking).unwrap();
-        let Check::Voted(voted) = voted else { unreachable!("nobody else stores") };
+        let Check::Voted(voted) = voted else { unreachable!("there are no other transactions") };
         disk.before_next(Operation::Sync, fault);
         storage.finish(number, voted).unwrap();
     }

@@ -1,4 +1,4 @@
-//! How far a long piece of work has got: a bar on a terminal, a log line now and then elsewhere.
+//! Shows the progress of long work: a bar on a terminal, occasional log lines elsewhere.
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
@@ -9,9 +9,9 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::supervisor;
 
-/// Work shorter than this goes unmentioned.
+/// Work shorter than this is not reported.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Between two log lines.
+/// Time between two log lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Progress in bytes, or in objects.
@@ -39,16 +39,16 @@ impl Unit {
 
     fn template(self) -> &'static str {
         match self {
-            // The prefix is the estimate: indicatif's own takes all that was done before the bar
-            // is shown for the work of its first moment.
+            // The prefix is our estimate. That of indicatif counts work done before the bar
+            // appeared as work of its first moment.
             Unit::Bytes => "{msg} {wide_bar} {bytes}/{total_bytes} {prefix}",
-            // How many of all objects there are in use is what is being found out.
+            // The number of objects in use is not known until the end.
             Unit::Objects => "{msg} {wide_bar} {human_pos}/{human_len} objects at most",
         }
     }
 }
 
-/// How fast it has gone from the start on, and how long it will take at that rate.
+/// The mean rate since the start, and the time left at that rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Estimate {
     per_second: u64,
@@ -77,7 +77,7 @@ impl Progress {
         Progress { what, unit, started: Instant::now(), said, bar }
     }
 
-    /// Reports that `done` of `total` are done.
+    /// Reports that `done` of `total` units are done.
     pub(crate) fn report(&self, done: u64, total: u64) {
         let elapsed = self.started.elapsed();
         if elapsed < SILENCE {

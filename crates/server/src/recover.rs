@@ -1,4 +1,4 @@
-//! `zodium recover`: what is whole in a damaged data file, in a new one.
+//! `zodium recover`: copies the whole transactions of a damaged data file into a new one.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use zodium_types::{Oid, Tid};
 use crate::check::Lines;
 use crate::progress::Progress;
 
-/// Ids that are named on a line for people; `--json` names them all.
+/// Most ids on a line of text; `--json` has all.
 const NAMED_MAX: usize = 10;
 
 /// Options of `zodium recover`.
@@ -24,19 +24,19 @@ pub(crate) struct RecoverOptions {
     /// The damaged data file
     file: PathBuf,
 
-    /// The new one; there must be none of that name
+    /// The new data file, which must not exist
     out: PathBuf,
 
-    /// Also take the whole records of transactions that are damaged in part
+    /// Also copy whole records out of damaged transactions
     #[arg(long)]
     partial: bool,
 
-    /// Leave out transactions and records that do not fit their checksums, though their structure
-    /// is whole. Without it they are copied as they are, and named
+    /// Leave out transactions and records that do not match their checksums, though their
+    /// structure is whole. By default they are copied as they are, and reported
     #[arg(long)]
     drop_mismatches: bool,
 
-    /// One JSON object a line for each thing left out or mended, and one for all at the end
+    /// Print JSON: one object a line for each part left out or repaired, and a summary at the end
     #[arg(long)]
     json: bool,
 }
@@ -108,7 +108,7 @@ fn line(note: &RecoveryNote) -> String {
     line
 }
 
-/// The first of some ids, and how many more there are.
+/// The first ids of a list, and the number of the others.
 fn named(kind: &str, ids: &[impl Display]) -> String {
     let first: Vec<_> = ids.iter().take(NAMED_MAX).map(ToString::to_string).collect();
     match ids.len() - first.len() {

@@ -10,35 +10,39 @@ use crate::violation::Violation;
 const RULE: &str = "prose";
 
 /// Documents, and folders of crates, that keep the rule.
-const CLEAN: [&str; 27] = [
+const CLEAN: [&str; 0] = [
     "ARCHITECTURE.md",
     "README.md",
     "crates/bench/",
+    "crates/blobs/",
     "crates/client/",
     "crates/configuration/",
     "crates/disk/",
+    "crates/filestorage/src/check/",
+    "crates/filestorage/src/checksums/",
+    "crates/filestorage/src/pack/",
+    "crates/filestorage/src/recover/",
     "crates/fuzz/",
+    "crates/memorystorage/",
     "crates/monitor/",
     "crates/net/",
     "crates/pickle/",
     "crates/resolution/",
     "crates/resolver/",
+    "crates/server/",
     "crates/simulation/",
+    "crates/storage/",
+    "crates/storage-kit/",
     "crates/tls/",
     "crates/types/",
     "crates/zeo/",
     "crates/zeo-server/",
-    "docs/benchmarks.md",
-    "docs/configuration.md",
-    "docs/conflicts.md",
-    "docs/internals/",
-    "docs/limits.md",
-    "docs/metrics.md",
-    "docs/protocol.md",
-    "docs/python.md",
-    "docs/switching.md",
+    "docs/",
     "python/",
 ];
+
+/// Files of these crates that are still to be rewritten.
+const NOT_YET: [&str; 2] = ["crates/server/src/pack/online.rs", "crates/server/src/reach.rs"];
 
 /// Pronouns in place of a party, in comments, messages and documents.
 const PRONOUNS: [&str; 8] =
@@ -50,7 +54,9 @@ const SENTENCE_WORDS_MAX: usize = 35;
 /// Pronouns without a party, and long sentences.
 pub(crate) fn check(source: &Source) -> Vec<Violation> {
     let is_text = source.is_rust() || source.path.ends_with(".md");
-    if !is_text || !CLEAN.iter().any(|clean| source.path.starts_with(clean)) {
+    let is_clean = CLEAN.iter().any(|clean| source.path.starts_with(clean))
+        && !NOT_YET.contains(&source.path.as_str());
+    if !is_text || !is_clean {
         return Vec::new();
     }
     let mut violations = Vec::new();
@@ -170,7 +176,7 @@ mod tests {
         for path in ["crates/engine/src/a.rs", "crates/network/src/a.rs"] {
             assert_eq!(lines(path, "//! Who waits.\n"), [0; 0], "{path}");
         }
-        assert_eq!(lines("docs/other.md", "Nobody.\n"), [0; 0]);
+        assert_eq!(lines("CHANGELOG.md", "Nobody.\n"), [0; 0]);
         assert_eq!(lines("crates/net/src/a.txt", "Nobody.\n"), [0; 0]);
     }
 

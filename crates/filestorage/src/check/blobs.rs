@@ -1,9 +1,9 @@
-//! The blobs of a file: whether each record of a blob has its file in the blob directory, each
-//! file there its record, and whether the files are what was committed, as far as that is recorded.
+//! Checks the blobs of a file: each record of a blob must have its file in the blob directory, and
+//! each file its record. The files must have the recorded lengths and sums.
 //!
 //! Key decision: the directory is listed before the data file is opened. A blob's file gets its
-//! name before its record is written, so a file without a record is none of a commit under way,
-//! but for those of the last moment: their records are waited for.
+//! name before its record is written. So a file without a record is not part of a commit in
+//! progress, except for the latest ones, whose records are waited for.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Holding the index file against the data.
+//! Compares the index file with the data.
 //!
 //! The index is read before the length of the data file is taken, so that while a file is served
 //! it never covers more than what is walked through. It is compared when the walk comes to the
@@ -15,17 +15,17 @@ use crate::damage::{Damage, DamageKind};
 use crate::index_file::{self, IndexFileError};
 use crate::positions::Positions;
 
-/// Differences that are told one by one.
+/// Most differences that are reported one by one.
 const TOLD_MAX: u64 = 100;
 
-/// What became of the index file.
+/// The result for the index file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexVerdict {
-    /// There is none, or it is of a ZODB before 3.10, which is not used either.
+    /// There is none, or it is of a ZODB before 3.10, which is not used.
     None,
     /// It names the right record of every object.
     Agrees,
-    /// It does not.
+    /// It names other records.
     Differs,
 }
 
@@ -64,7 +64,7 @@ impl IndexCheck {
         check
     }
 
-    /// Compares when a piece begins, or the file ends, where the index does.
+    /// Compares once a piece begins, or the file ends, at the end of the index.
     pub(crate) fn at(&mut self, start: u64, current: &Positions, report: &mut dyn FnMut(Damage)) {
         let Some((claimed, end)) = self.claimed.take_if(|(_, end)| *end <= start) else { return };
         if end != start {

@@ -1,4 +1,4 @@
-//! Looking up single records of a file that may be damaged.
+//! Looks up single records of a file that may be damaged.
 
 use std::path::Path;
 use std::sync::Arc;

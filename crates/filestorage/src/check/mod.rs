@@ -1,12 +1,12 @@
-//! Checking a data file: every transaction and record, their pointers, the index beside them, and
-//! on request the pickles in the current records and what they refer to.
+//! Checks a data file: every transaction and record, their pointers, the index, and on request the
+//! pickles in the current records and their references.
 //!
-//! Nothing is written and no lock taken. A file that is served may be checked: what is appended
-//! after the start is not looked at.
+//! It writes nothing and takes no lock, so a file can be checked while it is served. Transactions
+//! appended after the start are not checked.
 //!
-//! Key decision: damage is told and the check goes on, at the next record or the next whole
-//! transaction (`walk.rs`). The file is read once, in its order; where each object's current
-//! record stands is kept in memory, 8 bytes an object, and as much again for the index file.
+//! Key decision: damage is reported and the check continues, at the next record or the next whole
+//! transaction (`walk.rs`). The file is read once, in its order. The positions of current records
+//! are kept in memory, 8 bytes an object, and as much again for the index file.
 
 mod blob_data;
 mod blobs;
@@ -44,28 +44,28 @@ use index::IndexCheck;
 use objects::Objects;
 use pointers::{Deleted, Pointers};
 
-/// Between two looks at an end that may be a commit under way.
+/// Interval between two looks at an end that may be a commit in progress.
 const PATIENCE_STEP: Duration = Duration::from_millis(50);
 
 /// What to check.
 pub struct CheckOptions<'a> {
     /// The data file.
     pub path: PathBuf,
-    /// Whether to look for references to objects that are not there.
+    /// Whether to look for references to objects that do not exist.
     pub references: bool,
-    /// Whether to look whether current records are pickles.
+    /// Whether to check that current records are pickles.
     pub pickles: bool,
-    /// How long to wait for what seems unfinished at the end: in a file that is being served it
-    /// may be a commit under way.
+    /// How long to wait for an unfinished end: in a file that is being served it may be a commit in
+    /// progress.
     pub patience: Duration,
-    /// Told how many bytes of how many are done, in each passage through the file.
+    /// Called with the bytes that are done and the number of all, in each pass through the file.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
-/// What a file has, beside damage.
+/// The result of a check, apart from the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Bytes that were looked at.
+    /// Bytes that were checked.
     pub bytes: u64,
     /// Transactions, damaged ones included.
     pub transactions: u64,
@@ -73,19 +73,19 @@ pub struct Checked {
     pub records: u64,
     /// Objects, deleted ones included.
     pub objects: u64,
-    /// What was found wrong.
+    /// Number of damaged places.
     pub damages: u64,
     /// The index file.
     pub index: IndexVerdict,
-    /// Whether there are checksums beside the file that it was held against.
+    /// Whether the file was compared with checksums.
     pub has_checksums: bool,
-    /// Why those that there are were not used; only the structure was looked at then.
+    /// Why existing checksums were not used. Only the structure was checked then.
     pub distrust: Option<Distrust>,
     /// Transactions and records that have a checksum.
     pub covered: u64,
-    /// Those that have none.
+    /// Transactions and records without a checksum.
     pub uncovered: u64,
-    /// Its blobs, where a blob directory was looked at.
+    /// Its blobs, if a blob directory was checked.
     pub blobs: Option<CheckedBlobs>,
 }
 
@@ -139,7 +139,7 @@ pub fn check_with_blobs(
     Ok(checked)
 }
 
-/// What the records of a file are compared with.
+/// The data that the records of a file are compared with.
 struct Beside<'a, 'b> {
     index: IndexCheck,
     checksums: Option<&'a Opened>,
@@ -207,7 +207,7 @@ fn check_file(
     }
 }
 
-/// Whether what seems unfinished at the end becomes a transaction when one waits.
+/// Whether an unfinished end becomes a transaction after some waiting.
 fn is_under_way(options: &CheckOptions<'_>, file: &Arc<dyn DiskFile>, piece: &Piece) -> bool {
     if !piece.damage.iter().any(|damage| damage.kind == DamageKind::Tail) {
         return false;
@@ -250,7 +250,7 @@ impl Source {
         }
     }
 
-    /// That the file does not begin as it must.
+    /// The damage of a file with a wrong magic.
     pub(crate) fn magic_damage(&self) -> Damage {
         let what = "the file does not begin with FS21 or FS30".to_owned();
         Damage { kind: DamageKind::Magic, position: 0, what, oid: None, tid: None }

@@ -1,7 +1,7 @@
-//! Looking into the current records: whether they are pickles, and whether what they refer to is
-//! there.
+//! Checks the current records: whether they are pickles, and whether the objects that they refer to
+//! exist.
 //!
-//! The file is gone through once more in its own order, which no seek slows down.
+//! The file is read once more in its own order, without seeks.
 
 use zodium_pickle::{Limits, Reference, class_of_record, decode, references_of_record};
 use zodium_types::Oid;
@@ -56,7 +56,7 @@ impl Objects<'_> {
                     .ok()
                     .and_then(|length| walk.window.bytes(start, length))
             }
-            // A pointer that leads nowhere has been told.
+            // A pointer that leads nowhere was reported already.
             Some(0) => None,
             Some(back) => {
                 let source = self.look.source(back, entry.header.oid).flatten();

@@ -1,9 +1,9 @@
-//! Telling progress, though not at every step: whoever is told may look at a clock or a terminal.
+//! Reports progress at intervals: the receiver may look at a clock or write to a terminal.
 
 /// Bytes between two reports.
 const STEP_BYTES: u64 = 8 << 20;
 
-/// Reports now and then.
+/// Reports progress at intervals.
 pub(crate) struct Paced<'a> {
     progress: &'a dyn Fn(u64, u64),
     total: u64,

@@ -1,8 +1,8 @@
-//! Where the pointers of records lead: to the object's previous record, and to its data.
+//! Checks the pointers of records: to the object's previous record, and to its data.
 //!
-//! Nearly always the previous record is the one that was current, which is known without a look.
-//! Where that is not so, and for back pointers, the target is looked up: many together, in the
-//! order of the file.
+//! Nearly always the previous record is the one that was current, which is known without a read.
+//! Otherwise, and for back pointers, the target is looked up: many together, in the order of the
+//! file.
 
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, TransactionStatus};
@@ -90,7 +90,7 @@ impl Pointers {
         let counts = status != Some(TransactionStatus::Undone);
         let expected = current.position(header.oid).filter(|_| counts).unwrap_or(0);
         if target == expected || target >= position {
-            // As it must be, or told already.
+            // Right, or reported already.
         } else if target != 0 {
             self.pending.push(Pointer { kind, target, from, expected });
         } else if status != Some(TransactionStatus::Packed) {

@@ -1,8 +1,8 @@
-//! Finding the next whole transaction after damage.
+//! Finds the next whole transaction after damage.
 //!
-//! A transaction says its length twice, and each of its records the position of the transaction
-//! and its tid. Data that happen to hold a transaction, such as a stored copy of a data file,
-//! therefore do not look like one: they are at another position.
+//! A transaction contains its length twice, and each of its records the transaction's position and
+//! tid. So data that contain a transaction, such as a stored copy of a data file, are not taken for
+//! one: they are at another position.
 
 use crate::check::window::{LOOK_BYTES, WALK_BYTES, Window};
 use crate::format::{

@@ -1,9 +1,9 @@
-//! Walking through a file that may be damaged: every byte of it is in one piece or another, a
-//! transaction or a gap, with what is wrong about it.
+//! Walks through a file that may be damaged. Every byte of it is in one piece, a transaction or a
+//! gap, which has a list of its damage.
 //!
-//! Key decision: what the format says twice decides what is believed. A transaction whose two
-//! lengths agree is one, whatever is wrong inside; where they do not, the walk goes on at the
-//! next whole transaction, and what lies between is a gap.
+//! Key decision: the redundancy of the format decides. A transaction is one if its two lengths
+//! agree, whatever is wrong inside. Otherwise the walk continues at the next whole transaction, and
+//! the bytes between are a gap.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::format::{
 use crate::scan::{DataEntry, TransactionEntry};
 use crate::tail::Tail;
 
-/// A stretch of the file.
+/// A piece of the file.
 pub(crate) struct Piece {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// `None`: a gap, of which no transaction can be made.
+    /// `None` for a gap.
     pub(crate) transaction: Option<TransactionEntry>,
-    /// The tid that the piece is to be known by: its header's, or where all records have
-    /// another, theirs.
+    /// The tid of the piece: that of its records if all have the same one and the header another,
+    /// else the header's.
     pub(crate) tid: Option<Tid>,
-    /// The records that can be told.
+    /// The records that were recognised.
     pub(crate) records: Vec<SeenRecord>,
     pub(crate) damage: Vec<Damage>,
 }
@@ -40,12 +40,12 @@ pub(crate) struct Piece {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeenRecord {
     pub(crate) entry: DataEntry,
-    /// Where it points to for its data, 0 for a deletion; `None` when it has data.
+    /// Its back pointer, 0 for a deletion; `None` if it has data.
     pub(crate) back: Option<u64>,
 }
 
 impl Piece {
-    /// Whether the piece is a transaction of which nothing is lost.
+    /// Whether the piece is a transaction without losses.
     pub(crate) fn is_whole(&self) -> bool {
         self.transaction.is_some() && self.damage.iter().all(|damage| damage.kind.is_mendable())
     }
@@ -55,7 +55,7 @@ impl Piece {
     }
 }
 
-/// Gives the pieces of a file one after the other.
+/// Iterates over the pieces of a file.
 pub(crate) struct Walk {
     pub(crate) window: Window,
     resync: Resync,
@@ -63,7 +63,7 @@ pub(crate) struct Walk {
     last_tid: Tid,
 }
 
-/// Why no transaction can be made of what stands at a position.
+/// Why there is no transaction at a position.
 struct NotFramed {
     what: String,
     /// The file ends first.
@@ -120,7 +120,7 @@ impl Walk {
         }
         let entry = TransactionEntry { position, header };
         if header.length < header.records_offset() {
-            // Both lengths may be right, and one within the header wrong.
+            // Both lengths may be right, and another one in the header wrong.
             let copy = self.window.number(entry.records_end());
             if header.length < TRANSACTION_HEADER_BYTES as u64 || copy != Some(header.length) {
                 let what = format!("a transaction of {} bytes", header.length);
@@ -218,8 +218,8 @@ impl Walk {
         }
     }
 
-    /// The record at a position, and into `piece` what is wrong with it; `None` when its length
-    /// cannot be believed.
+    /// The record at a position, after adding its damage to `piece`; `None` if its length is not
+    /// plausible.
     fn record(
         &mut self,
         entry: &TransactionEntry,
@@ -296,7 +296,7 @@ impl Walk {
             let what = format!("a tid that is not later than {last}, the one before");
             piece.damage.push(of_transaction(entry, DamageKind::Tid, &what));
         } else if piece.records.is_empty() && !in_order(tid) && self.framed(piece.end).is_ok() {
-            // No record vouches for it.
+            // No record confirms it.
             let what = "a tid that is later than the next";
             piece.damage.push(of_transaction(entry, DamageKind::Transaction, what));
         }

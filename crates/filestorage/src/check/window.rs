@@ -1,8 +1,8 @@
-//! Reading a file that may be on a failing disk: through a window, and on after what cannot be
-//! read.
+//! Reads a file that may be on a failing disk through a window, and continues behind unreadable
+//! blocks.
 //!
-//! What the disk refuses is taken for zeros and remembered, block by block, so that a walk goes
-//! on and whoever needs the bytes can ask whether they are real.
+//! Unreadable blocks count as zeros and are remembered. So a walk continues, and a caller that
+//! needs the bytes can ask whether they are real.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,9 +15,9 @@ use crate::format::u64_at;
 
 /// Bytes read at once on a walk.
 pub(crate) const WALK_BYTES: usize = 1 << 20;
-/// Bytes read at once for a look at a single place.
+/// Bytes read at once to look at a single place.
 pub(crate) const LOOK_BYTES: usize = 4096;
-/// What is given up when the disk refuses a part of it.
+/// Size of the blocks that count as unreadable when a part of them is.
 const BLOCK_BYTES: u64 = 4096;
 
 /// A window into the first bytes of a file.
@@ -91,7 +91,7 @@ impl Window {
         Some(u64_at(self.bytes(position, 8)?, 0))
     }
 
-    /// Reads bytes for nothing but to know whether they can be read.
+    /// Reads bytes only to find out whether they are readable.
     pub(crate) fn probe(&mut self, range: Range<u64>) {
         let mut position = range.start;
         while position < range.end {

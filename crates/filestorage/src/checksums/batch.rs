@@ -1,16 +1,16 @@
-//! The sums of transactions, taken while their bytes are laid out or read.
+//! Computes the sums of transactions while their bytes are written or read.
 
 use super::entry::Entry;
 
-/// The entries of transactions that follow one another in the log.
+/// The entries of consecutive transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     entries: Vec<Entry>,
-    /// The frame that has no end yet.
+    /// Index of the frame whose transaction has not ended.
     open_frame: usize,
 }
 
-/// The sum of a record of which more is to come.
+/// The sum of a record so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordSum {
     position: u64,
@@ -18,7 +18,7 @@ pub(crate) struct RecordSum {
 }
 
 impl RecordSum {
-    /// Of a record that begins with these bytes.
+    /// The sum of a record that begins with these bytes.
     pub(crate) fn new(position: u64, bytes: &[u8]) -> RecordSum {
         RecordSum { position, sum: crc32c::crc32c(bytes) }
     }
@@ -29,25 +29,25 @@ impl RecordSum {
 }
 
 impl Batch {
-    /// A transaction begins: its header and metadata.
+    /// Begins a transaction with its header and metadata.
     pub(crate) fn begin(&mut self, position: u64, header: &[u8]) {
         self.open_frame = self.entries.len();
         self.entries.push(Entry::frame(position, crc32c::crc32c(header)));
     }
 
-    /// The header of the transaction was changed after it began.
+    /// Replaces the header of the transaction.
     pub(crate) fn change_header(&mut self, header: &[u8]) {
         if let Some(frame) = self.entries.get_mut(self.open_frame) {
             frame.sum = crc32c::crc32c(header);
         }
     }
 
-    /// One of its records is complete.
+    /// Adds a complete record.
     pub(crate) fn record(&mut self, record: RecordSum) {
         self.entries.push(Entry::record(record.position, record.sum));
     }
 
-    /// It ends with the copy of its length.
+    /// Ends the transaction with the copy of its length.
     pub(crate) fn end(&mut self, length: u64) {
         if let Some(frame) = self.entries.get_mut(self.open_frame) {
             frame.sum = crc32c::crc32c_append(frame.sum, &length.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Holding transactions that were read against their entries.
+//! Compares transactions that were read with their entries.
 
 use zodium_types::Oid;
 
@@ -12,37 +12,38 @@ use crate::check::{Piece, Window};
 use crate::damage::{Damage, DamageKind};
 use crate::format::POINTER_BYTES;
 
-/// Goes through transactions in the order of the log.
+/// Compares transactions in the order of the log.
 pub(crate) struct Comparison<'a> {
     side: &'a SideFile,
     entries: EntryStream<'a>,
-    /// Where the log turned out to be another one: nothing is compared from there on.
+    /// The position at which the entries turned out to belong to another log. Nothing is compared
+    /// from there on.
     other_at: Option<u64>,
     /// Records and frames that have an entry.
     pub(crate) covered: u64,
-    /// Those that have none.
+    /// Records and frames without an entry.
     pub(crate) uncovered: u64,
 }
 
 impl Comparison<'_> {
-    /// From the transaction at `start` on.
+    /// A comparison that begins with the transaction at `start`.
     pub(crate) fn new(side: &SideFile, start: u64) -> Comparison<'_> {
         let entries = EntryStream::new(side, start);
         Comparison { side, entries, other_at: None, covered: 0, uncovered: 0 }
     }
 
-    /// Where the log turned out to be another one.
+    /// The position at which the entries turned out to belong to another log.
     pub(super) fn other_at(&self) -> Option<u64> {
         self.other_at
     }
 
-    /// Why the checksums are not used, if they turned out to be of another log.
+    /// Why the checksums are not used, if they turned out to belong to another log.
     pub(crate) fn distrust(&self) -> Option<Distrust> {
         self.other_at.map(|position| Distrust::OtherContents { position })
     }
 
-    /// What of a piece does not fit its entries: each entry must find its transaction or record.
-    /// Nothing, when the log turns out to be another one.
+    /// The mismatches of a piece: each entry must find its transaction or record. None are returned
+    /// if the entries turn out to belong to another log.
     pub(crate) fn compare(&mut self, window: &mut Window, piece: &Piece) -> Vec<Damage> {
         if self.other_at.is_some() {
             self.uncovered += parts_of(piece);
@@ -90,7 +91,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Transaction and records.
+/// The number of its records, plus one for its frame.
 fn parts_of(piece: &Piece) -> u64 {
     piece.records.len() as u64 + u64::from(piece.transaction.is_some())
 }

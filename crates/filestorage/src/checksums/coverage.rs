@@ -1,5 +1,5 @@
-//! Covering what is not covered: a file that was found without checksums, or what was committed
-//! while they could not be written.
+//! Computes missing checksums: of a file that had none, and of commits for which they could not be
+//! written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::{Batch, ChecksumMode, Checksums, SUFFIX, Writing};
 use crate::check::Walk;
 use crate::lock_note::{self, Note};
 
-/// Covered at once when nobody waits.
+/// Bytes covered at once when nothing waits for the end.
 const COVER_BYTES: u64 = 8 << 20;
-/// So little is covered while commits wait, so that the end is reached at last.
+/// Most bytes covered while commits wait, which is necessary to reach the end.
 const LAST_BYTES: u64 = 256 << 10;
 
-/// Makes the side file of a data file of `length` bytes that is known to be whole, and names the
-/// session in its lock file, as one that was closed. That it cannot be done is logged.
+/// Creates the side file of a data file of `length` bytes that is known to be whole, and the
+/// clean-shutdown marker in its lock file. A failure is logged.
 pub(crate) fn take_all(disk: &dyn Disk, path: &Path, data: &Arc<dyn DiskFile>, length: u64) {
     let side_path = with_suffix(path, SUFFIX);
     let writing = Writing::create(disk, (&side_path, path), data.as_ref(), length, 0);
@@ -44,14 +44,14 @@ impl Checksums {
         end.saturating_sub(self.side().end())
     }
 
-    /// Covers about `bytes` more, and says how many those were; 0 when there was nothing to do or
-    /// the side file cannot be written. What is damaged stays without. One caller at a time.
+    /// Covers about `bytes` more, and returns their number; 0 if nothing is missing or the side
+    /// file cannot be written. Damaged parts get no entries. One caller at a time.
     pub(crate) fn cover(&self, data: &Arc<dyn DiskFile>, bytes: u64) -> u64 {
         let start = self.side().end();
         let Some(state) = self.writing.state() else { return 0 };
         let end = state.log_end;
         let is_last = end.saturating_sub(start) <= LAST_BYTES.min(bytes);
-        // While it is held nothing is appended.
+        // While this lock is held, nothing is appended.
         let mut held = is_last.then_some(state);
         if end <= start || self.writing.is_void() {
             return 0;

@@ -1,5 +1,5 @@
-//! What was found damaged in the committed part of a file, each place once: what does not fit its
-//! checksum, or the format.
+//! Remembers the damaged places of the committed part of a file, each once: those that do not match
+//! their checksum or the format.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tracing::error;
 use zodium_types::{Oid, Tid};
 
-/// Places remembered; a file with more is not helped by a longer list.
+/// Most places remembered; a longer list would not help.
 const PLACES_MAX: usize = 100_000;
 
 /// Damaged places.
@@ -31,12 +31,12 @@ impl Damages {
         self.places.lock().contains(&position)
     }
 
-    /// They were none.
+    /// Forgets all places: they were not damaged.
     pub(super) fn forget(&self) {
         self.places.lock().clear();
     }
 
-    /// Says it when it is new.
+    /// Adds a place, and logs a new one.
     pub(crate) fn note(&self, position: u64, oid: Option<Oid>, tid: Option<Tid>, what: &str) {
         let mut places = self.places.lock();
         if places.len() >= PLACES_MAX || !places.insert(position) {

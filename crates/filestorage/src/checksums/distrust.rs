@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why the checksums beside a data file are not used: they are only where nothing shows that
+/// Why the checksums beside a data file are not used. They are used only if nothing shows that
 /// another program has written or replaced the file since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -13,18 +13,18 @@ pub enum Distrust {
     Format,
     /// The lock file does not name the session that wrote them.
     OtherWriter,
-    /// The data file is another one than they are of.
+    /// They belong to another data file.
     OtherFile,
     /// The data file is shorter.
     OtherLength {
-        /// What it had.
+        /// Its length before.
         was: u64,
-        /// What it has.
+        /// Its length now.
         is: u64,
     },
     /// The data file holds another transaction.
     OtherContents {
-        /// Where they say that one begins.
+        /// Where a transaction begins according to them.
         position: u64,
     },
 }

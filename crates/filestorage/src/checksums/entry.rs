@@ -1,16 +1,16 @@
-//! One entry of the side file: where some bytes of the log begin, and their CRC-32C.
+//! One entry of the side file: the position of a part of the log, and its CRC-32C.
 //!
 //! ```text
 //! entry := position:8 sum:4 seal:4          (big-endian)
 //! ```
 //!
-//! The seal is the CRC-32C of position, sum and the file's salt, changed by a mark for what the
-//! entry is of. So an entry that is torn, of another side file, or all zeros is none.
+//! The seal is the CRC-32C of the file's salt, position and sum, XOR a mark for the kind of entry.
+//! So torn entries, those of another side file, and zeros are recognised.
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 16;
 
-/// What a sum is of.
+/// The part of the log that a sum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A transaction without its records: header, metadata, and the copy of its length.
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) position: u64,
     pub(crate) sum: u32,
     pub(crate) part: Part,
-    /// Written before the bytes it is of, which may never have arrived.
+    /// Written before the bytes that it covers, which may never have reached the disk.
     pub(crate) is_promise: bool,
 }
 
@@ -48,7 +48,7 @@ impl Entry {
         bytes
     }
 
-    /// The entry in the first bytes of `bytes`; `None` when they are none of this salt.
+    /// The entry in the first bytes of `bytes`; `None` if they are not an entry with this salt.
     pub(crate) fn parse(bytes: &[u8], salt: u64) -> Option<Entry> {
         let (bytes, _) = bytes.split_first_chunk::<ENTRY_BYTES>()?;
         let [position @ .., s0, s1, s2, s3, m0, m1, m2, m3] = *bytes;
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// The position that an entry names, whether or not it is one.
+/// The position in the bytes of an entry, whether or not its seal is right.
 pub(crate) fn position_of(bytes: &[u8; ENTRY_BYTES]) -> u64 {
     bytes.first_chunk().map_or(0, |position| u64::from_be_bytes(*position))
 }
@@ -75,7 +75,7 @@ fn seal(position: u64, sum: u32, salt: u64) -> u32 {
     crc32c::crc32c(&sealed)
 }
 
-/// Any two differ in half of their bits: no few flipped bits make one of the other.
+/// Any two marks differ in half of their bits, so a few flipped bits turn none into another.
 fn mark(part: Part, is_promise: bool) -> u32 {
     match (part, is_promise) {
         (Part::Frame, false) => 0x0000_ffff,

@@ -1,4 +1,4 @@
-//! Entries in their order, many read at once.
+//! Reads entries in order, many at once.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,11 @@ use super::side_file::SideFile;
 /// Entries read at once.
 const READ_ENTRIES: u64 = 4096;
 
-/// The entries from a position of the log on.
+/// Reads the entries from a position of the log on.
 pub(super) struct EntryStream<'a> {
     side: &'a SideFile,
     read: VecDeque<Entry>,
-    /// Of the entry that is read next.
+    /// Number of the entry that is read next.
     number: u64,
 }
 
@@ -22,7 +22,7 @@ impl<'a> EntryStream<'a> {
         EntryStream { side, read: VecDeque::new(), number: side.number_at(start) }
     }
 
-    /// The next entry, if it is of something before `end`.
+    /// The next entry, if its position is before `end`.
     pub(super) fn next_before(&mut self, end: u64) -> Option<Entry> {
         while self.read.is_empty() && self.number < self.side.count() {
             self.fill();
@@ -30,7 +30,7 @@ impl<'a> EntryStream<'a> {
         self.read.pop_front_if(|entry| entry.position < end)
     }
 
-    /// What cannot be read, or is none, is left out.
+    /// Reads more entries. Unreadable and invalid ones are left out.
     fn fill(&mut self) {
         let count = (self.side.count() - self.number).min(READ_ENTRIES);
         let mut bytes = vec![0; count as usize * ENTRY_BYTES];

@@ -1,7 +1,7 @@
-//! Whether a log is the one that its checksums were taken of.
+//! Decides whether checksums belong to another log than the one beside them.
 //!
-//! A wrong bit, or a lost sector, changes a transaction here and there, or leaves something of
-//! which none can be made. Another program leaves whole transactions of which nothing fits.
+//! A wrong bit or a lost sector changes single transactions, or leaves bytes that are not a
+//! transaction. Another program leaves whole transactions of which nothing matches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::sums::sum_at;
 use crate::check::{Piece, Walk};
 use crate::format::MAGIC_BYTES;
 
-/// So many transactions in a row of which nothing fits are of another log.
+/// Consecutive transactions without any match that show another log.
 const OTHERS_MIN: u64 = 8;
-/// So many are enough where the checksums end behind them. Damage in several places of one
-/// transaction must not pass for another log: nothing would be checked any more.
+/// The same, if the checksums end behind them. Damage in several places of one transaction must not
+/// count as another log, since nothing would be checked any more.
 const LAST_OTHERS_MIN: u64 = 2;
 
 /// A log and the checksums beside it.
@@ -27,18 +27,18 @@ pub(crate) struct Evidence<'a> {
     pub(crate) side: &'a SideFile,
     pub(crate) path: &'a Path,
     pub(crate) data: &'a Arc<dyn DiskFile>,
-    /// Of the log.
+    /// Length of the log.
     pub(crate) length: u64,
 }
 
 impl Evidence<'_> {
-    /// Where the log has another transaction than the checksums, if that shows at their ends and
-    /// here and there between.
+    /// The position of a transaction that the checksums do not belong to. Samples their ends and
+    /// three places between.
     pub(super) fn contradiction(&self) -> Option<u64> {
         let last = self.side.count().checked_sub(1)?;
         let samples = [last, 0, last / 2, last / 4, last / 4 * 3];
         let frames = samples.into_iter().filter_map(|number| self.side.frame_up_to(number));
-        // A few transactions earlier, so that those up to the end can be told from damage.
+        // A few transactions earlier, so that enough follow to distinguish damage from another log.
         let before =
             |(number, frame)| self.frames_before(number, LAST_OTHERS_MIN - 1).unwrap_or(frame);
         let mut frames = frames.map(before);
@@ -46,7 +46,7 @@ impl Evidence<'_> {
         other.map(|frame| frame.position)
     }
 
-    /// The frame of the transaction that stands so many transactions before one; else none.
+    /// The frame that is `transactions` before another one.
     fn frames_before(&self, number: u64, transactions: u64) -> Option<Entry> {
         let mut found = None;
         let mut number = number;
@@ -57,8 +57,8 @@ impl Evidence<'_> {
         found
     }
 
-    /// Whether what does not fit at a position is part of so many whole transactions of which
-    /// nothing fits that the log is another one.
+    /// Whether a mismatch at a position shows another log: enough whole transactions follow of
+    /// which nothing matches.
     pub(crate) fn is_of_another_log(&self, position: u64) -> bool {
         let Some(last) = self.side.number_at(position + 1).checked_sub(1) else { return false };
         let Some((mut number, _)) = self.side.frame_up_to(last) else { return false };
@@ -74,8 +74,8 @@ impl Evidence<'_> {
         true
     }
 
-    /// Whether the log has a whole transaction of which nothing fits where this entry says that
-    /// one begins, or one within which none does.
+    /// Whether the log has a whole transaction at the position of this entry of which nothing
+    /// matches, or the position lies within a whole transaction.
     fn contradicts(&self, number: u64) -> bool {
         let Some(frame) = self.frame(number).filter(|frame| !self.fits(frame)) else {
             return false;
@@ -92,19 +92,20 @@ impl Evidence<'_> {
         false
     }
 
-    /// Whether none of a transaction is as its entries say, or as it would be but for one bit.
+    /// Whether no part of a transaction matches its entry, nor would with one bit of its frame
+    /// flipped.
     fn nothing_fits(&self, number: u64, piece: &Piece, frame: &Entry) -> bool {
         let mut records = (number + 1..self.side.count())
             .map_while(|number| self.side.entry(number))
             .take_while(|entry| entry.part == Part::Record && entry.position < piece.end)
             .peekable();
-        // A frame alone may be damaged in more than a bit.
+        // A frame alone may be damaged in several bits.
         records.peek().is_some()
             && !records.any(|record| self.fits(&record))
             && !repair::is_one_bit_off(self.data.as_ref(), frame, self.length)
     }
 
-    /// Where a transaction before begins that is as its entry says; else where the first does.
+    /// The position of an earlier transaction whose frame matches, or that of the first one.
     fn fitting_before(&self, number: u64) -> u64 {
         let mut distance = 1;
         while let Some(earlier) = number.checked_sub(distance) {

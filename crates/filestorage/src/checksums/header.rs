@@ -5,31 +5,31 @@
 //!           sum:4                                                              (big-endian)
 //! ```
 //!
-//! What follows up to the end of the page is zero. The header lies within one sector, which a
-//! disk writes wholly or not at all; one that is torn all the same does not fit its sum, and the
-//! side file is made anew.
+//! The rest of the page is zero. The header lies within one sector, which disks write as a whole or
+//! not at all. If it is torn nevertheless, it does not match its sum, and the side file is created
+//! anew.
 
 use super::entry::ENTRY_BYTES;
 use crate::format::u64_at;
 
 /// Where the entries begin.
 pub(crate) const HEADER_BYTES: u64 = 4096;
-/// More of a header than is used.
+/// Bytes read of a header, more than it has.
 pub(crate) const READ_BYTES: usize = 128;
 /// Bytes of the header before its sum.
 const SUMMED_BYTES: usize = 77;
-/// Where it says whether the session was closed.
+/// Offset of the byte that is 1 after an orderly close.
 const CLOSED_OFFSET: usize = SUMMED_BYTES - 1;
 const MAGIC: &[u8; 16] = b"Zodium checksums";
-/// Version 1 did not say of which file it was.
+/// Version 1 did not identify the data file.
 const VERSION: u32 = 2;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Goes into the seal of each entry, chosen at random when the side file was made.
+    /// Part of the seal of each entry; chosen at random when the side file was created.
     pub(crate) salt: u64,
-    /// So many entries were on stable storage when this was written.
+    /// Entries that were on stable storage when the header was written.
     pub(crate) count: u64,
     /// They cover the log up to here.
     pub(crate) end: u64,
@@ -40,21 +40,20 @@ pub(crate) struct Header {
 /// The data file when the header was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogState {
-    /// The number of its inode. Not that of its device, which another start of the system may
-    /// change.
+    /// Its inode number. Its device number may change when the system restarts.
     pub(crate) inode: u64,
-    /// Where it ended, all of it on stable storage.
+    /// Its length, all of it on stable storage.
     pub(crate) length: u64,
 }
 
-/// Who has the log open for writing, or had it last.
+/// The session that has the log open for writing, or had it open last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     /// Chosen at random at each opening.
     pub(crate) nonce: u64,
     /// The session that the lock file named until it named this one; 0 for none.
     pub(crate) before: u64,
-    /// Whether it was closed in order: then nothing of it was lost.
+    /// Whether it was closed in an orderly way, so that nothing of it was lost.
     pub(crate) is_closed: bool,
 }
 
@@ -75,7 +74,7 @@ impl Header {
         bytes
     }
 
-    /// `None`: this is no header of a side file, or one that was damaged.
+    /// Returns `None` for a damaged header, and for other bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Header> {
         let bytes: &[u8; SUMMED_BYTES + 4] = bytes.first_chunk()?;
         let is_closed = bytes[CLOSED_OFFSET] != 0;
@@ -83,17 +82,17 @@ impl Header {
         let log = LogState { inode: u64_at(bytes, 60), length: u64_at(bytes, 68) };
         let (salt, count, end) = (u64_at(bytes, 20), u64_at(bytes, 28), u64_at(bytes, 36));
         let header = Header { salt, count, end, session, log };
-        // Compared as a whole: magic, version, sum, and that nothing else is in it.
+        // Compared as a whole: magic, version, sum, and no other values.
         (header.to_bytes() == *bytes).then_some(header)
     }
 
-    /// Where an entry stands.
+    /// The offset of an entry.
     pub(crate) fn entry_offset(number: u64) -> u64 {
         HEADER_BYTES + number * ENTRY_BYTES as u64
     }
 }
 
-/// A number that nobody else has.
+/// A random number.
 pub(crate) fn random() -> u64 {
     use std::hash::BuildHasher;
     // The system's randomness, as every map of the standard library is seeded with.

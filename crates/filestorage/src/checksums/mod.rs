@@ -1,19 +1,20 @@
 //! Checksums beside the log: `Data.fs.checksums` holds the CRC-32C of every record and of every
 //! transaction's frame, since `Data.fs` itself has no room for any.
 //!
-//! An entry is written after the bytes it is of were synced. So it says two things: what they
-//! are, and that they were durable; what does not fit is damage, and never a write cut short.
-//! What has no entry is let through: coverage is a gain, its absence is not an error.
+//! An entry is written after the bytes that it covers were synced. So it says two things: what
+//! they are, and that they were durable. A mismatch is damage, and never an unfinished write.
+//! Bytes without an entry are accepted: coverage is a gain, its absence is not an error.
 //!
-//! Entries ascend by position and reach from the start of the log up to [`SideFile::end`]. What is
-//! committed is added where they end; while they end earlier, because the file was found without,
-//! or what they would be written to refused, [`Checksums::cover`] brings them up to the end again.
+//! Entries ascend by position and cover the log from its start up to [`SideFile::end`]. Commits add
+//! theirs if the log was covered up to its end. If it was not, because the file had no checksums or
+//! entries could not be written, [`Checksums::cover`] computes the missing ones.
+//! docs/format.md defines the file.
 //!
 //! Invariants:
 //! - a failure here never fails a commit, an opening or a load;
-//! - they are trusted only for a file that nobody else has written or replaced since the session
-//!   that wrote them (`opening.rs`); else all are thrown away, and taken anew;
-//! - an entry never vouches for bytes that were read while an entry of them existed.
+//! - entries are trusted only if no other program has written or replaced the file since the
+//!   session that wrote them (`opening.rs`); otherwise all are discarded and computed again;
+//! - an entry is never computed from bytes that have one already.
 
 mod batch;
 mod comparison;
@@ -55,40 +56,39 @@ pub(crate) use writing::Writing;
 
 use crate::FileStorageError;
 
-/// What is done with checksums.
+/// How checksums are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumMode {
-    /// They are written with each commit, and whatever is read from the file is held against them.
+    /// They are written with each commit, and all bytes read from the file are compared with them.
     Full,
-    /// They are written, and the whole file is held against them now and then, but not each load.
+    /// They are written, and the whole file is compared with them at intervals, but not each load.
     Commit,
     /// There is no side file.
     #[default]
     Off,
 }
 
-/// How far the checksums of a storage go, and what they have shown.
+/// Metrics of the checksums of a storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumFigures {
     /// Bytes of the file that they cover.
     pub covered_bytes: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Bytes that were read only to be held against them, since the file was opened.
+    /// Bytes read only for the comparison, since the file was opened.
     pub scrubbed_bytes: u64,
-    /// Damaged places of the file, be it that they do not fit their checksums or the format; each
-    /// counted once.
+    /// Damaged places of the file, by their checksums or by the format; each is counted once.
     pub damaged: u64,
 }
 
-/// What the checksums say of a record.
+/// The result of comparing a record with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is as it was written.
+    /// It matches.
     Fits,
-    /// Nothing: it has none, or loads are not held against them.
+    /// It has no checksum, or loads are not compared.
     Untold,
-    /// Ask again with [`Access::Blocking`].
+    /// The entry must be read from the disk: ask again with [`Access::Blocking`].
     Cold,
 }
 
@@ -113,15 +113,15 @@ impl Checksums {
         self.writing.side()
     }
 
-    /// Where the transaction begins that holds the record at `position`; `None` when the checksums
-    /// do not tell.
+    /// The position of the transaction that contains the record at `position`; `None` if the
+    /// checksums do not show it.
     pub(crate) fn transaction_around(&self, position: u64) -> Option<u64> {
         let is_used = !self.writing.is_void();
         is_used.then(|| self.side().transaction_around(position)).flatten()
     }
 
-    /// Where the record at `position` ends, in a transaction whose records end at `records_end`;
-    /// `None` when the checksums do not tell.
+    /// The end of the record at `position`, in a transaction whose records end at `records_end`;
+    /// `None` if the checksums do not show it.
     pub(crate) fn end_of_record(&self, position: u64, records_end: u64) -> Option<u64> {
         let is_used = !self.writing.is_void();
         is_used.then(|| self.side().end_of_record(position, records_end)).flatten()
@@ -135,12 +135,12 @@ impl Checksums {
         &self.damages
     }
 
-    /// Whether what is read is held against them.
+    /// Whether loads are compared with them.
     pub(crate) fn verifies_loads(&self) -> bool {
         self.verifies_loads
     }
 
-    /// Holds a record that was read from the log against its entry.
+    /// Compares a record that was read from the log with its entry.
     pub(crate) fn verify_record(
         &self,
         log: Log<'_>,
@@ -161,7 +161,7 @@ impl Checksums {
             return Ok(Verdict::Fits);
         }
         if access == Access::Resident {
-            // Why it does not fit takes reading more.
+            // Finding the reason takes more reads.
             return Ok(Verdict::Cold);
         }
         let what = format!("the record of object {oid} does not fit its checksum");
@@ -171,8 +171,8 @@ impl Checksums {
         }
     }
 
-    /// Notes what does not fit at a position of the log, unless it shows that the log is another
-    /// one: then the checksums are not used any more.
+    /// Notes a mismatch at a position of the log. If it shows that the checksums belong to another
+    /// log, they are not used any more, and the result is false.
     pub(crate) fn is_damage(
         &self,
         log: Log<'_>,
@@ -193,7 +193,8 @@ impl Checksums {
         true
     }
 
-    /// Uses them no more: at `position` the log has other transactions, one after the other.
+    /// Discards all checksums: at `position` the log has other transactions than they were
+    /// computed from.
     pub(crate) fn throw_away(&self, position: u64) {
         if !self.writing.is_void() {
             let reason = Distrust::OtherContents { position };
@@ -204,7 +205,7 @@ impl Checksums {
     }
 }
 
-/// A log, for a second look at what does not fit.
+/// A log, for a second look at a mismatch.
 #[derive(Clone, Copy)]
 pub(crate) struct Log<'a> {
     pub(crate) file: &'a Arc<dyn DiskFile>,

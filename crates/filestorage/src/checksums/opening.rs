@@ -1,15 +1,15 @@
-//! Opening a side file that is there: whether it can be trusted.
+//! Opens a side file, and decides whether it can be trusted.
 //!
-//! **Invariant.** Checksums are trusted only for a file that nobody has written or replaced since
-//! the session that wrote them. All of this must be so:
+//! **Invariant.** Checksums are trusted only if no other program has written or replaced the file
+//! since the session that wrote them. All of this must hold:
 //! - the lock file names that session: other programs that open the file for writing cut its name
 //!   off ([`crate::lock_note`]);
-//! - the data file has the inode that it had;
-//! - it is at least as long as they cover and as it was when they were synced; or it ends within
-//!   one of the transactions that they cover, which no older copy does;
-//! - its transactions are those that the checksums are of ([`Evidence`]).
+//! - the data file has the same inode;
+//! - it is at least as long as they cover, and as it was when they were synced; or it ends within
+//!   a transaction that they cover, which no older copy does;
+//! - its transactions are those that they were computed from ([`Evidence`]).
 //!
-//! A wrong bit anywhere changes none of that, so it is found.
+//! A wrong bit anywhere changes none of that, so it is detected.
 
 use std::io;
 use std::path::Path;
@@ -32,21 +32,21 @@ use crate::lock_note::{self, Note};
 /// Bytes of entries read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// A side file with what the last session left in it.
+/// A trusted side file, and what the last session left in it.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) side: Arc<SideFile>,
     pub(super) header: Header,
-    /// What the lock file says.
+    /// The marker in the lock file.
     note: Note,
-    /// Entries written before the bytes they are of, by the last batches of that session, and
-    /// others between them.
+    /// The announcement: entries written before their bytes, by the last batches of that session,
+    /// and the entries between them.
     promises: Vec<Entry>,
-    /// Up to here the log was durable when the entries were written.
+    /// The log was durable up to here when the entries were written.
     durable_end: u64,
 }
 
-/// Opens the side file of a data file that has `length` bytes; `None` when there is none.
+/// Opens the side file of a data file of `length` bytes; `None` if there is none.
 pub(crate) fn open(
     disk: &dyn Disk,
     path: &Path,
@@ -54,7 +54,7 @@ pub(crate) fn open(
     data: &Arc<dyn DiskFile>,
     length: u64,
 ) -> Result<Option<Opened>, Distrust> {
-    // First: a session that begins meanwhile names the one before it in the side file.
+    // Before the header: a session that begins meanwhile names its predecessor there.
     let note = lock_note::read(disk, path);
     let side_path = with_suffix(path, SUFFIX);
     let file = match disk.open(&side_path, mode) {
@@ -74,7 +74,7 @@ pub(crate) fn open(
     let side = Arc::new(side);
     let mut opened = Opened { side, header, note, promises: Vec::new(), durable_end: 0 };
     opened.count_entries(data.as_ref(), length)?;
-    // While it is served the log may have grown since it was measured.
+    // A server may have appended to the log since it was measured.
     let length = data.length().unwrap_or(status.length).max(length);
     opened.check_length(data.as_ref(), length)?;
     let evidence = Evidence { side: &opened.side, path, data, length };
@@ -84,7 +84,7 @@ pub(crate) fn open(
     }
 }
 
-/// `Data.fs` + this is the side file.
+/// Suffix of the side file.
 pub(crate) const SUFFIX: &str = ".checksums";
 
 fn read_header(file: &dyn DiskFile) -> Result<Header, Distrust> {
@@ -94,23 +94,23 @@ fn read_header(file: &dyn DiskFile) -> Result<Header, Distrust> {
 }
 
 impl Opened {
-    /// Who had the log open for writing last.
+    /// The session that had the log open for writing last.
     pub(crate) fn session(&self) -> Session {
         self.header.session
     }
 
-    /// What the lock file says of it, or of the session before, if it had not come to be named.
+    /// The marker of that session, or of its predecessor if it was not written yet.
     pub(crate) fn note(&self) -> Note {
         self.note
     }
 
-    /// Where the log ended when its checksums were written, all of it on stable storage. It may be
-    /// shorter now.
+    /// The end of the log when its checksums were written, all of it on stable storage. The log may
+    /// be shorter now.
     pub(crate) fn durable_end(&self) -> u64 {
         self.durable_end
     }
 
-    /// Logs that a data file of `length` bytes has lost transactions, if that is so.
+    /// Logs a warning if a data file of `length` bytes has lost transactions.
     pub(crate) fn warn_if_shortened(&self, path: &Path, length: u64) {
         if self.durable_end > length {
             warn!(file = %path.display(), bytes = length, were_durable = self.durable_end,
@@ -119,14 +119,15 @@ impl Opened {
         }
     }
 
-    /// The entries from the first on that was written before the bytes it is of, ascending.
+    /// The announcement: the entries from the first one that was written before its bytes,
+    /// ascending.
     pub(crate) fn announced(&self) -> &[Entry] {
         &self.promises
     }
 }
 
 impl Opened {
-    /// Finds out how many entries there are, beyond those that were synced.
+    /// Counts the valid entries behind those that were synced.
     fn count_entries(&mut self, data: &dyn DiskFile, length: u64) -> Result<(), Distrust> {
         let there = self.side.file.length().unwrap_or(0).saturating_sub(HEADER_BYTES);
         let there = there / ENTRY_BYTES as u64;
@@ -137,16 +138,17 @@ impl Opened {
         let mut last_frame = None;
         let mut count = synced;
         let mut last_position = None;
-        while count < there && !self.header.session.is_closed {
+        'all: while count < there && !self.header.session.is_closed {
             let Some(entries) = self.read(count, there) else { break };
             for entry in &entries {
                 if last_position >= Some(entry.position) {
-                    break;
+                    // Left of an announcement whose batch failed: nothing behind it counts.
+                    break 'all;
                 }
                 last_position = Some(entry.position);
                 match (entry.is_promise, entry.part) {
                     (true, _) => self.promises.push(*entry),
-                    // Those that replace what was promised may have arrived in part.
+                    // Entries that replace announced ones may have been written in part.
                     (false, _) if !self.promises.is_empty() => self.promises.push(*entry),
                     (false, part) => {
                         count += 1;
@@ -167,7 +169,7 @@ impl Opened {
         Ok(())
     }
 
-    /// The entries from a number on, up to the first that is none.
+    /// The entries from a number on, up to the first invalid one.
     fn read(&self, number: u64, there: u64) -> Option<Vec<Entry>> {
         let count = (there - number).min((READ_BYTES / ENTRY_BYTES) as u64) as usize;
         let mut bytes = vec![0; count * ENTRY_BYTES];
@@ -177,13 +179,13 @@ impl Opened {
         Some(entries.collect())
     }
 
-    /// The end of the last transaction that is covered. It may lie beyond that of the file.
+    /// The end of the last covered transaction. It may lie beyond that of the file.
     fn end_behind(&self, data: &dyn DiskFile, length: u64, frame: &Entry, count: u64) -> u64 {
         if let Some(header) = repair::transaction_header(data, frame, length) {
             return frame.position + header.length + POINTER_BYTES;
         }
-        // Damaged or cut off. Unless the last of its records, or its own header as it is, tells
-        // more, it reaches up to the end of the file.
+        // Damaged or cut off. Unless its last record, or its header as it is, shows more, it
+        // extends to the end of the file.
         let last = count.checked_sub(1).and_then(|last| self.side.entry(last));
         let least = last.map_or(0, |last| last.position + 1);
         let record_end = last.filter(|last| last.part == Part::Record).and_then(|last| {
@@ -197,13 +199,13 @@ impl Opened {
         record_end.or(header_end).unwrap_or(length).max(least)
     }
 
-    /// Makes sure that the log has the length it had, or ends within a transaction that is
-    /// covered, of which the entries are left out then.
+    /// Checks that the log has its length, or ends within a covered transaction, whose entries do
+    /// not count then.
     fn check_length(&self, data: &dyn DiskFile, length: u64) -> Result<(), Distrust> {
         let (side, was) = (&self.side, self.durable_end.max(self.header.log.length));
         let other = Err(Distrust::OtherLength { was, is: length });
         if length >= side.end() {
-            // What was written last may not have come to be in the header.
+            // The header may not include the last commits.
             return if length < self.header.log.length { other } else { Ok(()) };
         }
         let behind = side.number_at(length);
@@ -221,7 +223,7 @@ impl Opened {
     }
 }
 
-/// Where a transaction ends by its header.
+/// The end of a transaction according to its header.
 fn end_of(position: u64, header: &TransactionHeader) -> Option<u64> {
     position.checked_add(header.length)?.checked_add(POINTER_BYTES)
 }
@@ -236,4 +238,37 @@ fn read_data_header(data: &dyn DiskFile, position: u64) -> Option<DataHeader> {
     let mut bytes = [0; crate::format::DATA_HEADER_BYTES];
     data.read_exact_at(&mut bytes, position).ok()?;
     Some(DataHeader::parse(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_disk::MemoryDisk;
+
+    use super::super::header::LogState;
+    use super::*;
+
+    /// A batch that was announced failed, and the file was reopened. Fewer entries of later batches
+    /// stand over the announcement, the rest of which has earlier positions.
+    #[test]
+    fn the_rest_of_a_long_announcement_ends_the_count_of_entries() {
+        const SALT: u64 = 7;
+        let (disk, path) = (MemoryDisk::new(), Path::new("Data.fs"));
+        disk.put(path, b"FS30".to_vec());
+        let data = disk.open(path, OpenMode::Write).unwrap();
+        let inode = data.status().unwrap().identity.inode;
+        let session = Session { nonce: 1, before: 0, is_closed: false };
+        let log = LogState { inode, length: MAGIC_BYTES };
+        let header = Header { salt: SALT, count: 0, end: MAGIC_BYTES, session, log };
+        let mut bytes = header.to_bytes().to_vec();
+        bytes.resize(HEADER_BYTES as usize, 0);
+        let written = [MAGIC_BYTES, 1_000_000].map(|position| Entry::frame(position, 0));
+        let rest = (0..10_000).map(|n| Entry { is_promise: true, ..Entry::record(100 + n, 0) });
+        for entry in written.into_iter().chain(rest) {
+            bytes.extend_from_slice(&entry.to_bytes(SALT));
+        }
+        disk.put(&with_suffix(path, SUFFIX), bytes);
+        disk.put(&with_suffix(path, ".lock"), b" 1\nzodium 0000000000000001\n".to_vec());
+        let opened = open(&disk, path, OpenMode::Read, &data, MAGIC_BYTES);
+        assert!(matches!(opened, Err(Distrust::OtherLength { is: MAGIC_BYTES, .. })), "{opened:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Finding the way through a log that is damaged, with the help of its checksums.
+//! Reads through a damaged log with the help of its checksums.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::repair;
 use super::side_file::{Found, Page, SideFile};
 use crate::format::{DataHeader, TransactionHeader};
 
-/// Longest record whose header is looked for by trying each of its bits.
+/// Longest record whose header is repaired by trying each of its bits.
 const REPAIRED_BYTES_MAX: u64 = 16 << 20;
 
-/// Goes along while an index is built.
+/// The checksums, for building an index.
 pub(crate) struct Passage<'a> {
     side: &'a SideFile,
     /// The data file.
@@ -37,13 +37,13 @@ impl<'a> Passage<'a> {
         Passage { side: &opened.side, path, data, end, page: Page::empty() }
     }
 
-    /// Whether what does not fit at a position shows that the log is another one.
+    /// Whether a mismatch at a position shows that the checksums belong to another log.
     pub(crate) fn is_of_another_log(&self, position: u64) -> bool {
         let (side, path, data, length) = (self.side, self.path, self.data, self.end);
         Evidence { side, path, data, length }.is_of_another_log(position)
     }
 
-    /// The entry of what begins at `position`.
+    /// The entry of the part at `position`.
     pub(crate) fn entry(&mut self, position: u64, part: Part) -> Option<Entry> {
         match self.side.find_with(position, Access::Blocking, &mut self.page) {
             Found::Entry(entry) if entry.part == part => Some(entry),
@@ -51,13 +51,13 @@ impl<'a> Passage<'a> {
         }
     }
 
-    /// What the header of a damaged transaction was.
+    /// The original header of a damaged transaction.
     pub(crate) fn transaction_header(&self, frame: &Entry) -> Option<TransactionHeader> {
         repair::transaction_header(self.data.as_ref(), frame, self.end)
     }
 
-    /// What the header of a damaged record was, which ended before `limit`; `None` when that
-    /// cannot be found out, or its header is not what is damaged.
+    /// The original header of a damaged record, which ended before `limit`; `None` if it cannot be
+    /// found, or the header is not damaged.
     pub(crate) fn data_header(&self, record: &Entry, limit: u64) -> Option<DataHeader> {
         let next = self.side.number_at(record.position + 1);
         let next = self.side.entry(next).filter(|_| next < self.side.count());

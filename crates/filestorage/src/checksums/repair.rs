@@ -1,10 +1,9 @@
-//! Finding out what a damaged header said, from the sum that was taken of it.
+//! Restores a header with one wrong bit, by its sum.
 //!
-//! A CRC-32C tells every single flipped bit from every other, so a header with one wrong bit is
-//! known again. This serves to tell damage from another log, and to open a damaged log whose
-//! checksums are trusted: the object that a damaged record was of has an error instead of an older
-//! revision, and the transactions behind a damaged one are found. What is damaged is not served for
-//! that, and an index with it is not saved.
+//! A CRC-32C distinguishes all single flipped bits, so such a header is recognised. This separates
+//! damage from another log. It also lets a damaged log open whose checksums are trusted. Loads of
+//! the damaged object are errors then, not an older revision, and the transactions behind a damaged
+//! one are found. The damaged bytes are not served, and an index with them is not saved.
 
 use zodium_disk::DiskFile;
 
@@ -14,10 +13,10 @@ use crate::format::{
     DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
 
-/// Longest metadata of which each bit is tried.
+/// Longest metadata whose bits are tried.
 const METADATA_BYTES_MAX: u64 = 4096;
 
-/// The header of a transaction whose frame had this sum.
+/// The original header of a transaction whose frame had this sum.
 pub(super) fn transaction_header(
     data: &dyn DiskFile,
     entry: &Entry,
@@ -36,7 +35,7 @@ pub(super) fn transaction_header(
     each_flip(&mut bytes, |bytes| Some(TransactionHeader::parse(bytes)).filter(&fits))
 }
 
-/// Whether the frame of a transaction is what its sum was taken of, but for one bit.
+/// Whether the frame of a transaction matches its sum, except for one bit.
 pub(super) fn is_one_bit_off(data: &dyn DiskFile, entry: &Entry, end: u64) -> bool {
     if transaction_header(data, entry, end).is_some() {
         return true;
@@ -61,7 +60,7 @@ pub(super) fn is_one_bit_off(data: &dyn DiskFile, entry: &Entry, end: u64) -> bo
     })
 }
 
-/// Whether all is right but for the copy of the length.
+/// Whether the frame matches except for the copy of the length.
 fn trailer_fits(data: &dyn DiskFile, entry: &Entry, end: u64, header: &TransactionHeader) -> bool {
     let mut bytes = Vec::new();
     header.write(&mut bytes);
@@ -75,7 +74,7 @@ fn trailer_fits(data: &dyn DiskFile, entry: &Entry, end: u64, header: &Transacti
     sum.map(|sum| crc32c::crc32c_append(sum, &header.length.to_be_bytes())) == Some(entry.sum)
 }
 
-/// The header of a record that had this sum and ended at `end`.
+/// The original header of a record that had this sum and ended at `end`.
 pub(super) fn data_header(data: &dyn DiskFile, entry: &Entry, end: u64) -> Option<DataHeader> {
     debug_assert_eq!(entry.part, Part::Record, "the sum of a record");
     let mut bytes = vec![0; usize::try_from(end.checked_sub(entry.position)?).ok()?];
@@ -87,7 +86,7 @@ pub(super) fn data_header(data: &dyn DiskFile, entry: &Entry, end: u64) -> Optio
     })
 }
 
-/// Tries each bit the other way round.
+/// Calls `attempt` with each bit flipped.
 fn each_flip<const N: usize, T>(
     bytes: &mut [u8; N],
     attempt: impl Fn(&[u8; N]) -> Option<T>,

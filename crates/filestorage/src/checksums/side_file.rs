@@ -1,10 +1,10 @@
-//! Looking things up in the side file: entries by position, without an index in memory.
+//! Looks up entries of the side file by position, without an index in memory.
 //!
-//! Entries ascend, so the page that can hold one is found by bisecting among the first positions
-//! of pages, each read once and then kept: 8 bytes for 256 entries.
+//! Entries ascend, so a bisection among the first positions of pages finds the page of an entry.
+//! These positions are read once and kept: 8 bytes for 256 entries.
 //!
-//! **Invariant.** Nothing in the file is believed but entries whose seal fits. Whatever else is
-//! wrong with it, a lookup gives the entry of that position or none.
+//! **Invariant.** Only entries with a matching seal are used. Whatever is wrong with the file, a
+//! lookup returns the entry of that position or none.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use zodium_storage::Access;
 use super::entry::{ENTRY_BYTES, Entry, Part, position_of};
 use super::header::Header;
 
-/// Entries found together.
+/// Entries of a page.
 pub(super) const PAGE_ENTRIES: u64 = 256;
 const PAGE_BYTES: usize = PAGE_ENTRIES as usize * ENTRY_BYTES;
-/// Pages whose first positions come into memory together at first; each further group is twice
-/// as large.
+/// Pages in the first group of first positions, which are allocated together; each further group is
+/// twice as large.
 const FIRST_GROUP_PAGES: u64 = 1024;
 const GROUPS: usize = 40;
-/// First position of a page that holds no entry. No entry is at a position as high.
+/// First position of a page without a valid entry. No entry has so high a position.
 const NONE: u64 = u64::MAX;
 
 /// The side file of one generation of the log.
@@ -33,15 +33,15 @@ pub(crate) struct SideFile {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) salt: u64,
-    /// Entries that count. Release by who writes them, Acquire by who looks for them.
+    /// Entries that count. Release when entries were written, Acquire for lookups.
     count: AtomicU64,
-    /// They cover the log up to here, but for gaps where it was damaged when they were made.
+    /// They cover the log up to here, except where it was damaged when they were computed.
     end: AtomicU64,
-    /// First positions of pages; 0: not looked at yet.
+    /// First positions of pages; 0: not read yet.
     firsts: [OnceLock<Box<[AtomicU64]>>; GROUPS],
 }
 
-/// What the side file says of a position.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Entry(Entry),
@@ -62,7 +62,7 @@ pub(crate) struct Page {
 }
 
 impl SideFile {
-    /// With so many entries, which end there.
+    /// A side file with `count` entries, which cover the log up to `end`.
     pub(super) fn new(
         path: &Path,
         file: Arc<dyn DiskFile>,
@@ -87,12 +87,12 @@ impl SideFile {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Where in the log the entries end.
+    /// The position up to which the entries cover the log.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// From now on so many entries count.
+    /// Sets the number of entries that count, and the end of their coverage.
     pub(super) fn set(&self, count: u64, end: u64) {
         self.count.store(count, Ordering::Release);
         self.end.store(end, Ordering::Release);
@@ -104,8 +104,8 @@ impl SideFile {
         self.find_with(position, access, &mut page)
     }
 
-    /// As [`SideFile::find`], for who asks for one position after the other: the last page read
-    /// is kept in `page`, and the next entry is where it is looked for first.
+    /// As [`SideFile::find`], for ascending positions: `page` keeps the last page, and the next
+    /// entry in it is tried first.
     pub(crate) fn find_with(&self, position: u64, access: Access, page: &mut Page) -> Found {
         if position >= self.end() {
             return Found::Uncovered;
@@ -120,12 +120,12 @@ impl SideFile {
                 Err(_) => Found::Uncovered,
             },
             Ok(None) => Found::Cold,
-            // What cannot be read covers nothing.
+            // An unreadable page covers nothing.
             Err(_) => Found::Uncovered,
         }
     }
 
-    /// The entry behind the one found last, if it is the one that is looked for.
+    /// The entry behind the one found last, if it has this position.
     fn next_entry(&self, position: u64, access: Access, page: &mut Page) -> Option<Entry> {
         if page.number == NONE {
             return None;
@@ -141,14 +141,14 @@ impl SideFile {
         counts.then(|| page.entry_at(page.next, position, self.salt)).flatten()
     }
 
-    /// The entry of that number, if it is one.
+    /// The entry with this number, if it is valid.
     pub(super) fn entry(&self, number: u64) -> Option<Entry> {
         let mut bytes = [0; ENTRY_BYTES];
         let read = self.file.read_exact_at(&mut bytes, Header::entry_offset(number));
         read.ok().and_then(|()| Entry::parse(&bytes, self.salt))
     }
 
-    /// The last entry of a transaction's frame up to that number, and its number.
+    /// The last entry of a frame up to that number, and its number.
     pub(super) fn frame_up_to(&self, number: u64) -> Option<(u64, Entry)> {
         let mut end = number.saturating_add(1).min(self.count());
         while end > 0 {
@@ -175,15 +175,15 @@ impl SideFile {
         (entry.position == position && entry.part == Part::Record).then_some(number)
     }
 
-    /// Where the transaction begins that holds the record at `position`. Only where that record has
+    /// The position of the transaction that contains the record at `position`, if that record has
     /// an entry.
     pub(crate) fn transaction_around(&self, position: u64) -> Option<u64> {
         let (_, frame) = self.frame_up_to(self.record_at(position)?)?;
         Some(frame.position)
     }
 
-    /// Where the record at `position` ends: where the next one begins, or `records_end`, the end of
-    /// those of its transaction. Only where that record has an entry.
+    /// The end of the record at `position`, if it has an entry: the next record's position, or
+    /// `records_end`, the end of the records of its transaction.
     pub(crate) fn end_of_record(&self, position: u64, records_end: u64) -> Option<u64> {
         let next = self.record_at(position)? + 1;
         if next == self.count() {
@@ -196,14 +196,14 @@ impl SideFile {
         }
     }
 
-    /// Forgets what is known of where entries stand, when all are to be written anew.
+    /// Forgets the first positions of pages, before all entries are written anew.
     pub(super) fn forget_places(&self) {
         let groups = self.firsts.iter().filter_map(OnceLock::get);
-        // Relaxed: as where they are noted.
+        // Relaxed, as where they are stored.
         groups.flat_map(|group| group.iter()).for_each(|first| first.store(0, Ordering::Relaxed));
     }
 
-    /// The number of the first entry at `position` or behind it, up to the first one that is none.
+    /// The number of the first entry at `position` or behind it. Invalid entries are skipped.
     pub(super) fn number_at(&self, position: u64) -> u64 {
         let (mut low, mut high) = (0, self.count());
         while low < high {
@@ -216,7 +216,7 @@ impl SideFile {
         low
     }
 
-    /// The page that holds the entry of a position if there is one; `None`: cold.
+    /// The page that contains the entry of a position, if there is one; `None` if it is cold.
     fn page_of(&self, position: u64, access: Access) -> io::Result<Option<u64>> {
         let (mut low, mut high) = (0, self.count().div_ceil(PAGE_ENTRIES));
         while high - low > 1 {
@@ -230,19 +230,19 @@ impl SideFile {
                 }
                 probe += 1;
             }
-            // Pages without any entry lie on neither side.
+            // Pages without a valid entry lie on neither side.
             if first <= position { low = probe - 1 } else { high = middle }
         }
         Ok(Some(low))
     }
 
-    /// The first position of a page; [`NONE`] when it holds none, `None` when it is cold.
+    /// The first position of a page; [`NONE`] if it has no valid entry, `None` if it is cold.
     fn first_of(&self, page: u64, access: Access) -> io::Result<Option<u64>> {
         let (group, index) = place_of_first(page);
         let Some(group) = self.firsts.get(group) else { return Ok(Some(NONE)) };
         let group = group.get_or_init(|| zeros(index.1));
         let Some(first) = group.get(index.0) else { return Ok(Some(NONE)) };
-        // Relaxed: the number is all there is to it.
+        // Relaxed: no other data depend on it.
         let known = first.load(Ordering::Relaxed);
         if known != 0 {
             return Ok(Some(known));
@@ -256,7 +256,7 @@ impl SideFile {
         Ok(Some(position))
     }
 
-    /// Fills `page`; `false` when that would have to wait.
+    /// Fills `page`; returns false if that would have to wait.
     fn read_page(&self, number: u64, access: Access, page: &mut Page) -> io::Result<bool> {
         let wanted = (self.count() - number * PAGE_ENTRIES).min(PAGE_ENTRIES) as usize;
         let wanted = wanted * ENTRY_BYTES;
@@ -276,7 +276,7 @@ impl SideFile {
                 },
             };
             if count == 0 {
-                // Cut behind our back: what is not there covers nothing.
+                // Another program cut the file: missing entries cover nothing.
                 page.bytes[length..wanted].fill(0);
                 break;
             }
@@ -293,7 +293,7 @@ impl Page {
         Box::new(Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0, next: 0 })
     }
 
-    /// Goes through them all: they are few, and so one that is damaged leads nobody astray.
+    /// A linear search: entries are few, and a damaged one does not mislead it.
     fn entry(&mut self, position: u64, salt: u64) -> Option<Entry> {
         let places = 0..self.length / ENTRY_BYTES;
         places.into_iter().find_map(|place| self.entry_at(place, position, salt))

@@ -1,4 +1,4 @@
-//! Writing the side file: with the commits, and in whose session.
+//! Writes the side file: sessions, and entries with the commits.
 
 use std::io;
 use std::path::Path;
@@ -16,28 +16,28 @@ use super::side_file::SideFile;
 use crate::format::MAGIC_BYTES;
 use crate::new_file;
 
-/// Where the entries end when none counts. No log ends there.
+/// End of the coverage if no entry counts. No log ends there.
 const VOID_END: u64 = 0;
 
-/// Who writes, and how far.
+/// A side file, and its session if it is written.
 #[derive(Debug)]
 pub(crate) struct Writing {
     side: Arc<SideFile>,
-    /// `None`: the log was opened for reading only.
+    /// `None` if the log was opened read-only.
     state: Option<Mutex<State>>,
 }
 
-/// What is known of the end of log and side file.
+/// The state of the session.
 #[derive(Debug)]
 pub(crate) struct State {
     session: Session,
-    /// Of the log.
+    /// Inode number of the log.
     inode: u64,
-    /// Everything before is on stable storage, be it published or not.
+    /// End of the log on stable storage, whether published or not.
     pub(super) log_end: u64,
     /// Entries on stable storage.
     synced: u64,
-    /// That entries cannot be written has been said.
+    /// Whether the last write failed, which has been logged.
     is_failing: bool,
 }
 
@@ -47,8 +47,8 @@ impl Writing {
         Writing { side, state: None }
     }
 
-    /// Begins a session of writing in a side file that was there: what does not count is cut, and
-    /// that the session is open is on stable storage when this returns.
+    /// Begins a session in an existing side file, after cutting off entries that do not count. The
+    /// header of the new session is on stable storage when this returns.
     pub(crate) fn resume(opened: &Opened, log: &dyn DiskFile, log_end: u64) -> io::Result<Writing> {
         let side = Arc::clone(&opened.side);
         if side.end() > log_end {
@@ -57,15 +57,15 @@ impl Writing {
         let length = Header::entry_offset(side.count());
         if side.file.length()? > length {
             side.file.set_length(length)?;
-            // Before anything is written there: what is cut must not come back behind it.
+            // Before entries are written there: the old ones must not come back behind them.
             side.file.sync()?;
         }
-        // Until the lock file names this session, it names the one before.
+        // Until the lock file names this session, it names its predecessor.
         Writing::begin(side, log, log_end, opened.note().nonce)
     }
 
-    /// Makes a side file without entries for a log that lies beside it, and begins a session in
-    /// it: the one after `before`, 0 for none. Its name lasts once its folder is synced.
+    /// Creates a side file without entries for a log beside it, and begins a session in it, with
+    /// the predecessor `before`, 0 for none. The caller syncs the folder.
     pub(crate) fn create(
         disk: &dyn Disk,
         (path, model): (&Path, &Path),
@@ -99,13 +99,13 @@ impl Writing {
         &self.side
     }
 
-    /// The number of this session; `None` when nothing is written.
+    /// The number of this session; `None` if the file is only read.
     pub(crate) fn nonce(&self) -> Option<u64> {
         self.state.as_ref().map(|state| state.lock().session.nonce)
     }
 
-    /// Adds the entries of transactions that are on stable storage and begin where the log ended,
-    /// unless something before them is not covered yet.
+    /// Adds the entries of transactions that are on stable storage, if everything before them is
+    /// covered.
     pub(crate) fn append(&self, start: u64, end: u64, batch: &Batch) {
         let Some(mut state) = self.state() else { return };
         state.log_end = state.log_end.max(end);
@@ -114,10 +114,10 @@ impl Writing {
         }
     }
 
-    /// From now on no entry counts: they are of another log. They can be taken anew after
+    /// Discards all entries, which belong to another log. They can be computed again after
     /// [`Writing::restart`].
     pub(super) fn void(&self) {
-        // Held, so that none is added meanwhile.
+        // Locked, so that none is added meanwhile.
         let _state = self.state();
         self.side.set(0, VOID_END);
     }
@@ -127,7 +127,7 @@ impl Writing {
         self.side.end() == VOID_END
     }
 
-    /// Empties a side file of which no entry counts, so that all can be taken anew.
+    /// Empties a side file without valid entries, so that all can be computed again.
     pub(crate) fn restart(&self) -> io::Result<()> {
         let Some(mut state) = self.state() else { return Ok(()) };
         self.side.forget_places();
@@ -166,8 +166,8 @@ impl Writing {
         }
     }
 
-    /// Writes entries of transactions whose bytes are still to be written, and returns when they
-    /// are on stable storage. [`Writing::append`] puts those proper in their place.
+    /// Announces transactions: writes their entries before their bytes, and returns when the
+    /// entries are on stable storage. [`Writing::append`] overwrites them with the final ones.
     pub(crate) fn promise(&self, batch: &Batch) -> io::Result<()> {
         if self.state.is_none() {
             return Ok(());
@@ -183,12 +183,12 @@ impl Writing {
         self.side.file.write_all_at(&bytes, Header::entry_offset(number))
     }
 
-    /// Returns when all entries are on stable storage, and the header says so.
+    /// Syncs all entries, and then a header that counts them.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.sync_as(false)
     }
 
-    /// As [`Writing::sync`]; and that the log was closed in order.
+    /// As [`Writing::sync`], and notes that the log was closed in an orderly way.
     pub(crate) fn close(&self) -> io::Result<()> {
         self.sync_as(true)
     }
@@ -200,7 +200,7 @@ impl Writing {
             return Ok(());
         }
         drop(state);
-        // Without the lock: commits shall not wait for it.
+        // Without the lock, so that commits do not wait.
         self.side.file.sync()?;
         let Some(mut state) = self.state() else { return Ok(()) };
         state.session.is_closed = is_closed;

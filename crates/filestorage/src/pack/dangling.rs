@@ -1,4 +1,4 @@
-//! References that lead to no object: each is told, and together they can be a reason to give up.
+//! References that lead to no object: each is logged, and they can be a reason to abort the pack.
 
 use tracing::warn;
 use zodium_pickle::class_of_record;
@@ -55,7 +55,7 @@ impl Dangling {
         self.first.get_or_insert(text);
     }
 
-    /// Tells how many there are; the error when that is to end the pack.
+    /// Logs their number; returns the error if they are to abort the pack.
     pub(super) fn conclude(self, watch: &Watch<'_>) -> Result<u64, FileStorageError> {
         let Some(first) = self.first else { return Ok(0) };
         let references = self.count;

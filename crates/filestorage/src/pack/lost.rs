@@ -1,9 +1,9 @@
-//! The records that a pack leaves out because they cannot be read, where that is asked for.
+//! The damaged records that a pack drops, if its options say so.
 //!
 //! Key decision: an object whose current record is lost is gone. An older revision in its place
-//! would look sound and not fit what other objects say. A deletion takes the place of the lost
-//! record, so that no older revision seems to be current, the oid is not given to a new object, and
-//! a client that has the object can store it again over the same serial.
+//! might be inconsistent with other objects. A deletion takes the place of the lost record. So no
+//! older revision becomes current, and no new object gets the oid. A client that has the object
+//! can store it again over the same serial.
 
 use std::collections::BTreeMap;
 

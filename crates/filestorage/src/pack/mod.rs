@@ -1,4 +1,5 @@
-//! Packing: a new file without what nobody can see any more, made beside running commits.
+//! Packs a storage: writes a new file without unreachable revisions and objects, while commits go
+//! on.
 //!
 //! A pack goes in steps, so that commits wait for the last one only:
 //!
@@ -6,7 +7,7 @@
 //!    ([`packed_log`]) to `Data.fs.pack`, then what was committed meanwhile;
 //! 2. [`FileStorage::catch_up`] does the latter again, until little is left;
 //! 3. [`FileStorage::finish_pack`], while nothing is appended, copies the rest, renames the copy
-//!    over `Data.fs` and lets new readers use it. Who reads the old file already goes on with it.
+//!    over `Data.fs` and lets new readers use it. Readers of the old file continue with it.
 //!
 //! Invariants:
 //! - until the rename the old file is the database and untouched; after it the new one is, and
@@ -280,7 +281,7 @@ impl FileStorage {
         let before = source.checksums.as_ref()?.writing().nonce().unwrap_or(0);
         let path = with_suffix(&place.path, SUFFIX);
         let (disk, paths) = (self.disk.as_ref(), (path.as_path(), self.path.as_path()));
-        // Another session: should the names of the two files not last alike, nobody is misled.
+        // With another session: the names of the two files may not become durable together.
         let created = Writing::create(disk, paths, copy, MAGIC_BYTES, before);
         let created = created.inspect_err(|error| {
             warn!(file = %path.display(), %error, "the checksums of the packed file are not kept");
@@ -454,7 +455,7 @@ fn pack_end(log: &LogFile, pack_tid: Tid, lost: &Lost) -> Result<Option<u64>, Fi
     Ok((!lost.is_empty()).then_some(MAGIC_BYTES))
 }
 
-/// Says what can be done where damage ends a pack.
+/// Adds advice to the error of damage that ends a pack.
 fn unpackable(error: FileStorageError) -> FileStorageError {
     match error {
         FileStorageError::Corrupt { path, position, what } => FileStorageError::Corrupt {
@@ -469,7 +470,7 @@ fn unpackable(error: FileStorageError) -> FileStorageError {
     }
 }
 
-/// Says that damage of this kind cannot be left out.
+/// Adds to an error that this kind of damage cannot be left out.
 fn not_dropped(error: FileStorageError) -> FileStorageError {
     match error {
         FileStorageError::Corrupt { path, position, what } => FileStorageError::Corrupt {

@@ -25,8 +25,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// An emptied file at `path` that begins with `magic`, for the eyes of those who may read
-    /// the file at `model`.
+    /// An empty file at `path` that begins with `magic`, with the permissions of the file at
+    /// `model`.
     pub(super) fn create(
         disk: &dyn Disk,
         path: &Path,

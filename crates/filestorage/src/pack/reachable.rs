@@ -1,16 +1,16 @@
 //! Which records before the pack time are kept.
 //!
-//! Kept is the record that was current at the pack time of each object that can be reached from
-//! the root at that time or that anything later refers to, and each record that a later one
-//! points back to. What any transaction after the pack time leads to is thus still there.
+//! Kept are two kinds of records. First the current one, at the pack time, of each object that can
+//! be reached from the root at that time or from a later transaction. Second each record that a
+//! later one points back to. So all that a transaction after the pack time refers to is there.
 //!
 //! Key decision: nothing is scanned before the pack time. The live index, once everything before
 //! that time is in it, tells where each object stands; those that changed since are traced back
 //! by what was written after it. One index of 8 bytes an object is all the memory needed: its top
 //! bit is the mark.
 //!
-//! Where records are lost ([`Lost`]) that the packed file would have, nobody knows what they refer
-//! to. Nothing is garbage then.
+//! If records are lost ([`Lost`]) that the packed file would have, their references are not known.
+//! Then no object counts as garbage.
 
 use tracing::warn;
 use zodium_pickle::{PickleError, Reference, references_of_record};

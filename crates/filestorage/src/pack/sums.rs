@@ -1,4 +1,4 @@
-//! The checksums of the file that a pack writes, taken as it writes.
+//! Computes the checksums of the file that a pack writes, while it writes.
 
 use std::sync::Arc;
 

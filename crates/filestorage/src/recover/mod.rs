@@ -1,9 +1,9 @@
-//! Copying what is whole out of a damaged data file into a new one.
+//! Copies the whole transactions of a damaged data file into a new one.
 //!
-//! Key decision: nothing is guessed. A transaction is copied as it is, or what is left out of it
-//! is told: by bytes, transaction and objects. What the format says twice is put right (tids and
-//! positions in records), and so is what follows from the rest (pointers to previous records). A
-//! file without damage comes out as it went in, byte for byte.
+//! Key decision: nothing is guessed. A transaction is copied as it is, or the parts that are left
+//! out are reported: bytes, transaction and objects. Values that the format has twice are repaired
+//! (tids and positions in records), and so are those that follow from others (pointers to previous
+//! records). A file without damage is copied byte for byte.
 
 mod moved;
 mod output;
@@ -32,32 +32,33 @@ use salvage::{Group, salvage};
 pub struct RecoverOptions<'a> {
     /// The damaged file. Nothing is written to it.
     pub from: PathBuf,
-    /// The file to write; there must be none.
+    /// The file to write, which must not exist.
     pub to: PathBuf,
-    /// Whether to take the whole records of transactions of which others are damaged.
+    /// Whether to copy the whole records of damaged transactions.
     pub partial: bool,
-    /// Whether to leave out what does not fit its checksum, though its structure is whole.
+    /// Whether to leave out parts that do not match their checksums, though their structure is
+    /// whole.
     pub drop_mismatches: bool,
-    /// Told how many bytes of how many are done.
+    /// Called with the bytes that are done, and the number of all.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
-/// What became of something that is damaged.
+/// The result for a damaged part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecoveryKind {
     /// It is not in the new file.
     LeftOut,
-    /// It was put right.
+    /// It was repaired.
     Mended,
-    /// It is in the new file as it is, though it does not fit its checksum.
+    /// It is in the new file as it is, though it does not match its checksum.
     Mismatch,
 }
 
-/// Something that is not in the new file, or not as it was.
+/// A part that is not in the new file, or not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryNote {
-    /// What became of it.
+    /// The result.
     pub kind: RecoveryKind,
     /// Where it begins in the damaged file.
     pub start: u64,
@@ -65,15 +66,15 @@ pub struct RecoveryNote {
     pub end: u64,
     /// What is wrong there.
     pub what: String,
-    /// The transactions concerned, as far as they are known.
+    /// The affected transactions, as far as they are known.
     pub tids: Vec<Tid>,
-    /// Objects of which a record was left out. Others may have been in what is destroyed.
+    /// Objects of which a record was left out. Others may have been in the destroyed bytes.
     pub oids: Vec<Oid>,
-    /// Records between `start` and `end` that were taken all the same.
+    /// Records between `start` and `end` that were copied nevertheless.
     pub records_kept: u64,
 }
 
-/// What a recovery has done.
+/// The result of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoverySummary {
     /// Length of the damaged file.
@@ -82,23 +83,23 @@ pub struct RecoverySummary {
     pub bytes_after: u64,
     /// Bytes of the damaged file that were left out.
     pub bytes_left_out: u64,
-    /// Transactions that were copied, those of which only a part was left included.
+    /// Transactions that were copied, including those that were copied in part.
     pub transactions: u64,
-    /// Those of which only a part was left.
+    /// Transactions that were copied in part.
     pub transactions_partial: u64,
     /// Records that were copied.
     pub records: u64,
-    /// Stretches and records that were left out.
+    /// Gaps and records that were left out.
     pub left_out: u64,
-    /// What was put right.
+    /// Repaired places.
     pub mended: u64,
-    /// Transactions and records that were taken though they do not fit their checksums.
+    /// Transactions and records that were copied though they do not match their checksums.
     pub mismatches: u64,
     /// Why the checksums beside the damaged file were not used, if there are some.
     pub distrust: Option<Distrust>,
 }
 
-/// Copies what is whole, and tells what is not.
+/// Copies what is whole, and reports the rest.
 ///
 /// # Errors
 /// When the damaged file cannot be opened or is no FileStorage, and when the new one is there
@@ -113,7 +114,7 @@ pub fn recover(
     let source = Source::open(disk, &options.from)?;
     let index = with_suffix(&options.to, ".index");
     if disk.exists(&index).map_err(|error| FileStorageError::io(&index, "look for", error))? {
-        // It would be taken for that of the new file.
+        // It would be used as that of the new file.
         let exists = std::io::ErrorKind::AlreadyExists.into();
         return Err(FileStorageError::io(&index, "leave alone what is there", exists));
     }
@@ -143,7 +144,7 @@ pub fn recover(
     match result {
         Ok(bytes) => summary.bytes_after = bytes,
         Err(error) => {
-            // It is ours, and of no use. What failed is the reason to tell, not this.
+            // Our own incomplete file. The first error is returned, not this one.
             let _removed = disk.remove(&options.to);
             return Err(error);
         }
@@ -157,7 +158,7 @@ struct Recovery<'a> {
     look: Look,
     output: Output,
     comparison: Option<Comparison<'a>>,
-    /// Positions of records that do not fit their checksums.
+    /// Positions of records that do not match their checksums.
     damaged: BTreeSet<u64>,
     summary: RecoverySummary,
     report: &'a mut dyn FnMut(&RecoveryNote),
@@ -183,7 +184,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// What does not fit its checksum is lost if that is asked for, and told else.
+    /// Drops parts that do not match their checksums if the options say so, else reports them.
     fn mismatches(&mut self, damages: Vec<Damage>, piece: &mut Piece) {
         if self.options.drop_mismatches {
             self.damaged.extend(damages.iter().map(|damage| damage.position));
@@ -234,7 +235,7 @@ impl Recovery<'_> {
         self.write(&planned)
     }
 
-    /// Tells that a piece is left out, or what of it is taken.
+    /// Reports that a piece is left out, or the records that are copied out of it.
     fn take_parts(&mut self, piece: &Piece) -> Result<(), FileStorageError> {
         let is_tail = piece.damage.iter().any(|damage| damage.kind == DamageKind::Tail);
         let groups = if is_tail { Vec::new() } else { self.salvage(piece) };
@@ -313,7 +314,7 @@ impl Recovery<'_> {
         self.output.write(&mut self.walk.window, planned)
     }
 
-    /// What is to become of each record. Those whose data are lost are told, and not among them.
+    /// The records to write. Those whose data are lost are reported, and are not among them.
     fn plan(&mut self, records: &[SeenRecord]) -> Vec<PlannedRecord> {
         let mut planned = Vec::with_capacity(records.len());
         for record in records {
@@ -388,7 +389,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Why a piece is no whole transaction.
+/// Why a piece is not a whole transaction.
 fn reasons(piece: &Piece) -> String {
     let mut reasons = piece.damage.iter().filter(|damage| !damage.kind.is_mendable());
     let first = reasons.next().map_or(String::new(), |damage| match damage.position {

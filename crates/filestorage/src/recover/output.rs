@@ -70,7 +70,7 @@ impl Body {
 }
 
 impl Output {
-    /// A new file, for the eyes of those who may read the file at `model`.
+    /// A new file, with the permissions of the file at `model`.
     pub(super) fn create(
         disk: &dyn Disk,
         path: &Path,

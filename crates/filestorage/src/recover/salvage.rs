@@ -1,8 +1,8 @@
-//! Records in a stretch of the file of which no whole transaction can be made.
+//! Finds whole records in a part of the file that contains no whole transaction.
 //!
-//! A record names its transaction's position and tid, and ends where the next record or the end
-//! of its transaction is. What fits all that, within the stretch and between the tids around it,
-//! is a record, be the header of its transaction there or not.
+//! A record names its transaction's position and tid, and ends at the next record or at the end of
+//! its transaction. Bytes with these properties, within the gap and between the tids around it, are
+//! a record, whether or not the header of the transaction is left.
 
 use std::ops::Range;
 

@@ -1,8 +1,7 @@
-//! Where log lines go: standard output, standard error, files, several at once.
+//! Writes log lines to their destinations: standard output, standard error, files, or several.
 //!
-//! Lines are written at once and by whoever has something to say. A file is always appended to,
-//! so that what else writes to it, or cuts it, does no harm; whoever renames it for rotation
-//! has it opened anew.
+//! Each thread writes its lines at once. Files are opened for appending, so other programs may
+//! write to them or cut them. After a rotation they are reopened.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -31,7 +30,7 @@ enum Destination {
 pub(crate) struct Line<'a>(&'a Destinations);
 
 impl Destinations {
-    /// Opens all files, which are made when absent.
+    /// Opens all files, and creates missing ones.
     pub(crate) fn open(wanted: &[LogDestination]) -> Result<Destinations> {
         let open = |wanted: &LogDestination| {
             Ok(match wanted {
@@ -46,7 +45,7 @@ impl Destinations {
         Ok(Destinations { all: wanted.iter().map(open).collect::<Result<_>>()? })
     }
 
-    /// Whether people look at all of them, so that colours are of use.
+    /// Whether all of them are terminals, so that colours are useful.
     pub(crate) fn are_terminals(&self) -> bool {
         self.all.iter().all(|destination| match destination {
             Destination::Stdout => io::stdout().is_terminal(),
@@ -55,12 +54,12 @@ impl Destinations {
         })
     }
 
-    /// Whether what fails is also seen on standard error when it is logged.
+    /// Whether log lines appear on standard error, so that errors need not be printed there too.
     pub(crate) fn include_stderr(&self) -> bool {
         self.all.iter().any(|destination| matches!(destination, Destination::Stderr))
     }
 
-    /// Opens the files anew, after a rotation. One that cannot be opened is written to as before.
+    /// Reopens the files, after a rotation. If one cannot be opened, its old file stays in use.
     pub(crate) fn reopen(&self) -> Result<()> {
         let mut outcome = Ok(());
         for destination in self.all.iter() {
@@ -93,11 +92,11 @@ impl Write for Line<'_> {
         self.write_all(line).map(|()| line.len())
     }
 
-    /// The subscriber calls this once for each line: it stays whole among those of others.
+    /// The subscriber calls this once for each line, so lines of several threads stay whole.
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
         let mut outcome = Ok(());
         for destination in self.0.all.iter() {
-            // One that fails (a full disk) keeps no line from the others.
+            // A failure of one (a full disk) does not affect the others.
             outcome = outcome.and(match destination {
                 Destination::Stdout => io::stdout().write_all(line),
                 Destination::Stderr => io::stderr().write_all(line),

@@ -1,4 +1,4 @@
-//! Log lines: where they go and how they look.
+//! Starts logging: destinations, levels and format.
 
 mod destinations;
 
@@ -12,7 +12,7 @@ use zodium_monitor::Messages;
 
 pub(crate) use self::destinations::Destinations;
 
-/// Starts logging as the options say. Warnings and errors are also kept, whatever the options.
+/// Starts logging with these options. Warnings and errors are also kept for the status page.
 pub(crate) fn start(options: &LogOptions) -> Result<(Destinations, Messages)> {
     let filter = EnvFilter::try_new(&options.level)
         .with_context(|| format!("log level {:?} is not understood", options.level))?;

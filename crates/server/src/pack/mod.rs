@@ -1,7 +1,7 @@
-//! `zodium pack`: by the server that serves a storage, or here, on a file that nobody serves.
+//! `zodium pack`: asks a server to pack a storage, or packs a file that no server has open.
 //!
-//! Records that are damaged are left out of a file only: the protocol has no word for that, and a
-//! server that loses objects at a client's request would be a surprise to all others.
+//! Damaged records are dropped from files only. The protocol has no call for it, and a server that
+//! drops objects at one client's request would surprise the others.
 
 mod offline;
 mod online;
@@ -21,7 +21,7 @@ use zodium_types::Address;
 use crate::check::Lines;
 use crate::reach::ReachOptions;
 
-/// The exit code of a pack that has left something out because it is damaged.
+/// Exit code of a pack that dropped damaged records.
 const DROPPED: u8 = 3;
 
 /// Options of `zodium pack`.
@@ -31,23 +31,23 @@ pub(crate) struct PackOptions {
     #[arg(required_unless_present = "config")]
     target: Option<String>,
 
-    /// The storage to pack, by the name under which the server has it [default: the only one of
-    /// the configuration, or 1]
+    /// The storage to pack, by its name on the server [default: the only one of the
+    /// configuration, or 1]
     #[arg(short, long, value_name = "NAME")]
     storage: Option<String>,
 
     /// Keep this many days of history
     ///
-    /// With 0, as with zeopack, nothing is left to undo and only current revisions remain.
+    /// With 0, as with zeopack, only current revisions remain, and no transaction can be undone.
     #[arg(short, long, value_name = "N", default_value = "0", value_parser = days)]
     days: f64,
 
     /// Keep the history since this time instead: 2026-01-31, 2026-01-31T18:00, or 18:00 (of
-    /// today), local unless it says otherwise
+    /// today), in local time unless an offset is given
     #[arg(short, long, value_name = "TIME", conflicts_with = "days", value_parser = time::parse)]
     to: Option<Timestamp>,
 
-    /// Print JSON: one object a line for each record that is dropped, and one for all at the end
+    /// Print JSON: one object a line for each dropped record, and a summary at the end
     #[arg(long)]
     json: bool,
 
@@ -58,31 +58,31 @@ pub(crate) struct PackOptions {
     how: How,
 }
 
-/// What the protocol has no words for: servers are configured so.
+/// Options that the protocol cannot pass on; a server has them in its configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "For files; servers are configured so")]
 pub(crate) struct How {
-    /// Remove old revisions only, no objects
+    /// Remove old revisions only, not objects
     #[arg(long)]
     no_gc: bool,
 
-    /// Do not keep the file from before as Data.fs.old
+    /// Do not keep the old file as Data.fs.old
     #[arg(long)]
     no_keep_old: bool,
 
-    /// Give up when an object refers to one that is not there
+    /// Abort if an object refers to one that does not exist
     #[arg(long)]
     abort_on_dangling: bool,
 
-    /// Leave out records that are damaged, and those whose data stand in one of these
+    /// Drop damaged records, and those whose data are in a damaged one
     ///
-    /// Objects of which the current record is left out are gone: each is named. Unless only old
-    /// revisions are damaged, nothing that cannot be reached is dropped: what the records that
-    /// are left out refer to is not known. Exit code 3 when something was left out.
+    /// Objects whose current record is dropped are gone; each is reported. If a current record is
+    /// damaged, no unreachable object is dropped, since the references in the damaged records are
+    /// not known. Exit code 3 if records were dropped.
     #[arg(long)]
     drop_damaged: bool,
 
-    /// The blobs of the file: without it those of dropped revisions stay where they are
+    /// The blob directory of the file; without it the blobs of dropped revisions stay
     #[arg(long, value_name = "DIRECTORY")]
     blob_dir: Option<PathBuf>,
 }
@@ -94,23 +94,23 @@ enum Target {
     File(PathBuf),
 }
 
-/// What a pack has changed, as far as it is known.
+/// The effect of a pack, as far as it is known.
 struct Outcome {
     bytes_before: u64,
     bytes_after: u64,
     objects_before: u64,
     objects_after: u64,
-    /// Of a file only: a server logs what it finds.
+    /// For files only: a server logs these.
     of_file: Option<OfFile>,
 }
 
-/// What only the pack of a file tells.
+/// Results that only the pack of a file has.
 struct OfFile {
     dangling: u64,
     dropped: Vec<DroppedRecord>,
     objects_dropped: u64,
     garbage_kept: bool,
-    /// What has failed since; the file is packed.
+    /// Errors after the file was packed.
     ending: Result<()>,
 }
 
@@ -147,14 +147,14 @@ fn pack_served(options: &PackOptions, address: Option<Address>, to: Timestamp) -
         (Some(name), _) | (None, [name]) => name,
         (None, []) => "1",
         (None, several) => {
-            bail!("say which storage to pack, with --storage: {}", several.join(", "));
+            bail!("choose the storage to pack with --storage: {}", several.join(", "));
         }
     };
     online::pack(&server, storage, to)
 }
 
 impl Target {
-    /// What is there decides; what is not there must look like a server.
+    /// An existing path is a file or socket; anything else must be a server's address.
     fn find(text: &str) -> Result<Target> {
         let path = Path::new(text);
         match path.metadata() {
@@ -186,8 +186,8 @@ impl How {
         ];
         match given.iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(anyhow!(
-                "{option} cannot be said to a server, which packs as it is configured; it is for \
-                 files that nobody serves"
+                "{option} cannot be passed to a server, which packs as it is configured; it is for \
+                 files that no server has open"
             )),
             None => Ok(()),
         }
@@ -197,7 +197,7 @@ impl How {
 fn days(text: &str) -> Result<f64> {
     let days: f64 = text.parse().context("expected a number of days")?;
     if !(0.0..1e6).contains(&days) {
-        bail!("expected a number of days from 0 on");
+        bail!("expected a number of days, 0 or more");
     }
     Ok(days)
 }

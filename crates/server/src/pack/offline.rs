@@ -1,4 +1,4 @@
-//! Packing a file that nobody serves.
+//! Packs a file that no server has open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{How, OfFile, Outcome};
 use crate::logging;
 use crate::progress::Progress;
 
-/// `None`: there was nothing to free.
+/// Returns `None` if there was nothing to free.
 pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outcome>> {
     logging::start(&LogOptions::default())?;
     let file = open(path, how).map_err(explain)?;
@@ -49,7 +49,8 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
         .remove_packed_blobs(&pack)
         .context("packed, but not all blobs of dropped revisions could be removed");
     let closed = file.close();
-    let closed = closed.context("packed, but the index could not be saved (it will be built anew)");
+    let closed =
+        closed.context("packed, but the index could not be saved (the next start builds it again)");
     Ok(Some(Outcome {
         bytes_before: packed.size_before,
         bytes_after: packed.size_after,

@@ -1,4 +1,4 @@
-//! What a pack has done, for people or as JSON.
+//! Reports the result of a pack, as text or as JSON.
 
 use bytesize::ByteSize;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use zodium_filestorage::DroppedRecord;
 use super::{OfFile, Outcome};
 use crate::check::Lines;
 
-/// `None`: there was nothing to pack.
+/// `None` means that there was nothing to pack.
 pub(super) fn write(lines: &Lines, outcome: Option<&Outcome>, json: bool) {
     let of_file = outcome.and_then(|outcome| outcome.of_file.as_ref());
     for record in of_file.iter().flat_map(|found| &found.dropped) {

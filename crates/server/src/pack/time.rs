@@ -1,19 +1,19 @@
-//! Times as people write them.
+//! Parses times on the command line.
 
 use anyhow::{Context, Result, anyhow};
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-/// A time with its zone or offset, a local one, a local day, or a time of this day.
+/// Parses a time with its zone or offset, a local time, a local day, or a time of today.
 pub(super) fn parse(text: &str) -> Result<Timestamp> {
     parse_in(text, &Zoned::now())
 }
 
-/// So many days of 24 hours before `now`, as zeopack counts them.
+/// The time `days` of 24 hours before `now`, as zeopack counts them.
 pub(super) fn days_ago(now: Timestamp, days: f64) -> Result<Timestamp> {
     let back = SignedDuration::try_from_secs_f64(days * 86_400.0)?;
-    now.checked_sub(back).context("so many days ago there were no databases")
+    now.checked_sub(back).context("that many days ago is before the first possible date")
 }
 
 fn parse_in(text: &str, now: &Zoned) -> Result<Timestamp> {

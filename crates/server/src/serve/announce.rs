@@ -1,4 +1,4 @@
-//! What a server says once it serves: lines in the log, and for people on standard output.
+//! Announces that a server serves: in the log, and on standard output.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use zodium_types::{Address, Tid};
 
 use super::storages::{OpenStorage, Storages};
 
-/// Says where it listens, what it serves, and how to connect.
+/// Prints addresses, storages, and how to connect.
 pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[Listener]) {
     for OpenStorage { name, storage, file, .. } in storages.iter() {
         info!(
@@ -33,7 +33,7 @@ pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[List
     }
 }
 
-/// ZEO has no passwords: a connection is all that it takes to read and change everything.
+/// ZEO has no passwords: each client that can connect can read and change everything.
 fn warn_of_exposure(listeners: &[Listener]) {
     let exposed = listeners.iter().filter(|listener| !listener.has_tls());
     let exposed = exposed.map(Listener::address).filter(|address| is_reachable(address));
@@ -50,7 +50,7 @@ fn warn_of_exposure(listeners: &[Listener]) {
     }
 }
 
-/// Whether other machines may be able to connect; of a name, which is not an address, they may.
+/// Whether other machines may be able to connect; always true for a host name.
 fn is_reachable(address: &Address) -> bool {
     match address {
         Address::Tcp { host, .. } => {

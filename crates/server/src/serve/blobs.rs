@@ -1,7 +1,8 @@
-//! Warns at the start when the blobs of a storage are not where the server looks for them.
+//! Warns at the start if blobs of a storage are missing in its blob directory.
 //!
-//! Key decision: some current records are looked at, spread over the whole file, beside the first
-//! clients. All of them would take as long as reading the file; `zodium check --blob-dir` does it.
+//! Key decision: it samples current records, spread over the whole file, while the first clients
+//! are served. All of them would take as long as reading the file, as `zodium check --blob-dir`
+//! does.
 
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use zodium_filestorage::FileStorage;
 
 use super::storages::{OpenStorage, Storages};
 
-/// Objects of each storage that are looked at: of files with fewer objects, each.
+/// Objects of each storage that are sampled: all of them in smaller files.
 const OBJECTS_MAX: usize = 4096;
 
-/// Looks at each storage, on a thread of its own.
+/// Samples each storage, on a separate thread.
 pub(crate) fn look_for_missing(storages: &Storages) {
     for OpenStorage { name, file, .. } in storages.iter() {
         let (name, file) = (name.clone(), Arc::clone(file));

@@ -1,5 +1,5 @@
-//! What resolves conflicts on this server: our own merge of BTrees' classes, then Python if the
-//! operator has named one.
+//! The conflict resolution of this server: our own for BTrees' classes, then Python if the
+//! operator has configured one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use zodium_resolution::{Outcome, resolve};
 use zodium_resolver::{Limits, PythonResolver};
 use zodium_storage::Access;
 
-/// The resolver of one storage.
+/// The conflict resolver of one storage.
 #[derive(Debug)]
 pub(crate) struct ServerResolver {
     python: Option<PythonResolver>,
 }
 
 impl ServerResolver {
-    /// As the configuration has it; `None` leaves all conflicts to the clients.
+    /// Creates the configured resolver; `None` leaves all conflicts to the clients.
     pub(crate) fn for_storage(server: &ServerOptions) -> Option<Arc<dyn Resolver>> {
         if server.client_conflict_resolution {
             return None;

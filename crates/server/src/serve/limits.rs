@@ -1,5 +1,4 @@
-//! How much the server as a whole may take: from what is configured, or else from what the system
-//! gives the process.
+//! The limits of the server as a whole: configured, or derived from those of the process.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +8,17 @@ use zodium_configuration::ServerOptions;
 use zodium_net::Limits;
 use zodium_types::Memory;
 
-/// Of the files that may be open an eighth is kept for our own (data, spools, blobs, packs), but no
-/// fewer and no more than this.
+/// An eighth of the open files is reserved for our own (data, spools, blobs, packs), within these
+/// bounds.
 const FILES_KEPT_MIN: u64 = 32;
 const FILES_KEPT_MAX: u64 = 4096;
 
-/// Without a limit of its own, clients may make the server hold this part of the memory there is,
-/// but no less than the second. The allocator keeps much of what was freed, and there are the cache
-/// and the index: twice what is held has to fit beside them.
+/// The default share of the memory that clients may make the server hold, and its minimum. The
+/// allocator keeps much freed memory: twice the held bytes must fit beside cache and index.
 const MEMORY_PART: u64 = 4;
 const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
-/// The limits of a server; raises that of open files as far as the system lets us.
+/// Returns the limits of a server, after raising that of open files as far as possible.
 pub(crate) fn of(options: &ServerOptions) -> Limits {
     let files = raise_open_files();
     let memory_bytes = options.memory_bytes_max.unwrap_or_else(|| {
@@ -42,7 +40,7 @@ pub(crate) fn of(options: &ServerOptions) -> Limits {
     }
 }
 
-/// Raises the limit of open files to the hard one, and tells what it is then.
+/// Raises the limit of open files to the hard limit, and returns it.
 fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -69,7 +67,7 @@ fn connections_max(asked: Option<u32>, files: u64) -> usize {
     asked.map_or(possible, |asked| asked.min(possible))
 }
 
-/// The memory of the machine, or what the control groups of this process leave of it.
+/// The memory of the machine, or the lowest limit of this process's control groups.
 fn memory_bytes(proc: &Path, cgroup: &Path) -> Option<u64> {
     let machine = machine_bytes(&std::fs::read_to_string(proc.join("meminfo")).ok()?);
     let groups = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
@@ -77,16 +75,16 @@ fn memory_bytes(proc: &Path, cgroup: &Path) -> Option<u64> {
     machine.into_iter().chain(limits).min()
 }
 
-/// From the first line of `meminfo`: `MemTotal: 1234 kB`.
+/// Parses the first line of `meminfo`: `MemTotal: 1234 kB`.
 fn machine_bytes(meminfo: &str) -> Option<u64> {
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The limits of a control group and of those it is in. `line` is `0::/path` of version 2, or
-/// `4:memory:/path` of version 1. In a container the path may be that outside, of which only the
-/// end of the tree, which is our own, can be seen.
+/// The limits of a control group and its parents. `line` is `0::/path` in version 2, or
+/// `4:memory:/path` in version 1. In a container the path may be the one outside, of which only
+/// our own end of the tree is visible.
 fn limits_of_group(line: &str, cgroup: &Path) -> Vec<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (root, file) = match parts.next() {
@@ -96,7 +94,7 @@ fn limits_of_group(line: &str, cgroup: &Path) -> Vec<u64> {
     };
     let inner = parts.next().unwrap_or_default().trim_start_matches('/');
     let folders: Vec<PathBuf> = Path::new(inner).ancestors().map(|p| root.join(p)).collect();
-    // "max", of version 2, is no number.
+    // "max" in version 2 is not a number.
     let limit = |folder: &PathBuf| std::fs::read_to_string(folder.join(file)).ok();
     folders.iter().filter_map(limit).filter_map(|text| text.trim().parse().ok()).collect()
 }
@@ -137,7 +135,7 @@ mod tests {
         assert_eq!(found(), Some(700_000));
         put("cgroup/c/memory.max", "600000\n");
         assert_eq!(found(), Some(600_000));
-        // A container that sees only its own group, at the root.
+        // A container that sees only its own group, as the root.
         put("cgroup/memory.max", "500000\n");
         assert_eq!(found(), Some(500_000));
     }

@@ -1,4 +1,4 @@
-//! The addresses of a server: taken before storages are opened, listened on when they are.
+//! The addresses of a server: bound before storages are opened, and listened on afterwards.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use zodium_types::Address;
 
 use crate::listen_error::cannot_listen;
 
-/// Takes all addresses; within a tokio runtime.
+/// Binds all addresses. Must be called within a tokio runtime.
 ///
-/// Sockets that a service manager hands over (`LISTEN_FDS`) are used instead: who activates a
-/// server by its sockets says there where it listens.
+/// Sockets from a service manager (`LISTEN_FDS`) are used instead, if there are any: with socket
+/// activation its unit has the addresses.
 pub(crate) async fn bind(addresses: &[Address]) -> Result<Vec<Bound>> {
     let mut bound = inherited(&mut ListenFd::from_env())?;
     if bound.is_empty() {
@@ -31,7 +31,7 @@ fn inherited(sockets: &mut ListenFd) -> Result<Vec<Bound>> {
     for number in 0..sockets.len() {
         let taken = match sockets.take_tcp_listener(number) {
             Ok(Some(listener)) => Bound::inherited_tcp(listener),
-            // Already taken: there are no two of one number.
+            // A descriptor that was taken already: each number occurs once.
             Ok(None) => continue,
             Err(_) => match sockets.take_unix_listener(number) {
                 Ok(Some(listener)) => Bound::inherited_unix(listener),
@@ -41,7 +41,7 @@ fn inherited(sockets: &mut ListenFd) -> Result<Vec<Bound>> {
         };
         bound.push(taken.with_context(|| {
             format!(
-                "socket {number} of LISTEN_FDS is of no use (expected a TCP or a Unix stream \
+                "socket {number} of LISTEN_FDS cannot be used (expected a TCP or a Unix stream \
                  socket that is listened on)"
             )
         })?);
@@ -62,7 +62,7 @@ pub(crate) fn listen(bound: Vec<Bound>, tls: Option<&Arc<ServerTls>>) -> Result<
     bound.into_iter().map(listen).collect()
 }
 
-/// Tasks that hand new connections to workers.
+/// The tasks that hand new connections to workers.
 pub(crate) struct Accepting {
     tasks: Vec<JoinHandle<()>>,
 }
@@ -88,7 +88,7 @@ impl Accepting {
             task.abort();
         }
         for task in self.tasks {
-            // Aborted, and with that its listener is closed.
+            // Aborting the task closed its listener.
             let _ = task.await;
         }
     }

@@ -1,4 +1,4 @@
-//! `zodium serve`: opens the storages, starts the workers, accepts until told to stop.
+//! `zodium serve`: opens the storages, starts the workers, and accepts connections until a signal.
 
 mod announce;
 mod blobs;
@@ -37,7 +37,7 @@ use crate::monitoring::{self, Watched};
 use crate::panics;
 use crate::supervisor::{self, Watchdog};
 
-/// How long a stop waits for clients to take what they are owed.
+/// How long a stop waits for clients to receive their last answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Serves until a signal ends it.
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
         Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
         Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
         Err(failure) => {
-            // Standard error is told by whoever called us.
+            // The caller prints the error on standard error.
             if !logs.include_stderr() {
                 error!("{failure:#}");
             }
@@ -69,7 +69,7 @@ fn run_logged(
     check(&configuration)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(serve(configuration, logs, messages));
-    // Storages that are still being opened have nothing to lose.
+    // Storages that are still being opened have no commits to finish.
     runtime.shutdown_background();
     ending
 }
@@ -84,7 +84,7 @@ async fn serve(
     let tls = tls::load(configuration.server.tls.as_ref())?;
     let bound = listening::bind(&configuration.server.addresses).await?;
     let watched = Watched::opening();
-    // Until the end: while storages are opened and closed there is something to tell too.
+    // It lives until the end: opening and closing storages is reported too.
     let _monitor = monitoring::start(configuration.monitor.as_ref(), &watched, messages)?;
     let opening = {
         let configuration = Arc::clone(&configuration);
@@ -105,7 +105,7 @@ async fn serve(
     Ok(ending)
 }
 
-/// What clients come in by.
+/// The bound addresses, and TLS for their connections.
 struct Network {
     bound: Vec<Bound>,
     tls: Option<Arc<ServerTls>>,
@@ -145,7 +145,7 @@ async fn serve_storages(
     accepting.stop().await;
     watchdog.stop().await;
     packing.stop().await;
-    // Those who wait for it are answered before their connections are closed.
+    // Clients that wait for a pack are answered before their connections are closed.
     storages.cancel_packs();
     if let Some(workers) = Arc::into_inner(workers) {
         workers.stop(STOP_PATIENCE);
@@ -154,7 +154,7 @@ async fn serve_storages(
     Ok(ending)
 }
 
-/// Waits for a signal that ends the server, and does what others ask for.
+/// Handles signals until one ends the server.
 async fn ending(signals: &mut Signals, reload: impl Fn(), reopen: impl Fn()) -> Ending {
     loop {
         match signals.next().await {
@@ -167,12 +167,12 @@ async fn ending(signals: &mut Signals, reload: impl Fn(), reopen: impl Fn()) -> 
 
 fn reopen(logs: &Destinations) {
     match logs.reopen() {
-        Ok(()) => info!("SIGUSR2, opened the log files anew"),
-        Err(error) => warn!("SIGUSR2, but {error:#}; going on with the old one"),
+        Ok(()) => info!("SIGUSR2: reopened the log files"),
+        Err(error) => warn!("SIGUSR2: {error:#}; the old file stays in use"),
     }
 }
 
-/// Finds all that is wrong, before anything is touched.
+/// Reports all errors of the configuration, before any file is opened.
 fn check(configuration: &Configuration) -> Result<()> {
     let problems = configuration.check();
     if problems.is_empty() {

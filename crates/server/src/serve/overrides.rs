@@ -1,4 +1,4 @@
-//! From the command line to the model: what is given there overrides what a file says.
+//! Applies the command line to the model of the configuration: options override the file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::options::{
     StorageArguments, TlsArguments,
 };
 
-/// What to serve, and how; with what seems wrong in the file without being refused.
+/// Returns the configuration to serve, and warnings about the file.
 pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Vec<Warning>)> {
     let (mut configuration, warnings) = match &options.config {
         Some(file) => crate::config::read(file)?,
@@ -28,7 +28,7 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
     }
     if configuration.storages.is_empty() {
         return Err(wrong(
-            "say what to serve: a data file (zodium serve Data.fs) \
+            "there is no storage to serve: name a data file (zodium serve Data.fs) \
              or a configuration (zodium serve -C zeo.conf)",
         ));
     }
@@ -53,7 +53,7 @@ fn unconfigured() -> Configuration {
     }
 }
 
-/// Storages as `runzeo -f` has them: called 1, 2 and so on.
+/// Storages as of `runzeo -f`: called 1, 2 and so on.
 fn storages(files: &[&PathBuf]) -> Vec<StorageOptions> {
     let file = |path: &PathBuf| StorageKind::File { path: path.clone(), truncate: false };
     let numbered = (1_u32..).zip(files);
@@ -84,7 +84,7 @@ fn override_server(server: &mut ServerOptions, options: &ServeOptions) {
     }
 }
 
-/// Where the scripts of a Zope instance look for it.
+/// The path at which the scripts of a Zope instance look for it.
 fn pid_file_of_instance() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("INSTANCE_HOME")?).join("var");
     folder.is_dir().then(|| folder.join("ZEO.pid"))
@@ -114,7 +114,7 @@ fn override_tls(tls: &mut Option<TlsOptions>, arguments: &TlsArguments) -> Resul
     Ok(())
 }
 
-/// A program that is given as a path, which begins at the working directory; a name stays one.
+/// The path of a program, relative to the working directory; a name stays a name.
 fn found_from_anywhere(program: &Path) -> PathBuf {
     let is_name = program.components().count() == 1 && !program.has_root();
     let absolute = (!is_name).then(|| std::path::absolute(program).ok()).flatten();
@@ -179,12 +179,12 @@ fn override_storages(storages: &mut [StorageOptions], arguments: &StorageArgumen
     Ok(())
 }
 
-/// The storage that an option is about which cannot be about several.
+/// The only storage, for an option that cannot apply to several.
 fn only<'a>(storages: &'a mut [StorageOptions], option: &str) -> Result<&'a mut StorageOptions> {
     match storages {
         [storage] => Ok(storage),
         _ => Err(wrong(&format!(
-            "{option} is for one storage, and there are {}; say it in a configuration file",
+            "{option} is for one storage, and there are {}; use a configuration file",
             storages.len()
         ))),
     }
@@ -204,7 +204,7 @@ fn override_log(log: &mut LogOptions, arguments: &LogArguments) {
     }
 }
 
-/// A command line that makes no sense, reported as clap reports one.
+/// An error of the command line, reported as by clap.
 fn wrong(what: &str) -> anyhow::Error {
     let command = clap::Command::new("serve").bin_name("zodium serve");
     let mut command = ServeOptions::augment_args(command);

@@ -1,4 +1,4 @@
-//! Packs that the server makes by itself, as the configuration schedules them.
+//! Runs the packs that the configuration schedules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use zodium_types::Tid;
 use super::storages::Storages;
 use super::timetable::{Timetable, Turn};
 
-/// The clock is looked at so often, since it may be set meanwhile, or the machine sleep.
+/// Interval between two looks at the clock, which may be set, or stop while the machine sleeps.
 const LOOK_INTERVAL: Duration = Duration::from_secs(20);
 
-/// What waits for the times of all schedules.
+/// The tasks that wait for the times of all schedules.
 pub(crate) struct Packing {
     waiting: Vec<JoinHandle<()>>,
 }
 
 impl Packing {
-    /// Begins to wait. Within the runtime.
+    /// Starts the tasks. Must be called within the runtime.
     pub(crate) fn start(configuration: &Configuration, storages: &Storages) -> Packing {
         let mut waiting = Vec::new();
         for opened in storages.iter() {
@@ -36,11 +36,11 @@ impl Packing {
         Packing { waiting }
     }
 
-    /// Begins no pack any more. One that is under way has to be cancelled.
+    /// Starts no further packs. A running one must be cancelled separately.
     pub(crate) async fn stop(self) {
         for task in self.waiting {
             task.abort();
-            // Ended by that, and with it the storage is let go.
+            // The task has ended, and released its storage.
             let _ = task.await;
         }
     }
@@ -66,13 +66,13 @@ async fn pack_in_time(name: String, storage: Arc<Storage>, schedule: PackSchedul
                 Turn::Never => return,
             }
         };
-        // Before the pack: it may last until the next time, and then that one is missed.
+        // Before the pack, which may last until the next time; that one is missed then.
         timetable.skip_to(&Zoned::now());
         if is_due {
             let (name, storage) = (name.clone(), Arc::clone(&storage));
             let pack_tid = tid_days_ago(Timestamp::now(), schedule.keep_days);
             let packed = tokio::task::spawn_blocking(move || pack(&name, &storage, pack_tid));
-            // It is only lost when its thread panicked, which ends the process.
+            // An error means that its thread panicked, which ends the process.
             let _ = packed.await;
         }
     }
@@ -80,7 +80,7 @@ async fn pack_in_time(name: String, storage: Arc<Storage>, schedule: PackSchedul
 
 fn pack(name: &str, storage: &Storage, pack_tid: Tid) {
     match storage.pack(pack_tid) {
-        // The engine has said what came of it.
+        // The engine has logged the result.
         Ok(_) => {}
         Err(StorageError::AlreadyPacking(_)) => {
             warn!(storage = name, "not packed at the time set: another pack is under way");
@@ -92,7 +92,7 @@ fn pack(name: &str, storage: &Storage, pack_tid: Tid) {
     }
 }
 
-/// The tid of a moment so many days of 24 hours before `now`.
+/// The tid of the time `days` of 24 hours before `now`.
 fn tid_days_ago(now: Timestamp, days: f64) -> Tid {
     let back = SignedDuration::try_from_secs_f64(days * 86_400.0).unwrap_or(SignedDuration::MAX);
     let then = now.saturating_sub(back).unwrap_or(Timestamp::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! The file that tells others our process id.
+//! The file with the server's process id.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tracing::warn;
 
-/// Removed when dropped, unless another process has put its own there.
+/// Removed when dropped, unless another process has replaced it.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
@@ -15,11 +15,11 @@ pub(crate) struct PidFile {
 }
 
 impl PidFile {
-    /// Writes our process id and a newline, as the stock server does; what an earlier server has
-    /// left is replaced.
+    /// Writes our process id and a newline, as the stock server does. Replaces the file of an
+    /// earlier server.
     pub(crate) fn write(path: &Path) -> Result<PidFile> {
         let content = format!("{}\n", std::process::id());
-        // Not written into what is there: it might be a link to something else.
+        // The existing file is not written to: it might be a link to something else.
         let written = remove(path).and_then(|()| {
             let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
             file.write_all(content.as_bytes())

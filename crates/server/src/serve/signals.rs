@@ -1,12 +1,12 @@
-//! The signals that a server is told things with.
+//! The signals that a server handles.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// Signals that were asked for: from then on they no longer end the process by themselves. That
-/// also holds for process 1 of a container, for which the system ignores all others.
+/// The signals that are handled, and therefore do not end the process by themselves. For process 1
+/// of a container the system ignores all others.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -15,30 +15,30 @@ pub(crate) struct Signals {
     user: Signal,
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// To end.
+    /// End the server.
     End(Ending),
-    /// SIGUSR2: to open the log files anew, which were moved away, and to read the certificates
-    /// again, which were renewed.
+    /// SIGUSR2: reopen the log files, which were moved, and read the certificates again, which
+    /// were renewed.
     Reload,
-    /// SIGUSR1: to take commits again now, of which a failed write keeps a storage.
+    /// SIGUSR1: reopen the storages that refuse commits after a failed write.
     Reopen,
 }
 
 /// Why a server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// SIGTERM or SIGINT: it shall stop.
+    /// SIGTERM or SIGINT: stop.
     Stop,
-    /// SIGHUP: it shall be started anew by whoever watches it, who is told so by a failure. As
-    /// the stock server does.
+    /// SIGHUP: stop with an error code, so that a supervisor restarts the server, as with the
+    /// stock server.
     Restart,
 }
 
 impl Signals {
-    /// Within a tokio runtime.
+    /// Must be called within a tokio runtime.
     pub(crate) fn catch() -> io::Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
@@ -61,7 +61,7 @@ impl Signals {
                 Wish::End(Ending::Stop)
             }
             _ = self.hang_up.recv() => {
-                info!("SIGHUP, stopping to be started anew");
+                info!("SIGHUP: stopping for a restart");
                 Wish::End(Ending::Restart)
             }
             _ = self.user.recv() => Wish::Reload,

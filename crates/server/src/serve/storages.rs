@@ -1,4 +1,4 @@
-//! The storages of a server: opened in order, closed together.
+//! Opens and closes the storages of a server.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,9 +18,9 @@ use zodium_zeo_server::Offer;
 use super::conflicts::ServerResolver;
 use crate::progress::Progress;
 
-/// New oids begin so far above the largest in the file. A stock client takes 100 ahead and keeps
-/// them over a restart of its server: so many are those of 655 clients. Each costs a start a part
-/// of the 2^32 oids that are found fastest: enough for 65,536 starts with new objects between.
+/// Gap between the largest oid in the file and the first new one. A stock client reserves 100 oids
+/// and keeps them over a restart of its server, so this is enough for 655 clients. Each start uses
+/// up a part of the 2^32 oids that are found fastest, which are enough for 65,536 starts.
 const NEW_OIDS_GAP: u64 = 1 << 16;
 
 /// Open storages, in the order of the configuration. Closed by [`Storages::close`].
@@ -28,20 +28,20 @@ pub(crate) struct Storages {
     opened: Vec<OpenStorage>,
 }
 
-/// One of them.
+/// An open storage.
 pub(crate) struct OpenStorage {
-    /// What clients ask for.
+    /// Its name for clients.
     pub(crate) name: String,
-    /// The running database.
+    /// The database.
     pub(crate) storage: Arc<Storage>,
     /// The file that keeps it.
     pub(crate) file: Arc<FileStorage>,
-    /// Who may use it; absent: all that get in.
+    /// The clients that may use it; `None` admits all that can connect.
     allow: Option<AllowList>,
 }
 
 impl Storages {
-    /// Opens all, or none: when one cannot be opened those before it are closed again.
+    /// Opens all, or none: if one cannot be opened, those opened before are closed again.
     pub(crate) fn open(configuration: &Configuration) -> Result<Storages> {
         let mut storages = Storages { opened: Vec::new() };
         for options in &configuration.storages {
@@ -56,7 +56,7 @@ impl Storages {
                     });
                 }
                 Err(error) => {
-                    // What the user has to know is why the start failed.
+                    // The operator needs to know why the start failed, not this.
                     let _ = storages.close();
                     return Err(match configuration.storages.len() {
                         1 => error,
@@ -68,7 +68,7 @@ impl Storages {
         Ok(storages)
     }
 
-    /// Has those reopened now that a write has failed for.
+    /// Reopens storages whose writes have failed now, without waiting for the next attempt.
     pub(crate) fn reopen(&self) {
         for OpenStorage { name, storage, .. } in &self.opened {
             match storage.ask_to_reopen() {
@@ -78,7 +78,7 @@ impl Storages {
         }
     }
 
-    /// All of them.
+    /// All storages.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenStorage> {
         self.opened.iter()
     }
@@ -89,7 +89,7 @@ impl Storages {
         self.opened.iter().map(file).collect()
     }
 
-    /// What is offered to clients, by name.
+    /// The storages for sessions, by name.
     pub(crate) fn offers(&self) -> BTreeMap<String, Offer> {
         let offer = |opened: &OpenStorage| {
             let storage = Arc::clone(&opened.storage);
@@ -98,21 +98,21 @@ impl Storages {
         self.opened.iter().map(offer).collect()
     }
 
-    /// Gives up packs that are under way, so that who waits for one is answered.
+    /// Cancels running packs, so that clients that wait for one are answered.
     pub(crate) fn cancel_packs(&self) {
         for opened in &self.opened {
             opened.storage.cancel_pack();
         }
     }
 
-    /// Closes all, whatever becomes of each; the first error.
+    /// Closes all, also after an error, and returns the first error.
     pub(crate) fn close(self) -> Result<()> {
         let mut outcome = Ok(());
         for OpenStorage { name, storage, .. } in self.opened {
             if let Err(reason) = storage.close() {
-                error!(storage = name, %reason, "not closed in order");
+                error!(storage = name, %reason, "the storage was not closed properly");
                 let failed = Err(reason)
-                    .context("the index could not be saved (it will be built anew at start)");
+                    .context("the index could not be saved (the next start builds it again)");
                 outcome = outcome.and(failed);
             }
         }
@@ -134,7 +134,7 @@ fn open(
         invalidation_age: server.invalidation_age,
         transaction_timeout: server.transaction_timeout,
         pack_gc: options.pack.garbage_collection,
-        // What is kept would be kept in memory, where nobody finds it.
+        // In memory the old file would only take space: no program could read it.
         pack_keep_old: options.pack.keep_old && !in_memory,
         pack_abort_on_dangling: options.pack.abort_on_dangling,
         resolver: ServerResolver::for_storage(server),
@@ -153,13 +153,13 @@ fn open(
 fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> Result<FileStorage> {
     let read_only = options.read_only || server.read_only;
     if server.read_only && !options.read_only && !RealDisk.exists(path).unwrap_or(true) {
-        // The stock server would make the file: its clients expect to be served something.
+        // The stock server would create the file, so clients expect a storage.
         warn!(file = %path.display(), "no such file: serving an empty database in its place");
         return open_in_memory(options, true);
     }
     if read_only && begins_anew(options) {
         bail!(
-            "{}: not begun anew by a server that only reads; drop one of the two",
+            "{}: a read-only server cannot recreate it; remove one of the two settings",
             path.display()
         );
     }
@@ -172,11 +172,11 @@ fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStora
         StorageKind::Memory => format!("(memory of storage {})", options.name).into(),
     };
     let disk = Arc::new(MemoryDisk::volatile());
-    // In memory no folder is there that a directory of blobs could be made in.
+    // The disk in memory has no folders in which the configured path could be created.
     let blob_directory = options.blob_directory.as_ref().map(|_| "blobs".into());
     let options = StorageOptions { blob_directory, ..options.clone() };
     if read_only {
-        // A storage that is opened for reading needs a file: one with nothing in it.
+        // A storage that is opened read-only needs a file: an empty one.
         drop(open_on(Arc::<MemoryDisk>::clone(&disk), &path, &options, false)?);
     }
     Ok(open_on(disk, &path, &options, read_only)?)
@@ -212,7 +212,7 @@ fn begins_anew(options: &StorageOptions) -> bool {
     matches!(options.kind, StorageKind::File { truncate: true, .. })
 }
 
-/// Adds what to do next where an option would help.
+/// Adds advice to an error for which an option would help.
 fn explain(path: &Path, error: FileStorageError) -> anyhow::Error {
     let is_denied = matches!(&error, FileStorageError::Io { source, .. } if matches!(
         source.kind(),

@@ -1,19 +1,19 @@
-//! When a server packs by itself: at a time of day, in local time, on some days of the week.
+//! The times of scheduled packs: at a time of day, in local time, on some days of the week.
 //!
-//! A time that a change of the clocks leaves out is that much later; one that comes twice is
-//! meant the first time. A time that has passed unused (the server was down, the machine asleep,
-//! the pack before it still under way) is not caught up.
+//! If a change of the clocks skips a time, the pack is that much later; if the time comes twice,
+//! the first one counts. A missed time is not made up for: the server was down, the machine asleep,
+//! or the previous pack still running.
 
 use jiff::civil::Time;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use zodium_configuration::{PackSchedule, Weekday};
 
-/// Noticed later than this, a time counts as missed.
+/// A time that is noticed later than this counts as missed.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(5);
-/// Days to look ahead: every day of the week comes within them.
+/// Days to look ahead: they include every day of the week.
 const DAYS_AHEAD: usize = 8;
 
-/// The times of a schedule, one after the other.
+/// Iterates over the times of a schedule.
 #[derive(Debug)]
 pub(crate) struct Timetable {
     at: Time,
@@ -21,14 +21,14 @@ pub(crate) struct Timetable {
     next: Option<Timestamp>,
 }
 
-/// What a moment means.
+/// The meaning of a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// The time has come. The next one is looked up with [`Timetable::skip_to`].
     Due,
-    /// It was this time, too long ago.
+    /// The time has passed too long ago.
     Missed(Timestamp),
-    /// So much longer.
+    /// The time comes after this duration.
     Wait(SignedDuration),
     /// There is no such time.
     Never,
@@ -50,7 +50,7 @@ impl Timetable {
         self.next
     }
 
-    /// What `now` means.
+    /// Compares `now` with the next time.
     pub(crate) fn turn(&self, now: &Zoned) -> Turn {
         let Some(next) = self.next else { return Turn::Never };
         let late = now.timestamp().duration_since(next);
@@ -63,7 +63,7 @@ impl Timetable {
         }
     }
 
-    /// Goes on to the first time after `now`.
+    /// Skips to the first time after `now`.
     pub(crate) fn skip_to(&mut self, now: &Zoned) {
         let days = now.date().series(jiff::Span::new().days(1)).take(DAYS_AHEAD);
         let days = days.filter(|day| {

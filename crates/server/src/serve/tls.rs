@@ -1,4 +1,4 @@
-//! TLS of a configuration: read at the start, and again on SIGUSR2.
+//! Loads the configured certificates: at the start, and again on SIGUSR2.
 
 use std::sync::Arc;
 
@@ -16,10 +16,12 @@ pub(crate) fn load(options: Option<&TlsOptions>) -> Result<Option<Arc<ServerTls>
     Ok(Some(Arc::new(ServerTls::load(files).context("cannot set up TLS")?)))
 }
 
-/// Reads the files again, for connections that come from now on.
+/// Reads the files again, for new connections.
 pub(crate) fn reload(tls: &ServerTls) {
     match tls.reload() {
-        Ok(()) => info!("SIGUSR2, read the certificates anew"),
-        Err(error) => warn!(%error, "SIGUSR2, but TLS goes on with the certificates it has"),
+        Ok(()) => info!("SIGUSR2: read the certificates again"),
+        Err(error) => {
+            warn!(%error, "SIGUSR2: the certificates cannot be read; the old ones stay in use")
+        }
     }
 }

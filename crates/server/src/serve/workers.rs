@@ -11,10 +11,10 @@ use zodium_zeo_server::{Config, Server, ZeoService};
 use super::limits;
 use super::storages::Storages;
 
-/// A client that waits for nothing hears of commits so much later at most, when there are many.
+/// Longest delay of invalidations to idle clients, used when there are many clients.
 const NOTICE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Starts them; also what they serve.
+/// Starts the workers, and returns the server that they share.
 pub(crate) fn start(
     options: &ServerOptions,
     storages: &Storages,
@@ -42,8 +42,8 @@ pub(crate) fn start(
     Ok((server, Arc::new(workers)))
 }
 
-/// The log writer and the kernel's own threads, of the disk and the network, want a core too; and
-/// fewer workers that find more requests at each wake-up take less processor time for each.
+/// The default number of workers. The log writer and the kernel's threads for disk and network
+/// need a core too. Fewer workers find more requests at each wake-up, which saves processor time.
 fn default_count() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     cores.saturating_sub(1).max(1)
