@@ -13,9 +13,7 @@ use bytes::Bytes;
 use support::{commit, data_file, data_of, stores, tid};
 use zodium_blobs::{NewBlob, StagedBlobs};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
-use zodium_filestorage::{
-    ChecksumMode, FileStorage, NewRecord, NewTransaction, OpenOptions,
-};
+use zodium_filestorage::{ChecksumMode, FileStorage, NewRecord, NewTransaction, OpenOptions};
 use zodium_storage::PackOptions;
 use zodium_types::{Oid, Tid};
 
