@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use support::{commit, data_file, data_of, stores, tid};
+use support::{commit, copied_body, data_file, data_of, stores, tid};
 use zodium_blobs::{NewBlob, StagedBlobs};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
 use zodium_filestorage::{ChecksumMode, FileStorage, NewRecord, NewTransaction, OpenOptions};
@@ -135,7 +135,7 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
     commit_blob(&storage, tid(3), &[(OID.0, RECORD)]);
     // As an undo: this alone is why a pack keeps the first revision of the blob.
     let data = Bytes::from_static(RECORD);
-    let body = storage.copied_body(OID, Some(data), Some(tid(2))).unwrap();
+    let body = copied_body(&storage, OID, Some(data), Some(tid(2))).unwrap();
     let records = vec![NewRecord { oid: OID, body }];
     commit(&storage, NewTransaction { records, ..stores(tid(4), &[]) }).unwrap();
     let cancelled = Arc::default();

@@ -27,7 +27,7 @@ use support::{
     loads_other_bytes, open, open_read_only, same_answers, stores, tid,
 };
 use zodium_disk::MemoryDisk;
-use zodium_filestorage::Access;
+use zodium_storage::Access;
 use zodium_types::Oid;
 
 #[test]

@@ -56,6 +56,7 @@ pub(crate) fn folder_record(oids: &[u64]) -> Bytes {
 
 pub(crate) struct Client {
     pub(crate) session: Session,
+    #[allow(dead_code, reason = "the tests of reopening look at the file")]
     file: Arc<FileStorage>,
 }
 
@@ -75,6 +76,7 @@ impl Client {
         Client { session: Session::new(&storage.expect("it starts")), file }
     }
 
+    #[allow(dead_code, reason = "the tests of reopening look at the file")]
     pub(crate) fn file(&self) -> &FileStorage {
         &self.file
     }
