@@ -111,6 +111,18 @@ fn a_commit_without_checksums_is_not_cut_when_it_is_damaged() {
     assert_eq!(crashed.bytes(data_file()).unwrap(), damaged);
 }
 
+/// Its checksums were announced, and those that replace them were not synced yet.
+#[test]
+fn a_large_transaction_with_zeros_is_kept_when_its_checksums_are_lost() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    let records: Vec<(u64, &[u8])> = (1..=6_000).map(|oid| (oid, &[0; 600][..])).collect();
+    commit(&storage, stores(tid(1), &records)).unwrap();
+    let crashed = disk.files().after_power_cut();
+    drop(storage);
+    assert_eq!(open(crashed).last_tid(), tid(1));
+}
+
 fn for_each_seed(first: u64, run: impl Fn(&mut Script)) {
     let number = |name: &str| std::env::var(name).map_or(1, |text| text.parse::<u64>().unwrap());
     let seed = number("ZODIUM_SEED");

@@ -136,10 +136,10 @@ impl Opened {
             return Err(Distrust::Format);
         }
         let mut last_frame = None;
-        let mut count = synced;
+        let (mut count, mut number) = (synced, synced);
         let mut last_position = None;
-        'all: while count < there && !self.header.session.is_closed {
-            let Some(entries) = self.read(count, there) else { break };
+        'all: while number < there && !self.header.session.is_closed {
+            let Some(entries) = self.read(number, there) else { break };
             for entry in &entries {
                 if last_position >= Some(entry.position) {
                     // Left of an announcement whose batch failed: nothing behind it counts.
@@ -156,9 +156,10 @@ impl Opened {
                     }
                 }
             }
-            if entries.len() * ENTRY_BYTES < READ_BYTES || !self.promises.is_empty() {
+            if entries.len() * ENTRY_BYTES < READ_BYTES {
                 break;
             }
+            number += entries.len() as u64;
         }
         let end = match last_frame {
             None => self.header.end,
@@ -247,11 +248,10 @@ mod tests {
     use super::super::header::LogState;
     use super::*;
 
-    /// A batch that was announced failed, and the file was reopened. Fewer entries of later batches
-    /// stand over the announcement, the rest of which has earlier positions.
-    #[test]
-    fn the_rest_of_a_long_announcement_ends_the_count_of_entries() {
-        const SALT: u64 = 7;
+    const SALT: u64 = 7;
+
+    /// A session that crashed, and left these entries beside an empty log.
+    fn opened_with(entries: impl Iterator<Item = Entry>) -> Result<Option<Opened>, Distrust> {
         let (disk, path) = (MemoryDisk::new(), Path::new("Data.fs"));
         disk.put(path, b"FS30".to_vec());
         let data = disk.open(path, OpenMode::Write).unwrap();
@@ -261,14 +261,29 @@ mod tests {
         let header = Header { salt: SALT, count: 0, end: MAGIC_BYTES, session, log };
         let mut bytes = header.to_bytes().to_vec();
         bytes.resize(HEADER_BYTES as usize, 0);
-        let written = [MAGIC_BYTES, 1_000_000].map(|position| Entry::frame(position, 0));
-        let rest = (0..10_000).map(|n| Entry { is_promise: true, ..Entry::record(100 + n, 0) });
-        for entry in written.into_iter().chain(rest) {
-            bytes.extend_from_slice(&entry.to_bytes(SALT));
-        }
+        entries.for_each(|entry| bytes.extend_from_slice(&entry.to_bytes(SALT)));
         disk.put(&with_suffix(path, SUFFIX), bytes);
         disk.put(&with_suffix(path, ".lock"), b" 1\nzodium 0000000000000001\n".to_vec());
-        let opened = open(&disk, path, OpenMode::Read, &data, MAGIC_BYTES);
+        open(&disk, path, OpenMode::Read, &data, MAGIC_BYTES)
+    }
+
+    fn announced(count: u64) -> impl Iterator<Item = Entry> {
+        (0..count).map(|n| Entry { is_promise: true, ..Entry::record(100 + n, 0) })
+    }
+
+    /// A batch that was announced failed, and the file was reopened. Fewer entries of later batches
+    /// stand over the announcement, the rest of which has earlier positions.
+    #[test]
+    fn the_rest_of_a_long_announcement_ends_the_count_of_entries() {
+        let written = [MAGIC_BYTES, 1_000_000].map(|position| Entry::frame(position, 0));
+        let opened = opened_with(written.into_iter().chain(announced(10_000)));
         assert!(matches!(opened, Err(Distrust::OtherLength { is: MAGIC_BYTES, .. })), "{opened:?}");
+    }
+
+    /// Else a transaction of many records would be cut as torn after a power cut.
+    #[test]
+    fn an_announcement_is_read_as_a_whole_however_long_it_is() {
+        let opened = opened_with(announced(10_000)).unwrap().unwrap();
+        assert!(opened.announced().iter().copied().eq(announced(10_000)));
     }
 }
