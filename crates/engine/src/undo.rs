@@ -1,7 +1,7 @@
 //! What the undos of a transaction write, and who merges them with what was changed later.
 //!
-//! Key decision: what neither the storage nor the resolver can merge is given to the client as if it
-//! had stored the data of before over the revision to be undone; a stock client merges that with
+//! Key decision: what neither the storage nor the resolver can merge is given to the client as if
+//! it had stored the data of before over the revision to be undone; a stock client merges that with
 //! what is current, stores the result, and votes again. It is asked only for classes that it is
 //! known to have a merge for: of others the answer to an undo that fails is that error, not the
 //! one for a store that can be tried again.

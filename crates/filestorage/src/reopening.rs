@@ -35,8 +35,9 @@ impl FileStorage {
     ///
     /// # Errors
     /// Appends stay refused, and this can be called again. [`FileStorageError::Corrupt`] names the
-    /// place when the device does not hold what was acknowledged, [`FileStorageError::Changed`] says
-    /// that another program changed the file and has to change it back; others say what failed.
+    /// place when the device does not hold what was acknowledged. [`FileStorageError::Changed`]
+    /// says that another program changed the file and has to change it back; others say what
+    /// failed.
     pub fn reopen(&self) -> Result<(), FileStorageError> {
         let (failure, end, promised, recent) = {
             let state = self.append.lock();

@@ -272,8 +272,8 @@ impl FileStorage {
     /// failed write, what was refused is cut, where the disk allows that again.
     ///
     /// # Errors
-    /// [`FileStorageError::Changed`] when another program changed the file: it is left as it is then,
-    /// and no index is saved beside it.
+    /// [`FileStorageError::Changed`] when another program changed the file: it is left as it is
+    /// then, and no index is saved beside it.
     pub fn close(&self) -> Result<(), FileStorageError> {
         if self.read_only {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Commits: what is visible when, and to whom.
+//! Commits: what is visible, and when.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;

@@ -1,7 +1,7 @@
 //! The seam between the engine and the kinds of storage: the traits that a storage implements, and
 //! the data that pass between the two.
 //!
-//! The engine decides who may commit, and in which order. A storage keeps what was committed. This
+//! The engine decides which client may commit, and in which order. A storage keeps what was committed. This
 //! crate knows oids, tids, records and revisions. It does not know files, positions in files,
 //! sockets or sessions.
 //!
