@@ -22,7 +22,7 @@ fn acknowledged_commits_survive_and_views_are_whole_whatever_happens() {
     let seed = std::env::var("SOAK_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("seeds from {seed}");
     let mut total = Report::default();
-    for seed in seed..seed + 30 {
+    for seed in seed..seed + 50 {
         println!("cargo run -p zodium-simulation -- --seed {seed} --steps {STEPS} --trace");
         total.add(&run_seed(seed).unwrap_or_else(|violation| panic!("{violation}")));
     }

@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+use bytes::BytesMut;
 use zodium_disk::{FaultyDisk, MemoryDisk};
 use zodium_net::Limits;
 use zodium_pickle::Value;
 use zodium_simulation::stage::{Said, Speaker, Stage, StageOptions};
 use zodium_types::{Oid, Tid};
-use zodium_zeo::codec::MessageId;
+use zodium_zeo::codec::{Encoding, MessageId, encode_request};
 
 fn start(options: StageOptions) -> Stage {
     Stage::start(&FaultyDisk::new(MemoryDisk::new()), options).unwrap()
@@ -336,6 +337,33 @@ fn an_answer_never_lags_behind_what_another_client_was_told() {
         ];
         assert_eq!(reader.said, told);
     }
+}
+
+/// Its first bytes have arrived before.
+#[test]
+fn the_answer_to_a_large_request_never_lags_behind_what_was_told_while_it_arrived() {
+    let stage = stage();
+    let (mut writer, mut reader) = (speaker(&stage, 0), speaker(&stage, 1));
+    let first = commit(&stage, &mut writer, 1, &[(Oid(1), Tid::ZERO, b"one")]);
+    reader.listen().unwrap();
+    reader.said.clear();
+    let (mut request, label) = (BytesMut::new(), "x".repeat(100_000));
+    let label = Value::tuple([label.as_str().into()]);
+    encode_request(Encoding::Msgpack, &mut request, 77, "set_client_label", &label).unwrap();
+    let (start, rest) = request.split_at(50_000);
+    reader.send(start);
+    stage.run(1);
+    let [second, third] = commit_twice(&stage, &mut writer, first);
+    reader.send(rest);
+    stage.run(1);
+    reader.listen().unwrap();
+    reader.said.retain(|said| !matches!(said, Said::Notice(_)));
+    let told = [
+        Said::Invalidation(second, vec![Oid(1)]),
+        Said::Invalidation(third, vec![Oid(1)]),
+        Said::Answer(MessageId::Number(77), Ok(Value::None)),
+    ];
+    assert_eq!(reader.said, told);
 }
 
 /// Begins a transaction with one blob, up to the end of the blob.
