@@ -88,7 +88,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
     drop(progress);
     let checked = match outcome {
         Ok(checked) => checked,
-        Err(error) => return lines.unreadable(&error.into()),
+        Err(error) => return lines.unreadable(&error),
     };
     match options.json {
         true => lines.write(summary_json(&checked)),

@@ -192,6 +192,14 @@ pub(crate) fn tid_of_undo_id(id: &[u8]) -> Option<Tid> {
     Tid::from_slice(&STANDARD.decode(id.trim_ascii()).ok()?)
 }
 
+/// The undo side of a storage, or the error if it has none.
+fn undo_of(storage: &Storage) -> Result<&dyn Undo, StorageError> {
+    storage.undo_side().ok_or_else(|| {
+        let what = format!("{}: this kind of storage has no undo", storage.reader().name());
+        StorageError::Unsupported { what }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,12 +231,4 @@ mod tests {
         let window = Window::new(5, -20);
         assert_eq!((window.first, window.last), (5, 25));
     }
-}
-
-/// The undo side of a storage, or the error if it has none.
-fn undo_of(storage: &Storage) -> Result<&dyn Undo, StorageError> {
-    storage.undo_side().ok_or_else(|| {
-        let what = format!("{}: this kind of storage has no undo", storage.reader().name());
-        StorageError::Unsupported { what }
-    })
 }
