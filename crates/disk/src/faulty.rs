@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -115,8 +114,8 @@ impl FaultyDisk {
         self.state.lock().read_bytes_max = Some(bytes);
     }
 
-    /// From now on, unwritten bytes are lost at a failed sync: they read as zeros, and no later
-    /// sync brings them back.
+    /// From now on, unwritten bytes are lost at a failed sync: what the device had before is read
+    /// again, zeros where it had nothing, and no later sync brings them back.
     ///
     /// Linux may do that at any time: it marks pages that it could not write as clean, and drops
     /// them when it needs memory.
@@ -317,20 +316,28 @@ impl Disk for FaultyDisk {
 struct FaultyFile {
     file: Arc<dyn DiskFile>,
     disk: FaultyDisk,
-    /// Ranges written through this handle since its last sync.
-    unsynced: Mutex<Vec<Range<u64>>>,
+    /// What stood where this handle has written since its last sync: places, and the bytes before.
+    unsynced: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
 impl FaultyFile {
-    /// Replaces unsynced bytes by zeros, as on a device that never had them.
+    /// Replaces unsynced bytes by those that the device has: the ones before, or zeros.
     fn forget_unsynced(&self) -> io::Result<()> {
         let unsynced = std::mem::take(&mut *self.unsynced.lock());
         let length = self.file.length()?;
-        for Range { start, end } in unsynced {
-            let count = end.min(length).saturating_sub(start);
-            let zeros = vec![0; usize::try_from(count).unwrap_or_default()];
-            self.file.write_all_at(&zeros, start)?;
+        for (start, mut before) in unsynced.into_iter().rev() {
+            let count = length.saturating_sub(start).min(before.len() as u64);
+            before.truncate(usize::try_from(count).unwrap_or_default());
+            self.file.write_all_at(&before, start)?;
         }
+        Ok(())
+    }
+
+    /// Remembers the bytes in a range that is about to be written.
+    fn note_unsynced(&self, start: u64, count: usize) -> io::Result<()> {
+        let mut before = vec![0; count];
+        self.file.read_up_to(&mut before, start)?;
+        self.unsynced.lock().push((start, before));
         Ok(())
     }
 
@@ -366,7 +373,9 @@ impl DiskFile for FaultyFile {
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.unsynced.lock().push(position..position + bytes.len() as u64);
+        if self.disk.state.lock().forgets_failed_syncs {
+            self.note_unsynced(position, bytes.len())?;
+        }
         let result = match self.disk.enter(Operation::Write) {
             Ok(()) => self.file.write_all_at(bytes, position),
             Err(error) => {
@@ -448,9 +457,11 @@ mod tests {
         file.write_all_at(b"ab", 0).unwrap();
         file.sync().unwrap();
         disk.forget_failed_syncs();
-        file.write_all_at(b"cd", 2).unwrap();
+        file.write_all_at(b"XcY", 1).unwrap();
+        file.write_all_at(b"Zd", 2).unwrap();
         disk.fail(Operation::Sync, 1, io::ErrorKind::Other);
         file.sync().unwrap_err();
+        assert_eq!(disk.files().bytes(path).unwrap(), b"ab\0\0");
         file.sync().unwrap();
         assert_eq!(disk.files().after_power_cut().bytes(path).unwrap(), b"ab\0\0");
     }
