@@ -1,9 +1,9 @@
 //! The seam between the engine and the kinds of storage: the traits that a storage implements, and
 //! the data that pass between the two.
 //!
-//! The engine decides which client may commit, and in which order. A storage keeps what was committed. This
-//! crate knows oids, tids, records and revisions. It does not know files, positions in files,
-//! sockets or sessions.
+//! The engine decides which client may commit, and in which order. A storage keeps what was
+//! committed. This crate knows oids, tids, records and revisions. It does not know files, positions
+//! in files, sockets or sessions.
 //!
 //! Key decision: few object-safe traits, whose calls stand for a whole transaction or a batch of
 //! them. A virtual call costs little beside a load, and one server can open several kinds of
