@@ -1,5 +1,6 @@
 //! The rules, one a file: each a function from what there is to what is wrong with it.
 
+pub(crate) mod circles;
 pub(crate) mod dependencies;
 pub(crate) mod documents;
 pub(crate) mod header;
