@@ -52,6 +52,8 @@ pub(crate) struct Input {
     rest: BytesMut,
     /// Length of the large frame whose beginning `rest` is.
     large: Option<usize>,
+    /// Bytes that `rest` needs before the session is called again; 0: any.
+    needed: usize,
     shared: Rc<Shared>,
     held: Held,
     /// The right to go past the memory limit, and its end.
@@ -62,12 +64,20 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn new(shared: Rc<Shared>, held: Held) -> Input {
-        Input { rest: BytesMut::new(), large: None, shared, held, turn: None, pause: None }
+        Input {
+            rest: BytesMut::new(),
+            large: None,
+            needed: 0,
+            shared,
+            held,
+            turn: None,
+            pause: None,
+        }
     }
 
     /// Passes waiting bytes to the session again; `true` if the session took any of them.
     pub(crate) fn handle_waiting<S: Session>(&mut self, link: &Link, session: &mut S) -> bool {
-        if self.rest.is_empty() || self.large.is_some() {
+        if self.rest.is_empty() || self.large.is_some() || self.rest.len() < self.needed {
             return false;
         }
         let before = self.rest.len();
@@ -88,7 +98,7 @@ impl Input {
         S: Session,
         T: AsyncRead,
     {
-        if self.large.is_some() {
+        if self.large.is_some() || self.needed > 0 {
             ready!(self.poll_room(link, context));
         }
         let shared = Rc::clone(&self.shared);
@@ -105,6 +115,8 @@ impl Input {
         }
         if let Some(frame) = self.large {
             self.grow(frame, bytes, link, session);
+        } else if self.rest.len() + bytes.len() < self.needed {
+            self.rest.extend_from_slice(bytes);
         } else if self.rest.is_empty() {
             self.handle_slice(bytes, link, session);
         } else {
@@ -169,31 +181,45 @@ impl Input {
     fn handle<S: Session>(&mut self, mut bytes: BytesMut, link: &Link, session: &mut S) {
         match session.received(&bytes) {
             Ok(consumed) => {
-                let (taken, large) = split(consumed);
-                let _ = bytes.split_to(taken);
+                let _ = bytes.split_to(taken_of(consumed));
                 self.rest = bytes;
-                self.large = large.filter(|frame| *frame > self.rest.len());
+                self.note_wanted(consumed);
                 self.held.set(self.rest.len());
             }
             Err(reason) => link.close(reason),
         }
     }
 
+    /// Notes how much of the rest the session waits for.
+    fn note_wanted(&mut self, consumed: Consumed) {
+        let there_are = self.rest.len();
+        (self.large, self.needed) = match consumed {
+            Consumed::Bytes(_) => (None, 0),
+            Consumed::Large { frame, .. } => (Some(frame).filter(|frame| *frame > there_are), 0),
+            Consumed::Need { at_least, .. } => (None, at_least),
+        };
+        if self.needed <= there_are {
+            self.needed = 0;
+        }
+        if self.large.is_none() && self.needed == 0 {
+            (self.turn, self.pause) = (None, None);
+        }
+    }
+
     fn handle_slice<S: Session>(&mut self, bytes: &[u8], link: &Link, session: &mut S) {
         match session.received(bytes) {
             Ok(consumed) => {
-                let (taken, large) = split(consumed);
-                self.rest.extend_from_slice(&bytes[taken..]);
-                self.large = large.filter(|frame| *frame > self.rest.len());
+                self.rest.extend_from_slice(&bytes[taken_of(consumed)..]);
+                self.note_wanted(consumed);
             }
             Err(reason) => link.close(reason),
         }
     }
 }
 
-fn split(consumed: Consumed) -> (usize, Option<usize>) {
+fn taken_of(consumed: Consumed) -> usize {
     match consumed {
-        Consumed::Bytes(taken) => (taken, None),
-        Consumed::Large { consumed, frame } => (consumed, Some(frame)),
+        Consumed::Bytes(taken) => taken,
+        Consumed::Large { consumed, .. } | Consumed::Need { consumed, .. } => consumed,
     }
 }

@@ -16,6 +16,7 @@ mod listener;
 mod log_limiter;
 mod metrics;
 mod output;
+mod protocols;
 mod session;
 #[cfg(test)]
 mod tls_tests;
@@ -26,5 +27,6 @@ pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use metrics::LinkMetrics;
 pub use output::Output;
+pub use protocols::{Protocol, Protocols};
 pub use session::{CloseReason, Consumed, Service, Session};
 pub use worker::{Host, WorkerError, WorkerOptions, Workers};

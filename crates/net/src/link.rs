@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use zodium_tls::PeerIdentity;
 use zodium_types::{Held, Memory};
 
+use crate::Protocol;
 use crate::input::{Input, Shared};
 use crate::metrics::LinkMetrics;
 use crate::output::{Output, SLICES_FEW, SLICES_MAX};
@@ -65,6 +66,7 @@ pub struct Link {
 
 struct LinkState {
     peer: String,
+    protocol: Protocol,
     identity: Option<PeerIdentity>,
     limits: Limits,
     metrics: Arc<LinkMetrics>,
@@ -87,6 +89,7 @@ struct LinkState {
 impl Link {
     pub(crate) fn new(
         peer: String,
+        protocol: Protocol,
         identity: Option<PeerIdentity>,
         limits: Limits,
         metrics: Arc<LinkMetrics>,
@@ -95,6 +98,7 @@ impl Link {
         Link {
             state: Rc::new(LinkState {
                 peer,
+                protocol,
                 identity,
                 limits,
                 metrics,
@@ -114,6 +118,11 @@ impl Link {
     /// Peer address, for log messages.
     pub fn peer(&self) -> &str {
         &self.state.peer
+    }
+
+    /// The protocol that its listener serves.
+    pub fn protocol(&self) -> Protocol {
+        self.state.protocol
     }
 
     /// The authenticated identity of the peer; `None` without TLS.
@@ -486,7 +495,7 @@ mod tests {
 
     fn start_with(answer_bytes: usize, limits: Limits, is_established: bool) -> Running {
         let (peer, stream) = tokio::io::duplex(4096);
-        let link = Link::new("peer".to_owned(), None, limits, Arc::default());
+        let link = Link::new("peer".to_owned(), Protocol::default(), None, limits, Arc::default());
         let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let session = Lines {
             link: link.clone(),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
+use crate::Protocol;
 use crate::log_limiter::LogLimiter;
 
 /// Connections that may wait to be accepted.
@@ -50,6 +51,7 @@ pub struct Listener {
     kind: Kind,
     address: Address,
     tls: Option<Arc<ServerTls>>,
+    protocol: Protocol,
     failure_log: LogLimiter,
     _file: Option<SocketFile>,
 }
@@ -70,12 +72,42 @@ pub struct Incoming {
     pub(crate) stream: IncomingStream,
     /// The TLS configuration of its listener; `None`: not encrypted.
     pub(crate) tls: Option<Arc<ServerTls>>,
+    /// What its listener serves.
+    pub(crate) protocol: Protocol,
 }
 
 #[derive(Debug)]
 pub(crate) enum IncomingStream {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
+}
+
+impl Incoming {
+    /// Connects to an address, to speak `protocol` there. Must run within a tokio runtime.
+    pub(crate) async fn connect(address: &Address, protocol: Protocol) -> io::Result<Incoming> {
+        let stream = match address {
+            Address::Tcp { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                prepare(&stream);
+                IncomingStream::Tcp(stream.into_std()?)
+            }
+            Address::Unix(path) => {
+                IncomingStream::Unix(UnixStream::connect(path).await?.into_std()?)
+            }
+        };
+        Ok(Incoming { stream, tls: None, protocol })
+    }
+}
+
+/// Small messages leave at once, and a peer that has vanished is noticed.
+fn prepare(stream: &TcpStream) {
+    // Without these options the connection works too.
+    let _ = stream.set_nodelay(true);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
 impl Bound {
@@ -128,7 +160,14 @@ impl Bound {
             Socket::Inherited(kind) => kind,
         };
         let failure_log = LogLimiter::default();
-        Ok(Listener { kind, address: self.address, tls: None, failure_log, _file: self.file })
+        Ok(Listener {
+            kind,
+            address: self.address,
+            tls: None,
+            protocol: Protocol::default(),
+            failure_log,
+            _file: self.file,
+        })
     }
 }
 
@@ -146,6 +185,13 @@ async fn bind_tcp(host: &str, port: u16) -> io::Result<Bound> {
 }
 
 impl Listener {
+    /// Serves this protocol to the connections that are accepted from now on.
+    #[must_use]
+    pub fn with_protocol(mut self, protocol: Protocol) -> Listener {
+        self.protocol = protocol;
+        self
+    }
+
     /// Requires TLS, with a client certificate that is trusted.
     #[must_use]
     pub fn with_tls(self, tls: Arc<ServerTls>) -> Listener {
@@ -167,7 +213,8 @@ impl Listener {
         loop {
             match self.try_accept().await {
                 Ok((stream, peer)) => {
-                    return (Incoming { stream, tls: self.tls.clone() }, peer);
+                    let (tls, protocol) = (self.tls.clone(), self.protocol);
+                    return (Incoming { stream, tls, protocol }, peer);
                 }
                 // The connection ended before it was accepted.
                 Err(error) if is_of_the_peer(&error) => {}
@@ -187,12 +234,7 @@ impl Listener {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // These fail on a connection that has ended; the first read reports that.
-                let _ = stream.set_nodelay(true);
-                let keepalive = TcpKeepalive::new()
-                    .with_time(KEEPALIVE_IDLE)
-                    .with_interval(KEEPALIVE_INTERVAL)
-                    .with_retries(KEEPALIVE_PROBES);
-                let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+                prepare(&stream);
                 Ok((IncomingStream::Tcp(stream.into_std()?), peer.to_string()))
             }
             Kind::Unix(listener) => {

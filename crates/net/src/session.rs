@@ -52,6 +52,15 @@ pub enum Consumed {
         /// Its length, prefix included.
         frame: usize,
     },
+    /// So many bytes; the rest is the beginning of a frame whose length is not known yet. The
+    /// session is called again when there are `at_least` bytes of it.
+    Need {
+        /// Bytes consumed before it.
+        consumed: usize,
+        /// The least length of the frame. More than what is there, or the session is called with
+        /// each byte that arrives.
+        at_least: usize,
+    },
 }
 
 /// Why a link ends. Earlier answers are still sent.

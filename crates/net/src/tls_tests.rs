@@ -119,7 +119,13 @@ async fn start(limits: Limits) -> Running {
         party.connect(near)
     );
     let Ok(Secured { stream, identity }) = secured else { panic!("no handshake") };
-    let link = Link::new("peer".to_owned(), Some(identity), limits, Arc::default());
+    let link = Link::new(
+        "peer".to_owned(),
+        crate::Protocol::default(),
+        Some(identity),
+        limits,
+        Arc::default(),
+    );
     let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
     let session = Echo { link: link.clone(), seen: Rc::clone(&seen), closed: Rc::clone(&closed) };
     let shared = Rc::new(crate::input::Shared::new(512, None));

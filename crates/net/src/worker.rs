@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 use tracing::Instrument;
 use zodium_tls::PeerIdentity;
+use zodium_types::Address;
 
 use crate::busy_poll::BusyPoll;
 use crate::handshake::{HandshakeError, Handshakes, Secured};
@@ -22,7 +23,7 @@ use crate::input::Shared;
 use crate::link;
 use crate::listener::IncomingStream;
 use crate::log_limiter::{LogLimiter, SOURCE_PERIOD, SourceLogLimiter};
-use crate::{Incoming, Limits, Link, LinkMetrics, Service};
+use crate::{Incoming, Limits, Link, LinkMetrics, Protocol, Service};
 
 /// Blocking threads of each worker, for work that waits for the disk.
 const BLOCKING_THREADS_MAX: usize = 64;
@@ -124,6 +125,14 @@ impl Workers {
             // Fails only if the worker has stopped; the connection is then closed.
             let _ = worker.orders.send(order);
         }
+    }
+
+    /// Connects to an address, and assigns the connection to a worker as one of `protocol`. Not
+    /// encrypted. Must run within a tokio runtime.
+    pub async fn connect(&self, address: &Address, protocol: Protocol) -> std::io::Result<()> {
+        let incoming = Incoming::connect(address, protocol).await?;
+        self.assign(incoming, address.to_string());
+        Ok(())
     }
 
     fn turn_away(&self, peer: &str) {
@@ -268,25 +277,26 @@ impl<S: Service> Host<S> {
         peer: &str,
         limits: Limits,
     ) -> std::io::Result<()> {
+        let as_peer = (peer, incoming.protocol);
         match incoming.stream {
             IncomingStream::Tcp(stream) => {
                 let stream = TcpStream::from_std(stream)?;
                 match incoming.tls {
-                    None => self.run(stream, peer, None, limits).await,
+                    None => self.run_protocol(stream, as_peer, None, limits).await,
                     Some(tls) => {
                         let secured = Box::pin(self.handshakes.shake(stream, &tls, has_spoken));
-                        Box::pin(self.run_secured(secured, peer, limits)).await;
+                        Box::pin(self.run_secured(secured, as_peer, limits)).await;
                     }
                 }
             }
             IncomingStream::Unix(stream) => {
                 let stream = UnixStream::from_std(stream)?;
                 match incoming.tls {
-                    None => self.run(stream, peer, None, limits).await,
+                    None => self.run_protocol(stream, as_peer, None, limits).await,
                     Some(tls) => {
                         let spoken = UnixStream::readable;
                         let secured = Box::pin(self.handshakes.shake(stream, &tls, spoken));
-                        Box::pin(self.run_secured(secured, peer, limits)).await;
+                        Box::pin(self.run_secured(secured, as_peer, limits)).await;
                     }
                 }
             }
@@ -301,7 +311,7 @@ impl<S: Service> Host<S> {
     async fn run_secured<T>(
         &self,
         secured: impl Future<Output = Result<Secured<T>, HandshakeError>>,
-        peer: &str,
+        (peer, protocol): (&str, Protocol),
         limits: Limits,
     ) where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -310,7 +320,7 @@ impl<S: Service> Host<S> {
         match secured.instrument(span).await {
             Ok(Secured { stream, identity }) => {
                 tracing::debug!(peer, subject = identity.subject, "TLS handshake done");
-                self.run(stream, peer, Some(identity), limits).await;
+                self.run_protocol(stream, (peer, protocol), Some(identity), limits).await;
             }
             Err(error) => self.log_failed_handshake(peer, &error),
         }
@@ -334,11 +344,24 @@ impl<S: Service> Host<S> {
         }
     }
 
-    /// Serves one connection to its end. `identity` is the authenticated identity of the peer.
+    /// Serves one connection to its end, as one of the first protocol. `identity` is the
+    /// authenticated identity of the peer.
     pub async fn run<T>(
         &self,
-        mut stream: T,
+        stream: T,
         peer: &str,
+        identity: Option<PeerIdentity>,
+        limits: Limits,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.run_protocol(stream, (peer, Protocol::default()), identity, limits).await;
+    }
+
+    async fn run_protocol<T>(
+        &self,
+        mut stream: T,
+        (peer, protocol): (&str, Protocol),
         identity: Option<PeerIdentity>,
         limits: Limits,
     ) where
@@ -348,7 +371,8 @@ impl<S: Service> Host<S> {
             return;
         }
         let is_secured = identity.is_some();
-        let link = Link::new(peer.to_owned(), identity, limits, Arc::clone(&self.metrics));
+        let (peer, metrics) = (peer.to_owned(), Arc::clone(&self.metrics));
+        let link = Link::new(peer, protocol, identity, limits, metrics);
         let key = self.links.borrow_mut().insert(link.clone());
         let session = self.service.open(link.clone());
         link::run(&mut stream, link, session, Rc::clone(&self.shared)).await;
