@@ -1,4 +1,4 @@
-//! The blobs of a transaction: put in place at its vote, named at its finish.
+//! The blobs of a transaction: staged at its vote, given their final names at its finish.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use zodium_types::{Oid, Tid};
 
 use crate::{Storage, Transaction};
 
-/// Blobs that belong to records which point back to others: by object, the transaction of the blob.
+/// Blobs of records that point back to others: each object, and the transaction of its blob.
 pub(crate) type BlobsBehind = Vec<(Oid, Tid)>;
 
 impl Storage {
-    /// Which older blobs belong to the records of a transaction's undos. Blocking.
+    /// The older blobs that belong to the records of a transaction's undos. Blocking.
     pub(crate) fn blobs_behind(
         &self,
         transaction: &Transaction,
@@ -31,8 +31,8 @@ impl Storage {
         Ok(behind)
     }
 
-    /// The transaction whose blob belongs to the record that `serial` wrote; `None` when that is no
-    /// blob's record.
+    /// The transaction whose blob belongs to the record written at `serial`; `None` when the record
+    /// is not a blob's.
     fn blob_of(
         &self,
         directory: &BlobDirectory,
@@ -43,12 +43,12 @@ impl Storage {
         if !record.data.is_some_and(|data| is_blob_record(&data)) {
             return Ok(None);
         }
-        // Each record has a blob of its own; the program that wrote this file need not have known.
+        // Each record has its own blob, but the program that wrote this file may not have made one.
         Ok(Some(if directory.has(oid, serial)? { serial } else { record.data_tid }))
     }
 
-    /// Puts the blobs of a transaction into the folders of their objects: what its client sent,
-    /// and for records that an undo points back with, what belongs to the older record. Blocking.
+    /// Puts the blobs of a transaction into the folders of their objects. These are the blobs that
+    /// its client sent, and the older blobs of records that an undo points back to. Blocking.
     pub(crate) fn stage_blobs(
         &self,
         transaction: &Transaction,

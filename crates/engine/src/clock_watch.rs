@@ -1,39 +1,39 @@
-//! Tells the operator when transaction ids and the clock part company.
+//! Warns the operator when transaction ids and the clock diverge.
 //!
-//! Ids strictly increase, whatever the clock does: once one is far ahead, all that follow are. That
-//! does no harm to the data, but what reads ids as times (packs, histories) goes wrong. It is told
-//! once, not for every commit, and again only after they had come together.
+//! Ids strictly increase, whatever the clock does: once an id is far ahead, all later ids are too.
+//! That does no harm to the data, but packs and histories, which read ids as times, go wrong. The
+//! warning is logged once, not for every commit, and again only after ids and clock have met.
 
 use std::time::Duration;
 
 use tracing::{info, warn};
 use zodium_types::Tid;
 
-/// Ids ahead of the clock by more than this are told of, and not taken from clients. Clocks of
-/// machines that were set by hand differ by minutes.
+/// Ids further ahead of the clock are reported, and refused from clients. Clocks that were set by
+/// hand differ by minutes.
 pub(crate) const AHEAD_MAX: Duration = Duration::from_mins(10);
 
-/// What the log writer has seen of the clock.
+/// The clock's state when the log writer last looked.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
     is_ahead: bool,
-    /// Unix time less monotonic time, when last looked at: it only changes when the clock is set.
+    /// Unix time less monotonic time, at the last look: it changes only when the clock is set.
     offset_nanos: Option<i128>,
 }
 
-/// What the operator has not been told yet.
+/// A change to report to the operator.
 #[derive(Debug, PartialEq, Eq)]
 enum Remark {
-    /// The clock was put forward by so much.
+    /// The clock was set forward by this much.
     PutForward(Duration),
-    /// The last id is so far ahead of the clock.
+    /// The last id is this far ahead of the clock.
     Ahead(Duration),
-    /// It is no longer.
+    /// The last id is no longer ahead.
     CaughtUp,
 }
 
 impl ClockWatch {
-    /// Compares the last transaction id with the clock, and tells what is new.
+    /// Compares the last transaction id with the clock, and logs changes.
     pub(crate) fn look(&mut self, last: Tid, unix_nanos: u64, monotonic: Duration) {
         let remarks = [self.set_forward(unix_nanos, monotonic), self.ahead(last, unix_nanos)];
         for remark in remarks.into_iter().flatten() {
@@ -53,7 +53,7 @@ impl ClockWatch {
     fn ahead(&mut self, last: Tid, unix_nanos: u64) -> Option<Remark> {
         let ahead = Duration::from_nanos(last.to_unix_nanos().saturating_sub(unix_nanos));
         let was_ahead = self.is_ahead;
-        // Once told it is ahead until it is not at all: at the border it is not told twice.
+        // Once ahead, it stays so until the clock has caught up: no repeats near the limit.
         self.is_ahead = ahead > AHEAD_MAX || (was_ahead && !ahead.is_zero());
         match (was_ahead, self.is_ahead) {
             (false, true) => Some(Remark::Ahead(ahead)),

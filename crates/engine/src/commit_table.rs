@@ -1,8 +1,8 @@
-//! The transactions of a storage between their vote and their end, with all that is known of each,
-//! and the signals between sessions and the log writer.
+//! The transactions of a storage between their vote and their end, with their mailboxes and
+//! records, and the signals between sessions and the log writer.
 //!
-//! Key decision: one table under one mutex. A grant finds the mailbox to post to, and the log
-//! writer the records to write, because both came with the call that made them possible.
+//! Key decision: one table under one mutex. The vote adds the mailbox, and the finish adds the
+//! records. So each grant finds its mailbox, and the log writer finds the records to write.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,38 +19,38 @@ use crate::transaction::Voted;
 /// A transaction that the log writer has taken.
 pub(crate) type TakenTransaction = (TransactionNumber, Tid, Voted);
 
-/// What a transaction carries.
+/// The payload of a transaction in the commit machine.
 pub(crate) struct Carried {
     /// The mailbox of its session.
     owner: Arc<dyn Mailbox>,
-    /// From the finish until the log writer takes it.
+    /// The voted records, from the finish until the log writer takes them.
     voted: Option<Voted>,
 }
 
-/// The commit machine of a storage with what its transactions carry.
+/// The commit machine of a storage, with the payloads of its transactions.
 pub(crate) struct CommitTable {
     state: Mutex<TableState>,
     /// Wakes the log writer.
     changed: Condvar,
-    /// Wakes threads that wait for the end only.
+    /// Wakes threads that wait only for the stop.
     stopped: Condvar,
 }
 
 struct TableState {
     machine: CommitMachine<Carried>,
     stopping: bool,
-    /// The log writer sleeps until so many transactions are ready.
+    /// The log writer sleeps until this many transactions are ready.
     wanted: usize,
-    /// There is something else for the log writer to look at.
+    /// The log writer has other work to check.
     woken: bool,
 }
 
-/// Transactions that got their locks. Their sessions must be told, outside of the mutex.
+/// Transactions that got their locks. Their sessions must be notified, outside the mutex.
 #[must_use]
 pub(crate) struct Granted(Vec<(TransactionNumber, Arc<dyn Mailbox>)>);
 
 impl Granted {
-    /// Tells the sessions.
+    /// Notifies the sessions.
     pub(crate) fn post(self) {
         for (number, owner) in self.0 {
             owner.post(Notice::Granted(number));
@@ -58,15 +58,15 @@ impl Granted {
     }
 }
 
-/// Transactions that ended by a failed write.
+/// Transactions ended by a failed write.
 pub(crate) struct Failed {
-    /// Each with its mailbox, and what was not taken by the log writer.
+    /// Each with its mailbox, and its records if the log writer had not taken them.
     pub(crate) ended: Vec<(TransactionNumber, Arc<dyn Mailbox>, Option<Voted>)>,
     pub(crate) granted: Granted,
 }
 
 impl CommitTable {
-    /// Of a storage whose last transaction is `last_tid`.
+    /// A table for a storage whose last transaction is `last_tid`.
     pub(crate) fn new(last_tid: Tid) -> CommitTable {
         let machine = CommitMachine::new(last_tid);
         let state = TableState { machine, stopping: false, wanted: 0, woken: false };
@@ -94,7 +94,7 @@ impl CommitTable {
         self.machine().vote(number, locks, explicit_tid, Carried { owner, voted: None }, now)
     }
 
-    /// See [`CommitMachine::refuse`]. A transaction that was aborted before has nothing to free.
+    /// See [`CommitMachine::refuse`]. A transaction that was aborted before holds no locks.
     pub(crate) fn refuse(&self, number: TransactionNumber, now: Duration) -> Granted {
         let mut state = self.state.lock();
         let granted = state.machine.refuse(number, now).unwrap_or_default();
@@ -113,7 +113,7 @@ impl CommitTable {
     /// Hands a voted transaction to the log writer.
     ///
     /// # Errors
-    /// As [`CommitMachine::finish`], and when the storage is closed. The transaction is as it was.
+    /// As [`CommitMachine::finish`], and when the storage is closed. The transaction is unchanged.
     pub(crate) fn finish(
         &self,
         number: TransactionNumber,
@@ -160,7 +160,7 @@ impl CommitTable {
         }
     }
 
-    /// See [`CommitMachine::withdraw`]. With the mailbox of the transaction.
+    /// See [`CommitMachine::withdraw`]. Also returns the mailbox of the transaction.
     pub(crate) fn withdraw(
         &self,
         number: TransactionNumber,
@@ -180,7 +180,7 @@ impl CommitTable {
         Failed { ended, granted: state.owners(failure.granted) }
     }
 
-    /// See [`CommitMachine::expired`]. With the mailbox of each.
+    /// See [`CommitMachine::expired`]. Also returns the mailbox of each transaction.
     pub(crate) fn expired(
         &self,
         now: Duration,
@@ -191,14 +191,14 @@ impl CommitTable {
         state.owners(expired).0
     }
 
-    /// Lets the log writer end once everything is written.
+    /// Lets the log writer end once it has written all ready transactions.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.changed.notify_all();
         self.stopped.notify_all();
     }
 
-    /// Lets the log writer look around.
+    /// Wakes the log writer to check for other work.
     pub(crate) fn wake(&self) {
         self.state.lock().woken = true;
         self.changed.notify_all();
@@ -208,7 +208,7 @@ impl CommitTable {
         self.state.lock().stopping
     }
 
-    /// Sleeps for so long, or until it is stopping.
+    /// Sleeps for `time`, or until the table is stopping.
     pub(crate) fn sleep(&self, time: Duration) {
         let mut state = self.state.lock();
         if !state.stopping {
@@ -216,7 +216,7 @@ impl CommitTable {
         }
     }
 
-    /// Waits until so many transactions are ready; false when that takes too long.
+    /// Waits until `wanted` transactions are ready; false when that takes too long.
     pub(crate) fn gather(&self, wanted: usize, time_max: Duration) -> bool {
         let deadline = Instant::now() + time_max;
         let mut state = self.state.lock();

@@ -10,22 +10,22 @@ use crate::{Reopening, Resolver};
 pub struct Config {
     /// Number of recent transactions whose oids are kept for clients that reconnect.
     pub invalidation_queue_size: usize,
-    /// How far back the log is read for clients that reconnect later than that; `None`: not at all.
+    /// How far back the log is read for clients that missed more transactions; `None`: never.
     pub invalidation_age: Option<Duration>,
-    /// Longest time a transaction may hold its locks before its client is disconnected.
+    /// Longest time that a transaction may hold its locks before its client is disconnected.
     pub transaction_timeout: Option<Duration>,
     /// Whether a pack drops objects that cannot be reached from the root.
     pub pack_gc: bool,
     /// Whether a pack keeps the old file as `Data.fs.old`.
     pub pack_keep_old: bool,
-    /// Whether a pack gives up when an object in use refers to one that is not there.
+    /// Whether a pack fails when an object in use refers to a missing object.
     pub pack_abort_on_dangling: bool,
     /// Resolves conflicts on the server. Conflicts that it does not resolve go to the client.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// Classes (`module.Class`) whose conflicts clients can resolve: an undo of what was changed
-    /// later is given to the client for these. `*` stands for all.
+    /// Classes (`module.Class`) whose conflicts clients can resolve. For these classes, an undo
+    /// that conflicts with later changes goes to the client. `*` stands for all classes.
     pub resolvable_classes: Vec<String>,
-    /// How the storage takes commits again by itself after a failed write. `None`: only when
+    /// When the storage reopens its file by itself after a failed write. `None`: only when
     /// [asked](crate::Storage::ask_to_reopen).
     pub reopening: Option<Reopening>,
 }

@@ -1,14 +1,15 @@
-//! When transactions that have held their locks for too long may be looked for.
+//! Decides when to look for transactions that have held their locks for too long.
 //!
-//! Time in which this process did not run (stopped, frozen, a machine that slept, a disk that held
-//! the writer up) is not the clients': what they sent meanwhile has to be read first.
+//! Time in which this process did not run does not count against clients: stopped, frozen, a
+//! machine asleep, a disk that delayed the log writer. Requests that arrived meanwhile must be read
+//! first.
 
 use std::time::{Duration, Instant};
 
-/// Looks further apart than this are not the writer's doing: it looks ten times as often.
+/// A longer interval between two looks is a pause: the log writer looks ten times as often.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// When the writer looked, and until when nobody is over time.
+/// When the log writer last looked, and until when no transaction expires.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryWatch {
     looked: Option<Instant>,
@@ -16,13 +17,13 @@ pub(crate) struct ExpiryWatch {
 }
 
 impl ExpiryWatch {
-    /// The writer begins; a pause before it looks for the first time is one too.
+    /// Starts the watch, so that a pause before the first look counts too.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.looked = Some(now);
     }
 
-    /// Whether those over time are to be told now. After a pause clients get as much time as was
-    /// taken from them, a whole `timeout` at most.
+    /// Whether expired transactions are to be reported now. After a pause, clients get as much time
+    /// as the pause took, at most one `timeout`.
     pub(crate) fn is_due(&mut self, now: Instant, timeout: Duration) -> bool {
         let pause = self.looked.map_or(Duration::ZERO, |looked| now.duration_since(looked));
         self.looked = Some(now);
@@ -39,7 +40,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Whether it is due at each of these times, in seconds.
+    /// Whether a report is due at each of these times, in seconds.
     fn due(seconds: &[f64]) -> Vec<bool> {
         let (start, mut watch) = (Instant::now(), ExpiryWatch::default());
         let at = |seconds: &f64| start + Duration::from_secs_f64(*seconds);

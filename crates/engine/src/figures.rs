@@ -1,4 +1,4 @@
-//! What a storage has done and is doing, for those who watch it.
+//! Metrics of a storage, for monitoring.
 
 use zodium_types::{Counter, Distribution, Durations, Sizes};
 
@@ -6,43 +6,43 @@ use crate::Storage;
 use crate::commit::{CommitStatus, LockWait};
 use crate::pack_status::PackStatus;
 
-/// Most transactions whose waiting is explained at once: it is found out while commits wait.
+/// Most lock waits reported at once: finding them holds the commit mutex.
 const WAITS_MAX: usize = 100;
 
-/// Counted by the log writer.
+/// Metrics that the log writer counts.
 #[derive(Debug, Default)]
 pub(crate) struct WriterFigures {
-    /// Transactions written together.
+    /// Number of transactions in each batch.
     pub(crate) batches: Sizes,
-    /// How long it took to write a batch and to sync it.
+    /// Time to write and sync a batch.
     pub(crate) appends: Durations,
-    /// Writes and syncs that failed, so that commits were refused.
+    /// Writes and syncs that failed, after which commits were refused.
     pub(crate) write_failures: Counter,
-    /// How often commits were taken again after that.
+    /// Number of successful reopenings after such a failure.
     pub(crate) reopenings: Counter,
 }
 
-/// Figures of a storage since it was opened.
+/// Metrics of a storage since it was opened.
 #[derive(Clone, Debug)]
 pub struct StorageFigures {
-    /// The commit machine at this moment.
+    /// The current state of the commit machine.
     pub commits: CommitStatus,
-    /// Transactions that were written together, with one sync.
+    /// Number of transactions in each batch, which has one sync.
     pub batches: Distribution,
-    /// How long it took to write and sync a batch, in seconds.
+    /// Time to write and sync a batch, in seconds.
     pub appends: Distribution,
-    /// How long the syncs alone took, in seconds.
+    /// Time of the syncs alone, in seconds.
     pub syncs: Distribution,
-    /// Writes and syncs that failed, so that commits were refused.
+    /// Writes and syncs that failed, after which commits were refused.
     pub write_failures: u64,
-    /// How often commits were taken again after that.
+    /// Number of successful reopenings after such a failure.
     pub reopenings: u64,
-    /// What packs have done.
+    /// The progress and results of packs.
     pub pack: PackStatus,
 }
 
 impl Storage {
-    /// The figures of this moment.
+    /// The current metrics.
     pub fn figures(&self) -> StorageFigures {
         StorageFigures {
             commits: self.commit_status(),
@@ -55,12 +55,12 @@ impl Storage {
         }
     }
 
-    /// Whether it was told to close.
+    /// Whether the storage was told to close.
     pub fn is_closing(&self) -> bool {
         self.commits.is_stopping()
     }
 
-    /// Who waits for which lock behind whom; the first hundred.
+    /// The lock waits: waiter, key, and the earliest transaction on the key. At most a hundred.
     pub fn lock_waits(&self) -> Vec<LockWait> {
         self.commits.machine().lock_waits(WAITS_MAX)
     }

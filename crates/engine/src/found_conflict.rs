@@ -4,17 +4,17 @@ use bytes::Bytes;
 
 use crate::commit::{Conflict, ConflictKind};
 
-/// A conflict, with what the client sent.
+/// A conflict, with the data that the client sent.
 #[derive(Debug)]
 pub struct FoundConflict {
-    /// What does not fit.
+    /// The conflict.
     pub conflict: Conflict,
-    /// The data that were to be stored; empty when it is not a store.
+    /// The data to store, of a store or an undo; otherwise empty.
     pub data: Bytes,
 }
 
 impl FoundConflict {
-    /// Whether the client may resolve it, as far as the protocol of commits goes.
+    /// Whether the commit protocol lets the client resolve it.
     pub fn is_resolvable(&self) -> bool {
         matches!(self.conflict.kind, ConflictKind::Store | ConflictKind::Undo)
     }

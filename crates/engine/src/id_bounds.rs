@@ -1,9 +1,8 @@
-//! Which transaction ids and oids a client may bring.
+//! Limits on the transaction ids and oids that a client may bring.
 //!
-//! Ids only grow, so the largest that is stored takes all smaller ones from everybody: after a
-//! transaction of the year 9000 no clock ever gives an id again, and after a store to the last oid
-//! there is no new object. So what a client brings may be ahead of what the server would give, but
-//! not by so much that others run out.
+//! Ids only grow, so the largest stored id makes all smaller ones unusable. After a transaction of
+//! the year 9000, no clock ever gives an id again; after a store to the last oid, there is no new
+//! object. So a client's ids may be ahead of the server's own, but must leave enough for others.
 
 use std::time::Duration;
 
@@ -14,16 +13,16 @@ use crate::VoteError;
 use crate::clock_watch::AHEAD_MAX;
 use crate::transaction::{Transaction, WriteBody};
 
-/// Copied transactions keep their ids, also those that a server with a wrong clock has given: up
-/// to a century ahead. Of the ids that the format holds, those of seven millennia are left.
+/// Copied transactions keep their ids, even those from a server whose clock was wrong, up to a
+/// century ahead. The ids of seven millennia are left in the format.
 const COPIED_AHEAD_MAX: Duration = Duration::from_hours(100 * 366 * 24);
 
-/// Oids up to here are taken in any order: ZODB's DemoStorage draws its own from these. As many
-/// are left to be given.
+/// Oids up to here are accepted in any order: ZODB's DemoStorage chooses its oids from these. As
+/// many are left for the server to assign.
 const CHOSEN_OID_MAX: u64 = 1 << 62;
-/// Copies may have larger ones, of a database that began near those. A quarter is left.
+/// Copies may exceed that, if their database assigned oids from near it. A quarter is left.
 const COPIED_OID_MAX: u64 = (1 << 63) - (1 << 61);
-/// Larger ones still are taken so far above the largest one: with these as with those given.
+/// Beyond these limits, oids may exceed the storage's largest (chosen or assigned) by this much.
 const OIDS_AHEAD_MAX: u64 = 1 << 32;
 
 const _: () = assert!(CHOSEN_OID_MAX < COPIED_OID_MAX);

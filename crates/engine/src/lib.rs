@@ -1,11 +1,11 @@
-//! The engine: who may commit what when, in which order it becomes true, and who is told.
+//! The engine: decides which transaction may commit, in which order, and notifies the workers.
 //!
 //! Invariants:
 //! - a transaction is published only after it is durable, and in the order of tids;
-//! - every mailbox gets every commit, in that order, after the commit is visible to loads;
+//! - every mailbox gets every commit, in tid order, after the commit is visible to loads;
 //! - the storage is written by one thread; locks are never held over I/O.
 //!
-//! The engine knows no protocol: sessions hand it transactions and get notices.
+//! The engine knows no protocol: sessions pass transactions to it and get notices back.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The one thread that writes the log: group commit.
+//! The thread that writes the log, with group commit.
 //!
-//! While one batch is on its way to the disk the next one gathers, so that one sync serves all
-//! transactions that asked for their finish meanwhile.
+//! While one batch is written and synced, the next one gathers. So one sync serves all transactions
+//! whose finish was asked for meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,12 +20,12 @@ use crate::notice::{Commit, Commits, Notice};
 use crate::patience::Patience;
 use crate::transaction::Voted;
 
-/// Most transactions written with one sync.
+/// Most transactions in one batch, which has one sync.
 const BATCH_TRANSACTIONS_MAX: usize = 1024;
-/// How often it is looked whether transactions have expired, or the file is to be reopened.
+/// Interval between checks for expired transactions and a pending reopen.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What writes the log of a storage, round by round.
+/// Writes the log of a storage, batch by batch.
 pub struct LogWriter {
     storage: Arc<Storage>,
     clock: ClockWatch,
@@ -44,7 +44,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes for as long as the storage is open.
+    /// Writes until the storage is closed.
     pub(crate) fn run(mut self) {
         let storage = Arc::clone(&self.storage);
         let now = storage.clock.unix_nanos();
@@ -52,7 +52,7 @@ impl LogWriter {
         self.expiry.begin(Instant::now());
         loop {
             let expiring = storage.transaction_timeout.map(|_| WATCH_INTERVAL);
-            // Not longer than that: a clock that tests move says nothing when it is moved.
+            // Not longer than the interval: a test that moves its clock does not wake the writer.
             let reopening = storage.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
             if !storage.commits.wait(reopening.or(expiring)) {
                 break;
@@ -63,12 +63,12 @@ impl LogWriter {
                 self.patience.note_batch(began.elapsed());
             }
         }
-        // What the log says when it is opened again decides about them.
+        // The log decides about these blobs when it is opened again.
         storage.undecided.lock().drain(..).for_each(StagedBlobs::leave);
     }
 
-    /// Waits for voted transactions, whose clients will soon ask for their finish: if they come in
-    /// time, one sync serves them too.
+    /// Waits for voted transactions, whose clients will soon ask for their finish: if they ask in
+    /// time, the same sync serves them.
     fn gather(&mut self) {
         let status = self.storage.commits.machine().status();
         if status.ready == 0 || status.voted == 0 {
@@ -80,13 +80,13 @@ impl LogWriter {
         }
     }
 
-    /// One round: looks for expired transactions, reopens the file if that is due, writes and
-    /// publishes the transactions that are ready. How many these were.
+    /// Runs one round: checks for expired transactions, reopens the file if due, writes and
+    /// publishes the ready transactions. Returns how many were ready.
     ///
-    /// Much time between the `now` of two rounds means that this process did not run meanwhile.
+    /// A long time between the `now` of two rounds means that this process did not run meanwhile.
     pub fn step(&mut self, now: impl FnOnce() -> Instant) -> usize {
         let storage = &self.storage;
-        // First: so a stop between the two is seen as one, and no client is taken for late.
+        // Before `now`: a stop between the two then counts as a pause, and nothing expires.
         let monotonic = storage.clock.monotonic();
         storage.post_expired(&mut self.expiry, monotonic, now());
         storage.reopen_if_due();
@@ -103,12 +103,12 @@ impl LogWriter {
 }
 
 impl Storage {
-    /// Commits a voted transaction. [`Notice::Committed`] with this number (or
-    /// [`Notice::Failed`]) is posted to the mailbox that its vote named.
+    /// Commits a voted transaction. [`Notice::Committed`] with this number (or [`Notice::Failed`])
+    /// is posted to the mailbox given at its vote.
     ///
     /// # Errors
-    /// When it is not voted, an earlier write failed, or the storage was closed. The transaction
-    /// is over then.
+    /// When the transaction is not voted, an earlier write failed, or the storage was closed. The
+    /// transaction is then over.
     pub fn finish(&self, number: TransactionNumber, voted: Voted) -> Result<(), CommitError> {
         self.commits.finish(number, voted).map_err(|refused| {
             let (error, voted) = *refused;
@@ -141,7 +141,7 @@ impl Storage {
                 }));
             }
             Err(error) => {
-                // The storage may have them until it was reopened.
+                // The log may hold these transactions until the storage is reopened.
                 let blobs = taken.into_iter().filter_map(|(_, blobs)| blobs);
                 self.undecided.lock().extend(blobs.map(|blobs| *blobs));
                 self.fail(error);
@@ -149,8 +149,8 @@ impl Storage {
         }
     }
 
-    /// Gives the blobs of transactions their names, before the log says that they are committed.
-    /// Where that fails this transaction alone is over: nothing of it has been written.
+    /// Gives the blobs of transactions their final names, before the log commits the transactions.
+    /// If that fails, only the transaction concerned is over: none of it has been written.
     fn commit_blobs(&self, mut batch: Vec<TakenTransaction>) -> Vec<TakenTransaction> {
         let with_blobs = batch.iter_mut().filter_map(|(number, tid, voted)| {
             let blobs = voted.blobs.as_deref_mut()?;
@@ -172,7 +172,7 @@ impl Storage {
     fn withdraw(&self, number: TransactionNumber, voted: Voted, error: BlobError) {
         error!(%error, "a transaction with blobs failed");
         self.store.abort(voted.prepared);
-        // Before its client is told: what it finds then is that they are being removed.
+        // Before its client is notified: the client then finds the blobs already being removed.
         drop(voted.blobs);
         let (owner, granted) = self.commits.withdraw(number, self.clock.monotonic());
         if let Some(owner) = owner {
@@ -181,8 +181,8 @@ impl Storage {
         granted.post();
     }
 
-    /// Announces the transactions of a batch, which loads see already: the notices first, then the
-    /// locks.
+    /// Announces the transactions of a batch, which loads see already. Posts the notices first,
+    /// then frees the locks.
     fn publish(&self, written: impl Iterator<Item = (TransactionNumber, Committed)>) {
         let commits: Commits = written
             .map(|(number, Committed { tid, oids })| Arc::new(Commit { tid, oids, number }))

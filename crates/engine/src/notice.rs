@@ -1,4 +1,4 @@
-//! What the engine tells the workers, in the order in which it happened.
+//! The notices that the engine posts to the workers, in the order of the events.
 
 use std::sync::Arc;
 
@@ -14,27 +14,26 @@ pub struct Commit {
     pub tid: Tid,
     /// The objects it wrote, each once, in the order of their records.
     pub oids: Vec<Oid>,
-    /// Whose finish it was; only the session that asked for it knows this number.
+    /// The number of the transaction; only the session that asked for its finish knows it.
     pub number: TransactionNumber,
 }
 
 /// Commits of one sync, in tid order; at least one.
 pub type Commits = Arc<[Arc<Commit>]>;
 
-/// Something a worker has to know.
+/// An event that a worker must know of.
 #[derive(Clone, Debug)]
 pub enum Notice {
-    /// Committed, durable and visible: what one sync has made so, in tid order. Posted to every
-    /// mailbox, in tid order. Together, so that a worker is woken once for all of them, and each
-    /// client written to once.
+    /// The transactions that one sync made durable and visible. Posted to every mailbox, in tid
+    /// order. One notice for all of them wakes a worker once, and it writes to each client once.
     Committed(Commits),
-    /// A transaction that waited has its locks now: check it.
+    /// A waiting transaction got its locks: its session must check it.
     Granted(TransactionNumber),
-    /// A finish that could not be written; the transaction is over.
+    /// The write of a finished transaction failed; the transaction is over.
     Failed(TransactionNumber, Arc<StorageError>),
-    /// Voted longer ago than the transaction timeout allows: close its connection.
+    /// The transaction held its locks past the timeout: its session must close the connection.
     Expired(TransactionNumber),
-    /// The storage was packed: size and number of objects have changed.
+    /// The storage was packed: its size and its number of objects have changed.
     Packed,
 }
 
@@ -48,6 +47,6 @@ impl Notice {
 
 /// An ordered inbox of a worker. `post` must not block.
 pub trait Mailbox: Send + Sync {
-    /// Puts a notice behind those posted before.
+    /// Appends a notice.
     fn post(&self, notice: Notice);
 }

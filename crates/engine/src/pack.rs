@@ -1,4 +1,4 @@
-//! Packing a storage while it is served.
+//! Packs a storage while it is served.
 
 use std::sync::atomic::Ordering;
 
@@ -8,14 +8,14 @@ use zodium_types::Tid;
 use crate::{Notice, Storage};
 
 impl Storage {
-    /// Drops the revisions that no reader sees at `pack_tid` and later, and, as configured, the
-    /// objects that cannot be reached from the root. `None`: there was nothing to free.
+    /// Drops the revisions that no reader sees at `pack_tid` and later. If so configured, also
+    /// drops the objects that cannot be reached from the root. `None`: there was nothing to free.
     ///
-    /// Blocking, for as long as it takes to read and write the storage. When it ends,
-    /// [`Notice::Packed`] has been posted to all mailboxes.
+    /// Blocking: reads and writes the whole storage. Before it returns successfully,
+    /// [`Notice::Packed`] is posted to all mailboxes.
     ///
     /// # Errors
-    /// As [`Pack::pack`]. The storage is as it was.
+    /// As [`Pack::pack`]. The storage is unchanged.
     pub fn pack(&self, pack_tid: Tid) -> Result<Option<Packed>, StorageError> {
         let Some(_packing) = self.packing.try_lock() else {
             let name = self.store.name();
@@ -30,7 +30,7 @@ impl Storage {
         packed
     }
 
-    /// Gives up a pack that is under way, and any later one: the storage is about to be closed.
+    /// Cancels a pack in progress and refuses later ones: the storage is about to be closed.
     pub fn cancel_pack(&self) {
         self.pack_cancelled.store(true, Ordering::Relaxed);
     }

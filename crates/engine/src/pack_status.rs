@@ -1,4 +1,4 @@
-//! What packs of a storage have done and are doing.
+//! The progress and results of a storage's packs.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,34 +9,34 @@ use crate::Storage;
 /// Packs since the storage was opened.
 #[derive(Clone, Debug, Default)]
 pub struct PackStatus {
-    /// The one under way.
+    /// The pack in progress.
     pub running: Option<PackRun>,
-    /// The last one that has ended.
+    /// The last pack that ended.
     pub last: Option<PackEnd>,
-    /// How many succeeded, those included that found nothing to free.
+    /// Number of packs that succeeded, including those that found nothing to free.
     pub succeeded: u64,
-    /// How many failed.
+    /// Number of packs that failed.
     pub failed: u64,
 }
 
-/// A pack under way.
+/// A pack in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct PackRun {
     /// When it began.
     pub started: Instant,
-    /// What it does, how much of that is done, and how much there is (objects while marking,
-    /// bytes while copying). `None` at first.
+    /// The current step, how much of it is done, and its total (objects while marking, bytes while
+    /// copying). `None` at first.
     pub progress: Option<(PackStep, u64, u64)>,
 }
 
 /// A pack that has ended.
 #[derive(Clone, Debug)]
 pub struct PackEnd {
-    /// When.
+    /// When it ended.
     pub at: SystemTime,
     /// How long it took.
     pub duration: Duration,
-    /// Bytes that the file has become smaller by, or why it is as it was.
+    /// Bytes by which the file shrank, or why the pack failed and left the file unchanged.
     pub result: Result<u64, String>,
 }
 

@@ -1,26 +1,26 @@
-//! How long a batch may wait for more.
+//! The group commit delay: how long a batch may wait for more transactions.
 //!
-//! One sync serves all who have asked for their finish when it begins, and costs the same for one
-//! as for many. So it is worth waiting for who is about to ask, as long as that is little beside
-//! the sync itself. Who is far away does not come in that time: when waiting was in vain some
-//! times, it is only tried again now and then. A disk that syncs at once is not waited for at all.
+//! One sync serves all clients that asked for their finish before it begins, and costs the same for
+//! one as for many. So the log writer waits for clients that are about to ask, if the wait is short
+//! beside the sync. A distant client does not ask in that time: after several waits in vain, the
+//! writer pauses waiting for some batches. It never waits if the disk syncs at once.
 
 use std::time::Duration;
 
-/// This part of the time that a batch takes may be waited before it.
+/// Longest wait before a batch: the mean batch duration divided by this.
 const SHARE: u32 = 4;
-/// Less than that is no time to sleep.
+/// Shorter waits are skipped: too short to sleep.
 const TIME_MIN: Duration = Duration::from_micros(20);
-/// A disk that is slow by itself is not made slower by more than that.
+/// Upper limit of the wait: a slow disk is not made slower by more than this.
 const TIME_MAX: Duration = Duration::from_millis(1);
-/// A batch counts as one of so many in the mean.
+/// Window of the moving average: a new batch has a weight of one in this many.
 const MEMORY: u32 = 8;
-/// So often in a row it is waited in vain.
+/// Number of waits in vain, in a row, after which waiting pauses.
 const DISAPPOINTMENTS_MAX: u32 = 4;
-/// So many batches are then not waited for.
+/// Number of batches without a wait in such a pause.
 const PAUSE_BATCHES: u32 = 32;
 
-/// What batches took lately, and whether waiting for them was of use.
+/// The mean duration of recent batches, and whether recent waits were useful.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     mean: Duration,
@@ -29,12 +29,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// A batch was written and synced.
+    /// Records that a batch was written and synced.
     pub(crate) fn note_batch(&mut self, took: Duration) {
         self.mean = (self.mean * (MEMORY - 1) + took) / MEMORY;
     }
 
-    /// How long the next one may wait; `None` when it is not worth it.
+    /// How long the next batch may wait; `None` when waiting is not worthwhile.
     pub(crate) fn time_max(&mut self) -> Option<Duration> {
         let time = self.mean / SHARE;
         if time < TIME_MIN {
@@ -50,7 +50,7 @@ impl Patience {
         Some(time.min(TIME_MAX))
     }
 
-    /// It was waited, and those who were waited for have all come or not.
+    /// Records a wait, and whether all transactions waited for became ready in time.
     pub(crate) fn note_waiting(&mut self, all_came: bool) {
         self.disappointments = if all_came { 0 } else { self.disappointments.saturating_add(1) };
     }
@@ -70,7 +70,7 @@ mod tests {
             }
             patience.time_max()
         };
-        // In memory.
+        // A disk in memory.
         assert_eq!(after(10, 100), None);
         let waited = after(800, 100).unwrap();
         assert!((190..=200).contains(&waited.as_micros()), "{waited:?}");

@@ -1,9 +1,9 @@
-//! After a failed write: commits are refused, and the storage is reopened for them when it can be.
+//! Reopens a storage that refuses commits after a failed write.
 //!
-//! The log writer does it itself, between two batches, so that nothing is appended meanwhile. It
-//! tries at growing intervals, since what is wrong with a disk is often mended while the server
-//! runs: a full quota, a lost path to a storage network. What the file holds that was not
-//! acknowledged is cut ([`Write::reopen`](zodium_storage::Write::reopen)).
+//! The log writer reopens it between two batches, so that nothing is appended meanwhile. It tries
+//! at growing intervals, since many disk faults are repaired while the server runs: a full quota, a
+//! lost path to a storage network. Unacknowledged data in the file are cut
+//! ([`Write::reopen`](zodium_storage::Write::reopen)).
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use zodium_storage::{StorageError, WriteState};
 
 use crate::Storage;
 
-/// When a storage is reopened by itself.
+/// When a storage reopens its file by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopening {
-    /// How long after the failure it is tried for the first time.
+    /// Delay from the failure to the first attempt.
     pub first: Duration,
-    /// Each further time comes twice as long after the one before, but no longer than this.
+    /// Each further delay is twice the one before, but at most this.
     pub longest: Duration,
 }
 
@@ -27,14 +27,14 @@ impl Default for Reopening {
     }
 }
 
-/// Why commits are refused, and what is done about it.
+/// Why commits are refused, and when reopening is tried.
 #[derive(Clone, Debug)]
 pub struct WriteFailure {
-    /// What failed last: the write, or the last try to reopen.
+    /// The last failure: of the write, or of the last attempt to reopen.
     pub reason: String,
-    /// How often reopening was tried.
+    /// Number of attempts to reopen.
     pub attempts: u32,
-    /// When it is tried next (monotonic); `None`: when somebody asks.
+    /// When the next attempt is due (monotonic); `None`: only when the operator asks.
     pub next_attempt: Option<Duration>,
     /// When the write failed (monotonic).
     pub since: Duration,
@@ -42,12 +42,12 @@ pub struct WriteFailure {
 }
 
 impl Storage {
-    /// Why commits are refused; `None` when they are not.
+    /// Why commits are refused; `None` when they are accepted.
     pub fn write_failure(&self) -> Option<WriteFailure> {
         self.failure.lock().clone()
     }
 
-    /// Has the storage reopened now, if a write has failed. Returns whether one has.
+    /// Requests an immediate attempt to reopen, if a write has failed. Returns whether one has.
     pub fn ask_to_reopen(&self) -> bool {
         let mut failure = self.failure.lock();
         let Some(failure) = &mut *failure else { return false };
@@ -56,7 +56,7 @@ impl Storage {
         true
     }
 
-    /// Notes that a write failed, unless that is known already.
+    /// Records that a write failed, unless a failure is already recorded.
     pub(crate) fn note_write_failure(&self, error: &StorageError) {
         let mut failure = self.failure.lock();
         if failure.is_some() {
@@ -75,7 +75,7 @@ impl Storage {
         drop(failure);
         self.commits.wake();
         match self.reopening {
-            // Once; what to do about it is in the error.
+            // Logged once; the error itself says what to do.
             _ if is_change(error) => error!(%error, "commits are refused from now on, reads go on"),
             Some(_) => error!(%error, "commits are refused from now on, reads go on; the file \
                 will be reopened in {} s", pause.as_secs_f64()),
@@ -84,13 +84,13 @@ impl Storage {
         }
     }
 
-    /// How long until reopening is tried; `None` when it will not be.
+    /// Time until the next attempt to reopen; `None` when there will be none.
     pub(crate) fn time_to_reopening(&self) -> Option<Duration> {
         let due = self.failure.lock().as_ref()?.next_attempt?;
         Some(due.saturating_sub(self.clock.monotonic()))
     }
 
-    /// Tries to take commits again, when it is time. On the log writer's thread.
+    /// Reopens the storage, if an attempt is due. Runs on the log writer's thread.
     pub(crate) fn reopen_if_due(&self) {
         if self.time_to_reopening() != Some(Duration::ZERO) {
             return;
@@ -103,7 +103,7 @@ impl Storage {
 
     fn reopened(&self) {
         let Some(failure) = self.failure.lock().take() else { return };
-        // Their transactions were refused, and nothing of them is in the log any more.
+        // The transactions of these blobs were refused, and the log holds nothing of them any more.
         self.undecided.lock().clear();
         self.commits.machine().reopened();
         self.figures.reopenings.add(1);
@@ -119,7 +119,7 @@ impl Storage {
         failure.attempts += 1;
         let is_told = is_change(error) && failure.reason == error.to_string();
         failure.reason = error.to_string();
-        // What is not there any more does not come back by waiting.
+        // Waiting does not bring back lost data.
         let is_lost = matches!(error, StorageError::Corrupt { .. } | StorageError::Failed { .. });
         failure.next_attempt = match self.reopening {
             Some(Reopening { longest, .. }) if !is_lost => {
@@ -137,7 +137,7 @@ impl Storage {
         }
     }
 
-    /// Whether the file refuses appends though the machine does not know: a pack failed late.
+    /// Records a failed pack as a failed write, if the file now refuses appends.
     pub(crate) fn note_pack_failure(&self, error: &StorageError) {
         if matches!(self.store.write_state(), WriteState::Failed | WriteState::Changed) {
             self.note_write_failure(error);
@@ -145,7 +145,7 @@ impl Storage {
     }
 }
 
-/// Whether another program changed the file. Only that program, or the operator, can mend it.
+/// Whether another program changed the file. Only that program or the operator can repair it.
 fn is_change(error: &StorageError) -> bool {
     matches!(error, StorageError::Changed { .. })
 }

@@ -1,9 +1,8 @@
-//! Resolving conflicts here, where the client need not be asked.
+//! Resolves conflicts on the server, where the client need not be asked.
 //!
-//! Key decision: nothing of it is kept in the transaction. As long as other conflicts go back to
-//! the client, and whenever it votes anew, those of here are resolved again, against what is
-//! current then; so the client is told of exactly those that it has to resolve, and a vote that
-//! comes later than that finds nothing stale.
+//! Key decision: the transaction keeps no resolved data. Every vote resolves its conflicts again,
+//! against the data current then, even if other conflicts went back to the client before. So the
+//! client gets exactly the conflicts that it must resolve, and a later vote uses no stale result.
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -19,33 +18,33 @@ pub(crate) struct Resolved {
     pub(crate) data: FxHashMap<Oid, Bytes>,
 }
 
-/// On a worker, which others wait for, so few conflicts are resolved, of records with so many bytes
-/// in all.
+/// A worker must not delay its other sessions: it resolves at most this many conflicts, with at
+/// most this many bytes in the three revisions of each.
 const WORKER_CONFLICTS_MAX: usize = 4;
 const WORKER_BYTES_MAX: usize = 16 << 10;
 
-/// The three revisions that a conflict is about.
+/// The three revisions that a conflict concerns.
 enum Revisions {
     Found {
         old: Bytes,
         committed: Bytes,
         new: Bytes,
     },
-    /// One of them is not there any more.
+    /// One of them no longer exists.
     Gone,
-    /// They are not in memory, or too much to merge on a worker.
+    /// They are not in memory, or too large to merge on a worker.
     Cold,
 }
 
 impl Storage {
-    /// Whether some of these conflicts, all of stores, may be resolved here.
+    /// Whether the server may resolve some of these conflicts, all of them of stores.
     pub(crate) fn may_resolve(&self, conflicts: &[Conflict]) -> bool {
         self.resolver.is_some() && !conflicts.is_empty()
     }
 
-    /// Resolves what can be; gives what is left as well. `None`: ask with [`Access::Blocking`].
+    /// Resolves conflicts; also returns those left. `None`: ask again with [`Access::Blocking`].
     ///
-    /// The locks must be held: what is resolved against must still be current when it is written.
+    /// The caller must hold the locks: the revision merged with must still be current at the write.
     pub(crate) fn resolve(
         &self,
         transaction: &Transaction,
@@ -95,7 +94,7 @@ impl Storage {
                 false => Revisions::Cold,
             });
         }
-        // A revision that is gone (created twice, deleted, packed, damaged) leaves nothing to merge
+        // Without a revision (created twice, deleted, packed, damaged) there is nothing to merge
         // with.
         let committed = self.readable_revision(oid, committed)?;
         let old = self.readable_revision(oid, sent)?;
@@ -114,8 +113,8 @@ impl Storage {
         })
     }
 
-    /// The data that a transaction wrote; `None` also when they are damaged. The client is told of
-    /// the conflict then, and of the damage as soon as it loads what is damaged.
+    /// The data that a transaction wrote; `None` also if they are damaged. The client then gets the
+    /// conflict, and an error for the damage as soon as it loads the damaged revision.
     fn readable_revision(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
         match self.store.load_serial(oid, serial) {
             Err(StorageError::Corrupt { .. }) => Ok(None),

@@ -1,4 +1,4 @@
-//! The seam to conflict resolution.
+//! The interface to conflict resolution.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use zodium_storage::Access;
 
 /// Merges conflicting changes of one object.
 pub trait Resolver: fmt::Debug + Send + Sync {
-    /// Merges what `new` made of `old` with what `committed` did, all data records.
+    /// Merges the changes from `old` to `new` and from `old` to `committed`, all data records.
     fn resolve(&self, old: &[u8], committed: &[u8], new: &[u8], access: Access) -> Merge;
 }
 
-/// What a [`Resolver`] makes of a conflict.
+/// The result of a [`Resolver`] for a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// The data record to write.
     Resolved(Vec<u8>),
-    /// The changes are not merged here.
+    /// The resolver does not merge these changes.
     Unresolved,
-    /// The answer takes a while: ask again with [`Access::Blocking`], off the worker.
+    /// Not in memory: ask again with [`Access::Blocking`], off the worker.
     Cold,
 }

@@ -1,7 +1,7 @@
-//! Keeping large transactions out of memory: what has grown past a limit goes to a spool file.
+//! Keeps large transactions out of memory: data beyond a limit move to a spool file.
 //!
-//! The session that collects a transaction asks for a [`Spill`] after each store, runs it off
-//! the worker, and takes no more stores until it has given back the result.
+//! After each store, the session that collects the transaction asks for a [`Spill`]. It runs the
+//! spill off the worker, and accepts no more stores until it has given back the result.
 
 use bytes::Bytes;
 use zodium_storage::{Access, Spool, SpooledData, StorageError};
@@ -15,7 +15,7 @@ pub(crate) enum Data {
     Spooled(SpooledData),
 }
 
-/// What a transaction has in memory and in its spool.
+/// The data of a transaction in memory and in its spool.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     memory_bytes: u64,
@@ -26,11 +26,11 @@ pub(crate) struct Kept {
 #[derive(Debug)]
 pub struct Spill {
     spool: Option<Spool>,
-    /// Place in the transaction's writes, and the data.
+    /// The index of the write in the transaction, and its data.
     data: Vec<(usize, Bytes)>,
 }
 
-/// Data that have been put into the spool, for [`Transaction::spilled`].
+/// Data written to the spool, for [`Transaction::spilled`].
 #[derive(Debug)]
 pub struct Spilled {
     spool: Spool,
@@ -38,7 +38,7 @@ pub struct Spilled {
 }
 
 impl Data {
-    /// The bytes; `None` when they have to be read and access is resident only.
+    /// The bytes; `None` when they are in a spool and access is resident only.
     pub(crate) fn bytes(&self, access: Access) -> Result<Option<Bytes>, StorageError> {
         match (self, access) {
             (Data::Memory(bytes), _) => Ok(Some(bytes.clone())),
@@ -61,7 +61,7 @@ impl Kept {
         usize::try_from(self.memory_bytes).unwrap_or(usize::MAX)
     }
 
-    /// Counts data that a transaction takes in.
+    /// Counts data that a transaction keeps in memory.
     pub(crate) fn hold(&mut self, data: Bytes) -> Data {
         self.memory_bytes += data.len() as u64;
         Data::Memory(data)
@@ -69,8 +69,8 @@ impl Kept {
 }
 
 impl Transaction {
-    /// What should be put aside before the transaction takes more; `None` while it has no more
-    /// than `memory_bytes_max` of data in memory.
+    /// The data to move to the spool before the transaction takes more; `None` while at most
+    /// `memory_bytes_max` of its data are in memory.
     pub fn spill(&mut self, memory_bytes_max: usize) -> Option<Spill> {
         if self.kept.memory_bytes <= memory_bytes_max as u64 {
             return None;
@@ -84,7 +84,7 @@ impl Transaction {
         Some(Spill { spool: self.kept.spool.take(), data })
     }
 
-    /// Takes note of where its data are now. Nothing may have been stored since
+    /// Replaces the spilled data by their places in the spool. No data may have been stored since
     /// [`Transaction::spill`].
     pub fn spilled(&mut self, spilled: Spilled) {
         for (place, spooled) in spilled.data {

@@ -1,5 +1,4 @@
-//! One served database: the storage that keeps it, its commit machine, its log writer, and its
-//! subscribers.
+//! A served database: its storage, its commit machine, its log writer, and its subscribers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ pub struct Storage {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commits: CommitTable,
     pub(crate) transaction_timeout: Option<Duration>,
-    /// Held by a pack from beginning to end.
+    /// Held by a pack from its start to its end.
     pub(crate) packing: Mutex<()>,
     pub(crate) pack_cancelled: Arc<AtomicBool>,
     pub(crate) pack_gc: bool,
@@ -42,23 +41,23 @@ pub struct Storage {
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
     pub(crate) resolvable_classes: Vec<String>,
     pub(crate) reopening: Option<Reopening>,
-    /// The failed write that commits are refused for.
+    /// The failed write that makes the storage refuse commits.
     pub(crate) failure: Mutex<Option<WriteFailure>>,
-    /// Blobs of transactions of which the log may have a part, until that is cut.
+    /// Blobs of transactions that the log may hold in part, until that part is cut.
     pub(crate) undecided: Mutex<Vec<StagedBlobs>>,
     invalidation_queue_size: usize,
     invalidation_age: Option<Duration>,
     subscribers: Mutex<Subscribers>,
-    /// The tid of the last commit that may have been posted to somebody. Release before the
-    /// first post, Acquire by workers: who heard of a commit, from whomever, sees it here.
+    /// The tid of the last commit that may have been posted to any mailbox. Release before the
+    /// first post, Acquire by workers: a commit known from any source is then visible here.
     announced: AtomicU64,
     numbers: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The newest transactions; none of a file that is damaged there, so that who was away asks for
-/// everything anew.
+/// The newest transactions. None if the file is damaged there: clients that were disconnected then
+/// drop their caches.
 fn recent_of(store: &dyn Read, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
     match store.recent(count) {
         Err(error @ StorageError::Corrupt { .. }) => {
@@ -69,24 +68,24 @@ fn recent_of(store: &dyn Read, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, Sto
     }
 }
 
-/// Changed together under one lock, so that who subscribes knows exactly what comes next.
+/// Changed together under one lock, so that a new subscriber misses no commit and gets none twice.
 struct Subscribers {
     last_tid: Tid,
     mailboxes: Vec<Arc<dyn Mailbox>>,
     /// The newest commits, oldest first.
     recent: VecDeque<Arc<Commit>>,
-    /// Objects in all of them.
+    /// Number of objects in all of them.
     recent_oids: usize,
 }
 
-/// Objects that the newest commits may have together: of commits with more, fewer are remembered.
+/// Most objects in the remembered commits together: of large commits, fewer are remembered.
 const RECENT_OIDS_MAX: usize = 1 << 20;
-/// Objects that a client is told of from the log; one that missed more drops its cache.
+/// Most objects listed for a client from the log; a client that missed more drops its cache.
 const CHANGED_OIDS_MAX: usize = 1 << 20;
 
 impl Subscribers {
-    /// Keeps the newest of the recent commits: so many, and no more of their objects than there
-    /// may be. The last one stays, as long as any are wished.
+    /// Drops the oldest recent commits beyond `commits_max`, or beyond [`RECENT_OIDS_MAX`] objects.
+    /// The newest commit stays, unless `commits_max` is 0.
     fn forget_old(&mut self, commits_max: usize) {
         while self.recent.len() > commits_max
             || (self.recent_oids > RECENT_OIDS_MAX && self.recent.len() > 1)
@@ -115,8 +114,8 @@ impl Storage {
         Ok(storage)
     }
 
-    /// As [`Storage::start`] without the thread: nothing is written but by steps of the writer.
-    /// For who runs everything on one thread.
+    /// As [`Storage::start`] without the thread: only steps of the writer write the log. For
+    /// callers that run everything on one thread.
     pub fn with_writer(
         store: Arc<dyn zodium_storage::Storage>,
         clock: Arc<dyn Clock>,
@@ -124,11 +123,11 @@ impl Storage {
     ) -> Result<(Arc<Storage>, LogWriter), StorageError> {
         let last_tid = store.last_tid();
         let recent = recent_of(store.as_ref(), config.invalidation_queue_size)?;
-        let number = TransactionNumber(0); // Nobody waits for these.
+        let number = TransactionNumber(0); // No session waits for these.
         let recent = recent.into_iter().map(|(tid, oids)| Arc::new(Commit { tid, oids, number }));
         let mut recent: VecDeque<_> = recent.collect();
         if recent.is_empty() && config.invalidation_queue_size > 0 {
-            // Who knows the last transaction of an empty file can be told of all that follow.
+            // A client that knows the last transaction of an empty file can get all that follow.
             recent.push_back(Arc::new(Commit { tid: last_tid, oids: Vec::new(), number }));
         }
         let mut subscribers =
@@ -169,7 +168,7 @@ impl Storage {
         self.store.as_ref()
     }
 
-    /// Its blobs; `None` when it is served without a blob directory, or has none.
+    /// Its blobs; `None` when it is served without a blob directory, or its kind has no blobs.
     pub fn blobs(&self) -> Option<&BlobDirectory> {
         self.store.blobs()
     }
@@ -184,34 +183,34 @@ impl Storage {
         self.store.new_oids(count)
     }
 
-    /// Whether the storage takes commits.
+    /// Whether the storage accepts commits.
     pub fn write_state(&self) -> WriteState {
         self.store.write_state()
     }
 
-    /// Adds a mailbox and tells the last tid: every later commit will be posted to it.
+    /// Adds a mailbox and returns the last tid: every later commit will be posted to the mailbox.
     pub fn subscribe(&self, mailbox: Arc<dyn Mailbox>) -> Tid {
         let mut subscribers = self.subscribers.lock();
         subscribers.mailboxes.push(mailbox);
         subscribers.last_tid
     }
 
-    /// The last transaction that anybody can have heard of; not all mailboxes need have it yet.
+    /// The last transaction that any client may know of; some mailboxes may not have it yet.
     pub fn announced_tid(&self) -> Tid {
         Tid(self.announced.load(Ordering::Acquire))
     }
 
-    /// The last transaction that was posted to all mailboxes. Waits for an announcement that is
-    /// under way.
+    /// The last transaction that was posted to all mailboxes. Waits for an announcement in
+    /// progress.
     pub fn last_tid(&self) -> Tid {
         self.subscribers.lock().last_tid
     }
 
-    /// Which objects were written after `since` and not after `told`, as far as the recent
-    /// transactions tell; `None` when they do not go back that far.
+    /// The objects written after `since` and not after `told`, from the recent transactions; `None`
+    /// when these do not go back that far.
     ///
-    /// `told` is what the asking client has been told already: later commits come to it as
-    /// notices, and only so.
+    /// `told` is the last transaction that the client knows of. Later commits reach it as notices,
+    /// and only as notices.
     pub fn recently_changed(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
         if since >= told {
             return Some(Vec::new());
@@ -232,8 +231,8 @@ impl Storage {
         self.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
     }
 
-    /// As [`Storage::recently_changed`], from the log; `None` when they are too many, or the log
-    /// cannot be read there: a client that drops its cache misses nothing. Blocking.
+    /// As [`Storage::recently_changed`], from the log; `None` when the objects are too many or the
+    /// log cannot be read there. The client then drops its cache and misses nothing. Blocking.
     pub fn changed_in_log(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
         let changed = self.changed_up_to(CHANGED_OIDS_MAX, since, told);
         changed.unwrap_or_else(|error| {
@@ -263,26 +262,26 @@ impl Storage {
         Ok(Some(seen.into_iter().collect()))
     }
 
-    /// What the commit machine is doing.
+    /// The state of the commit machine.
     pub fn commit_status(&self) -> CommitStatus {
         self.commits.machine().status()
     }
 
-    /// Seconds since the Unix epoch at which a monotonic time was, or will be.
+    /// Converts a monotonic time, past or future, to seconds since the Unix epoch.
     pub fn unix_seconds_at(&self, monotonic: Duration) -> f64 {
         let now = self.clock.monotonic();
         let ago = now.as_secs_f64() - monotonic.as_secs_f64();
         self.clock.unix_nanos() as f64 / 1e9 - ago
     }
 
-    /// Gives up a pack, writes what has been asked to finish, ends the writer, saves the index.
+    /// Cancels a pack, writes the finished transactions, ends the writer, saves the index.
     pub fn close(&self) -> Result<(), StorageError> {
         self.cancel_pack();
         self.commits.stop();
         let writer = self.writer.lock().take();
         let upkeep = self.upkeep.lock().take();
         for thread in [writer, upkeep].into_iter().flatten() {
-            // One that panicked has ended the process already.
+            // A thread that panicked has ended the process already.
             let _ = thread.join();
         }
         let _packing = self.packing.lock();
@@ -293,7 +292,7 @@ impl Storage {
         TransactionNumber(self.numbers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Posts commits to everybody. Called by the writer only, in tid order.
+    /// Posts commits to all mailboxes. Only the log writer calls this, in tid order.
     pub(crate) fn announce(&self, commits: &Commits) {
         let Some(last) = commits.last() else { return };
         self.announced.store(last.tid.0, Ordering::Release);
@@ -312,7 +311,7 @@ impl Storage {
         }
     }
 
-    /// Posts a notice to everybody, after the commits announced before.
+    /// Posts a notice to all mailboxes, after the commits announced before.
     pub(crate) fn post_to_all(&self, notice: &Notice) {
         for mailbox in &self.subscribers.lock().mailboxes {
             mailbox.post(notice.clone());
@@ -379,12 +378,12 @@ mod tests {
         };
         announce(10, 0..half);
         announce(20, half..2 * half);
-        // As many as there may be.
+        // Exactly the limit.
         assert_eq!(told(10), Some(half));
         announce(30, 0..1);
         assert_eq!(told(10), None);
         assert_eq!(told(20), Some(1));
-        // The newest is remembered however many it has.
+        // The newest commit is remembered, however many objects it has.
         announce(40, 0..2 * half + 1);
         assert_eq!(told(30), None);
         assert_eq!(told(40), Some(0));

@@ -1,4 +1,4 @@
-//! A transaction before its vote: what the client sent, in the order it came.
+//! A transaction before its vote: the client's writes, reads and undos, in the order received.
 //!
 //! Nothing here is shared: the session that owns the transaction fills it without a lock.
 
@@ -11,12 +11,12 @@ use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionSt
 use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
 use crate::spill::{Data, Kept};
 
-/// What a client wants committed.
+/// A transaction that a client builds.
 #[derive(Debug, Default)]
 pub struct Transaction {
     pub(crate) metadata: TransactionMetadata,
     pub(crate) status: TransactionStatus,
-    /// The tid that a copied transaction brings; `None` lets the server give one.
+    /// The tid that a copied transaction brings; `None`: the server assigns one.
     pub(crate) explicit_tid: Option<Tid>,
     pub(crate) writes: Vec<Write>,
     pub(crate) reads: Vec<ObjectRead>,
@@ -37,7 +37,7 @@ pub(crate) struct Write {
 pub(crate) enum WriteBody {
     Store(Data),
     Delete,
-    /// Data of a copied record (`None`: a deletion), and the transaction that may hold the same.
+    /// Data of a copied record (`None`: a deletion), and a transaction that may have the same data.
     Restore {
         data: Option<Data>,
         source: Option<Tid>,
@@ -48,12 +48,12 @@ pub(crate) enum WriteBody {
 #[derive(Debug)]
 pub(crate) struct Undo {
     pub(crate) tid: Tid,
-    /// Found by [`crate::Storage::find_undone`], before the locks can be asked for.
+    /// Found by [`crate::Storage::find_undone`], before the locks are requested.
     pub(crate) records: Option<Vec<UndoneRecord>>,
 }
 
 impl Transaction {
-    /// An empty transaction. `explicit_tid` and `status` are for copies of transactions.
+    /// An empty transaction. `explicit_tid` and `status` are for copied transactions.
     pub fn new(
         metadata: TransactionMetadata,
         explicit_tid: Option<Tid>,
@@ -69,8 +69,8 @@ impl Transaction {
         self.write(oid, serial, WriteBody::Store(data), None);
     }
 
-    /// As [`Transaction::store`], with the blob that belongs to the data. A store of the same
-    /// data that came before it (clients send both) is the same record.
+    /// As [`Transaction::store`], with the blob that belongs to the data. An earlier store of the
+    /// same data (clients send both) counts as the same record.
     pub fn store_blob(&mut self, oid: Oid, serial: Tid, data: Bytes, blob: TemporaryBlob) {
         let data = self.kept.hold(data);
         self.write(oid, serial, WriteBody::Store(data), Some(blob));
@@ -81,7 +81,7 @@ impl Transaction {
         self.write(oid, serial, WriteBody::Delete, None);
     }
 
-    /// Writes a copied record, unchecked. `source` hints at a transaction with the same data.
+    /// Writes a copied record, unchecked. `source` names a transaction that may have the same data.
     pub fn restore(&mut self, oid: Oid, serial: Tid, data: Option<Bytes>, source: Option<Tid>) {
         let data = data.map(|data| self.kept.hold(data));
         self.write(oid, serial, WriteBody::Restore { data, source }, None);
@@ -100,17 +100,17 @@ impl Transaction {
         self.write(oid, serial, WriteBody::Restore { data, source }, Some(blob));
     }
 
-    /// Demands that revision `serial` is still current at the commit.
+    /// Requires revision `serial` to be still current at the commit.
     pub fn read_current(&mut self, oid: Oid, serial: Tid) {
         self.reads.push(ObjectRead { oid, serial });
     }
 
-    /// Undoes what transaction `tid` did.
+    /// Undoes the changes of transaction `tid`.
     pub fn undo(&mut self, tid: Tid) {
         self.undos.push(Undo { tid, records: None });
     }
 
-    /// Whether it undoes anything, so that [`crate::Storage::find_undone`] must come before its
+    /// Whether it has undos, so that [`crate::Storage::find_undone`] must be called before its
     /// vote.
     pub fn has_undos(&self) -> bool {
         !self.undos.is_empty()
@@ -120,8 +120,8 @@ impl Transaction {
         self.writes.push(Write { oid, serial, body, blob });
     }
 
-    /// The data last stored for an object, for a conflict answer; `None` when they have to be
-    /// read and access is resident only. Empty for an object that was not stored.
+    /// The data last stored for an object, for a conflict reply; `None` when they are in a spool
+    /// and access is resident only. Empty for an object that was not stored.
     pub(crate) fn stored_data(
         &self,
         oid: Oid,
@@ -134,12 +134,12 @@ impl Transaction {
         stored.map_or(Ok(Some(Bytes::new())), |data| data.bytes(access))
     }
 
-    /// What it takes in memory, in bytes: data, and what is known of each of its objects.
+    /// Its size in memory, in bytes: its data, and the entries for its objects.
     pub fn memory_bytes(&self) -> usize {
         self.kept.memory_bytes() + self.entries_bytes()
     }
 
-    /// The part of [`Transaction::memory_bytes`] that cannot be put aside, for it is not data.
+    /// The part of [`Transaction::memory_bytes`] that cannot be spilled, because it is not data.
     pub fn entries_bytes(&self) -> usize {
         let TransactionMetadata { user, description, extension } = &self.metadata;
         user.len()
@@ -155,7 +155,7 @@ impl Transaction {
         self.writes.iter().any(|write| write.blob.is_some())
     }
 
-    /// The objects of the records that it undoes.
+    /// The objects of the records that the transaction undoes.
     pub(crate) fn undone_oids(&self) -> impl Iterator<Item = Oid> {
         let records = self.undos.iter().flat_map(|undo| undo.records.iter().flatten());
         records.map(|record| record.oid)
@@ -168,12 +168,12 @@ impl Transaction {
         exclusive.chain(shared).collect()
     }
 
-    /// Whether records may be the same as older ones, which then have to be read.
+    /// Whether records may be the same as older ones, which must then be read.
     pub(crate) fn writes_back_pointers(&self) -> bool {
         self.has_undos() || self.is_copy()
     }
 
-    /// Whether it is a copy of another database's transaction, as far as it shows: it restores.
+    /// Whether it is probably a copy of another database's transaction: it restores records.
     pub(crate) fn is_copy(&self) -> bool {
         self.writes.iter().any(|write| matches!(write.body, WriteBody::Restore { .. }))
     }
@@ -191,9 +191,9 @@ impl Transaction {
         self.writes.iter().map(check).collect()
     }
 
-    /// The writes that count. A store that was repeated with another serial was wrong the first
-    /// time (its conflict has been resolved by the client); repeated with the same serial both
-    /// are kept, as FileStorage does. Of an object with a blob only the last blob's counts:
+    /// The writes that are committed. If an object was stored again with another serial, only the
+    /// last serial counts: the client has resolved a conflict. Stores with the same serial are all
+    /// kept, as FileStorage does. If an object has blobs, only the write with the last blob counts:
     /// clients send its data once without and once with the blob.
     pub(crate) fn effective_writes(&self) -> impl Iterator<Item = &Write> {
         let mut last = FxHashMap::default();
@@ -219,20 +219,20 @@ impl Transaction {
     }
 }
 
-/// A transaction that passed its vote: it can be finished, or else must be given back with
+/// A transaction that passed its vote. It must be finished, or given back with
 /// [`crate::Storage::abort`].
 #[derive(Debug)]
 pub struct Voted {
     pub(crate) prepared: Prepared,
     pub(crate) blobs: Option<Box<StagedBlobs>>,
-    /// Objects whose stored data are not what the client sent (undone or resolved ones).
+    /// Objects whose stored data differ from what the client sent (undone or resolved ones).
     pub(crate) changed: Vec<Oid>,
-    /// How many conflicts were resolved here.
+    /// Number of conflicts that the server resolved.
     pub(crate) resolved: usize,
 }
 
 impl WriteBody {
-    /// The bodies of a transaction's data, wherever they are kept.
+    /// The data of the write, in memory or in a spool.
     pub(crate) fn data_mut(&mut self) -> Option<&mut Data> {
         match self {
             WriteBody::Store(data) => Some(data),
@@ -252,13 +252,13 @@ impl From<&Data> for NewBody {
 }
 
 impl Voted {
-    /// Objects whose data the client does not have: they were undone, or their conflicts
-    /// resolved here.
+    /// Objects whose data the client does not have: they were undone, or the server resolved their
+    /// conflicts.
     pub fn changed(&self) -> &[Oid] {
         &self.changed
     }
 
-    /// How many conflicts were resolved here.
+    /// Number of conflicts that the server resolved.
     pub fn resolved(&self) -> usize {
         self.resolved
     }

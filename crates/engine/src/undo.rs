@@ -1,10 +1,10 @@
-//! What the undos of a transaction write, and who merges them with what was changed later.
+//! The records that a transaction's undos write, and which party merges them with later changes.
 //!
-//! Key decision: what neither the storage nor the resolver can merge is given to the client as if
-//! it had stored the data of before over the revision to be undone; a stock client merges that with
-//! what is current, stores the result, and votes again. It is asked only for classes that it is
-//! known to have a merge for: of others the answer to an undo that fails is that error, not the
-//! one for a store that can be tried again.
+//! Key decision: an undo that neither the storage nor the resolver can merge goes to the client. It
+//! looks as if the client had stored the older data over the revision to undo. A stock client
+//! merges that with the current revision, stores the result, and votes again. The client is asked
+//! only for classes known to have a merge. For others the vote fails with an undo error, not with
+//! the error of a store that can be tried again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_storage::{NewRecord, StorageError};
@@ -15,28 +15,28 @@ use crate::transaction::{Transaction, WriteBody};
 use crate::undoing::{UndoConflict, Undoing, Undone};
 use crate::{FoundConflict, Storage, VoteError};
 
-/// What becomes of the undos of a transaction.
+/// The outcome of a transaction's undos.
 pub(crate) enum UndoOutcome {
-    /// These are written, each object once.
+    /// These records are written, each object once.
     Records(Vec<NewRecord>),
-    /// The client has to merge these first.
+    /// The client must merge these conflicts first.
     ForClient(Vec<FoundConflict>),
 }
 
 impl Storage {
-    /// What the undos write. The locks must be held.
+    /// The records that the undos write. The caller must hold the locks.
     ///
     /// # Errors
-    /// When some cannot be undone by anybody.
+    /// When neither the server nor the client can undo some of the records.
     pub(crate) fn undo_records(
         &self,
         transaction: &Transaction,
         undoing: &mut Undoing<'_>,
     ) -> Result<UndoOutcome, VoteError> {
-        // A store of what is undone is the client's answer: what it made of a conflict.
+        // A store of an undone object is the client's answer: its merge for the undo's conflict.
         let stored = stored_objects(transaction);
         let mut records: Vec<NewRecord> = Vec::new();
-        // Of an object that several of the undos concern, only what the last one makes is written.
+        // If several undos concern one object, only the result of the last one is written.
         let mut places = FxHashMap::default();
         let mut refused = FxHashSet::default();
         let all = self.undone_records(transaction)?;
@@ -58,8 +58,8 @@ impl Storage {
         self.undone_by_client(&all, refused, undoing)
     }
 
-    /// The records that a transaction undoes, as they are now: since its locks were asked for, a
-    /// pack may have put some out of reach.
+    /// The current records that a transaction undoes. A pack may have made some unreachable since
+    /// the transaction asked for its locks.
     fn undone_records(&self, transaction: &Transaction) -> Result<Vec<Undone>, StorageError> {
         let mut undone = Vec::new();
         for undo in &transaction.undos {

@@ -1,9 +1,9 @@
-//! What the undo of a record writes, found out by reading alone.
+//! Finds out, by reading only, which record the undo of a record writes.
 //!
-//! To undo transaction T means, for each object that T changed, a new record with the data from
-//! before T. That is only right while T's data are still the current data: in T's own record, or
-//! in a later one that points back to it or was stored with the same bytes. Otherwise going back is
-//! a change like any other, and is merged with the later ones if they can be.
+//! To undo transaction T is to write, for each object that T changed, a record with the data from
+//! before T. That is correct only while T's data are still current. They are in T's own record, or
+//! in a later record that points back to it or was stored with the same bytes. Otherwise the undo
+//! is a change like any other, and is merged with the later ones if possible.
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ pub(crate) struct Undone {
     pub(crate) record: UndoneRecord,
 }
 
-/// An undo that only the object's class can merge with what was changed later.
+/// An undo that only the object's class can merge with later changes.
 #[derive(Clone, Debug)]
 pub(crate) struct UndoConflict {
     pub(crate) oid: Oid,
     /// Its current revision.
     pub(crate) committed: Tid,
-    /// The newest revision to be undone.
+    /// The newest revision to undo.
     pub(crate) undone: Tid,
-    /// The data from before all that is to be undone.
+    /// The data from before all revisions to undo.
     pub(crate) before: Bytes,
     /// The class of the object, as `module.Class`.
     pub(crate) class: String,
 }
 
-/// What several undos within one transaction have made of each object so far.
+/// The results of several undos within one transaction so far, by object.
 pub(crate) struct Undoing<'a> {
     store: &'a dyn Read,
     resolver: Option<Arc<dyn Resolver>>,
@@ -45,32 +45,32 @@ pub(crate) struct Undoing<'a> {
     resolved: usize,
 }
 
-/// The data of an object that an undo finds.
+/// The current data of an object, as an undo finds them.
 #[derive(Clone, Debug)]
 enum Current {
-    /// It has none: it was never stored.
+    /// The object has no data: it was never stored.
     Nothing,
-    /// Those of this revision.
+    /// The data of this revision.
     Revision(Tid),
-    /// Made by an undo of the same transaction.
+    /// The data that an undo of the same transaction merged.
     Merged(Bytes),
 }
 
 impl<'a> Undoing<'a> {
-    /// Nothing yet; what was changed later is given to `resolver`.
+    /// No results yet; `resolver` merges undos with later changes.
     pub(crate) fn new(store: &'a dyn Read, resolver: Option<Arc<dyn Resolver>>) -> Undoing<'a> {
         Undoing { store, resolver, done: FxHashMap::default(), resolved: 0 }
     }
 
-    /// How many records were merged with later changes.
+    /// Number of records merged with later changes.
     pub(crate) fn resolved(&self) -> usize {
         self.resolved
     }
 
-    /// What undoes a record; `None` when a later transaction changed the data and the two cannot
-    /// be merged.
+    /// The body that undoes a record; `None` when a later transaction changed the data and the
+    /// changes cannot be merged.
     ///
-    /// The object must be locked, or the answer may be old when it is used.
+    /// The object must be locked, or the answer may be stale when it is used.
     pub(crate) fn undo(&mut self, undone: Undone) -> Result<Option<NewBody>, StorageError> {
         let Undone { tid, record: UndoneRecord { oid, previous } } = undone;
         let current = match self.done.get(&oid) {
@@ -87,7 +87,7 @@ impl<'a> Undoing<'a> {
             self.done.insert(oid, Current::Nothing);
             return Ok(Some(NewBody::Deleted));
         };
-        // Going back to what is damaged would lose what can be read.
+        // Refuse a damaged target: the undo would replace readable data with unreadable data.
         self.data_before(oid, previous, tid)?;
         self.done.insert(oid, Current::Revision(previous));
         Ok(Some(NewBody::SameAs(previous)))
@@ -98,8 +98,8 @@ impl<'a> Undoing<'a> {
         Ok(serial.map_or(Current::Nothing, Current::Revision))
     }
 
-    /// Whether an object's current data are those of a revision: by being them, by pointing to
-    /// them, or by having been stored twice.
+    /// Whether an object's current data are those of a revision: the revision is current, the
+    /// current record points back to it, or the same bytes were stored twice.
     fn is_same(&self, oid: Oid, current: &Current, tid: Tid) -> Result<bool, StorageError> {
         let current = match current {
             Current::Revision(current) if *current == tid => return Ok(true),
@@ -110,7 +110,7 @@ impl<'a> Undoing<'a> {
         Ok(current == self.data_of(oid, tid)?)
     }
 
-    /// Goes back from the data of a revision to those before it, and keeps what was done since.
+    /// Merges the data from before a revision with the changes made since that revision.
     fn merge(
         &self,
         oid: Oid,
@@ -144,16 +144,16 @@ impl<'a> Undoing<'a> {
         self.data_before(oid, tid, tid)
     }
 
-    /// The data of the revision `serial`, which an undo of `tid` goes back to. A pack may have
-    /// dropped it meanwhile.
+    /// The data of revision `serial`, to which an undo of `tid` goes back. A pack may have dropped
+    /// them meanwhile.
     fn data_before(&self, oid: Oid, serial: Tid, tid: Tid) -> Result<Option<Bytes>, StorageError> {
         let packed = StorageError::NotUndoable { tid, reason: "it was packed" };
         Ok(self.store.record(oid, serial)?.ok_or(packed)?.data)
     }
 
-    /// What a class would have to merge so that `records` of one object, of several undos perhaps,
-    /// can be undone together: going back from the newest to before the oldest of them. `None`
-    /// when they are not one run of revisions, or when there is nothing to go back to.
+    /// The conflict that a class must merge to undo `records` of one object together, perhaps of
+    /// several undos. It goes back from the newest record to the data before the oldest one. `None`
+    /// when they are not one run of revisions, or when no older data exist.
     pub(crate) fn conflict(
         &self,
         mut records: Vec<Undone>,
@@ -169,7 +169,7 @@ impl<'a> Undoing<'a> {
         let Current::Revision(committed) = self.committed(oid)? else { return Ok(None) };
         let Some(previous) = oldest.record.previous else { return Ok(None) };
         let Some(before) = self.data_before(oid, previous, oldest.tid)? else { return Ok(None) };
-        // A deleted object has no data to merge anything into.
+        // A deleted object has no data to merge with.
         if self.data_of(oid, committed)?.is_none() {
             return Ok(None);
         }

@@ -17,29 +17,29 @@ use crate::{FoundConflict, Mailbox, Storage, VoteError};
 /// The answer to [`Storage::begin_vote`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoteStart {
-    /// The locks are held: call [`Storage::check`].
+    /// The transaction holds its locks: call [`Storage::check`].
     Granted,
-    /// Others hold them: [`crate::Notice::Granted`] will come.
+    /// Other transactions hold the locks: [`crate::Notice::Granted`] will come.
     Waiting,
 }
 
 /// The answer to [`Storage::check`].
 #[derive(Debug)]
 pub enum Check {
-    /// It can be finished.
+    /// The transaction can be finished.
     Voted(Voted),
-    /// It does not fit what is committed, and not all of it was resolved here. When all of what
-    /// is left are stores the locks stay, so that the client can resolve against what cannot
-    /// change again, and [`Storage::vote_again`] (or abort). Else the locks are free, and the
-    /// transaction is over.
+    /// The transaction conflicts with committed revisions, and the server did not resolve all
+    /// conflicts. If all those left are of stores, the locks stay: the client can resolve against
+    /// revisions that cannot change. Call [`Storage::vote_again`] then, or abort. Otherwise the
+    /// locks are free, and the transaction is over.
     Conflicts(Vec<FoundConflict>),
-    /// The answer is not in memory: ask again with [`Access::Blocking`] off the worker.
+    /// The revisions are not in memory: ask again with [`Access::Blocking`] off the worker.
     Cold,
 }
 
 impl Storage {
-    /// Looks up the records that a transaction undoes. Blocking; must come before the vote of a
-    /// transaction that [has undos](Transaction::has_undos), since they decide about its locks.
+    /// Looks up the records that a transaction undoes. Blocking. Must precede the vote of a
+    /// transaction that [has undos](Transaction::has_undos), since these records need locks.
     pub fn find_undone(&self, transaction: &mut Transaction) -> Result<(), VoteError> {
         for undo in &mut transaction.undos {
             undo.records = Some(self.records_to_undo(undo.tid)?);
@@ -47,10 +47,10 @@ impl Storage {
         Ok(())
     }
 
-    /// Asks for the locks of all objects of a transaction at once.
+    /// Requests the locks of all objects of a transaction at once.
     ///
-    /// The number is good for this vote only: a later one gets another. What concerns it while
-    /// it waits, and later its finish, is posted to `mailbox`.
+    /// The number is valid for this vote only: a later vote gets another. Notices about the
+    /// transaction, from its wait for locks to its finish, are posted to `mailbox`.
     pub fn begin_vote(
         &self,
         transaction: &Transaction,
@@ -67,7 +67,7 @@ impl Storage {
         Ok((number, start))
     }
 
-    /// Compares a transaction that holds its locks with what is committed, and reserves its
+    /// Compares a transaction that holds its locks with the committed revisions, and reserves its
     /// space. After an error its locks are free.
     pub fn check(
         &self,
@@ -80,7 +80,7 @@ impl Storage {
             Ok(Check::Voted(_) | Check::Cold) => {}
             Ok(Check::Conflicts(found)) if found.iter().all(FoundConflict::is_resolvable) => {
                 let kept = self.commits.machine().resolve(number);
-                // An abort may have come first.
+                // The transaction may have been aborted meanwhile.
                 kept?;
             }
             Ok(Check::Conflicts(_)) | Err(_) => self.free(number),
@@ -88,9 +88,9 @@ impl Storage {
         outcome
     }
 
-    /// The client has resolved its conflicts. True: the locks that were kept are all that is
-    /// needed, [`Storage::check`] can follow. False: it needs others, and those that were kept
-    /// have been freed; its vote begins anew with [`Storage::begin_vote`].
+    /// Continues after the client has resolved its conflicts. True: the locks held suffice, and
+    /// [`Storage::check`] can follow. False: more locks are needed, and those held have been freed;
+    /// start a new vote with [`Storage::begin_vote`].
     pub fn vote_again(
         &self,
         number: TransactionNumber,
@@ -103,8 +103,8 @@ impl Storage {
         Ok(again)
     }
 
-    /// Gives up a transaction that has not asked for finish. Later than that nothing happens: it
-    /// will be committed, or fail, all the same.
+    /// Aborts a transaction that was not finished. After a finish this does nothing: the
+    /// transaction is committed, or fails, all the same.
     pub fn abort(&self, number: TransactionNumber, voted: Option<Voted>) {
         if let Some(voted) = voted {
             self.store.abort(voted.prepared);
@@ -118,7 +118,7 @@ impl Storage {
         transaction: &Transaction,
         access: Access,
     ) -> Result<Check, VoteError> {
-        // What may point back has to look at old records, blobs are synced: never on a worker.
+        // Back pointers need reads of old records, and blobs are synced: never on a worker.
         if access == Access::Resident
             && (transaction.writes_back_pointers() || transaction.has_blobs())
         {
@@ -182,7 +182,7 @@ impl Storage {
         }))
     }
 
-    /// The current serials of all objects that a check asks for; `None` when one is cold.
+    /// The current serials of all objects that a check needs; `None` when one is cold.
     fn current_serials(
         &self,
         transaction: &Transaction,
@@ -228,8 +228,8 @@ impl Storage {
         Ok(records)
     }
 
-    /// What to write for a copied record: a pointer back to the same data where the source says
-    /// so, else the data themselves.
+    /// The body of a copied record: a back pointer if the source has the same data, otherwise the
+    /// data themselves.
     fn copied_body(
         &self,
         oid: Oid,
@@ -248,7 +248,7 @@ impl Storage {
         })
     }
 
-    /// The records of a transaction that is to be undone. Blocking.
+    /// The records that an undo of this transaction undoes. Blocking.
     pub(crate) fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, StorageError> {
         let name = self.store.name();
         let undo = self.store.undo().ok_or_else(|| StorageError::Unsupported {
@@ -263,17 +263,17 @@ impl Storage {
     }
 }
 
-/// How many conflicts of stores stand before the first conflict that cannot be resolved.
+/// Number of store conflicts before the first conflict that cannot be resolved.
 ///
-/// They are resolved first, here or by the client: as with the stock server, a transaction with
-/// both kinds fails with the store, if that cannot be resolved. Otherwise the next vote finds the
-/// others again.
+/// They are resolved first, by the server or the client. As with the stock server, a transaction
+/// with both kinds fails with the store conflict, if that cannot be resolved. Otherwise the next
+/// vote finds the other conflicts again.
 fn leading_stores(conflicts: &[Conflict]) -> usize {
     let is_store = |conflict: &&Conflict| conflict.kind == ConflictKind::Store;
     conflicts.iter().take_while(is_store).count()
 }
 
-/// Conflicts with the data they concern; `None` when those are in a spool and access is resident
+/// Conflicts with the data of their stores; `None` when these are in a spool and access is resident
 /// only.
 fn found_conflicts(
     transaction: &Transaction,

@@ -12,32 +12,32 @@ use crate::commit::CommitError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VoteError {
-    /// The state machine refused it.
+    /// The commit machine refused the vote.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The storage refused it: full, failed, read-only, damaged.
+    /// The storage refused the transaction: full, failed, read-only, damaged.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// Later transactions changed what was to be undone.
+    /// Later transactions changed objects that were to be undone.
     #[error("{} objects were modified by later transactions and cannot be undone", oids.len())]
     UndoConflict {
         /// The objects.
         oids: Vec<Oid>,
     },
-    /// A transaction brought an id of the far future: all later ones would have to be later still.
+    /// The transaction's id is too far ahead: all later ids would have to be later still.
     #[error(
         "transaction id {tid} is {} s ahead of the server's clock, {} s are accepted; check both \
          clocks", ahead.as_secs(), ahead_max.as_secs()
     )]
     TidAhead {
-        /// The id.
+        /// The id that the transaction brought.
         tid: Tid,
-        /// By so much it is ahead.
+        /// How far it is ahead of the server's clock.
         ahead: Duration,
-        /// So much is accepted, more of a copied transaction.
+        /// The limit; larger for copied transactions.
         ahead_max: Duration,
     },
-    /// An object has an oid that would leave too few larger ones for new objects.
+    /// An oid is so large that too few larger ones would be left for new objects.
     #[error(
         "object {oid}: the oid of a new object may be {limit} at most; take one that the server \
          gives (new_oids)"
@@ -48,7 +48,7 @@ pub enum VoteError {
         /// The largest oid that is accepted.
         limit: Oid,
     },
-    /// A record without a byte cannot be told from a back pointer in the file.
+    /// The data are empty: in the file, such a record could not be told from a back pointer.
     #[error("the data stored for object {oid} are empty")]
     EmptyData {
         /// The object.

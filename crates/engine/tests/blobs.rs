@@ -1,5 +1,5 @@
-//! Transactions with blobs: each committed revision has its file, nothing else has one, whatever
-//! fails and whenever the power goes.
+//! Transactions with blobs: each committed revision has its file, and no other file exists, after
+//! any failed operation and after a power cut at any time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

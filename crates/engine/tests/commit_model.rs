@@ -1,18 +1,18 @@
 //! Drives the commit state machine through random interleavings and compares every step with
 //! rules written independently of it.
 //!
-//! What it shows, in each interleaving:
-//! - every published transaction would have been valid if run alone at its place in the order
-//!   of publication: its serials and its reads were current, no update was lost;
+//! Properties that hold in each interleaving:
+//! - every published transaction would have been valid if run alone at its place in the order of
+//!   publication: its serials and its reads were current, no update was lost;
 //! - tids strictly increase in that order;
-//! - who holds and who waits is after every step exactly what "first come first served on every
-//!   key" says: conflicting holders never meet, a waiter is never passed by a later conflicting
-//!   request, no wake-up is lost;
-//! - once all have ended, nothing is remembered.
+//! - after every step, holders and waiters are exactly those of "first come first served on every
+//!   key": conflicting holders never meet, a later conflicting request never passes a waiter, no
+//!   wake-up is lost;
+//! - once all transactions have ended, nothing is remembered.
 //!
-//! `ZODIUM_INTERLEAVINGS` says how many (200,000), `ZODIUM_SEED` the seed of the first (1); each
-//! further one has the next seed. A failure prints its seed and the command that replays it; one
-//! interleaving run alone prints its steps.
+//! `ZODIUM_INTERLEAVINGS` is the number of interleavings (200,000), `ZODIUM_SEED` the seed of the
+//! first (1); each further one has the next seed. A failure prints its seed and the command that
+//! replays it. An interleaving run alone prints its steps.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

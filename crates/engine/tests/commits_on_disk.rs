@@ -1,13 +1,13 @@
 //! Threads that commit through locks, votes and the log writer, as sessions do.
 //!
 //! Each transaction moves money between accounts and counts itself, or counts while it relies on
-//! accounts that stay as they are. Some are abandoned somewhere on the way; conflicts are resolved
-//! with the locks kept, or given up. Meanwhile others read. What has to hold:
-//! - in the state before any tid the money is the same sum, whoever looks when;
+//! accounts that do not change. Some are abandoned at some step. Conflicts are resolved with the
+//! locks kept, or the transaction is aborted. Meanwhile other threads read. Properties:
+//! - in the state before any tid the sum of the money is the same, for any reader at any time;
 //! - each counter is the number of commits acknowledged: none is lost, none counts twice;
-//! - every mailbox is told of every commit once, in the order of tids, after the data are visible;
-//! - a power cut afterwards leaves everything that was acknowledged;
-//! - nobody waits for ever, and in the end nothing is locked.
+//! - every mailbox gets every commit once, in the order of tids, after the data are visible;
+//! - a power cut afterwards leaves every acknowledged commit;
+//! - no transaction waits for ever, and in the end nothing is locked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

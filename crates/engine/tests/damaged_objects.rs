@@ -1,5 +1,5 @@
-//! An object whose current record is damaged: a client that has the object can store it again, over
-//! the serial that it read, and only over that one.
+//! An object whose current record is damaged: a client that has the object can store it again, but
+//! only over the serial that it read.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

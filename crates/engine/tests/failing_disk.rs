@@ -1,8 +1,8 @@
 //! A write or sync fails while sessions commit.
 //!
-//! From then on no commit is acknowledged: those that were asked for fail, those that wait for
-//! locks get them and are refused, those that come later are refused at once. Reads go on. What
-//! had been acknowledged is there after a restart, be it after a power cut.
+//! From then on no commit is acknowledged. Pending finishes fail, waiting transactions get their
+//! locks and are refused, and later votes are refused at once. Reads go on. Acknowledged commits
+//! survive a restart, even after a power cut.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

@@ -1,5 +1,5 @@
-//! What a client that was away is told: the objects written since, from memory or from the log,
-//! or that nobody knows any more. Never less than was written.
+//! The invalidations for a client that was disconnected: the objects written since, from memory or
+//! from the log, or that these are no longer known. Never fewer than were written.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

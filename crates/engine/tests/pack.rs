@@ -1,4 +1,4 @@
-//! Packs of a storage that is in use.
+//! Packs of a storage in use.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

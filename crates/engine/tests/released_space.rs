@@ -1,7 +1,7 @@
-//! Space that a transaction counted on is free again when the transaction ends without a commit,
+//! Space reserved for a transaction is free again when the transaction ends without a commit,
 //! however it ends.
 //!
-//! The quota has room for one large transaction, so what is not given back is missed by the next.
+//! The quota has room for one large transaction, so the next one fails if space is not released.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

@@ -1,11 +1,11 @@
-//! A storage whose disk failed takes commits again without a restart.
+//! A storage whose disk failed accepts commits again without a restart.
 //!
-//! A script of commits, undos, blobs, saved indexes and a pack runs on a disk of which the first
-//! operation of a kind fails, then the second, and so on until the script meets no fault: once, or
-//! from then on until somebody mends the disk. What was refused is tried again, as an application
-//! would. In the end every step has succeeded, all that was acknowledged is there, and nothing
-//! that was refused is, neither in the running server nor in the file. Checksums are kept beside
-//! the file: what is read is held against them, and in the end all of it.
+//! A script of commits, undos, blobs, saved indexes and a pack runs on a failing disk. The first
+//! operation of a kind fails, then the second, and so on until the script meets no fault. A fault
+//! happens once, or lasts until the operator repairs the disk. Refused steps are tried again, as an
+//! application would. In the end every step has succeeded. All acknowledged data are present, and
+//! no refused data are, in the running server and in the file. Checksums are kept beside the file:
+//! each read is compared with them, and in the end the whole file.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

@@ -1,5 +1,5 @@
-//! A disk whose syncs take very long: who reads does not notice, who commits waits and is not
-//! taken for dead, and what waits is bounded by those who commit.
+//! A disk whose syncs take very long: readers are not delayed, committers wait without expiring,
+//! and the number of waiting requests is bounded by the number of committers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

@@ -1,4 +1,4 @@
-//! A transaction that holds its locks for too long is reported to its mailbox, and no other.
+//! Only a transaction that holds its locks for too long is reported to its mailbox.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

@@ -1,4 +1,4 @@
-//! Transactions that write something else than new data: undos, copies of transactions with their
+//! Transactions that write something other than new data: undos, copies of transactions with their
 //! own tids, deletions.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]

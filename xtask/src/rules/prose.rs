@@ -10,7 +10,7 @@ use crate::violation::Violation;
 const RULE: &str = "prose";
 
 /// Documents, and folders of crates, that keep the rule.
-const CLEAN: [&str; 28] = [
+const CLEAN: [&str; 29] = [
     "ARCHITECTURE.md",
     "README.md",
     "crates/bench/",
@@ -18,6 +18,7 @@ const CLEAN: [&str; 28] = [
     "crates/client/",
     "crates/configuration/",
     "crates/disk/",
+    "crates/engine/src/",
     "crates/filestorage/src/check/",
     "crates/filestorage/src/checksums/",
     "crates/filestorage/src/pack/",
@@ -42,7 +43,11 @@ const CLEAN: [&str; 28] = [
 ];
 
 /// Files of these crates that are still to be rewritten.
-const NOT_YET: [&str; 2] = ["crates/server/src/pack/online.rs", "crates/server/src/reach.rs"];
+const NOT_YET: [&str; 3] = [
+    "crates/engine/src/storage.rs",
+    "crates/server/src/pack/online.rs",
+    "crates/server/src/reach.rs",
+];
 
 /// Pronouns in place of a party, in comments, messages and documents.
 const PRONOUNS: [&str; 8] =
@@ -173,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_not_rewritten_yet_is_left_alone() {
-        for path in ["crates/engine/src/a.rs", "crates/network/src/a.rs"] {
+        for path in ["crates/engine/tests/a.rs", "crates/network/src/a.rs"] {
             assert_eq!(lines(path, "//! Who waits.\n"), [0; 0], "{path}");
         }
         assert_eq!(lines("CHANGELOG.md", "Nobody.\n"), [0; 0]);

@@ -1,11 +1,11 @@
-//! Which writes and reads of a transaction no longer fit what is committed.
+//! Finds the writes and reads of a transaction that conflict with committed revisions.
 //!
-//! Key decision: pure, and asked only while the transaction holds the locks of all its objects,
-//! so that the answer stays true until it is published. All conflicts are found at once, because
-//! a ZEO client resolves all of them before it votes again.
+//! Key decision: the check is pure. It runs only while the transaction holds the locks of all its
+//! objects, so its result holds until publication. It finds all conflicts at once, because a ZEO
+//! client resolves all of them before it votes again.
 //!
-//! The rules are those of ZODB's FileStorage. A deletion is a revision like any other: the
-//! current tid of a deleted object is that of its deletion.
+//! The rules are those of ZODB's FileStorage. A deletion is a revision like any other: the current
+//! tid of a deleted object is that of its deletion.
 
 use rustc_hash::FxHashMap;
 use zodium_types::{Oid, Tid};
@@ -15,7 +15,7 @@ use zodium_types::{Oid, Tid};
 pub struct ObjectWrite {
     /// The object.
     pub oid: Oid,
-    /// The revision that the writer saw; not looked at for [`WriteKind::Restore`].
+    /// The revision that the writer saw; ignored for [`WriteKind::Restore`].
     pub serial: Tid,
     /// How it is written.
     pub kind: WriteKind,
@@ -26,9 +26,9 @@ pub struct ObjectWrite {
 pub enum WriteKind {
     /// New data. An object that does not exist yet is created, whatever the serial.
     Store,
-    /// No data any more. The object has to exist.
+    /// No data. The object must exist.
     Delete,
-    /// Written as it is, unchecked: `restore`, and undo, which does its own check.
+    /// Written without a check: a `restore`, or an undo, which does its own check.
     Restore,
 }
 
@@ -37,11 +37,11 @@ pub enum WriteKind {
 pub struct ObjectRead {
     /// The object.
     pub oid: Oid,
-    /// The revision that has to be current.
+    /// The revision that must be current.
     pub serial: Tid,
 }
 
-/// A write or read that does not fit.
+/// A write or read that conflicts with the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The object.
@@ -50,17 +50,17 @@ pub struct Conflict {
     pub committed: Tid,
     /// The revision that the client sent.
     pub sent: Tid,
-    /// What failed.
+    /// The kind of conflict.
     pub kind: ConflictKind,
 }
 
-/// What failed, and so what the client may do about it.
+/// The kind of conflict, which decides whether the client may resolve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
     /// A store over a newer revision (`ConflictError`). The client may resolve it.
     Store,
-    /// An undo of what was changed later (`ConflictError`). The client may resolve it, where it is
-    /// known to have the class for it.
+    /// An undo of data that changed later (`ConflictError`). The client may resolve it if it is
+    /// known to have a merge for the class.
     Undo,
     /// A deletion of a newer revision (`ConflictError`). Cannot be resolved.
     Delete,
@@ -72,8 +72,8 @@ pub enum ConflictKind {
 
 /// Checks `writes` (in the order sent) and `reads` against the `current` revisions.
 ///
-/// Only the last write of an object counts: a client that resolved a conflict has stored the
-/// object again. `current` is asked once for each write and each read, and must not change in
+/// Only the last write of an object counts: a client that resolved a conflict has stored the object
+/// again. `current` is called once for each write and each read. Its results must not change in
 /// between: hold the locks.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub fn check(
     for (index, write) in writes.iter().enumerate() {
         conflicts.extend(check_write(write, &current).map(|conflict| (index, conflict)));
     }
-    // Usually there is none, and then it does not matter which write was the last.
+    // Usually there are no conflicts, and the last writes need not be found.
     if !conflicts.is_empty() {
         let last = last_writes(writes);
         conflicts.retain(|(index, conflict)| last.get(&conflict.oid) == Some(index));
@@ -111,7 +111,7 @@ fn check_read(read: &ObjectRead, current: impl Fn(Oid) -> Option<Tid>) -> Option
     compare(read.oid, read.serial, current(read.oid), ConflictKind::Read, missing)
 }
 
-/// `mismatch` is what another current revision means, `missing` what none means.
+/// Returns `mismatch` if another revision is current, `missing` if none is.
 fn compare(
     oid: Oid,
     sent: Tid,
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(check(&[store(1, 10), store(77, 0), store(78, 5)], &[], current), Ok(()));
         let expected = vec![conflict(1, 10, 9, ConflictKind::Store)];
         assert_eq!(check(&[store(1, 9)], &[], current), Err(expected));
-        // Created twice: the second creator conflicts.
+        // The object is created twice: the second creator conflicts.
         let expected = vec![conflict(2, 20, 0, ConflictKind::Store)];
         assert_eq!(check(&[store(2, 0)], &[], current), Err(expected));
     }

@@ -1,20 +1,19 @@
 //! The queue of one lock key.
 //!
-//! Key decision: requests that nothing before them conflicts with are only counted, because
-//! their order no longer matters; the others stand in a tree ordered by arrival, so that one in
-//! the middle can leave without a walk over the rest. Uncontended, a queue is 16 bytes and owns
-//! no memory.
+//! Key decision: requests without an earlier conflict are only counted, since their order no longer
+//! matters. The others stand in a tree ordered by arrival, so that one in the middle can leave
+//! without a walk over the rest. An uncontended queue is 16 bytes and allocates nothing.
 
 use std::collections::BTreeMap;
 
 use super::lock_set::LockMode;
 use super::number::TransactionNumber;
 
-/// When a request arrived, counted over all keys of the table: smaller is earlier.
+/// The order of arrival of a request, over all keys of the table: smaller is earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(pub(super) u64);
 
-/// A request that something before it in this queue conflicts with.
+/// A request that conflicts with an earlier one in this queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocked {
     pub(super) owner: TransactionNumber,
@@ -23,22 +22,21 @@ pub(super) struct Blocked {
 
 /// The requests that name one key.
 ///
-/// Invariant: the eligible ones are either one exclusive request or any number of shared ones,
-/// and they conflict with the first blocked one; therefore a newcomer that finds anyone blocked
-/// is blocked too.
+/// Invariant: the eligible requests are either one exclusive request or any number of shared ones,
+/// and they conflict with the first blocked one. Therefore a new request is blocked if any other
+/// is.
 #[derive(Debug)]
 pub(super) struct KeyQueue {
-    /// Requests that nothing before them conflicts with: holders, and waiters that wait only
-    /// for other keys.
+    /// Requests without an earlier conflict: holders, and waiters that wait only for other keys.
     eligible: u32,
-    /// The mode of the eligible ones; says nothing while there are none.
+    /// The mode of the eligible requests; meaningless when there are none.
     mode: LockMode,
     /// In order of arrival; never an empty tree.
     #[expect(clippy::box_collection, reason = "a tree is 24 bytes, and hardly any key has one")]
     blocked: Option<Box<BTreeMap<Ticket, Blocked>>>,
 }
 
-/// A queue written out: how many are eligible, in which mode, and who is blocked, in order.
+/// A queue in full: number and mode of the eligible requests, and the blocked ones in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct QueueView {
     pub(super) eligible: u32,
@@ -53,7 +51,7 @@ impl Default for KeyQueue {
 }
 
 impl KeyQueue {
-    /// Lines a request up at the end and says whether it is eligible at once.
+    /// Appends a request, and returns whether it is eligible at once.
     pub(super) fn enter(
         &mut self,
         ticket: Ticket,
@@ -70,8 +68,8 @@ impl KeyQueue {
         eligible
     }
 
-    /// Takes a request out, and tells `on_eligible` of each blocked one that becomes eligible
-    /// by it, in order of arrival.
+    /// Removes a request, and calls `on_eligible` for each blocked one that this makes eligible, in
+    /// order of arrival.
     pub(super) fn leave(&mut self, ticket: Ticket, on_eligible: impl FnMut(Blocked)) {
         let was_blocked =
             self.blocked.as_mut().is_some_and(|blocked| blocked.remove(&ticket).is_some());
@@ -81,7 +79,7 @@ impl KeyQueue {
         self.advance(on_eligible);
     }
 
-    /// Whether the request with this ticket is kept waiting here.
+    /// Whether the request with this ticket is blocked on this key.
     pub(super) fn blocks(&self, ticket: Ticket) -> bool {
         self.blocked.as_ref().is_some_and(|blocked| blocked.contains_key(&ticket))
     }
@@ -91,7 +89,7 @@ impl KeyQueue {
         self.eligible == 0 && self.blocked.is_none()
     }
 
-    /// What the queue looks like, for comparison with what it should look like.
+    /// The content of the queue, to compare with the expected content.
     pub(super) fn view(&self) -> QueueView {
         let blocked = self.blocked.iter().flat_map(|tree| tree.values().copied()).collect();
         let mode = (self.eligible > 0).then_some(self.mode);

@@ -1,29 +1,29 @@
-//! What one transaction locks: every key once, in the strongest mode asked for.
+//! The locks of one transaction: every key once, in the strongest mode requested.
 //!
-//! Key decision: a set is built and sorted by the worker before it enters the commit mutex, so
-//! that the lock table only has to walk it.
+//! Key decision: the worker builds and sorts a set before it enters the commit mutex, so that the
+//! lock table only has to walk it.
 
 use std::cmp::Reverse;
 
 use zodium_types::Oid;
 
-/// Something that transactions exclude each other from.
+/// A resource from which transactions exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockKey {
     /// One object: [`Exclusive`](LockMode::Exclusive) to write it, [`Shared`](LockMode::Shared)
     /// to rely on its revision (`readCurrent`).
     Object(Oid),
-    /// The giving of tids. Ordinary transactions share it; one that brings its own tid takes it
-    /// alone, so that no other tid can be given between its vote and its finish.
+    /// The assignment of tids. Ordinary transactions share it. One with an explicit tid takes it
+    /// alone, so that no other tid is given between its vote and its finish.
     Clock,
 }
 
-/// How a key is locked. The order is that of strength.
+/// The mode of a lock, in order of strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
     /// Compatible with other shared locks.
     Shared,
-    /// Compatible with nothing.
+    /// Compatible with no other lock.
     Exclusive,
 }
 
@@ -41,7 +41,7 @@ pub struct LockSet {
 }
 
 impl LockSet {
-    /// Adds a key, or strengthens it. Constant time for [`LockKey::Clock`], the last in order.
+    /// Adds a key, or strengthens its mode. Constant time for [`LockKey::Clock`], the last key.
     pub fn add(&mut self, key: LockKey, mode: LockMode) {
         match self.entries.binary_search_by_key(&key, |&(key, _)| key) {
             Ok(index) => {
@@ -58,7 +58,7 @@ impl LockSet {
         self.entries.iter().copied()
     }
 
-    /// Whether who holds this set needs nothing more to have `other`.
+    /// Whether the owner of this set holds all locks of `other`.
     pub fn covers(&self, other: &LockSet) -> bool {
         other.iter().all(|(key, mode)| {
             let found = self.entries.binary_search_by_key(&key, |&(key, _)| key);
@@ -66,17 +66,17 @@ impl LockSet {
         })
     }
 
-    /// Whether a key is in the set, in whatever mode.
+    /// Whether a key is in the set, in any mode.
     pub(super) fn names(&self, key: LockKey) -> bool {
         self.entries.binary_search_by_key(&key, |&(key, _)| key).is_ok()
     }
 
-    /// How many keys.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no key.
+    /// Whether the set has no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

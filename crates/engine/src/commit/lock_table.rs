@@ -1,18 +1,18 @@
-//! Object locks, taken all at once, first come first served on every key.
+//! Object locks, all taken at once, first come first served on every key.
 //!
-//! Key decision: a transaction asks once for all it needs and holds nothing while it waits, but
-//! keeps its place in the queue of every key. It is granted when on each of them it is
-//! compatible with all that came before it, holders and waiters alike.
+//! Key decision: a transaction requests all its locks at once. It holds nothing while it waits, but
+//! keeps its place in the queue of every key. It is granted when, on each key, it is compatible
+//! with all earlier requests, holders and waiters alike.
 //!
-//! Why there is no deadlock: requests arrive one at a time and line up on all their keys in that
-//! same step, so the queues of all keys agree about who came first, and a request is only ever
-//! kept waiting by an earlier one. Waiting therefore cannot form a circle, and the earliest
-//! request in the table never waits. Why no one starves: only the finitely many earlier ones are
-//! before it, and no later one that conflicts with it can pass.
+//! There is no deadlock: requests arrive one at a time, and enter the queues of all their keys in
+//! one step. So all queues agree on the order of arrival, and a request only ever waits for an
+//! earlier one. Waits cannot form a circle, and the earliest request never waits.
 //!
-//! Cost: a request counts the keys on which it is not yet eligible. Entering and leaving is one
-//! step per own key (plus the logarithm of those that wait for that same key), and each key of a
-//! waiter becomes eligible once; nothing ever walks over the open transactions.
+//! There is no starvation: finitely many requests are earlier, and no later conflicting one passes.
+//!
+//! Cost: a request counts the keys on which it is not yet eligible. Entering and leaving takes one
+//! step per key of the request, plus the logarithm of the number of waiters on that key. Each key
+//! of a waiter becomes eligible once. No step walks over all open transactions.
 
 use std::collections::hash_map::Entry;
 
@@ -23,31 +23,31 @@ use super::key_queue::{Blocked, KeyQueue, QueueView, Ticket};
 use super::lock_set::{LockKey, LockMode, LockSet};
 use super::number::TransactionNumber;
 
-/// What a request for locks got.
+/// The result of a request for locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum LockAnswer {
     /// All keys are held from now on.
     Granted,
-    /// None is held; a later release will name the owner among those it granted.
+    /// No key is held; a later release returns the owner among those that it granted.
     Waiting,
 }
 
-/// One request that waits, and what for.
+/// A waiting request, and what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// Who waits.
+    /// The transaction that waits.
     pub owner: TransactionNumber,
     /// The first key that it waits for.
     pub key: LockKey,
-    /// Who is before it on that key, the earliest of them.
+    /// The earliest transaction with a request on that key.
     pub behind: TransactionNumber,
 }
 
 /// All locks of one storage.
 #[derive(Debug, Default)]
 pub struct LockTable {
-    /// Only objects that somebody holds or waits for.
+    /// Only objects that some transaction holds or waits for.
     objects: FxHashMap<Oid, KeyQueue>,
     clock: KeyQueue,
     requests: FxHashMap<TransactionNumber, Request>,
@@ -59,12 +59,12 @@ pub struct LockTable {
 struct Request {
     ticket: Ticket,
     locks: LockSet,
-    /// On how many keys something before it conflicts. Granted when it gets to 0.
+    /// Number of keys on which an earlier request conflicts. The request is granted at 0.
     blocked_on: usize,
 }
 
-/// An empty object map gives back what it holds above this many entries: one transaction of
-/// millions of objects must not cost its memory for ever.
+/// An empty object map shrinks to this many entries: one transaction of millions of objects must
+/// not cost its memory for ever.
 const OBJECTS_KEPT_MAX: usize = 1 << 16;
 
 impl LockTable {
@@ -73,10 +73,10 @@ impl LockTable {
         LockTable::default()
     }
 
-    /// Asks for all `locks` at once.
+    /// Requests all `locks` at once.
     ///
     /// # Panics
-    /// When `owner` already holds or waits: that would break the order of the queues.
+    /// When `owner` already holds locks or waits: that would break the order of the queues.
     pub fn request(&mut self, owner: TransactionNumber, locks: LockSet) -> LockAnswer {
         self.last_ticket.0 += 1;
         let ticket = self.last_ticket;
@@ -97,13 +97,13 @@ impl LockTable {
         LockAnswer::Waiting
     }
 
-    /// Whether `owner` asked for all of `locks` already.
+    /// Whether `owner` has already requested all of `locks`.
     pub fn covers(&self, owner: TransactionNumber, locks: &LockSet) -> bool {
         self.requests.get(&owner).is_some_and(|request| request.locks.covers(locks))
     }
 
-    /// Frees whatever `owner` holds or waits for, nothing if it is unknown. Returns the owners
-    /// that are granted by it, in order of arrival.
+    /// Frees all keys that `owner` holds or waits for; does nothing if it is unknown. Returns the
+    /// owners that this grants, in order of arrival.
     #[must_use = "those granted have to be told"]
     pub fn release(&mut self, owner: TransactionNumber) -> Vec<TransactionNumber> {
         self.release_all([owner])
@@ -123,12 +123,12 @@ impl LockTable {
             self.objects.shrink_to(OBJECTS_KEPT_MAX);
         }
         granted.sort_unstable_by_key(|&(ticket, _)| ticket);
-        // An owner granted by the first of `owners` may itself be one of the later ones.
+        // An owner that the first release grants may itself be among the later `owners`.
         granted.retain(|(_, owner)| self.requests.contains_key(owner));
         granted.into_iter().map(|(_, owner)| owner).collect()
     }
 
-    /// What `owner` got so far; `None` when it neither holds nor waits.
+    /// The state of the request of `owner`; `None` when it neither holds locks nor waits.
     pub fn answer(&self, owner: TransactionNumber) -> Option<LockAnswer> {
         self.requests.get(&owner).map(|request| match request.blocked_on {
             0 => LockAnswer::Granted,
@@ -136,13 +136,12 @@ impl LockTable {
         })
     }
 
-    /// How many owners wait.
+    /// Number of owners that wait.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// What the earliest `count_max` of those who wait are waiting for. For people: costs a walk
-    /// over all requests.
+    /// The lock waits of the earliest `count_max` waiters. For monitoring: walks over all requests.
     pub fn waits(&self, count_max: usize) -> Vec<LockWait> {
         let waits = |(owner, request): (&TransactionNumber, &Request)| {
             (request.blocked_on > 0).then_some((request.ticket, *owner))
@@ -174,21 +173,21 @@ impl LockTable {
         first.unwrap_or((Ticket::default(), TransactionNumber(0)))
     }
 
-    /// How many owners hold or wait.
+    /// Number of owners that hold locks or wait.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether nobody holds or waits for anything, and no key is remembered.
+    /// Whether no transaction holds locks or waits, and no key is remembered.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.objects.is_empty() && self.clock.is_unused()
     }
 
-    /// Works out anew, from the requests alone, who has to be eligible on which key, and
-    /// compares. For tests: costs a sort of all requests.
+    /// Computes from the requests alone which request must be eligible on which key, and compares.
+    /// For tests: sorts all requests.
     ///
     /// # Errors
-    /// Says in words what does not fit.
+    /// Describes the first inconsistency.
     pub fn check_consistency(&self) -> Result<(), String> {
         let (queues, blocked_on) = self.replay();
         let objects = queues.keys().filter(|key| matches!(key, LockKey::Object(_))).count();
@@ -223,7 +222,7 @@ impl LockTable {
         let requests = &mut self.requests;
         let waiting = &mut self.waiting;
         let mut on_eligible = |entry: Blocked| {
-            // Whoever stands in a queue has a request: both are entered and left in one step.
+            // Every owner in a queue has a request: both are added and removed in one step.
             let Some(request) = requests.get_mut(&entry.owner) else { return };
             request.blocked_on -= 1;
             if request.blocked_on == 0 {
@@ -252,8 +251,8 @@ impl LockTable {
         }
     }
 
-    /// The rule itself, applied to all requests in order of arrival: what each key's queue has
-    /// to look like, and on how many keys each waiter is blocked.
+    /// Applies the rule to all requests in order of arrival. Returns what each key's queue must
+    /// look like, and on how many keys each waiter is blocked.
     fn replay(&self) -> (FxHashMap<LockKey, QueueView>, FxHashMap<TransactionNumber, usize>) {
         let mut requests: Vec<_> = self.requests.iter().collect();
         requests.sort_unstable_by_key(|(_, request)| request.ticket);
@@ -322,7 +321,7 @@ mod tests {
         let mut table = LockTable::new();
         assert_eq!(request(&mut table, 1, &[write(1)]), Granted);
         assert_eq!(request(&mut table, 2, &[write(1), write(2)]), Waiting);
-        // Object 2 is free, but 2 came first.
+        // Object 2 is free, but transaction 2 came first.
         assert_eq!(request(&mut table, 3, &[write(2)]), Waiting);
         assert_eq!(request(&mut table, 4, &[write(3)]), Granted);
         assert_eq!(release(&mut table, 2), [3]);
@@ -350,7 +349,7 @@ mod tests {
         assert_eq!(request(&mut table, 4, &[write(1)]), Waiting);
         let granted = table.release_all([1, 2].map(TransactionNumber));
         assert_eq!(granted, [3, 4].map(TransactionNumber));
-        // 5 waits for 3: releasing both grants nobody that is left.
+        // 5 waits for 3: releasing both grants no remaining transaction.
         assert_eq!(request(&mut table, 5, &[write(2)]), Waiting);
         assert_eq!(table.release_all([3, 5].map(TransactionNumber)), []);
         assert_eq!(table.len(), 1);

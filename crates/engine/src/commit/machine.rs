@@ -1,15 +1,15 @@
 //! The states of all transactions between their first vote and their end.
 //!
-//! Key decision: every call is one short step that either happens wholly or is refused with an
-//! error that changes nothing, and whatever it sets free it returns, so that the caller can wake
-//! the others after it has left the mutex.
+//! Key decision: every call is one short step. It either happens wholly, or returns an error and
+//! changes nothing. It returns the transactions that it granted, so that the caller can notify
+//! their sessions after it has left the mutex.
 //!
 //! Invariants:
-//! - locks are held from the grant until the transaction is published, refused or aborted; what
-//!   a conflict check saw is therefore still true when the transaction is published;
-//! - tids strictly increase in the order in which transactions are taken, and they are published
-//!   in that order;
-//! - a transaction that brings its own tid holds the clock alone, so no tid is given between the
+//! - locks are held from the grant until the transaction is published, refused or aborted; so the
+//!   result of a conflict check still holds when the transaction is published;
+//! - tids strictly increase in the order in which transactions are taken, and transactions are
+//!   published in that order;
+//! - a transaction with an explicit tid holds the clock alone, so no tid is given between the
 //!   comparison in [`CommitMachine::voted`] and its own.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -23,7 +23,7 @@ use super::lock_set::{LockKey, LockMode, LockSet};
 use super::lock_table::{LockAnswer, LockTable, LockWait};
 use super::number::TransactionNumber;
 
-/// Where a transaction is between its first vote and its end.
+/// The state of a transaction between its first vote and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitState {
     /// Waits for its locks.
@@ -32,15 +32,15 @@ pub enum CommitState {
     Checking,
     /// Holds its locks while its client resolves conflicts, to vote again.
     Resolving,
-    /// Promised: it can be finished. Holds its locks.
+    /// Passed its vote: the server promises that it can be finished. Holds its locks.
     Voted,
-    /// Finish was asked; waits for the log writer. Cannot be aborted any more.
+    /// Its client asked for finish; waits for the log writer. Cannot be aborted any more.
     Ready,
     /// Has its tid and is being written. Cannot be aborted any more.
     Writing,
 }
 
-/// A call that was refused, and changed nothing.
+/// Why a call was refused; it changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CommitError {
@@ -51,7 +51,7 @@ pub enum CommitError {
         number: TransactionNumber,
         /// Its state, unchanged.
         state: CommitState,
-        /// What was asked.
+        /// The call.
         call: &'static str,
     },
     /// The transaction has not voted, or is over.
@@ -59,19 +59,19 @@ pub enum CommitError {
     UnknownTransaction {
         /// The transaction.
         number: TransactionNumber,
-        /// What was asked.
+        /// The call.
         call: &'static str,
     },
-    /// A write failed before: nothing can be committed until the storage was reopened.
+    /// A write failed earlier: nothing can be committed until the storage is reopened.
     #[error(
         "an earlier write failed, commits are refused until the server has reopened the file or is \
          restarted; its log and its monitor tell more"
     )]
     StorageFailed,
-    /// The storage was closed: nothing that was not asked before is written any more.
+    /// The storage was closed: it writes only the finishes asked for before.
     #[error("the storage is closed; nothing can be committed")]
     StorageClosed,
-    /// A transaction brought a tid that is not later than all others.
+    /// A transaction brought a tid that is not later than the last one given.
     #[error("transaction id {tid} is not later than the last one, {last}")]
     TidNotNewer {
         /// The tid it brought.
@@ -79,13 +79,13 @@ pub enum CommitError {
         /// The last tid given.
         last: Tid,
     },
-    /// Tids have come to their end: a clock or a restored transaction was millennia ahead.
+    /// No tids are left: a clock or a restored transaction was millennia ahead.
     #[error("transaction id {tid} is too close to the largest possible one; check the clock")]
     TidTooLarge {
-        /// The tid brought, or the last one given.
+        /// The tid that it brought, or the last one given.
         tid: Tid,
     },
-    /// Publishing out of the order in which the transactions were taken.
+    /// Transactions were published out of the order in which they were taken.
     #[error("transaction {} is not the next one to publish", number.0)]
     OutOfOrder {
         /// The first one out of order.
@@ -93,74 +93,74 @@ pub enum CommitError {
     },
 }
 
-/// What an abort did.
+/// The outcome of an abort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum AbortOutcome {
     /// The transaction is over and its locks are free.
     Aborted {
-        /// Those that hold their locks by it, in order of arrival; now `Checking`.
+        /// The transactions that this grants, in order of arrival; now `Checking`.
         granted: Vec<TransactionNumber>,
     },
-    /// Finish was asked before: it will be published, or fail, as if nothing had been said.
+    /// Its client asked for finish before: it will be published, or fail, despite the abort.
     TooLate,
-    /// It has not voted (or was refused since), or is over: nothing to free.
+    /// It has not voted (or was refused since), or is over: it holds no locks.
     Unknown,
 }
 
-/// The transactions that a failed write concerns.
+/// The transactions affected by a failed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WriteFailure<P> {
-    /// All that had asked for finish, in that order, with their payloads: over, and whether the
-    /// first of them are on the disk is unknown.
+    /// All transactions whose finish was asked for, in that order, with their payloads. They are
+    /// over; whether the first of them are on disk is unknown.
     pub ended: Vec<(TransactionNumber, P)>,
-    /// Those that hold their locks by it, in order of arrival. Their vote will be refused.
+    /// The transactions that this grants, in order of arrival. Their votes will be refused.
     pub granted: Vec<TransactionNumber>,
 }
 
-/// Figures for the status page.
+/// Metrics for the status page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitStatus {
-    /// How many wait for locks.
+    /// Number of transactions that wait for locks.
     pub waiting: usize,
-    /// How many transactions hold locks, from `Checking` to `Writing`.
+    /// Number of transactions that hold locks, from `Checking` to `Writing`.
     pub locking: usize,
-    /// How many are voted and have not asked for finish.
+    /// Number of voted transactions whose finish was not asked for.
     pub voted: usize,
-    /// How many wait for the log writer.
+    /// Number of transactions that wait for the log writer.
     pub ready: usize,
-    /// How many are being written.
+    /// Number of transactions that are being written.
     pub writing: usize,
-    /// When the longest-standing of the locks held by transactions was granted (monotonic).
+    /// When the oldest lock still held was granted (monotonic).
     pub oldest_grant: Option<Duration>,
-    /// The last tid given, on its way to the disk perhaps.
+    /// The last tid given; its transaction may still be on its way to the disk.
     pub last_given: Tid,
     /// The last tid published.
     pub last_published: Tid,
-    /// Whether a write failed, so that nothing can be committed.
+    /// Whether a write failed, so that nothing can be committed until the storage is reopened.
     pub failed: bool,
 }
 
 /// All voting and finishing transactions of one storage.
 ///
-/// Every `now` is the monotonic time of the caller's clock; it may lag behind that of an earlier
-/// call, since callers read their clock before they enter the mutex.
+/// Every `now` is the monotonic time of the caller's clock. It may be earlier than that of an
+/// earlier call, because callers read their clock before they enter the mutex.
 ///
-/// A transaction number is never used again once the transaction was aborted, or else a check
-/// that still runs for the old one could vote for the new one.
+/// The number of an aborted transaction is never reused. Otherwise a check that still runs for the
+/// old transaction could vote for the new one.
 ///
-/// Each transaction carries a payload `P`, which the machine keeps and never looks at: so there is
-/// one table of transactions, and nothing known of one can outlive it.
+/// Each transaction carries a payload `P`, which the machine keeps and never inspects. So there is
+/// one table of transactions, and no data of a transaction outlives it.
 #[derive(Debug)]
 pub struct CommitMachine<P> {
     locks: LockTable,
     transactions: FxHashMap<TransactionNumber, Transaction<P>>,
-    /// Transactions that hold locks, by the time of their grant.
+    /// Transactions that hold locks, ordered by grant time.
     grants: BTreeSet<(Duration, TransactionNumber)>,
-    /// How many are `Voted`.
+    /// Number of transactions that are `Voted`.
     voted: usize,
-    /// In the order of their finish.
+    /// In the order of their finishes.
     ready: VecDeque<TransactionNumber>,
     /// In the order of their tids.
     writing: VecDeque<(TransactionNumber, Tid)>,
@@ -173,14 +173,14 @@ pub struct CommitMachine<P> {
 struct Transaction<P> {
     payload: P,
     state: CommitState,
-    /// The tid that it brings.
+    /// The tid that the transaction brings.
     explicit_tid: Option<Tid>,
-    /// When it got its locks; meaningless while it waits.
+    /// When the transaction got its locks; meaningless while it waits.
     granted_at: Duration,
 }
 
-/// Neither a clock nor a restored transaction brings the tids above this one (year 5907). Above
-/// it nobody may vote, and the 2^32 tids left are more than transactions can be voted already:
+/// Largest tid that a clock or a restored transaction may bring (year 5907). Beyond it no
+/// transaction may vote. The 2^32 tids left outnumber the transactions that can be voted already,
 /// so the next tid always exists.
 const TID_LIMIT: Tid = Tid(Tid::MAX.0 - (1 << 32));
 
@@ -200,13 +200,13 @@ impl<P> CommitMachine<P> {
         }
     }
 
-    /// Asks for `locks` (the machine adds the clock). When granted the transaction is
-    /// `Checking`, else `Waiting` until a later call returns its number among the granted.
+    /// Requests `locks` (the machine adds the clock). If granted, the transaction is `Checking`.
+    /// Otherwise it is `Waiting` until a later call returns its number among those granted.
     ///
-    /// A transaction that brings its own tid says so here; [`voted`](Self::voted) compares it.
+    /// `explicit_tid` is the tid that the transaction brings; [`voted`](Self::voted) compares it.
     ///
     /// # Errors
-    /// `StorageFailed`; `WrongState` when it votes or has voted already.
+    /// `StorageFailed`; `WrongState` when it is voting or has voted.
     pub fn vote(
         &mut self,
         number: TransactionNumber,
@@ -231,8 +231,8 @@ impl<P> CommitMachine<P> {
         Ok(answer)
     }
 
-    /// The check found a conflict, or there is no space: frees the locks. The transaction is
-    /// open again and may vote again. Returns those that are granted by it.
+    /// Frees the locks after the check found a conflict or no space. The transaction is open and
+    /// may vote again. Returns the transactions that this grants.
     ///
     /// # Errors
     /// `WrongState` unless it is `Checking`, `UnknownTransaction`.
@@ -245,9 +245,9 @@ impl<P> CommitMachine<P> {
         Ok(self.end([number], now))
     }
 
-    /// The check found conflicts that the client may resolve. The locks stay: what it resolves
-    /// against cannot change again, so the next vote succeeds however many others want the same
-    /// objects. (A stock client gives up after nine votes.)
+    /// Keeps the locks after the check found conflicts that the client may resolve. The revisions
+    /// to merge with cannot change, so the next vote succeeds however contended the objects are. (A
+    /// stock client gives up after nine votes.)
     ///
     /// # Errors
     /// `WrongState` unless it is `Checking`, `UnknownTransaction`.
@@ -257,9 +257,9 @@ impl<P> CommitMachine<P> {
         Ok(())
     }
 
-    /// The client has resolved. When the transaction needs no other `locks` than it holds it is
-    /// `Checking` again. Else nothing happens, since who waits must not hold: abort it, and vote
-    /// under another number.
+    /// Continues after the client has resolved its conflicts. If the locks held cover `locks`, the
+    /// transaction is `Checking` again. Otherwise nothing happens, since a waiter must hold no
+    /// locks: abort it, and vote under another number.
     ///
     /// # Errors
     /// `WrongState` unless it is `Resolving`, `UnknownTransaction`.
@@ -276,11 +276,10 @@ impl<P> CommitMachine<P> {
         Ok(covered)
     }
 
-    /// The check passed and the space is reserved: `Checking` becomes `Voted`.
+    /// Notes that the check passed and space is reserved: `Checking` becomes `Voted`.
     ///
-    /// An explicit tid is compared here and not earlier, because from the grant on, and only
-    /// then, no other tid can be given. After an error the transaction is still `Checking`:
-    /// `refuse` or `abort` it.
+    /// An explicit tid is compared here, not earlier: only from the grant on can no other tid be
+    /// given. After an error the transaction is still `Checking`: `refuse` or `abort` it.
     ///
     /// # Errors
     /// `StorageFailed`, `TidNotNewer`, `TidTooLarge`, `WrongState`, `UnknownTransaction`.
@@ -294,7 +293,7 @@ impl<P> CommitMachine<P> {
         Ok(())
     }
 
-    /// Hands a voted transaction to the log writer, after those that asked before.
+    /// Hands a voted transaction to the log writer, after those finished before.
     ///
     /// # Errors
     /// `StorageFailed`; `WrongState` unless it is `Voted`; `UnknownTransaction`.
@@ -306,10 +305,10 @@ impl<P> CommitMachine<P> {
         Ok(())
     }
 
-    /// Takes up to `transactions_max` ready transactions in the order of their finish, and gives
-    /// each its tid: its own, or the later of `clock_tid` and the one after the last.
+    /// Takes up to `transactions_max` ready transactions in the order of their finishes. Gives each
+    /// its tid: its explicit one, or the later of `clock_tid` and the successor of the last tid.
     ///
-    /// Batches may be taken while earlier ones are still being written.
+    /// A batch may be taken while earlier batches are still being written.
     #[must_use = "what is taken has to be written"]
     pub fn next_batch(
         &mut self,
@@ -332,8 +331,8 @@ impl<P> CommitMachine<P> {
         batch
     }
 
-    /// These transactions are durable and every load sees them: they are over, their locks are
-    /// free. Returns those that are granted by it.
+    /// Ends transactions that are durable and visible to every load, and frees their locks. Returns
+    /// the transactions that this grants.
     ///
     /// # Errors
     /// `OutOfOrder` unless `numbers` are the first of those being written, in order.
@@ -354,9 +353,8 @@ impl<P> CommitMachine<P> {
         Ok(self.end(numbers.iter().copied(), now))
     }
 
-    /// Nothing of a transaction taken by [`next_batch`](Self::next_batch) was written, nor will
-    /// be: it is over, and its tid is left out. Returns its payload, and those that are granted by
-    /// it.
+    /// Ends a transaction taken by [`next_batch`](Self::next_batch) of which nothing was or will be
+    /// written. Its tid stays unused. Returns its payload, and the transactions that this grants.
     pub fn withdraw(
         &mut self,
         number: TransactionNumber,
@@ -366,12 +364,11 @@ impl<P> CommitMachine<P> {
         (self.forget(number), self.free([number], now))
     }
 
-    /// A write or sync failed. All that asked for finish and were not published are over, and
-    /// from now on votes and finishes are refused until the storage was
-    /// [reopened](Self::reopened). Those that are voted or checking keep their locks until they
-    /// are aborted.
+    /// Notes that a write or sync failed. All transactions that were finished and not published are
+    /// over. Votes and finishes are refused until the storage is [reopened](Self::reopened). Voted
+    /// and checking transactions keep their locks until they are aborted.
     ///
-    /// What is durable must have been [`published`](Self::published) before.
+    /// Durable transactions must have been [`published`](Self::published) before.
     pub fn write_failed(&mut self, now: Duration) -> WriteFailure<P> {
         self.failed = true;
         let writing = self.writing.drain(..).map(|(number, _)| number);
@@ -381,14 +378,14 @@ impl<P> CommitMachine<P> {
         WriteFailure { ended, granted: self.free(numbers, now) }
     }
 
-    /// What the failed write left is gone, and the next one can be tried. Those that were voted
-    /// before the failure and are still there can be finished: nothing they saw has changed.
+    /// Allows writes again, after the remains of the failed write were cut. Transactions that voted
+    /// before the failure can still be finished: nothing they saw has changed.
     pub fn reopened(&mut self) {
         assert!(self.writing.is_empty(), "nothing is being written");
         self.failed = false;
     }
 
-    /// Gives up: on the client's wish, its disconnect, or a timeout. Possible until finish.
+    /// Aborts at the client's request, its disconnect, or a timeout. Possible until finish.
     pub fn abort(&mut self, number: TransactionNumber, now: Duration) -> AbortOutcome {
         match self.state(number) {
             None => AbortOutcome::Unknown,
@@ -397,9 +394,9 @@ impl<P> CommitMachine<P> {
         }
     }
 
-    /// Transactions that got their locks longer than `timeout` ago and have not asked for
-    /// finish, the longest-standing first. They are not changed: the caller closes their
-    /// connections, which aborts them. Source: ZEO's `transaction-timeout`.
+    /// Transactions that got their locks longer than `timeout` ago and were not finished, the
+    /// oldest grant first. Their state does not change: the caller closes their connections, which
+    /// aborts them. Source: ZEO's `transaction-timeout`.
     pub fn expired(&self, now: Duration, timeout: Duration) -> Vec<TransactionNumber> {
         self.grants
             .iter()
@@ -420,17 +417,17 @@ impl<P> CommitMachine<P> {
         self.transactions.get(&number).map(|transaction| transaction.state)
     }
 
-    /// What a transaction carries; `None` as for [`state`](Self::state).
+    /// The payload of a transaction; `None` as for [`state`](Self::state).
     pub fn payload(&self, number: TransactionNumber) -> Option<&P> {
         self.transactions.get(&number).map(|transaction| &transaction.payload)
     }
 
-    /// What a transaction carries, to be changed; `None` as for [`state`](Self::state).
+    /// The payload of a transaction, mutable; `None` as for [`state`](Self::state).
     pub fn payload_mut(&mut self, number: TransactionNumber) -> Option<&mut P> {
         self.transactions.get_mut(&number).map(|transaction| &mut transaction.payload)
     }
 
-    /// The figures of this moment.
+    /// The current metrics.
     pub fn status(&self) -> CommitStatus {
         CommitStatus {
             waiting: self.locks.waiting(),
@@ -445,12 +442,12 @@ impl<P> CommitMachine<P> {
         }
     }
 
-    /// How many wait for the log writer.
+    /// Number of transactions that wait for the log writer.
     pub fn ready_count(&self) -> usize {
         self.ready.len()
     }
 
-    /// What those who wait are waiting for, the earliest `count_max` of them.
+    /// The lock waits of the earliest `count_max` waiters.
     pub fn lock_waits(&self, count_max: usize) -> Vec<LockWait> {
         self.locks.waits(count_max)
     }
@@ -464,11 +461,11 @@ impl<P> CommitMachine<P> {
             && self.writing.is_empty()
     }
 
-    /// Compares states, locks, grants and queues with each other. For tests: costs a walk over
-    /// everything.
+    /// Compares states, locks, grants and queues with each other. For tests: walks over all of
+    /// them.
     ///
     /// # Errors
-    /// Says in words what does not fit.
+    /// Describes the first inconsistency.
     pub fn check_consistency(&self) -> Result<(), String> {
         self.locks.check_consistency()?;
         if self.locks.len() != self.transactions.len() {
@@ -509,7 +506,7 @@ impl<P> CommitMachine<P> {
         self.grants.insert((now, number));
     }
 
-    /// Forgets transactions, frees their locks, and moves on those that are granted by it.
+    /// Forgets transactions, frees their locks, and moves those granted to their next state.
     fn end(
         &mut self,
         numbers: impl IntoIterator<Item = TransactionNumber> + Clone,
@@ -529,7 +526,7 @@ impl<P> CommitMachine<P> {
         Some(payload)
     }
 
-    /// Frees the locks of forgotten transactions, and moves on those that are granted by it.
+    /// Frees the locks of forgotten transactions, and moves those granted to their next state.
     fn free(
         &mut self,
         numbers: impl IntoIterator<Item = TransactionNumber>,
@@ -562,7 +559,7 @@ impl<P> CommitMachine<P> {
     }
 }
 
-/// Whether a transaction with this tid of its own, or none, may be voted after `last`.
+/// Whether a transaction with this explicit tid, or none, may be voted after `last`.
 fn check_tid(explicit_tid: Option<Tid>, last: Tid) -> Result<(), CommitError> {
     match explicit_tid {
         Some(tid) if tid <= last => Err(CommitError::TidNotNewer { tid, last }),
@@ -664,7 +661,7 @@ mod tests {
     fn an_own_tid_is_compared_after_the_grant_and_cannot_be_overtaken() {
         let mut machine = CommitMachine::<()>::new(Tid(0));
         vote_and_finish(&mut machine, 1, &[1]);
-        // Later than the last tid now, but not when its turn comes.
+        // Later than the last tid now, but no longer at its own vote.
         let restored = |machine: &mut CommitMachine<()>, tid| {
             machine.vote(number(2), writes(&[2]), Some(tid), (), NOW).unwrap()
         };

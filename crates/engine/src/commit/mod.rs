@@ -1,10 +1,10 @@
 //! The commit state machine: object locks, the conflict check, the order of transactions.
 //!
-//! Key decision: everything here is a pure function of the calls made. No I/O, no thread, no
-//! clock (time comes in as an argument), so one seed replays any interleaving; see
+//! Key decision: everything here is a pure function of the calls made. There is no I/O, no thread
+//! and no clock (time is an argument), so one seed replays any interleaving: see
 //! `tests/commit_model.rs`. The live engine keeps one [`CommitMachine`] behind a short mutex.
 //!
-//! The life of a transaction, as seen from here (before its first vote it is unknown):
+//! The states of a transaction (before its first vote it is unknown here):
 //!
 //! ```text
 //!          vote            (granted)           voted         finish        next_batch
@@ -15,7 +15,7 @@
 //!
 //! `abort` ends a transaction in any state up to `Voted`; from `Ready` on it is too late.
 //!
-//! Must not know: files, positions, records, protocols, threads.
+//! This module must not know: files, positions, records, protocols, threads.
 
 #![forbid(unsafe_code)]
 
