@@ -334,9 +334,9 @@ mod tests {
     use super::*;
     use crate::{Check, Transaction};
 
-    struct Nobody;
+    struct NoMailbox;
 
-    impl Mailbox for Nobody {
+    impl Mailbox for NoMailbox {
         fn post(&self, _: Notice) {}
     }
 
@@ -354,8 +354,8 @@ mod tests {
         for oid in oids {
             transaction.store(Oid(oid), Tid::ZERO, Bytes::from_static(b"data"));
         }
-        let nobody: Arc<dyn Mailbox> = Arc::new(Nobody);
-        let (number, _) = storage.begin_vote(&transaction, &nobody).unwrap();
+        let mailbox: Arc<dyn Mailbox> = Arc::new(NoMailbox);
+        let (number, _) = storage.begin_vote(&transaction, &mailbox).unwrap();
         let checked = storage.check(number, &transaction, Access::Blocking).unwrap();
         let Check::Voted(voted) = checked else { panic!("a conflict between new objects") };
         storage.finish(number, voted).unwrap();
