@@ -1,19 +1,19 @@
-//! Saving the index beside the data file, and deciding whether a saved one can be believed.
+//! Saves the index beside the data file, and decides whether to use a saved one.
 //!
-//! `Data.fs.index` is ZODB's own format, without a checksum and without a word about which file it
-//! is of. So a small file of ours, `.index.crc32c`, vouches for the index that we wrote: by a
-//! checksum, and by the tid of the last transaction covered, which no other history has at that
-//! position. An index so vouched for gives the same answers as none.
+//! `Data.fs.index` is ZODB's own format. It has no checksum and does not name its data file. So a
+//! small file of ours, `.index.crc32c`, vouches for an index that we wrote. It holds a checksum and
+//! the tid of the last transaction covered, which no other history has at that position. Loads from
+//! an index with such a voucher give the same answers as loads from a rebuilt index.
 //!
-//! An index that nothing vouches for (stock ZODB wrote it) is not used for a file of up to
-//! [`REBUILT_BYTES_MAX`], which is read in a moment. For a larger one it must agree with the last
-//! transactions and show the right objects at the positions it names. What then still can be wrong
-//! is an entry that names an older record of the same object, if all newer ones are further back
-//! than those transactions. Stock ZODB, who looks at five of them, takes that risk at every start;
-//! here it is over with the first index that we save.
+//! An index without a voucher (written by stock ZODB) is not used for a file of up to
+//! [`REBUILT_BYTES_MAX`], which is quickly read. For a larger file it must agree with the last
+//! transactions, and the positions it names must hold records of the right objects. One error is
+//! left: an entry may name an older record if all newer ones are further back than those
+//! transactions. Stock ZODB, which checks five transactions, takes that risk at every start. Here
+//! it ends when we first save an index.
 //!
-//! An index that was not used is replaced as soon as the file has been read. If it stayed until the
-//! next orderly stop, a kill would leave it beside a file that grows to the length that it is of.
+//! An unused index is replaced as soon as the file has been read. Otherwise, after a kill, it could
+//! stay beside a file that grows to the length that the index states.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
