@@ -40,7 +40,6 @@ pub(crate) enum IndexFileError {
 /// # Errors
 /// Those of `out`. `InvalidInput` when the entries are not in order, or a position is 0 or needs
 /// more than 6 bytes. The caller must discard the output written so far.
-/// more than 6 bytes. What has been written by then must be thrown away.
 pub(crate) fn write(
     out: impl Write,
     end_position: u64,

@@ -152,7 +152,6 @@ impl LogBytes {
     /// Verifies header and body of a record with its checksum; `false` when the checksum is cold.
     /// `ended` is used only without a checksum: a record that matches its checksum is whole,
     /// whatever the bytes behind it are.
-    /// whole, whatever has become of what stands behind it.
     fn verify(
         &self,
         position: u64,
