@@ -28,7 +28,7 @@ const WRITE_BYTES: usize = 1 << 20;
 const RESERVE_BYTES_MIN: u64 = 1 << 20;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
-/// A transaction ready to be written; only its position in the file is open.
+/// A transaction ready to be written; only its position in the file is undecided.
 #[derive(Debug)]
 pub struct NewTransaction {
     /// Its tid, later than all before it.
@@ -469,7 +469,7 @@ struct Writer<'a> {
     /// CRC-32C of the bytes in the file.
     crc32c: u32,
     buffer: Vec<u8>,
-    /// Checksums of the laid out records, taken while their bytes are in memory.
+    /// Checksums of the laid out bytes, taken while they are in memory.
     sums: Option<Batch>,
     /// Finds out whether the bytes look as if sectors were lost. Only used with checksums.
     lost: Option<LostSectors>,

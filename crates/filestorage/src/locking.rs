@@ -138,7 +138,8 @@ fn locked(path: &Path, lock: &Path, owner: Option<u32>) -> FileStorageError {
     FileStorageError::Locked { path: path.to_owned(), lock: lock.to_owned(), owner }
 }
 
-/// Deletes a data file and its index. The index goes first: it must not exist without its file.
+/// Deletes a data file, its index and its checksums. The index goes first: it must not exist
+/// without its file.
 fn remove_files(disk: &dyn Disk, path: &Path) -> Result<(), FileStorageError> {
     let removed = disk
         .remove(&with_suffix(path, ".index"))

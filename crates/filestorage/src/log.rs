@@ -28,7 +28,7 @@ pub(crate) struct LogFile {
     pub(crate) positions: Positions,
     pub(crate) cache: RecordCache<Record>,
     pub(crate) landmarks: Landmarks,
-    /// Number of packs so far. It tells positions of one file from those of another.
+    /// Number of packs since the opening. It tells positions of one file from those of another.
     pub(crate) generation: u64,
     /// The part that iterators hold.
     pinned: Arc<PinnedLog>,

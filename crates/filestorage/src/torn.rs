@@ -7,7 +7,7 @@
 //! A batch whose own data have such a trace, which is rare, is announced: its checksums are made
 //! durable before its bytes are written. Behind the bytes known to be durable, two kinds of
 //! transaction are torn: a broken one, and one with a trace that does not match its announcement.
-//! It is cut with all that follows: the rest of its batch, which was not acknowledged.
+//! Each is cut with all that follows: the rest of its batch, which was not acknowledged.
 //!
 //! This holds only if our last session crashed, its checksums had no gaps, and no other program has
 //! written since. To record that, the lock file names the session as one without gaps for as long
