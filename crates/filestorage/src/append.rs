@@ -1,4 +1,4 @@
-//! Writing transactions at the end of the log, many at once with one sync.
+//! Appends transactions to the log: many at once, with one sync.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::recent::RecentAppends;
 use crate::record::new_record;
 use crate::{FileStorage, FileStorageError};
 
-/// Bodies from this size on are written from where they lie; smaller ones are gathered into one
-/// buffer, which is cheaper than a longer vector of pieces.
+/// Bodies of at least this size are written from their own memory. Smaller ones are gathered into
+/// one buffer, which is cheaper than a longer vector of pieces.
 const GATHER_BYTES_MAX: usize = 64 << 10;
-/// The buffer is written out when it has grown to this.
+/// Size of the buffer at which it is written to the file.
 const WRITE_BYTES: usize = 1 << 20;
 /// Space is reserved ahead in steps of an eighth of the file, within these bounds.
 const RESERVE_BYTES_MIN: u64 = 1 << 20;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
-/// A transaction ready to be written, all but its place in the file.
+/// A transaction ready to be written; only its position in the file is undecided.
 #[derive(Debug)]
 pub struct NewTransaction {
     /// Its tid, later than all before it.
     pub tid: Tid,
-    /// Normal, or what a copied transaction had.
+    /// Normal, or the status of the transaction that this one copies.
     pub status: TransactionStatus,
     /// User, description, extension.
     pub metadata: TransactionMetadata,
@@ -46,20 +46,20 @@ pub struct NewTransaction {
 pub struct NewRecord {
     /// The object.
     pub oid: Oid,
-    /// What becomes of it.
+    /// What the transaction does with the object.
     pub body: NewBody,
 }
 
-/// What a new record says.
+/// Content of a new record.
 #[derive(Clone, Debug)]
 pub enum NewBody {
     /// New data, at least one byte.
     Data(Bytes),
-    /// New data that wait in a spool.
+    /// New data in a spool.
     Spooled(SpooledData),
     /// The same data as the record at this position of the file.
     SameAs(u64),
-    /// The object is gone.
+    /// The object is deleted.
     Deleted,
 }
 
@@ -81,14 +81,14 @@ impl NewRecord {
     }
 }
 
-/// Space that a voted transaction may count on. Given back with
-/// [`FileStorage::release`] or used up by [`FileStorage::append`].
+/// Space reserved for a voted transaction. [`FileStorage::release`] gives it back, and
+/// [`FileStorage::append`] uses it up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reservation {
     bytes: u64,
 }
 
-/// Where the records of an appended transaction stand, for [`FileStorage::publish`].
+/// Positions of the records of an appended transaction, for [`FileStorage::publish`].
 #[derive(Debug)]
 pub struct Appended {
     start: u64,
@@ -99,12 +99,12 @@ pub struct Appended {
 }
 
 impl Appended {
-    /// The transaction.
+    /// Tid of the transaction.
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// The objects that have a new revision, each once, in the order of their records.
+    /// The objects with a new revision, each once, in the order of their records.
     pub fn oids(&self) -> Vec<Oid> {
         let mut seen = rustc_hash::FxHashSet::default();
         let oids = self.records.iter().map(|(oid, ..)| *oid);
@@ -112,52 +112,52 @@ impl Appended {
     }
 }
 
-/// What failed, and so what has to be made sure of before anything is appended again.
+/// The failed operation. It decides what the storage must verify before it appends again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteFailure {
-    /// A write or sync of the log: behind its end the device may hold anything.
+    /// A write or sync of the log failed: the device may hold anything behind the end of the log.
     Log,
-    /// To make the name of a packed file durable: the name may come to stand for the file before.
+    /// The sync of a packed file's name failed: the name may revert to the file before the pack.
     Name,
-    /// Another program has changed the file: it is left alone until it is the same again.
+    /// Another program changed the file. The storage leaves it alone until the change is reverted.
     Changed,
-    /// It is not known which file the name stands for.
+    /// It is unknown which file the name stands for.
     Unknown,
 }
 
 /// What the log writer knows about the end of the file.
 #[derive(Debug)]
 pub(crate) struct AppendState {
-    /// The file that is appended to.
+    /// Identity of the file that transactions are appended to.
     pub(crate) identity: FileIdentity,
     last_tid: Tid,
-    /// End of the last transaction written; ahead of the readers' end until published.
+    /// End of the last transaction written. It is ahead of the readers' end until published.
     end: u64,
-    /// Up to here a failed write may have left bytes; the end where none has.
+    /// A failed write may have left bytes up to here. Equal to `end` if no write failed.
     refused_end: u64,
-    /// Bytes promised to voted transactions and not yet written.
+    /// Bytes reserved for voted transactions and not yet written.
     promised: u64,
-    /// Up to here the file system has set space aside.
+    /// End of the space that the file system has reserved.
     reserved_end: u64,
-    /// Why nothing is appended, until the file was reopened.
+    /// Why appends are refused until the file is reopened.
     pub(crate) failure: Option<WriteFailure>,
-    /// What the device should hold of the transactions written last.
+    /// Checksums of the transactions written last, to verify what the device holds.
     pub(crate) recent: RecentAppends,
-    /// When space was refused; `None` once some was granted after it.
+    /// When space was refused; `None` once space was granted after that.
     full_since: Option<Instant>,
-    /// No space is promised for the moment: the file system is being asked for more, or a pack
-    /// replaces the log.
+    /// No space can be reserved at the moment: the storage is asking the file system for more, or a
+    /// pack replaces the log.
     suspended: bool,
     buffer: Vec<u8>,
 }
 
-/// While it exists no more space is promised, so that what a new log has to hold is known. See
-/// [`FileStorage::suspend_reserving`].
+/// While this value exists, no transaction can reserve space, so a pack knows how much the new log
+/// must hold. See [`FileStorage::suspend_reserving`].
 pub(crate) struct Suspension<'a> {
     storage: &'a FileStorage,
     /// End of the last transaction written.
     pub(crate) end: u64,
-    /// Bytes promised; voters may give some back meanwhile.
+    /// Bytes reserved. Transactions may release some of them meanwhile.
     pub(crate) promised: u64,
 }
 
@@ -191,29 +191,30 @@ impl AppendState {
         self.end
     }
 
-    /// Up to here the file may be longer, by what a failed write has left.
+    /// End of the bytes that a failed write may have left.
     pub(crate) fn refused_end(&self) -> u64 {
         self.refused_end
     }
 
-    /// A write up to `end` begins, or has failed, of which nothing counts.
+    /// Notes that bytes up to `end` may be in the file, from a write that began or failed. They are
+    /// not part of the log.
     pub(crate) fn refuse_up_to(&mut self, end: u64) {
         self.refused_end = self.refused_end.max(end);
     }
 
-    /// Notes an append that failed. `refused_end`: where it would have ended, if it had begun.
+    /// Notes a failed append. `refused_end`: where it would have ended, if it had begun.
     fn fail(&mut self, error: &FileStorageError, refused_end: Option<u64>) {
         let is_change = refused_end.is_none() || matches!(error, FileStorageError::Changed { .. });
         self.failure = Some(if is_change { WriteFailure::Changed } else { WriteFailure::Log });
         self.refuse_up_to(refused_end.unwrap_or(0));
     }
 
-    /// Bytes promised to voted transactions.
+    /// Bytes reserved for voted transactions.
     pub(crate) fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// Takes appends again, with space set aside up to `reserved_end`.
+    /// Allows appends again. The file system has reserved space up to `reserved_end`.
     pub(crate) fn reopened(&mut self, reserved_end: u64) {
         self.failure = None;
         self.refused_end = self.end;
@@ -226,8 +227,8 @@ impl AppendState {
 }
 
 impl FileStorage {
-    /// Makes sure that `bytes` more can be written, so that a full disk refuses a vote and never
-    /// a finish. `None`: the file system has to be asked, and access is resident only.
+    /// Reserves space for `bytes` more, so that a full disk refuses a vote and never a finish.
+    /// `None`: the file system has to be asked, but access is resident only.
     pub fn reserve(
         &self,
         bytes: u64,
@@ -252,7 +253,7 @@ impl FileStorage {
             if access == Access::Resident {
                 return Ok(None);
             }
-            // The device is asked without the lock, which votes look at on their workers.
+            // Ask the device without the lock: votes take that lock on worker threads.
             let (start, ahead) = (state.reserved_end, bytes_ahead(state.end));
             state.suspended = true;
             drop(state);
@@ -277,19 +278,19 @@ impl FileStorage {
         Ok(Some(Reservation { bytes }))
     }
 
-    /// Gives back the space of a transaction that will not be written.
+    /// Releases the space of a transaction that will not be written.
     pub fn release(&self, reservation: Reservation) {
         let mut state = self.append.lock();
         state.promised = state.promised.saturating_sub(reservation.bytes);
     }
 
-    /// Writes transactions one after the other and syncs once. They are durable when this
-    /// returns, and become visible with [`FileStorage::publish`]. One caller at a time; no object
-    /// may be in two of the transactions.
+    /// Writes transactions one after the other and syncs once. They are durable when this returns.
+    /// [`FileStorage::publish`] then makes them visible. One caller at a time; no two of the
+    /// transactions may write the same object.
     ///
-    /// After an error none of them counts, and every later call fails until the file is
-    /// [reopened](FileStorage::reopen): what a failed write or sync left on the device is not
-    /// known.
+    /// After an error none of the transactions is committed. Every later call fails until the file
+    /// is [reopened](FileStorage::reopen): the storage cannot know what a failed write or sync left
+    /// on the device.
     pub fn append(
         &self,
         transactions: &[NewTransaction],
@@ -299,9 +300,10 @@ impl FileStorage {
         self.check_writable(&state)?;
         let (start, identity) = (state.end, state.identity);
         let buffer = std::mem::take(&mut state.buffer);
-        // Taken in any case: a transaction that is not written gives its space back.
+        // Used up in any case: a transaction that is not written releases its space.
         let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
-        // The lock guards the numbers, not the device: votes go on while this one waits for it.
+        // The lock guards the numbers, not the device: votes go on while this thread waits for the
+        // device.
         drop(state);
 
         let log = self.log();
@@ -328,13 +330,13 @@ impl FileStorage {
         let is_begun = checked.is_ok();
         let rehearsed = checked.and_then(|()| writer.rehearse(transactions));
         let written = rehearsed.and_then(|()| writer.write_all(transactions));
-        // Again: what is not in the file of that name, or no longer, is not acknowledged.
+        // Check again: bytes in a file that has lost its name must not be acknowledged.
         let written = written.and_then(|appended| {
             self.check_file(identity, writer.position..=writer.position).map(|()| appended)
         });
         let (end, crc32c) = (writer.position, writer.crc32c);
         if let (Ok(_), Some(checksums), Some(sums)) = (&written, &log.checksums, &writer.sums) {
-            // Only now: an entry says that its bytes are durable.
+            // Not before the sync: an entry states that its bytes are durable.
             checksums.writing().append(start, end, sums);
             self.settle_announcement(checksums, writer.is_unannounced);
         }
@@ -343,7 +345,7 @@ impl FileStorage {
 
         let mut state = self.append.lock();
         state.buffer = buffer;
-        // With the end: until now the space was promised, from now on it is in use.
+        // Together with the end: reserved space becomes used space.
         state.promised = state.promised.saturating_sub(promised);
         match written {
             Ok(appended) => {
@@ -361,10 +363,10 @@ impl FileStorage {
         }
     }
 
-    /// Makes an appended transaction visible to readers. In the order of the appends.
+    /// Makes an appended transaction visible to readers. Call it in the order of the appends.
     pub fn publish(&self, appended: Appended) {
         let log = self.log();
-        // The end first: a reader that finds the new position must be allowed to look there.
+        // Extend the end first: a reader that finds the new position must be allowed to read there.
         log.extend_to(appended.end);
         for ((oid, position, body), previous) in appended.records.into_iter().zip(appended.previous)
         {
@@ -381,7 +383,7 @@ impl FileStorage {
     pub(crate) fn release_reservation(&self) -> Result<(), FileStorageError> {
         let mut state = self.append.lock();
         if state.reserved_end > state.end && state.failure.is_none() {
-            // Cutting at the present length frees what was reserved behind it.
+            // Cutting the file at its present length frees the space reserved behind it.
             let file = Arc::clone(&self.log().file);
             file.set_length(state.end)
                 .map_err(|error| FileStorageError::io(&self.path, "cut", error))?;
@@ -398,8 +400,8 @@ impl FileStorage {
         }
     }
 
-    /// Promises no more space until the suspension is over. Neither may anything be appended
-    /// until then, which is up to the caller.
+    /// Stops reservations of space until the suspension is dropped. The caller must also keep
+    /// appends away until then.
     pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, FileStorageError> {
         let mut state = self.append.lock();
         while state.suspended {
@@ -412,7 +414,7 @@ impl FileStorage {
 }
 
 impl Suspension<'_> {
-    /// Sets space aside behind `end` of another file for what was promised.
+    /// Reserves space behind `end` of another file for the voted transactions.
     pub(crate) fn reserve(
         &self,
         file: &dyn DiskFile,
@@ -425,7 +427,7 @@ impl Suspension<'_> {
             .map_err(|error| reserve_error(path, error, self.promised))
     }
 
-    /// Appends to `log` from now on.
+    /// Makes `log` the file that transactions are appended to.
     pub(crate) fn replace_log(&self, log: LogFile, identity: FileIdentity, reserved_end: u64) {
         let mut state = self.storage.append.lock();
         assert_eq!(state.end, self.end, "nothing is appended while reserving is suspended");
@@ -436,7 +438,7 @@ impl Suspension<'_> {
         self.storage.replace_log(log);
     }
 
-    /// Refuses commits from now on: what the device holds is not known.
+    /// Refuses commits from now on: the content of the device is unknown.
     pub(crate) fn fail(&self, failure: WriteFailure) {
         self.storage.append.lock().failure = Some(failure);
     }
@@ -457,30 +459,30 @@ pub(crate) fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> F
     FileStorageError::writing(path, "reserve space", bytes, error)
 }
 
-/// Lays transactions out as bytes and writes them.
+/// Lays out transactions as bytes and writes them to the file.
 struct Writer<'a> {
     log: &'a LogFile,
-    /// Where the next byte goes.
+    /// Position of the next byte.
     position: u64,
-    /// Up to here the bytes are in the file; the rest is in the buffer.
+    /// The bytes before this position are in the file; the rest is in the buffer.
     written: u64,
     /// CRC-32C of the bytes in the file.
     crc32c: u32,
     buffer: Vec<u8>,
-    /// Taken of what is laid out, while it is at hand.
+    /// Checksums of the laid out bytes, taken while they are in memory.
     sums: Option<Batch>,
-    /// Whether what is laid out looks as if sectors were lost; taken where there are sums.
+    /// Finds out whether the bytes look as if sectors were lost. Only used with checksums.
     lost: Option<LostSectors>,
-    /// Makes such sums durable.
+    /// Announces a batch: makes its checksums durable before its bytes are written.
     announce: &'a dyn Fn(&Batch) -> Result<bool, FileStorageError>,
-    /// That could not be done.
+    /// Whether the batch should have been announced, but could not be.
     is_unannounced: bool,
-    /// Nothing goes to the file.
+    /// Whether nothing is written to the file.
     is_rehearsal: bool,
     syncs: &'a Durations,
 }
 
-/// Whether all of it waits in the buffer until the last byte is known.
+/// Whether the buffer holds all bytes of the transactions before the first write.
 fn is_written_at_once(transactions: &[NewTransaction]) -> bool {
     let mut records = transactions.iter().flat_map(|new| &new.records);
     records.all(|record| record.data_length() < GATHER_BYTES_MAX as u64)
@@ -509,8 +511,8 @@ impl Writer<'_> {
         Ok(appended)
     }
 
-    /// What reaches the file in pieces is laid out once without writing it, to see whether it has
-    /// to be announced. The rest is seen before it is written.
+    /// Lays out the transactions once without writing them, to see whether they must be announced.
+    /// Needed only for those written in pieces; others are complete in the buffer before the write.
     fn rehearse(&mut self, transactions: &[NewTransaction]) -> Result<(), FileStorageError> {
         if self.lost.is_none() || is_written_at_once(transactions) {
             return Ok(());
@@ -558,8 +560,8 @@ impl Writer<'_> {
         let mut records = Vec::with_capacity(new.records.len());
         let mut previous = Vec::with_capacity(new.records.len());
         for record in &new.records {
-            // The index still is as it was before this batch: fine, since no two transactions of
-            // one batch write the same object (their locks exclude it until published).
+            // The index does not have this batch yet. That is correct: object locks are held until
+            // publication, so no two transactions of a batch write the same object.
             let before = self.log.positions.position(record.oid).unwrap_or(0);
             records.push((record.oid, self.position, record.body.clone()));
             previous.push(before);
@@ -576,7 +578,7 @@ impl Writer<'_> {
         }
         self.position += POINTER_BYTES;
         if new.status == TransactionStatus::Undone {
-            // Its records do not count, now as little as after the next opening.
+            // The records of an undone transaction do not count, now as after the next opening.
             records.clear();
         }
         Ok(Appended { start, end: self.position, records, previous, tid: new.tid })
@@ -664,14 +666,14 @@ impl Writer<'_> {
     }
 }
 
-/// The header of a transaction whose metadata was checked to fit.
+/// Header of a transaction whose metadata was checked to fit.
 fn header(
     tid: Tid,
     status: TransactionStatus,
     metadata: &TransactionMetadata,
     record_bytes: u64,
 ) -> TransactionHeader {
-    // TransactionMetadata::check, at begin, is what keeps these within 16 bits.
+    // `TransactionMetadata::check`, at begin, keeps these lengths within 16 bits.
     let length = |field: &[u8]| u16::try_from(field.len()).unwrap_or(u16::MAX);
     let mut header = TransactionHeader {
         tid,

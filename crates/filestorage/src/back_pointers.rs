@@ -1,14 +1,14 @@
-//! Transactions between their vote and their finish whose records point back to others.
+//! Voted and unfinished transactions whose records point back to other records.
 //!
 //! A back pointer is a position in the file, and a pack moves records. So the last step of a pack
-//! waits until no such transaction is left, and no new one is prepared meanwhile.
+//! waits until no such transaction is left, and keeps new ones out meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Counts the transactions that point back, and keeps new ones out during a pack's last step.
+/// Counts transactions with back pointers, and keeps new ones out during a pack's last step.
 #[derive(Debug, Default)]
 pub(crate) struct BackPointers {
     state: Mutex<State>,
@@ -18,19 +18,19 @@ pub(crate) struct BackPointers {
 #[derive(Debug, Default)]
 struct State {
     transactions: u64,
-    /// A pack waits for its last step, or does it.
+    /// Whether a pack waits for its last step, or runs it.
     is_closed: bool,
 }
 
-/// One transaction that points back; gone with its value.
+/// One transaction with back pointers, counted until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct PointsBack(Arc<BackPointers>);
 
-/// While it exists no transaction is let in.
+/// While this value exists, new transactions with back pointers have to wait.
 pub(crate) struct Closed<'a>(&'a BackPointers);
 
 impl BackPointers {
-    /// Lets a transaction in, once no pack is at its last step. Blocking.
+    /// Counts a new transaction, after waiting for the last step of a running pack. Blocking.
     pub(crate) fn enter(self: &Arc<Self>) -> PointsBack {
         let mut state = self.state.lock();
         while state.is_closed {
@@ -40,7 +40,7 @@ impl BackPointers {
         PointsBack(Arc::clone(self))
     }
 
-    /// Keeps new transactions out, from now on.
+    /// Keeps new transactions out from now on.
     pub(crate) fn close(&self) -> Closed<'_> {
         self.state.lock().is_closed = true;
         Closed(self)
@@ -48,7 +48,7 @@ impl BackPointers {
 }
 
 impl Closed<'_> {
-    /// Waits until none is left, `timeout` at most. How many are left.
+    /// Waits until no transaction is left, for at most `timeout`. Returns how many are left.
     pub(crate) fn wait(&self, timeout: Duration) -> u64 {
         let mut state = self.0.state.lock();
         if state.transactions > 0 {

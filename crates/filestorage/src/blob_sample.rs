@@ -1,4 +1,4 @@
-//! Whether objects that are blobs have their files in the blob directory.
+//! Checks a sample of blob objects for their files in the blob directory.
 
 use std::path::PathBuf;
 
@@ -10,27 +10,26 @@ use crate::FileStorage;
 use crate::log::LogFile;
 use crate::log_bytes::Body;
 
-/// What a look at some of a storage's current records has shown.
+/// Result of a look at a sample of a storage's current records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlobSample {
-    /// Objects that are blobs.
+    /// Objects in the sample that are blobs.
     pub blobs: u64,
-    /// Those of them that have no file in the blob directory, or that have none because there is
-    /// no directory.
+    /// Blobs without a file in the blob directory; all blobs if there is no directory.
     pub missing: u64,
-    /// The file of the first of these, where there is a directory.
+    /// Path of the first missing blob file, if there is a directory.
     pub first_missing: Option<PathBuf>,
 }
 
 impl FileStorage {
-    /// Looks at up to `count` current records, spread evenly over all objects, and whether those
-    /// that are blobs have their files. Blocking: one read of the data file for each record.
+    /// Reads up to `count` current records, spread evenly over all objects, and checks that each
+    /// blob among them has its file. Blocking: each record is one read of the data file.
     ///
-    /// Records that cannot be read say nothing here: loads of them are errors.
+    /// Unreadable records are skipped here: loads of them return errors.
     pub fn sample_blobs(&self, count: usize) -> BlobSample {
         let log = self.log();
         let mut chosen = spread(&log, count);
-        // In the order of the file: a disk that has to seek does so one way.
+        // In file order, so that a disk seeks in one direction only.
         chosen.sort_unstable_by_key(|(_, position)| *position);
         let mut sample = BlobSample::default();
         for (oid, position) in chosen {
@@ -56,7 +55,7 @@ fn spread(log: &LogFile, count: usize) -> Vec<(Oid, u64)> {
     log.positions.iter().step_by(step).collect()
 }
 
-/// The transaction of the record at a position, if it is a blob's.
+/// Tid of the record at a position, if the record is a blob's.
 fn blob_at(log: &LogFile, oid: Oid, position: u64) -> Option<Tid> {
     let stored = log.read_stored(position, oid, Access::Blocking).ok().flatten()?;
     let data = match stored.body {

@@ -1,4 +1,4 @@
-//! Current revisions straight from memory: the answer to nearly every load.
+//! Returns current revisions straight from memory, which answers nearly every load.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::log::LogFile;
 use crate::record::{Record, RecordContent};
 use crate::record_cache::Loan;
 
-/// Lends cached current revisions to one thread, for as long as it answers a batch of loads. What
-/// it finds is what [`FileStorage::load_before`] would, at less cost: what they have in common is
-/// done once.
+/// Lends cached current revisions to one thread while it answers a batch of loads. It gives the
+/// same answers as [`FileStorage::load_before`] at less cost: the work that all loads share is done
+/// once.
 ///
-/// It keeps the file of before a pack from being given up, so it is not for keeping.
+/// Do not keep it for long: after a pack it keeps the old file from being freed.
 pub struct CachedRevisions {
     log: Guard<Arc<LogFile>>,
     hits: Cell<u64>,
 }
 
-/// What was found of several objects, in their order.
+/// The revisions found for several objects, in the order of the objects.
 pub struct LentRevisions<'a> {
     loans: [Option<Loan<Record>>; LOOKED_UP_TOGETHER],
     hits: &'a Cell<u64>,
@@ -36,15 +36,15 @@ pub struct LentRevision<'a> {
 }
 
 impl FileStorage {
-    /// For a batch of loads.
+    /// Makes the lender for a batch of loads.
     pub fn cached_revisions(&self) -> CachedRevisions {
         CachedRevisions { log: self.log(), hits: Cell::new(0) }
     }
 }
 
 impl CachedRevisions {
-    /// Looks for the current revisions of these objects: all at once, which takes little more
-    /// time than one of them. Of more than [`LOOKED_UP_TOGETHER`] only the first ones are.
+    /// Looks up the current revisions of these objects all at once, which takes little more time
+    /// than one lookup. Only the first [`LOOKED_UP_TOGETHER`] objects are looked up.
     #[inline]
     pub fn look_up(&self, oids: impl IntoIterator<Item = Oid>) -> LentRevisions<'_> {
         let mut positions = [0; LOOKED_UP_TOGETHER];
@@ -56,8 +56,8 @@ impl CachedRevisions {
 }
 
 impl LentRevisions<'_> {
-    /// That of the object with this number among those looked up, if it is in memory. `None` only
-    /// means that [`FileStorage::load_before`] has to be asked.
+    /// The revision of object `number` of the lookup, if it is in memory. `None` only means that
+    /// the caller must use [`FileStorage::load_before`].
     #[inline]
     pub fn current(&self, number: usize) -> Option<LentRevision<'_>> {
         let record = self.loans.get(number)?.as_deref()?.as_ref()?;
@@ -74,7 +74,7 @@ impl LentRevision<'_> {
         self.data
     }
 
-    /// The same, to keep, without a copy.
+    /// The same pickles as an owned value, without a copy.
     pub fn shared_data(&self) -> Bytes {
         self.record.shared_data().unwrap_or_default()
     }

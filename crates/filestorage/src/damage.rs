@@ -1,63 +1,63 @@
-//! What a check finds, in words and as data.
+//! Findings of a check, as text and as data.
 
 use std::fmt;
 
 use zodium_types::{Oid, Tid};
 
-/// Something in a data file, or between it and its index, that no FileStorage writes.
+/// A place in a data file, or between it and its index, that no FileStorage writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Which part of the format does not fit.
+    /// The part of the format that is wrong.
     pub kind: DamageKind,
-    /// Byte position in the data file of the transaction or record concerned.
+    /// Byte position of the affected transaction or record in the data file.
     pub position: u64,
-    /// What was found there.
+    /// Description of the finding.
     pub what: String,
-    /// The object, where one is concerned.
+    /// The affected object, if there is one.
     pub oid: Option<Oid>,
-    /// The transaction, where it is known.
+    /// The affected transaction, if it is known.
     pub tid: Option<Tid>,
 }
 
-/// The part of the format that does not fit.
+/// The part of the format that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DamageKind {
     /// The file's first four bytes.
     Magic,
-    /// A transaction: lengths, status, or bytes that no transaction can be made of.
+    /// A transaction: its lengths, its status, or bytes that cannot be a transaction.
     Transaction,
-    /// A tid that is not later than the one before, or not that of its records.
+    /// A tid that is not later than the one before, or differs from the tid of its records.
     Tid,
-    /// A record whose extent or identity is in doubt.
+    /// A record whose length or identity is in doubt.
     Record,
-    /// A field of a record that its transaction tells as well: tid or position.
+    /// A field of a record that contradicts its transaction: tid or position.
     RecordField,
     /// The pointer to the object's previous record.
     Previous,
-    /// The pointer of a record without data to the one that holds them.
+    /// The pointer from a record without data to the record that holds the data.
     BackPointer,
-    /// The end of the file, as a crash leaves it; cut at the next opening.
+    /// The unfinished end of the file after a crash; the next opening cuts it.
     Tail,
-    /// The index file does not agree with the data.
+    /// The index file disagrees with the data.
     Index,
-    /// Bytes that do not fit the checksum that was taken when they were written.
+    /// Bytes that do not match the checksum taken when they were written.
     Checksum,
-    /// A reference to an object that is not there.
+    /// A reference to a missing object.
     Reference,
-    /// A record of a blob that has no file in the blob directory.
+    /// A blob's record without a file in the blob directory.
     BlobMissing,
-    /// A file in the blob directory that no record is of. It takes space, and does no harm.
+    /// A file in the blob directory without a record. It takes space, and does no harm.
     BlobOrphaned,
-    /// A blob that is not as long as it was committed.
+    /// A blob whose length differs from the committed length.
     BlobLength,
-    /// A blob that does not hold the bytes that were committed, or that cannot be read.
+    /// A blob that is unreadable, or whose bytes differ from the committed bytes.
     BlobSum,
-    /// Data that are not the two pickles of a record, or an extension that is none.
+    /// Data that are not the two pickles of a record, or an extension that is not a pickle.
     Pickle,
 }
 
 impl DamageKind {
-    /// The name in JSON.
+    /// Name of the kind in JSON.
     pub fn name(self) -> &'static str {
         match self {
             DamageKind::Magic => "magic",
@@ -79,20 +79,20 @@ impl DamageKind {
         }
     }
 
-    /// Whether something is lost or wrong.
+    /// Whether the kind means that data are lost or wrong.
     pub fn is_damage(self) -> bool {
         self != DamageKind::BlobOrphaned
     }
 
-    /// Whether everything that was committed can be told in spite of it, since the format says
-    /// it twice or it can be found out from the rest.
+    /// Whether all committed data can still be recovered: the format states the damaged value
+    /// twice, or it follows from the rest.
     pub(crate) fn is_mendable(self) -> bool {
         matches!(
             self,
             DamageKind::Tid
                 | DamageKind::RecordField
                 | DamageKind::Previous
-                // Dealt with record by record.
+                // Handled record by record.
                 | DamageKind::BackPointer
         )
     }
@@ -101,7 +101,7 @@ impl DamageKind {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            // It is nowhere in the data file.
+            // The file has no position in the data file.
             DamageKind::BlobOrphaned => write!(f, "{}", self.what)?,
             _ => write!(f, "{}: {}", self.position, self.what)?,
         }

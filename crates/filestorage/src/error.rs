@@ -1,4 +1,4 @@
-//! What can go wrong with a storage on disk.
+//! Errors of a storage on disk.
 
 use std::fmt;
 use std::io;
@@ -13,19 +13,19 @@ use zodium_types::{MetadataTooLong, Oid, Tid};
 
 use crate::OLD_LOGS_MAX;
 
-/// How a data file is not what the storage that has it open has made of it.
+/// How a data file differs from what the storage that has it open wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileChange {
-    /// Nothing has the name any more.
+    /// No file has the name any more.
     Removed,
     /// The name leads to another file.
     Replaced,
-    /// It is shorter or longer than what was written.
+    /// The file is shorter or longer than the storage wrote it.
     Length {
-        /// Bytes that the storage has written.
+        /// Bytes that the storage wrote.
         written: u64,
-        /// Bytes that the file has.
+        /// Bytes in the file.
         found: u64,
     },
 }
@@ -53,7 +53,7 @@ fn holder(owner: Option<u32>) -> String {
     }
 }
 
-/// Why the lock file of the path did not tell, where the data file itself is locked.
+/// Explains why the lock file did not show the lock, when the data file itself is locked.
 fn how_locked(path: &Path, lock: &Path) -> String {
     match lock == path {
         true => " under another name, or with its lock file removed".to_owned(),
@@ -72,7 +72,7 @@ fn lock_remedy(owner: Option<u32>) -> &'static str {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FileStorageError {
-    /// The file holds something that no FileStorage writes.
+    /// The file holds bytes that no FileStorage writes.
     #[error(
         "{path}: damaged at position {position}: {what}. \
          `zodium check` tells more, `zodium recover` (or a backup) gives a sound copy",
@@ -81,12 +81,12 @@ pub enum FileStorageError {
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// Byte position of the transaction or record that does not fit.
+        /// Byte position of the wrong transaction or record.
         position: u64,
-        /// What was found there.
+        /// Description of the damage.
         what: String,
     },
-    /// The file is something else.
+    /// The file is not a FileStorage.
     #[error("{path}: not a FileStorage (it does not begin with FS21 or FS30)",
         path = path.display())]
     NotFileStorage {
@@ -96,23 +96,23 @@ pub enum FileStorageError {
     /// The operating system refused an operation.
     #[error("{path}: {operation} failed: {source}", path = path.display())]
     Io {
-        /// The file concerned.
+        /// The affected file.
         path: PathBuf,
-        /// What was tried: `open`, `read`, `write`, `sync`...
+        /// The operation: `open`, `read`, `write`, `sync`...
         operation: &'static str,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// There is no room for the transaction; nothing was written.
+    /// There is no space for the transaction; nothing was written.
     #[error("{path}: no space left for {bytes} more bytes; free some and try again",
         path = path.display())]
     Full {
-        /// The file concerned.
+        /// The affected file.
         path: PathBuf,
         /// Bytes that did not fit.
         bytes: u64,
     },
-    /// There is no room to keep the broken end of the file before it is cut off.
+    /// There is no space to copy the broken end of the file before it is cut off.
     #[error(
         "{path}: the disk is full, so the last {bytes} bytes of the file, which are no whole \
          transaction, cannot be kept in {kept} before they are cut off. The file is unchanged; \
@@ -122,11 +122,11 @@ pub enum FileStorageError {
     NoRoomForEnd {
         /// The data file.
         path: PathBuf,
-        /// Where those bytes begin.
+        /// Where the broken end begins.
         position: u64,
-        /// How many they are.
+        /// Length of the broken end.
         bytes: u64,
-        /// Where they were to be kept.
+        /// Path of the intended copy.
         kept: PathBuf,
     },
     /// The transaction would make the file larger than its quota; nothing was written.
@@ -135,35 +135,36 @@ pub enum FileStorageError {
         path = path.display()
     )]
     Quota {
-        /// The file concerned.
+        /// The affected file.
         path: PathBuf,
         /// Bytes of the transaction.
         bytes: u64,
         /// Largest size of the file, in bytes.
         quota_bytes: u64,
     },
-    /// An earlier write or sync failed; nothing more is committed until the file was reopened.
+    /// An earlier write or sync failed. The storage commits nothing more until the file is
+    /// reopened.
     #[error(
         "{path}: an earlier write failed, commits are refused until the server has reopened the \
          file or is restarted; its log and its monitor tell more",
         path = path.display()
     )]
     Failed {
-        /// The file concerned.
+        /// The affected file.
         path: PathBuf,
     },
-    /// Another process, or another storage of this one, has the file open for writing.
+    /// Another process, or another storage in this process, has the file open for writing.
     #[error("{path}: locked by {owner}{how}; {remedy}", path = path.display(),
         owner = holder(*owner), how = how_locked(path, lock), remedy = lock_remedy(*owner))]
     Locked {
         /// The data file.
         path: PathBuf,
-        /// What is locked: a lock file, or the data file itself.
+        /// The locked file: a lock file, or the data file itself.
         lock: PathBuf,
-        /// The process that holds the lock, as far as the lock file or the system tells.
+        /// The process that holds the lock, if the lock file or the operating system names it.
         owner: Option<u32>,
     },
-    /// The file is not what this storage has made of it: another program has changed it.
+    /// Another program has changed the file since this storage wrote it.
     #[error(
         "{path}: {change}. Nothing is committed until it is again as this process wrote it. Stop \
          the program that changed it. The file with all acknowledged commits is still open here: \
@@ -173,27 +174,27 @@ pub enum FileStorageError {
     Changed {
         /// The data file.
         path: PathBuf,
-        /// What is different.
+        /// The difference.
         change: FileChange,
     },
     /// The storage was opened for reading only.
     #[error("{path}: opened read-only", path = path.display())]
     ReadOnly {
-        /// The file concerned.
+        /// The affected file.
         path: PathBuf,
     },
-    /// A metadata field is longer than the file can express.
+    /// A metadata field is longer than the format allows.
     #[error(transparent)]
     Metadata(#[from] MetadataTooLong),
-    /// No transaction of that tid can be undone.
+    /// The transaction with that tid is missing or cannot be undone.
     #[error("transaction {tid} cannot be undone: {reason}")]
     NotUndoable {
-        /// The transaction that was to be undone.
+        /// The transaction that the caller wanted to undo.
         tid: Tid,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// The file was packed too often since an iterator was started.
+    /// The file was packed too often since an iterator was opened.
     #[error(
         "{path}: the file was packed more than {OLD_LOGS_MAX} times since this iterator was \
          started, and its file is kept no longer; start anew from the last transaction it gave",
@@ -203,26 +204,26 @@ pub enum FileStorageError {
         /// The data file.
         path: PathBuf,
     },
-    /// Another pack of the file is under way.
+    /// Another pack of the file is running.
     #[error("{path}: already packing", path = path.display())]
     AlreadyPacking {
         /// The data file.
         path: PathBuf,
     },
-    /// The pack was given up as asked; the file is as it was.
+    /// The pack was cancelled; the file is unchanged.
     #[error("{path}: the pack was cancelled", path = path.display())]
     PackCancelled {
         /// The data file.
         path: PathBuf,
     },
-    /// A transaction committed during a pack refers to an object that was garbage at the pack
-    /// time, and so was left out. The file is as it was: pack again.
+    /// A transaction committed during a pack refers to an object that was garbage at the pack time,
+    /// so the pack left the object out. The file is unchanged: pack again.
     #[error("object {oid}, which was garbage, came into use during the pack; pack again")]
     PackOvertaken {
         /// The object.
         oid: Oid,
     },
-    /// There are objects but no root, so that all of them would be garbage.
+    /// There are objects but no root object, so all of them would be garbage.
     #[error(
         "{path}: no root object (oid 0) at the pack time, so everything would be garbage; \
          only packing without garbage collection is possible",
@@ -232,7 +233,7 @@ pub enum FileStorageError {
         /// The data file.
         path: PathBuf,
     },
-    /// The current record of the root is damaged, which a pack does not leave out.
+    /// The current record of the root object is damaged. A pack never drops that record.
     #[error(
         "{path}: damaged at position {position}: the record of the root object (oid 0), without \
          which an application begins with an empty database; nothing was packed. Store the root \
@@ -245,14 +246,14 @@ pub enum FileStorageError {
         /// Where the record begins.
         position: u64,
     },
-    /// A blob, or the blob directory.
+    /// An error of a blob, or of the blob directory.
     #[error(transparent)]
     Blob(#[from] BlobError),
-    /// A large transaction could not be put aside, or not be read back.
+    /// A large transaction could not be spooled, or its spool could not be read.
     #[error(transparent)]
     Spool(#[from] StorageError),
-    /// Objects in use refer to objects that are not there, and the pack was to be given up then.
-    /// The file is as it was; the log names the references.
+    /// Objects in use refer to missing objects, and the caller wanted the pack to stop in that
+    /// case. The file is unchanged; the log lists the references.
     #[error(
         "{path}: not packed, {references} references lead to no object; the first: {first}. \
          Mend them, or pack without giving up on them", path = path.display()
@@ -260,12 +261,12 @@ pub enum FileStorageError {
     Dangling {
         /// The data file.
         path: PathBuf,
-        /// How many there are.
+        /// Number of references.
         references: u64,
-        /// Which object refers to which, in words.
+        /// The first such reference, as text.
         first: String,
     },
-    /// A record whose references a pack cannot find out.
+    /// A record whose references a pack cannot determine.
     #[error(
         "the references of object {oid} cannot be read: {source}. \
          Mend the object, or pack without garbage collection"
@@ -273,7 +274,7 @@ pub enum FileStorageError {
     References {
         /// The object.
         oid: Oid,
-        /// What is wrong with its pickles.
+        /// Why its pickles cannot be read.
         source: PickleError,
     },
 }
@@ -327,7 +328,7 @@ impl FileStorageError {
     pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> FileStorageError {
         FileStorageError::Io { path: path.to_owned(), operation, source }
     }
-    /// As [`FileStorageError::io`], for what takes room: a full disk is said to be full.
+    /// As [`FileStorageError::io`], for operations that take space: a full disk has its own error.
     pub(crate) fn writing(
         path: &Path,
         operation: &'static str,

@@ -1,13 +1,14 @@
-//! Noticing that another program has changed the data file.
+//! Detects that another program changed the data file.
 //!
-//! Locks are advisory: `mv`, `cp`, `truncate` and restores take none, and a stock server that is
-//! given a hard link takes another one. A commit that was acknowledged after such a change would
-//! be gone at the next start. So before a batch is written, and again before it is acknowledged,
-//! the path has to lead to the file that is open here, and that file has to be as long as this
-//! storage has made it. That is one `stat` each time.
+//! Locks are advisory: `mv`, `cp`, `truncate` and restores take none. A stock server that opens a
+//! hard link takes another lock. A commit acknowledged after such a change would be lost at the
+//! next start.
 //!
-//! A change stops commits. It is no failed write that reopening could mend: nothing is cut or
-//! overwritten until the file is the same again.
+//! So the storage verifies two things before it writes a batch, and again before it acknowledges
+//! the batch. The path must still lead to the open file, and the file must have the length that
+//! this storage gave it. That costs one `stat` each time. A change stops commits. Unlike a failed
+//! write, it is not mended by reopening: nothing is cut or overwritten until the change is
+//! reverted.
 
 use std::ops::RangeInclusive;
 
@@ -17,11 +18,11 @@ use crate::error::FileChange;
 use crate::{FileStorage, FileStorageError};
 
 impl FileStorage {
-    /// Whether the data file is as this storage has made it. The caller makes sure that nothing
-    /// is [appended](FileStorage::append) meanwhile.
+    /// Checks that the data file is as this storage wrote it. The caller makes sure that nothing is
+    /// [appended](FileStorage::append) meanwhile.
     ///
     /// # Errors
-    /// [`FileStorageError::Changed`] says what is different.
+    /// [`FileStorageError::Changed`] with the difference.
     pub fn check_unchanged(&self) -> Result<(), FileStorageError> {
         let (identity, lengths) = {
             let state = self.append.lock();
@@ -30,14 +31,13 @@ impl FileStorage {
         self.check_file(identity, lengths)
     }
 
-    /// Whether the path still leads to the file that is open.
+    /// Checks that the path still leads to the open file.
     pub(crate) fn check_identity(&self) -> Result<(), FileStorageError> {
         let identity = self.append.lock().identity;
         self.check_file(identity, 0..=u64::MAX)
     }
 
-    /// Compares the file that the path leads to with the one that is open, which has one of these
-    /// lengths.
+    /// Compares the file at the path with the open file, which must have one of these lengths.
     pub(crate) fn check_file(
         &self,
         identity: FileIdentity,

@@ -20,14 +20,14 @@ pub(crate) const MAGIC_BYTES: u64 = 4;
 pub(crate) const TRANSACTION_HEADER_BYTES: usize = 23;
 /// Fixed part of a data record.
 pub(crate) const DATA_HEADER_BYTES: usize = 42;
-/// The copy of the length that ends a transaction, and a back pointer.
+/// Length of a back pointer, and of the copy of the length that ends a transaction.
 pub(crate) const POINTER_BYTES: u64 = 8;
-/// Status of a transaction that was voted and not finished; ends the valid part of a file.
+/// Status of a voted and unfinished transaction. It ends the valid part of a file.
 pub(crate) const STATUS_CHECKPOINT: u8 = b'c';
-/// Where the status byte stands within a transaction.
+/// Offset of the status byte within a transaction.
 pub(crate) const STATUS_OFFSET: usize = 16;
 
-/// Which Python's pickles a file holds; the records are alike.
+/// Tells the Python version of a file's pickles; the record format is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Magic {
     /// `FS21`, Python 2.
@@ -66,7 +66,7 @@ pub(crate) struct TransactionHeader {
 }
 
 impl TransactionHeader {
-    /// Where the length stands within a transaction.
+    /// Offset of the length within a transaction.
     pub(crate) const LENGTH_OFFSET: u64 = 8;
 
     pub(crate) fn parse(bytes: &[u8; TRANSACTION_HEADER_BYTES]) -> TransactionHeader {
@@ -101,8 +101,8 @@ impl TransactionHeader {
         TRANSACTION_HEADER_BYTES as u64 + self.metadata_bytes()
     }
 
-    /// Splits the bytes that follow the fixed part; `None` when they are not of the length that
-    /// the header says.
+    /// Splits the bytes that follow the fixed part; `None` when their number differs from the
+    /// header's lengths.
     pub(crate) fn metadata(&self, bytes: &[u8]) -> Option<TransactionMetadata> {
         let (user, rest) = bytes.split_at_checked(self.user_length.into())?;
         let (description, rest) = rest.split_at_checked(self.description_length.into())?;
@@ -119,11 +119,11 @@ impl TransactionHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataHeader {
     pub(crate) oid: Oid,
-    /// Equal to the tid of the transaction the record stands in.
+    /// Equal to the tid of the transaction that contains the record.
     pub(crate) tid: Tid,
-    /// Position of the record that was current before the transaction, or 0.
+    /// Position of the object's current record before this transaction, or 0.
     pub(crate) previous: u64,
-    /// Position of the transaction the record stands in.
+    /// Position of the transaction that contains the record.
     pub(crate) transaction: u64,
     pub(crate) version_length: u16,
     /// Bytes of data; 0 means that a back pointer follows instead.
@@ -155,21 +155,21 @@ impl DataHeader {
         out.extend_from_slice(&self.data_length.to_be_bytes());
     }
 
-    /// Bytes of the whole record.
+    /// Length of the whole record.
     #[inline]
     pub(crate) fn record_bytes(&self) -> u64 {
         record_bytes(self.data_length)
     }
 }
 
-/// Bytes of a record with that much data, or with a back pointer when there is none.
+/// Length of a record with this much data, or with a back pointer when there is none.
 #[inline]
 pub(crate) fn record_bytes(data_length: u64) -> u64 {
     let body = if data_length == 0 { POINTER_BYTES } else { data_length };
     body.saturating_add(DATA_HEADER_BYTES as u64)
 }
 
-/// The big-endian number in 8 bytes of `bytes` at `offset`; zero bytes stand in past the end.
+/// The big-endian number in the 8 bytes of `bytes` at `offset`. Bytes past the end count as zero.
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..offset + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)

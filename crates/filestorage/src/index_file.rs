@@ -2,19 +2,19 @@
 //!
 //! The file is a sequence of pickles: the end position covered, then for each 6-byte oid prefix
 //! `(prefix, bucket)`, then `None`. A bucket is n 2-byte oid suffixes followed by n 6-byte
-//! positions, all big-endian, at most 65536 entries: the unit in which both directions stream.
-//! The pickles are so few and so plain that their opcodes are handled here, one by one, instead
-//! of through a general reader: nothing in the file can make us allocate more than one bucket.
+//! positions, all big-endian, at most 65536 entries. Reads and writes stream bucket by bucket. This
+//! module handles the few opcodes itself, without a general pickle reader: no input can make it
+//! allocate more than one bucket.
 //!
-//! The file has no checksum. A flipped bit in a position is found only where the position is
-//! used, so who loads an index must compare the oid of a record with the one asked for.
+//! The file has no checksum. A flipped bit in a position is found only when the position is used,
+//! so a reader must compare the oid of each record with the oid it asked for.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 
 use zodium_types::Oid;
 
-/// Why an index file was not taken. None of these is fatal: the index can be rebuilt from the
-/// data file.
+/// Why an index file was rejected. None of these is fatal: the index can be rebuilt from the data
+/// file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum IndexFileError {
@@ -24,12 +24,12 @@ pub(crate) enum IndexFileError {
     /// The bytes are not an index.
     #[error("the index file is damaged at byte {offset}: {what}; the index has to be rebuilt")]
     Damaged {
-        /// Where the pickle that cannot be understood begins, in bytes from the start.
+        /// Byte offset of the unreadable pickle.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the error.
         what: &'static str,
     },
-    /// A single pickled dictionary, as written before ZODB 3.10.
+    /// A single pickled dictionary, the format before ZODB 3.10.
     #[error("the index file was written by a ZODB before 3.10; the index has to be rebuilt")]
     OldFormat,
 }
@@ -38,8 +38,8 @@ pub(crate) enum IndexFileError {
 /// does. `entries` come in ascending oid order.
 ///
 /// # Errors
-/// Those of `out`; `InvalidInput` when the entries are not in order, or a position is 0 or needs
-/// more than 6 bytes. What has been written by then must be thrown away.
+/// Those of `out`. `InvalidInput` when the entries are not in order, or a position is 0 or needs
+/// more than 6 bytes. The caller must discard the output written so far.
 pub(crate) fn write(
     out: impl Write,
     end_position: u64,
@@ -63,11 +63,11 @@ pub(crate) fn write(
     out.flush()
 }
 
-/// Reads an index, calls `entry` for each object in ascending oid order and returns the end
-/// position the index covers.
+/// Reads an index, calls `entry` for each object in ascending oid order, and returns the end
+/// position that the index covers.
 ///
-/// Accepts what ZODB writes under Python 3 and under Python 2. The entries given before an error
-/// are worth nothing without the rest.
+/// Accepts the output of ZODB under Python 3 and Python 2. After an error, the caller must discard
+/// the entries given so far.
 pub(crate) fn read(
     input: impl Read,
     mut entry: impl FnMut(Oid, u64),
@@ -87,7 +87,7 @@ pub(crate) fn read(
     Ok(end_position)
 }
 
-/// One pickle's worth of entries on its way out.
+/// The entries of one pickle to be written.
 #[derive(Default)]
 struct Bucket {
     prefix: u64,
@@ -96,12 +96,12 @@ struct Bucket {
     oid_last: Option<Oid>,
 }
 
-/// Reads the few opcodes an index is made of.
+/// Reads the few opcodes that an index consists of.
 struct PickleReader<R> {
     input: BufReader<R>,
-    /// Where the next byte is read.
+    /// Offset of the next byte.
     offset: u64,
-    /// Where the pickle being read began, for errors.
+    /// Offset of the current pickle, for errors.
     pickle_offset: u64,
 }
 
@@ -109,11 +109,11 @@ const SUFFIX_BITS: u32 = 16;
 const PREFIX_BYTES: usize = 6;
 const SUFFIX_BYTES: usize = 2;
 const POSITION_BYTES: usize = 6;
-/// Of an entry, within its bucket.
+/// Bytes of an entry in a bucket.
 pub(crate) const ENTRY_BYTES: usize = SUFFIX_BYTES + POSITION_BYTES;
 const BUCKET_BYTES_MAX: usize = ENTRY_BYTES << SUFFIX_BITS;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Longest number in text: 20 digits, ZODB under Python 2 adds an `L`.
+/// Longest number in text: 20 digits and the `L` that ZODB under Python 2 adds.
 const TEXT_BYTES_MAX: u64 = 24;
 
 // Pickle opcodes, with the names of Python's `pickletools`.
@@ -221,7 +221,7 @@ impl<R: Read> PickleReader<R> {
         }
     }
 
-    /// The first opcode of a pickle that matters. Pickles before protocol 2 do not name theirs.
+    /// Returns a pickle's first opcode after the protocol opcode, which protocols 0 and 1 lack.
     fn first_opcode(&mut self) -> Result<u8, IndexFileError> {
         self.pickle_offset = self.offset;
         let opcode = self.opcode()?;
@@ -255,7 +255,7 @@ impl<R: Read> PickleReader<R> {
         }
     }
 
-    /// A little-endian number of given length, in two's complement.
+    /// Reads a little-endian two's complement number of the given length.
     fn long(&mut self) -> Result<u64, IndexFileError> {
         let [length] = self.array()?;
         let mut bytes = [0; 8];
@@ -282,7 +282,7 @@ impl<R: Read> PickleReader<R> {
     fn bytes(&mut self, opcode: u8, bytes: &mut Vec<u8>) -> Result<(), IndexFileError> {
         let length = match opcode {
             SHORT_BINBYTES | SHORT_BINSTRING => usize::from(u8::from_le_bytes(self.array()?)),
-            // A negative length, which the second one could have, is above the limit.
+            // A negative `BINSTRING` length becomes a number above the limit.
             BINBYTES | BINSTRING => u32::from_le_bytes(self.array()?) as usize,
             _ => return Err(self.damaged(NOT_A_PAIR)),
         };
@@ -317,7 +317,7 @@ impl<R: Read> PickleReader<R> {
     }
 }
 
-/// Gives the entries of a bucket, or says what is wrong with it.
+/// Gives the entries of a bucket, or describes its error.
 fn unpack_bucket(
     prefix: u64,
     bytes: &[u8],
@@ -376,7 +376,7 @@ mod tests {
 
     use super::*;
 
-    /// What ZODB 6.4 wrote for the example of two objects in a file of 429 bytes.
+    /// Output of ZODB 6.4 for the example of two objects in a file of 429 bytes.
     const EXAMPLE: [u8; 40] = *b"\x80\x03M\xad\x01.\
         \x80\x03C\x06\0\0\0\0\0\0C\x10\0\x01\0\x02\0\0\0\0\x01\x29\0\0\0\0\x01\x7a\x86.\
         \x80\x03N.";

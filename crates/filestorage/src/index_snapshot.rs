@@ -1,19 +1,19 @@
-//! Saving the index beside the data file, and deciding whether a saved one can be believed.
+//! Saves the index beside the data file, and decides whether to use a saved one.
 //!
-//! `Data.fs.index` is ZODB's own format, without a checksum and without a word about which file it
-//! is of. So a small file of ours, `.index.crc32c`, vouches for the index that we wrote: by a
-//! checksum, and by the tid of the last transaction covered, which no other history has at that
-//! position. An index so vouched for gives the same answers as none.
+//! `Data.fs.index` is ZODB's own format. It has no checksum and does not name its data file. So a
+//! small file of ours, `.index.crc32c`, vouches for an index that we wrote. It holds a checksum and
+//! the tid of the last transaction covered, which no other history has at that position. Loads from
+//! an index with such a voucher give the same answers as loads from a rebuilt index.
 //!
-//! An index that nothing vouches for (stock ZODB wrote it) is not used for a file of up to
-//! [`REBUILT_BYTES_MAX`], which is read in a moment. For a larger one it must agree with the last
-//! transactions and show the right objects at the positions it names. What then still can be wrong
-//! is an entry that names an older record of the same object, if all newer ones are further back
-//! than those transactions. Stock ZODB, who looks at five of them, takes that risk at every start;
-//! here it is over with the first index that we save.
+//! An index without a voucher (written by stock ZODB) is not used for a file of up to
+//! [`REBUILT_BYTES_MAX`], which is quickly read. For a larger file it must agree with the last
+//! transactions, and the positions it names must hold records of the right objects. One error is
+//! left: an entry may name an older record if all newer ones are further back than those
+//! transactions. Stock ZODB, which checks five transactions, takes that risk at every start. Here
+//! it ends when we first save an index.
 //!
-//! An index that was not used is replaced as soon as the file has been read. If it stayed until the
-//! next orderly stop, a kill would leave it beside a file that grows to the length that it is of.
+//! An unused index is replaced as soon as the file has been read. Otherwise, after a kill, it could
+//! stay beside a file that grows to the length that the index states.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -29,36 +29,36 @@ use crate::positions::Positions;
 use crate::scan::Scan;
 use crate::{FileStorageError, index_file};
 
-/// Longest file that is rather read than its index believed, if nothing vouches for that.
+/// Longest file that is read instead of using an index without a voucher.
 const REBUILT_BYTES_MAX: u64 = 64 << 20;
-/// Entries of an index that nothing vouches for that are looked up in the data.
+/// Entries of an index without a voucher that are compared with the data.
 const CHECKED_ENTRIES_MAX: usize = 100_000;
-/// Transactions that such an index must agree with.
+/// Transactions at the end that an index without a voucher must agree with.
 const CHECKED_TRANSACTIONS: usize = 1_000;
-/// Entries of a good index that are looked up all the same.
+/// Entries of an index with a voucher that are compared with the data.
 const SAMPLED_ENTRIES: usize = 64;
-/// Window for a look at one of the last transactions.
+/// Bytes read at once for one of the last transactions.
 const LOOK_BYTES: usize = 4 << 10;
 
 /// An index that agrees with the data.
 pub(crate) struct Loaded {
     pub(crate) positions: Positions,
-    /// It covers the data file up to here.
+    /// End of the part of the data file that the index covers.
     pub(crate) end: u64,
-    /// The last transaction before `end`.
+    /// Tid of the last transaction before `end`.
     pub(crate) last_tid: Tid,
 }
 
-/// What there is beside a data file.
+/// Result of a search for an index beside a data file.
 pub(crate) enum Found {
-    /// No index.
+    /// There is no index.
     Nothing,
-    /// One of a small file that nothing vouches for: the file is read instead.
+    /// An index without a voucher, of a small file: the file is read instead.
     Unvouched,
     Usable(Box<Loaded>),
 }
 
-/// Loads the index of a data file of `length` bytes; an error says why it cannot be used.
+/// Loads the index of a data file of `length` bytes; an error explains why it cannot be used.
 pub(crate) fn load(
     disk: &dyn Disk,
     path: &Path,
@@ -102,8 +102,8 @@ pub(crate) fn load(
     Ok(Found::Usable(Box::new(Loaded { positions, end, last_tid })))
 }
 
-/// Writes the index, under a temporary name first, and what vouches for it. Commits may go on: the
-/// index covers the file up to where it ends now.
+/// Writes the index, under a temporary name first, and its voucher. Commits may go on: the index
+/// covers the file up to its present end.
 pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageError> {
     let index_path = with_suffix(&log.path, ".index");
     let temporary = with_suffix(&log.path, ".index.index_tmp");
@@ -128,12 +128,12 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageErro
     }
     file.sync().map_err(failed)?;
     disk.rename(&temporary, &index_path).map_err(failed)?;
-    // Last: without a voucher, or with an old one, the index is merely not believed.
+    // Written last: without a voucher, or with an old one, the index is merely not trusted.
     write_voucher(disk, &log.path, Voucher { sum, last_tid }).map_err(failed)
 }
 
-/// The last transactions that the index covers must end where it says, and the index must name
-/// the records that were current after them. Gives the tid of the last.
+/// Checks the last transactions that the index covers, and returns the tid of the last. They must
+/// end at its `end`, and the index must name the current records after them.
 fn check_last_transactions(
     path: &Path,
     data: &Arc<dyn DiskFile>,
@@ -171,8 +171,8 @@ fn check_last_transactions(
     Ok(last_tid.unwrap_or(Tid::ZERO))
 }
 
-/// Why an index is not used when the data file reads otherwise where it ends: most often it is that
-/// of another file, so nothing is said of damage here.
+/// Explains why an index does not match the data file where the index ends. Most often the index is
+/// of another file, so the message does not mention damage.
 fn misfit(error: FileStorageError) -> String {
     match error {
         FileStorageError::Corrupt { position, .. } => {
@@ -184,22 +184,22 @@ fn misfit(error: FileStorageError) -> String {
     }
 }
 
-/// Evenly spaced entries of an index, taken as it is read: to go through all of it again would
-/// take as long as reading it.
+/// Evenly spaced entries of an index, taken while it is read: a second pass over all entries would
+/// take as long as reading them.
 struct Samples {
     taken: Vec<(Oid, u64)>,
-    /// From one to the next.
+    /// Distance from one sample to the next, in entries.
     step: usize,
-    /// Entries to be left out before the next.
+    /// Entries to skip before the next sample.
     left_out: usize,
 }
 
 impl Samples {
-    /// Of an index file of `length` bytes.
+    /// Samples of an index file of `length` bytes.
     fn of(length: u64) -> Samples {
         let entries = usize::try_from(length).unwrap_or(usize::MAX) / index_file::ENTRY_BYTES;
         let step = entries / CHECKED_ENTRIES_MAX + 1;
-        // At once: what it would outgrow would lie between the pages of positions for good.
+        // Allocated at once: buffers it outgrew would stay between the pages of positions for good.
         Samples { taken: Vec::with_capacity(entries / step + 1), step, left_out: 0 }
     }
 
@@ -213,7 +213,7 @@ impl Samples {
         }
     }
 
-    /// Looks at the records that about `limit` of them point to.
+    /// Checks that about `limit` samples point to records of their objects.
     fn check(&self, data: &dyn DiskFile, end: u64, limit: usize) -> Result<(), String> {
         for &(oid, position) in self.taken.iter().step_by(self.taken.len() / limit + 1) {
             if !record_is_there(data, end, oid, position) {
@@ -234,11 +234,11 @@ fn record_is_there(data: &dyn DiskFile, end: u64, oid: Oid, position: u64) -> bo
     header.oid == oid && fits && header.previous < position && header.transaction < position
 }
 
-/// What vouches for an index.
+/// The content of the file that vouches for an index.
 #[derive(Clone, Copy, Debug)]
 struct Voucher {
     sum: Sum,
-    /// The last transaction that the index covers; [`Tid::ZERO`] for an empty file.
+    /// Tid of the last transaction that the index covers; [`Tid::ZERO`] for an empty file.
     last_tid: Tid,
 }
 
@@ -260,7 +260,7 @@ fn read_voucher(disk: &dyn Disk, path: &Path) -> Option<Voucher> {
     words.next().is_none().then_some(Voucher { sum: Sum { crc32c, length }, last_tid })
 }
 
-/// One line: the checksum in hex, the length of the index file, the tid in hex.
+/// Writes one line: the checksum in hex, the length of the index file, the tid in hex.
 fn write_voucher(disk: &dyn Disk, path: &Path, voucher: Voucher) -> io::Result<()> {
     let Voucher { sum: Sum { crc32c, length }, last_tid } = voucher;
     let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Truncate)?;
@@ -268,7 +268,7 @@ fn write_voucher(disk: &dyn Disk, path: &Path, voucher: Voucher) -> io::Result<(
     file.sync()
 }
 
-/// A stream that sums what goes through it.
+/// A stream that computes the checksum of the bytes that pass through it.
 struct Summed<S> {
     stream: S,
     sum: Sum,

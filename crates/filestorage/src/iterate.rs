@@ -1,4 +1,4 @@
-//! Transactions in the order of the log, with their records.
+//! Iterates over transactions and their records in the order of the log.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::old_logs::PinnedLog;
 use crate::scan::{Scan, Step, TransactionEntry};
 use crate::{FileStorage, FileStorageError};
 
-/// Bytes read at once while stepping; steps come one at a time, from a client.
+/// Bytes read at once while stepping. A client asks for each step separately.
 const STEP_WINDOW_BYTES: usize = 16 << 10;
 
 /// A committed transaction without its records.
@@ -29,19 +29,20 @@ pub struct Transaction {
     entry: TransactionEntry,
 }
 
-/// A place in the log as it was; commits do not disturb it, nor do packs, up to
-/// [`OLD_LOGS_MAX`](crate::OLD_LOGS_MAX) of them.
+/// An iterator over the log as it was when the iterator was made. Commits do not affect it, nor do
+/// up to [`OLD_LOGS_MAX`](crate::OLD_LOGS_MAX) packs.
 pub struct TransactionIterator {
     pub(crate) log: Arc<PinnedLog>,
     pub(crate) next: u64,
-    /// Where the log ended when the iterator was made: it does not see later commits.
+    /// End of the log when the iterator was made: the iterator does not see later commits.
     pub(crate) end: u64,
     stop: Tid,
-    /// The transaction whose records are being [read](TransactionIterator::read), and the next.
+    /// The transaction whose records are being [read](TransactionIterator::read), and the position
+    /// of its next record.
     pub(crate) reading: Option<(TransactionEntry, u64)>,
 }
 
-/// A place among the records of one transaction.
+/// An iterator over the records of one transaction.
 pub struct RecordIterator {
     log: Arc<PinnedLog>,
     entry: TransactionEntry,
@@ -66,8 +67,8 @@ impl FileStorage {
         Ok(TransactionIterator { log, next, end, stop, reading: None })
     }
 
-    /// The newest `count` transactions with the objects that they gave a new revision, each once,
-    /// oldest first.
+    /// The newest `count` transactions, oldest first, each with the objects that it wrote. An
+    /// object is listed once.
     pub fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, FileStorageError> {
         let log = self.log();
         let mut scan = step_scan(&log);
@@ -102,7 +103,7 @@ impl TransactionIterator {
         }
     }
 
-    /// Goes on to the next transaction that counts.
+    /// Moves to the next transaction that counts.
     pub(crate) fn next_entry(
         &mut self,
         scan: &mut Scan<'_>,
@@ -119,7 +120,7 @@ impl TransactionIterator {
         }
     }
 
-    /// The records of a transaction that this iterator gave.
+    /// The records of a transaction that this iterator returned.
     pub fn records(&self, transaction: &Transaction) -> RecordIterator {
         let entry = transaction.entry;
         RecordIterator { log: Arc::clone(&self.log), entry, next: entry.records_start() }
@@ -146,18 +147,18 @@ impl RecordIterator {
                 (data, Some(tid_of(&log, back, oid)?))
             }
         };
-        // Only now: what cannot be read is never passed over.
+        // Advance only after the record was read: an unreadable record is never skipped.
         self.next += header.record_bytes();
         Ok(Some(TransactionRecord { oid, tid: header.tid, data, data_tid }))
     }
 }
 
-/// A scan for single steps up to where the log ends now.
+/// A scan for single steps, up to the present end of the log.
 pub(crate) fn step_scan(log: &LogBytes) -> Scan<'_> {
     log.scan_to(log.end(), STEP_WINDOW_BYTES)
 }
 
-/// The transaction that the record at `position` says it stands in.
+/// The transaction that the record at `position` names as its own.
 pub(crate) fn transaction_of(
     scan: &mut Scan<'_>,
     log: &LogBytes,
@@ -174,7 +175,7 @@ pub(crate) fn transaction_of(
     Err(log.damaged(position, what))
 }
 
-/// The tid of the record of `oid` at `position`, which its transaction confirms.
+/// The tid of the record of `oid` at `position`, confirmed by its transaction.
 pub(crate) fn tid_of(log: &LogBytes, position: u64, oid: Oid) -> Result<Tid, FileStorageError> {
     let stored = log.read_stored(position, oid, Access::Blocking)?;
     let gone = || log.damaged(position, "a record that cannot be read");

@@ -1,11 +1,10 @@
-//! Places in the log by tid, so that the way to an old transaction is a short one.
+//! Positions of some transactions by tid, which shorten the search for an old transaction.
 //!
-//! The log is a chain, and nothing in it says where a tid stands. So the log writer leaves a
-//! landmark at every 1,024th transaction, and so does each walk along the chain
-//! ([`crate::tid_search`]).
+//! The log is a chain, and has no index by tid. So the log writer notes a landmark at every 1,024th
+//! transaction, and so does each walk along the chain ([`crate::tid_search`]).
 //!
-//! Key decision: nothing is built when a file is opened, and nothing is saved. It costs 16 bytes
-//! for 1,024 transactions that were passed.
+//! Key decision: landmarks are not built when a file is opened, and not saved. They cost 16 bytes
+//! for each 1,024 transactions passed.
 //!
 //! Invariant: tids and positions ascend together.
 
@@ -17,7 +16,7 @@ use zodium_types::Tid;
 /// Transactions from one landmark to the next.
 pub(crate) const INTERVAL: u64 = 1024;
 
-/// Where a transaction begins.
+/// Tid and position of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) tid: Tid,
@@ -28,12 +27,12 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Landmarks {
     places: Mutex<Vec<Place>>,
-    /// Transactions appended. Relaxed: only the log writer counts.
+    /// Number of transactions appended. Relaxed: only the log writer counts.
     appended: AtomicU64,
 }
 
 impl Landmarks {
-    /// Passes a transaction that was appended. By the log writer, in order.
+    /// Counts an appended transaction. Called by the log writer, in order.
     pub(crate) fn pass_appended(&self, tid: Tid, position: u64) {
         if self.appended.fetch_add(1, Ordering::Relaxed).is_multiple_of(INTERVAL) {
             self.add(vec![Place { tid, position }]);
@@ -53,7 +52,7 @@ impl Landmarks {
         }
     }
 
-    /// Narrows a stretch by what is known.
+    /// Narrows a stretch with the known landmarks.
     pub(crate) fn narrow(&self, stretch: &mut Stretch) {
         let known = self.places.lock();
         let after = known.partition_point(|place| place.tid < stretch.wanted);
@@ -66,8 +65,8 @@ impl Landmarks {
     }
 }
 
-/// Where the first transaction at or after `wanted` is to be found: after `low`, and not after
-/// `high`.
+/// The part of the log with the first transaction at or after `wanted`: behind `low`, and not
+/// behind `high`.
 pub(crate) struct Stretch {
     pub(crate) wanted: Tid,
     pub(crate) low: Place,
@@ -87,7 +86,7 @@ impl Stretch {
         self.high.position - self.low.position
     }
 
-    /// Tids grow with time, nearly evenly: good enough to tell the nearer end.
+    /// Whether `wanted` is probably nearer to `high`: tids grow nearly evenly with time.
     pub(crate) fn is_nearer_to_high(&self) -> bool {
         self.high.tid.0 - self.wanted.0 <= self.wanted.0 - self.low.tid.0
     }

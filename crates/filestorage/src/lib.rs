@@ -2,11 +2,11 @@
 //!
 //! Invariants:
 //! - committed bytes are never changed in place: the log only grows, or is replaced by a rename;
-//! - a reader looks only at what was published, and what is published is durable;
+//! - readers see only the published part of the log, and the published part is durable;
 //! - everything beside `Data.fs` can be deleted: it is rebuilt from the log.
 //!
-//! This crate knows positions and bytes. It does not know who may commit what when (the engine),
-//! nor how clients speak (the protocols).
+//! This crate deals with positions and bytes. The engine decides which transaction may commit, and
+//! the protocol crates speak to the clients.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Reading revisions of objects. Nothing here takes a lock.
+//! Reads revisions of objects. Nothing here takes a lock.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::record::{Record, RecordContent};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::{FileStorage, FileStorageError};
 
-/// Bytes read at once to find the transaction of a damaged record.
+/// Bytes read at once during the search for the transaction of a damaged record.
 const LOOK_BYTES: usize = 4 << 10;
 
-/// One line of an object's history.
+/// One entry of an object's history.
 #[derive(Clone, Debug)]
 pub struct HistoryEntry {
     /// Bytes of data in the record itself; 0 for a back pointer.
     pub size: u64,
-    /// The transaction that wrote it.
+    /// The transaction that wrote the record.
     pub transaction: Transaction,
 }
 
@@ -36,7 +36,7 @@ impl FileStorage {
         let log = self.log();
         let Some(position) = log.positions.position(oid) else { return Ok(Load::Missing) };
         let basis = Basis(log.generation, position);
-        // The current record is nearly always the one: fetch it whole at once.
+        // Most loads want the current record, so fetch it whole at once.
         let Some(current) = log.record(position, oid, access)? else { return Ok(Load::Cold) };
         let head = current.head();
         if head.tid < before {
@@ -58,16 +58,16 @@ impl FileStorage {
         Ok(Load::NoRevision)
     }
 
-    /// Whether an answer that was computed a while ago may still say that it is current.
+    /// Whether a load that was answered as current is still current.
     ///
-    /// A load that waited for the disk must ask this before it is sent: meanwhile a newer
-    /// revision may have been announced to the client.
+    /// The caller must check this before it sends the result of a load that waited for the disk.
+    /// The client may have received the invalidation of a newer revision in the meantime.
     pub fn is_still_current(&self, oid: Oid, basis: Basis) -> bool {
         let log = self.log();
         Basis(log.generation, log.positions.position(oid).unwrap_or(0)) == basis
     }
 
-    /// The record that transaction `serial` wrote for `oid`. `None`: it wrote none.
+    /// The record that transaction `serial` wrote for `oid`; `None` if it wrote none.
     pub fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, FileStorageError> {
         let log = self.log();
         let mut position = log.positions.position(oid).unwrap_or(0);
@@ -78,7 +78,7 @@ impl FileStorage {
             }
             let gone = || log.damaged(position, "a record that cannot be read");
             let (at, data) = log.data_behind(position, oid, Access::Blocking)?.ok_or_else(gone)?;
-            // A deletion has no data anywhere.
+            // A deletion has no data in any record.
             let is_own = at == position || data.is_none();
             let data_tid = if is_own { serial } else { tid_of(&log, at, oid)? };
             return Ok(Some(StoredRecord { data, data_tid }));
@@ -86,10 +86,10 @@ impl FileStorage {
         Ok(None)
     }
 
-    /// Where the record stands that transaction `tid` wrote for an object.
+    /// Position of the record that transaction `tid` wrote for an object.
     ///
     /// # Errors
-    /// `NotUndoable` when it wrote none, or when that was packed away.
+    /// `NotUndoable` when the transaction wrote no such record, or a pack removed it.
     pub fn position_of(&self, oid: Oid, tid: Tid) -> Result<u64, FileStorageError> {
         let log = self.log();
         let mut position = log.positions.position(oid).unwrap_or(0);
@@ -103,7 +103,7 @@ impl FileStorage {
         Err(FileStorageError::NotUndoable { tid, reason: "it was packed" })
     }
 
-    /// The data that transaction `serial` wrote for `oid`. `None`: it wrote none.
+    /// The data that transaction `serial` wrote for `oid`; `None` if it wrote none.
     pub fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, FileStorageError> {
         let log = self.log();
         let mut position = log.positions.position(oid).unwrap_or(0);
@@ -117,11 +117,11 @@ impl FileStorage {
         Ok(None)
     }
 
-    /// The current serial of `oid`, deletions included. The outer `None` means cold, the inner
-    /// one that the object was never stored.
+    /// The current serial of `oid`, deletions included. The outer `None` means that the record is
+    /// cold, the inner `None` that the object was never stored.
     ///
-    /// A damaged record has the serial of the transaction around it, if that is sound, so that a
-    /// client that has the object can store it again.
+    /// A damaged record has the serial of the transaction around it, if that transaction is sound.
+    /// A client that holds the object can then store it again.
     pub fn current_serial(
         &self,
         oid: Oid,
@@ -134,7 +134,7 @@ impl FileStorage {
             link => return Ok(link?.map(|link| Some(link.tid))),
         };
         match access {
-            // More has to be read.
+            // The search below needs reads that may wait for the disk.
             Access::Resident => Ok(None),
             Access::Blocking => {
                 log.tid_around(position, oid)?.map(|tid| Some(Some(tid))).ok_or(error)
@@ -142,7 +142,7 @@ impl FileStorage {
         }
     }
 
-    /// The serial of the current revision; `None` when there is no object or it is deleted.
+    /// Serial of the current revision; `None` when the object is missing or deleted.
     pub fn serial_of_living(&self, oid: Oid) -> Result<Option<Tid>, FileStorageError> {
         match self.load_before(oid, Tid::MAX, Access::Blocking)? {
             Load::Revision(revision) => Ok(Some(revision.serial)),
@@ -155,7 +155,7 @@ impl FileStorage {
         let log = self.log();
         let mut entries = Vec::new();
         let mut position = log.positions.position(oid).unwrap_or(0);
-        // After the look at the index: the walk must reach as far as what was found there.
+        // Made after the index lookup, so that the scan reaches as far as the position found there.
         let mut scan = step_scan(&log);
         while position != 0 && entries.len() < count {
             let Some(stored) = log.read_stored(position, oid, Access::Blocking)? else { break };
@@ -169,8 +169,8 @@ impl FileStorage {
         Ok(entries)
     }
 
-    /// The current revision of the first object at or after `from` in oid order, and the oid of
-    /// the one that follows it. Deleted objects are there too, without data.
+    /// The current revision of the first object at or after `from` in oid order, and the oid of the
+    /// object after it. Deleted objects are included, without data.
     pub fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, FileStorageError> {
         let log = self.log();
         let Some((oid, position)) = log.positions.next_from(from) else { return Ok(None) };
@@ -186,8 +186,8 @@ impl FileStorage {
 }
 
 impl LogFile {
-    /// The newest record of `oid` before `end`, looked for from the one at `position` backwards;
-    /// 0 when there is none.
+    /// Position of the newest record of `oid` before `end`. The search goes backwards from the
+    /// record at `position`; 0 when there is none.
     pub(crate) fn position_before(
         &self,
         oid: Oid,
@@ -201,8 +201,8 @@ impl LogFile {
         Ok(position)
     }
 
-    /// The tid of the transaction that a damaged record stands in; `None` when that cannot be found
-    /// out for certain.
+    /// Tid of the transaction that contains a damaged record; `None` when that transaction cannot
+    /// be found for certain.
     fn tid_around(&self, position: u64, oid: Oid) -> Result<Option<Tid>, FileStorageError> {
         let mut bytes = [0; DATA_HEADER_BYTES];
         if self.file.read_exact_at(&mut bytes, position).is_err() {
@@ -210,16 +210,16 @@ impl LogFile {
         }
         let header = DataHeader::parse(&bytes);
         let Some(entry) = self.transaction_around(position, &header)? else { return Ok(None) };
-        // A record of another object that is not shown to be damaged: the index is wrong, and
-        // nothing may be written over what it says.
+        // An apparently sound record of another object: the index is wrong, so no client may store
+        // over this object.
         let is_other = header.oid != oid
             && step_scan(self).verify_record(&DataEntry { position, header }).is_ok();
         let counts = entry.status() != Some(TransactionStatus::Undone);
         Ok((counts && !is_other).then(|| entry.tid()))
     }
 
-    /// The transaction around a damaged record: the checksums know where it begins. Where there
-    /// are none, the record names it twice.
+    /// Finds the transaction that contains a damaged record. The checksums know where it begins;
+    /// without them, the record names it by tid and by position.
     fn transaction_around(
         &self,
         position: u64,
@@ -231,21 +231,21 @@ impl LogFile {
         {
             return Ok(Some(entry));
         }
-        // By its tid first: that way leads along the log, so it leads to transactions only.
+        // Search by tid first: this search follows the log, so it only finds real transactions.
         match self.first_at_or_after(header.tid) {
             Ok(start) => {
                 if let Some(entry) = self.transaction_at(start, position)? {
                     return Ok(Some(entry));
                 }
             }
-            // Another damage is in the way.
+            // Another damaged place stops the search.
             Err(FileStorageError::Corrupt { .. }) => {}
             Err(error) => return Err(error),
         }
         self.transaction_at(header.transaction, position)
     }
 
-    /// The sound transaction that begins at `start`, if a record within it can stand at `position`.
+    /// The sound transaction that begins at `start`, if one of its records can be at `position`.
     fn transaction_at(
         &self,
         start: u64,
@@ -255,7 +255,8 @@ impl LogFile {
             return Ok(None);
         }
         let mut found = None;
-        // The place is a guess. A wrong guess is no damage, so the first look counts none.
+        // `start` is a guess. A wrong guess is not damage, so the first look does not count
+        // damages.
         let look = Scan::with_window(&self.path, Arc::clone(&self.file), self.end(), LOOK_BYTES);
         for mut scan in [look, step_scan(self)] {
             found = match scan.transaction(start) {

@@ -1,10 +1,10 @@
-//! A line of ours in the lock file: that nobody but our session has written since.
+//! A line in the lock file which shows that only our session has written since.
 //!
-//! The lock file is `zc.lockfile`'s: a space, the process id and a newline, written by whoever
-//! takes the lock and left there. Our second line, `zodium` and the number of the session, is cut
-//! off by any other program that opens the file for writing. So a file whose lock and whose
-//! checksums name the same session was last written by that one. Where its checksums have gaps the
-//! line says `gaps` as well.
+//! The lock file is `zc.lockfile`'s: a space, the process id and a newline. The process that takes
+//! the lock writes it and leaves it there. Our second line is `zodium` and the number of the
+//! session. Any other program that opens the file for writing cuts this line off. So if the lock
+//! file and the checksums name the same session, that session was the last writer. The line also
+//! says `gaps` if the checksums have gaps.
 
 use std::io;
 use std::path::Path;
@@ -13,21 +13,21 @@ use zodium_disk::{Disk, OpenMode};
 
 use zodium_disk::with_suffix;
 
-/// Both lines together are shorter.
+/// Upper bound of the length of both lines.
 const LINES_BYTES_MAX: usize = 64;
-/// More is not looked at.
+/// Bytes of the lock file that are read at most.
 const BYTES_MAX: usize = 256;
-/// What a line of ours begins with.
+/// Start of our line.
 const PREFIX: &str = "zodium ";
-/// What it ends with where the checksums have gaps.
+/// End of our line if the checksums have gaps.
 const GAPS: &str = " gaps";
 
 /// The session that wrote last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Its number.
+    /// Number of the session.
     pub(crate) nonce: u64,
-    /// Whether all that it has written, and all before, has checksums.
+    /// Whether everything in the file up to the session's last write has checksums.
     pub(crate) is_complete: bool,
 }
 
@@ -45,19 +45,19 @@ impl Note {
     }
 }
 
-/// What the lock file of a data file says of our sessions; `None` when it names none.
+/// Reads the session that the lock file of a data file names; `None` when it names none.
 pub(crate) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Note>> {
     Ok(lines(disk, path)?.split('\n').nth(1).and_then(Note::parse))
 }
 
-/// Whether the lock file says this, and nothing else behind the process id.
+/// Whether the lock file has exactly this note behind the process id.
 pub(crate) fn says(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Result<bool> {
     let text = lines(disk, path)?;
     let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
     Ok(rest == note.map(Note::line).unwrap_or_default())
 }
 
-/// Names a session in the lock file, or none. It is on stable storage when this returns.
+/// Writes the name of a session to the lock file, or removes it. Durable when this returns.
 pub(crate) fn write(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Result<()> {
     let lock_path = with_suffix(path, ".lock");
     let before = text(disk, path).unwrap_or_default();
@@ -66,7 +66,7 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Res
     text.push_str(&note.map(Note::line).unwrap_or_default());
     let file = disk.open(&lock_path, OpenMode::Create)?;
     let length = text.len();
-    // Written over as well as cut: a length that was lost would bring a name back.
+    // Overwrite as well as cut: if the new length were lost, the old name would come back.
     let padding = LINES_BYTES_MAX.saturating_sub(length);
     text.extend(std::iter::repeat_n('\n', padding));
     file.write_all_at(text.as_bytes(), 0)?;
@@ -75,7 +75,7 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Res
     disk.sync_folder_of(&lock_path)
 }
 
-/// As [`text`]; nothing when there is no lock file.
+/// As [`text`], but empty when there is no lock file.
 fn lines(disk: &dyn Disk, path: &Path) -> io::Result<String> {
     match text(disk, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),

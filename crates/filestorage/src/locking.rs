@@ -1,13 +1,13 @@
-//! The locks that keep a second writer away from a data file.
+//! Locks that keep a second writer away from a data file.
 //!
-//! Each of them can be got round where it is the only one, so all are taken:
-//! - `Data.fs.lock`, as `zc.lockfile` takes it: the one that stock servers and tools look at;
-//! - the same beside a symbolic link, where one was named: a stock server that is given the link
-//!   looks there;
-//! - the data file itself, which has the same lock under a hard link, and still has it when its
-//!   lock file was removed. No stock program looks at this one.
+//! Each lock alone can be bypassed, so a writer takes all of them:
+//! - `Data.fs.lock`, in the way of `zc.lockfile`: stock servers and tools check this one;
+//! - the same beside a symbolic link, if the path is one: a stock server that opens the link checks
+//!   there;
+//! - the data file itself. A hard link leads to the same lock, and it stays when the lock file is
+//!   removed. No stock program checks this one.
 //!
-//! A pack makes another file the data file. That one is locked before it gets the name.
+//! A pack replaces the data file. It locks the new file before it gives it the name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use zodium_disk::{Disk, DiskFile, FileLock, LockError, OpenMode};
 use crate::open_options::OpenOptions;
 use crate::{FileStorageError, checksums};
 
-/// A data file that is replaced while it is locked is opened anew so often.
+/// Attempts to open a data file that is replaced while its lock is taken.
 const ATTEMPTS_MAX: usize = 10;
 
-/// The locks that are on names: they stay the same when a pack replaces the file.
+/// The locks on names. They stay the same when a pack replaces the file.
 #[derive(Debug)]
 pub(crate) struct NameLocks {
     _locks: Vec<FileLock>,
 }
 
 impl NameLocks {
-    /// Takes the lock file of a data file, and that of a symbolic link that leads to it.
+    /// Takes the lock file of a data file, and that of the symbolic link `named`.
     pub(crate) fn take(
         disk: &dyn Disk,
         named: &Path,
@@ -43,7 +43,7 @@ impl NameLocks {
                 disk.status(path).map_err(|error| FileStorageError::io(path, "look at", error));
             status.map(|status| status.map(|status| status.identity))
         };
-        // The lock files may be one by links of their own.
+        // Hard or symbolic links may make both lock files the same file.
         if named != path && status(&linked)? != status(&lock_path)? {
             locks.push(lock_name(disk, path, &linked)?);
             remove_index_of_link(disk, named)?;
@@ -59,8 +59,9 @@ fn lock_name(disk: &dyn Disk, path: &Path, lock_path: &Path) -> Result<FileLock,
     })
 }
 
-/// An index beside a link was written by a stock server, or an older Zodium. The index is kept
-/// beside the file from now on, so a pack would leave that one behind for a stock server to load.
+/// Removes the index beside a symbolic link, which a stock server or an older Zodium wrote. The
+/// index is now kept beside the data file. After a pack, the index beside the link would be
+/// outdated, and a stock server would load it.
 fn remove_index_of_link(disk: &dyn Disk, named: &Path) -> Result<(), FileStorageError> {
     let index = with_suffix(named, ".index");
     let failed = |operation| {
@@ -75,8 +76,8 @@ fn remove_index_of_link(disk: &dyn Disk, named: &Path) -> Result<(), FileStorage
     Ok(())
 }
 
-/// Opens the data file, and locks it unless it is only read. Where the file is to begin anew, the
-/// one that is there goes, once it is seen that no other process uses it.
+/// Opens the data file, and locks it unless the storage is read-only. With `truncate`, deletes an
+/// existing file first, after checking that no other process uses it.
 pub(crate) fn open_data_file(
     disk: &dyn Disk,
     options: &OpenOptions<'_>,
@@ -125,7 +126,7 @@ fn open(
     disk.open(path, mode).map_err(|error| FileStorageError::io(path, "open", error))
 }
 
-/// Locks a file that is the data file, or is to become it.
+/// Locks a data file, or a file that will replace one.
 pub(crate) fn lock_data(file: &dyn DiskFile, path: &Path) -> Result<FileLock, FileStorageError> {
     file.lock().map_err(|error| match error {
         LockError::Held { owner } => locked(path, path, owner),
@@ -137,7 +138,8 @@ fn locked(path: &Path, lock: &Path, owner: Option<u32>) -> FileStorageError {
     FileStorageError::Locked { path: path.to_owned(), lock: lock.to_owned(), owner }
 }
 
-/// Makes room for a new file. The index goes first: it must not be there without its file.
+/// Deletes a data file, its index and its checksums. The index goes first: it must not exist
+/// without its file.
 fn remove_files(disk: &dyn Disk, path: &Path) -> Result<(), FileStorageError> {
     let removed = disk
         .remove(&with_suffix(path, ".index"))
@@ -146,7 +148,7 @@ fn remove_files(disk: &dyn Disk, path: &Path) -> Result<(), FileStorageError> {
     removed.map_err(|error| FileStorageError::io(path, "remove", error))
 }
 
-/// The path of the data file that `named` leads to.
+/// Resolves `named` to the path of the data file.
 pub(crate) fn resolve(disk: &dyn Disk, named: &Path) -> Result<PathBuf, FileStorageError> {
     disk.resolve(named).map_err(|error| FileStorageError::io(named, "follow the link", error))
 }

@@ -1,8 +1,8 @@
 //! One generation of the data file: its bytes, the index into them, and the cached records.
 //!
-//! Committed bytes never change and positions stay valid as long as the generation does, so a
-//! record once read can be kept and shared. A pack makes a new generation. Iterators of the old
-//! one go on with its bytes alone: its index and cache are let go.
+//! Committed bytes never change, and positions are valid for the whole generation. So a record that
+//! was read once can be cached and shared. A pack makes a new generation. Iterators of the old
+//! generation keep only its bytes; its index and cache are freed.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -28,12 +28,13 @@ pub(crate) struct LogFile {
     pub(crate) positions: Positions,
     pub(crate) cache: RecordCache<Record>,
     pub(crate) landmarks: Landmarks,
-    /// Grows by one with each pack; tells positions of one file from those of another.
+    /// Number of packs since the opening. It tells positions of one file from those of another.
     pub(crate) generation: u64,
-    /// What iterators hold.
+    /// The part that iterators hold.
     pinned: Arc<PinnedLog>,
-    /// Up to here every record that counts is in `positions`. Release by the log writer after
-    /// them, Acquire by those who take the index for that of the whole file.
+    /// `positions` has every record before this that counts. Stored with Release by the log writer
+    /// after it entered the records. Loaded with Acquire by readers that need the index of the
+    /// whole file.
     indexed_end: AtomicU64,
 }
 
@@ -67,7 +68,7 @@ impl LogFile {
         }
     }
 
-    /// The same log, held against checksums.
+    /// The same log, whose reads are verified with checksums.
     pub(crate) fn with_checksums(mut self, checksums: Option<Arc<Checksums>>) -> LogFile {
         let LogBytes { path, file, damages, .. } = &*self.bytes;
         let (path, file) = (path.clone(), Arc::clone(file));
@@ -77,18 +78,18 @@ impl LogFile {
         self
     }
 
-    /// What an iterator holds, which reads on when a pack has made a new generation.
+    /// The part that an iterator holds, to continue after a pack made a new generation.
     pub(crate) fn pinned(&self) -> &Arc<PinnedLog> {
         &self.pinned
     }
 
-    /// Tells that all transactions before `end`, which the log ends with, are in the index.
+    /// Notes that the index has all transactions before `end`, the end of the log.
     pub(crate) fn note_indexed(&self, end: u64) {
         self.indexed_end.store(end, Ordering::Release);
     }
 
-    /// Returns when all transactions before `end` are in the index. The log may end there
-    /// already while the writer is still entering its last one: not for long, so this spins.
+    /// Waits until the index has all transactions before `end`. The log may already end there while
+    /// the writer still enters its last transaction. That takes a moment only, so this spins.
     pub(crate) fn wait_indexed(&self, end: u64) {
         assert!(end <= self.end(), "only what is committed will be in the index");
         while self.indexed_end.load(Ordering::Acquire) < end {
@@ -120,7 +121,7 @@ impl LogFile {
         Ok(Some(record))
     }
 
-    /// Serial and previous position of a record without its data.
+    /// Serial and previous position of a record, without its data.
     pub(crate) fn link(
         &self,
         position: u64,
@@ -135,7 +136,7 @@ impl LogFile {
             return Ok(cached);
         }
         if self.verifies() {
-            // A sum is of the record as a whole.
+            // A checksum covers a whole record, so read the whole record.
             let stored = self.read_stored(position, oid, access)?;
             let header = stored.map(|stored| stored.header);
             return Ok(header.map(|DataHeader { tid, previous, .. }| Link {
@@ -153,7 +154,7 @@ impl LogFile {
     }
 }
 
-/// Where a record stands in the history of its object; `previous` lies before `position`.
+/// Serial and positions of a record in its object's history. `previous` is less than `position`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) position: u64,

@@ -1,4 +1,4 @@
-//! The committed bytes of one generation of the data file, held against their checksums.
+//! Reads the committed bytes of one generation of the data file, and verifies their checksums.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,30 +15,30 @@ use crate::checksums::{Checksums, Damages, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
 use crate::scan::Scan;
 
-/// Bytes fetched at first for a record whose length is not known yet: most records fit.
+/// Bytes read first for a record whose length is unknown: most records fit.
 const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
 
-/// Longest record that is read although its end is in doubt, to hold it against its checksum.
+/// Longest record that is read to verify its checksum although its end is in doubt.
 const DOUBTFUL_BYTES_MAX: usize = 16 << 20;
-/// Bytes looked at behind a record: those of the next one up to its transaction.
+/// Bytes read behind a record: the next record's header up to its transaction field.
 const FOLLOWING_BYTES: usize = DataHeader::TRANSACTION_OFFSET + POINTER_BYTES as usize;
 
-/// Longest chain of back pointers that is followed; longer ones only occur in damaged files.
+/// Longest chain of back pointers that is followed. Only damaged files have longer ones.
 const BACK_POINTERS_MAX: usize = 10_000;
 
-/// The bytes of a generation, and what they are held against.
+/// The bytes of a generation, and the checksums to verify them.
 pub(crate) struct LogBytes {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) checksums: Option<Arc<Checksums>>,
     pub(crate) damages: Arc<Damages>,
-    /// End of the committed bytes. Release by the log writer once they are durable, Acquire by
-    /// readers: no read goes past what was committed.
+    /// End of the committed bytes. The log writer stores it with Release once they are durable;
+    /// readers load it with Acquire and never read past it.
     end: AtomicU64,
 }
 
 impl LogBytes {
-    /// Of a file whose committed bytes end at `end`.
+    /// For a file whose committed bytes end at `end`.
     pub(crate) fn new(
         path: PathBuf,
         file: Arc<dyn DiskFile>,
@@ -58,16 +58,16 @@ impl LogBytes {
         self.end.load(Ordering::Acquire)
     }
 
-    /// A walk through committed transactions up to `end`, whose headers must fit their checksums.
+    /// A scan of committed transactions up to `end`, whose headers must match their checksums.
     pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
         Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
             .committed(self.checksums.as_ref(), &self.damages)
     }
 
-    /// Follows back pointers from the record at `position` to the one that holds the data.
+    /// Follows back pointers from the record at `position` to the record that holds the data.
     ///
-    /// Gives that record's position and data, `(0, None)` for a deletion; the outer `None` means
-    /// cold.
+    /// Returns that record's position and data, or `(0, None)` for a deletion. The outer `None`
+    /// means cold.
     pub(crate) fn data_behind(
         &self,
         mut position: u64,
@@ -87,7 +87,7 @@ impl LogBytes {
         Err(self.damaged(position, "back pointers without end"))
     }
 
-    /// The data of the record of `oid` at `position`, back pointers followed; `None` for a
+    /// The data of the record of `oid` at `position`, with back pointers followed; `None` for a
     /// deletion. May wait for the device.
     pub(crate) fn data_at(
         &self,
@@ -98,7 +98,7 @@ impl LogBytes {
         Ok(found.and_then(|(_, data)| data))
     }
 
-    /// The record as it stands in the file.
+    /// The record as it is in the file.
     pub(crate) fn read_stored(
         &self,
         position: u64,
@@ -111,7 +111,7 @@ impl LogBytes {
             return self.short_read(position, access);
         };
         let header = self.check_header(DataHeader::parse(start), position, oid)?;
-        // check_header has shown that the record fits into the file.
+        // `check_header` has verified that the record fits into the file.
         let body_bytes = (header.record_bytes() - DATA_HEADER_BYTES as u64) as usize;
         let end = position + header.record_bytes();
         let following_bytes = (self.end() - end).min(FOLLOWING_BYTES as u64) as usize;
@@ -123,7 +123,7 @@ impl LogBytes {
             }
             return self.stored(header, position, Bytes::copy_from_slice(body)).map(Some);
         }
-        // Checked first: a wrong length must not make us allocate half the file.
+        // Check this first: a wrong length must not make us allocate half the file.
         let mut following = [0; FOLLOWING_BYTES];
         let following = &mut following[..following_bytes];
         if !self.read(following, end, access)? {
@@ -149,9 +149,9 @@ impl LogBytes {
         self.checksums.as_ref().is_some_and(|checksums| checksums.verifies_loads())
     }
 
-    /// Holds header and body of a record against its checksum; `false` when that is cold.
-    /// Only where no checksum tells it counts whether a record `ended`: what fits its own is
-    /// whole, whatever has become of what stands behind it.
+    /// Verifies header and body of a record with its checksum; `false` when the checksum is cold.
+    /// `ended` is used only without a checksum: a record that matches its checksum is whole,
+    /// whatever the bytes behind it are.
     fn verify(
         &self,
         position: u64,
@@ -226,7 +226,7 @@ impl LogBytes {
         result.map_err(|error| FileStorageError::io(&self.path, "read", error))
     }
 
-    /// Fewer bytes than a record needs: cold if the rest may still come, else the file is cut.
+    /// A read ended early: cold if the rest may still be read, otherwise the file was cut.
     fn short_read(
         &self,
         position: u64,
@@ -250,7 +250,7 @@ impl LogBytes {
         } else if position < MAGIC_BYTES || !fits {
             format!("a record of {} bytes reaches past the end", header.data_length)
         } else if header.previous >= position || header.transaction >= position {
-            // A history that went forward could keep its readers in a circle.
+            // A history that pointed forward could send its readers in a circle.
             "a record that points forward".to_owned()
         } else if header.version_length != 0 {
             "a record with a version (written by ZODB 3.8 or older)".to_owned()
@@ -260,8 +260,8 @@ impl LogBytes {
         Err(self.damaged(position, what))
     }
 
-    /// The error for what is damaged in the log, which is counted. All errors about damage that
-    /// the reading of committed bytes meets are made here or by `scan_to`'s walks.
+    /// Makes the error for damage in the log, and counts the damage. All errors about damage in
+    /// committed bytes are made here or by the scans of `scan_to`.
     pub(crate) fn damaged(&self, position: u64, what: impl Into<String>) -> FileStorageError {
         let what = what.into();
         self.damages.note(position, None, None, &what);
@@ -269,8 +269,8 @@ impl LogBytes {
     }
 }
 
-/// Whether a record is followed by the next one of its transaction, or by the length of the
-/// transaction: else its own length, its tid or its position in the transaction is wrong.
+/// Whether a record is followed by the next record of its transaction, or by the transaction's
+/// length. Otherwise its length, its tid or its position in the transaction is wrong.
 fn is_ended(header: &DataHeader, position: u64, following: &[u8]) -> bool {
     let end = position + header.record_bytes();
     let is_last = following.len() >= POINTER_BYTES as usize
@@ -281,7 +281,7 @@ fn is_ended(header: &DataHeader, position: u64, following: &[u8]) -> bool {
             && u64_at(following, DataHeader::TRANSACTION_OFFSET) == header.transaction
 }
 
-/// A record as written, back pointer not followed.
+/// A record as written, with its back pointer not followed.
 pub(crate) struct Stored {
     pub(crate) header: DataHeader,
     pub(crate) body: Body,
@@ -289,6 +289,6 @@ pub(crate) struct Stored {
 
 pub(crate) enum Body {
     Data(Bytes),
-    /// Position of the record that holds the data, 0 for a deletion.
+    /// Position of the record that holds the data; 0 for a deletion.
     Back(u64),
 }

@@ -1,40 +1,39 @@
-//! The trace that a sector leaves which never reached the disk.
+//! Detects the trace of a sector that never reached the disk.
 //!
-//! What is appended goes where the file had nothing, or space that was only reserved: there a
-//! sector that was not written before the power failed reads as zeros, and one that was written in
-//! part ends in zeros. So whoever looks at a transaction that seems whole, and sees a sector that
-//! ends in zeros, cannot know whether those were written. One without such a sector is as it was
-//! written.
+//! Transactions are appended to space that the file did not have, or that was only reserved. After
+//! a power cut, an unwritten sector there reads as zeros, and a partly written one ends in zeros.
+//! So if a transaction looks whole but has a sector that ends in zeros, it is uncertain whether
+//! those zeros were written. A transaction without such a sector is as it was written.
 //!
-//! A sector counts as ending in zeros when its last [`ZEROS_MIN`] bytes are, or all those that
-//! belong to the transaction where these are fewer. Disks write a sector wholly or not at all; the
-//! bound also finds those that are torn anywhere but within their last bytes.
+//! A sector ends in zeros when its last [`ZEROS_MIN`] bytes are zeros. If the transaction has fewer
+//! bytes in the sector, all of those must be zeros. Disks write a sector wholly or not at all. The
+//! bound also finds a sector torn anywhere but within its last bytes.
 
-/// What disks write as a whole, at least.
+/// Smallest unit that disks write as a whole.
 const SECTOR_BYTES: u64 = 512;
-/// So many zeros at the end of a sector are a trace. Fewer occur in the headers of any record.
+/// This many zeros at the end of a sector are a trace. Headers of records have fewer in a row.
 const ZEROS_MIN: u64 = 16;
 
-/// Looks at the bytes of transactions as they are laid out or read.
+/// Examines the bytes of transactions as they are laid out or read.
 #[derive(Debug, Default)]
 pub(crate) struct LostSectors {
-    /// Where the transaction begins.
+    /// Start of the transaction.
     start: u64,
     position: u64,
-    /// The last bytes that are zeros, as far as they matter.
+    /// Number of zeros at the end of the bytes so far, as far as they matter.
     zeros: u64,
     seen: bool,
 }
 
 impl LostSectors {
-    /// A transaction begins.
+    /// Begins a transaction.
     pub(crate) fn begin(&mut self, position: u64) {
         self.start = position;
         self.position = position;
         self.zeros = 0;
     }
 
-    /// Its next bytes.
+    /// Adds the next bytes of the transaction.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = SECTOR_BYTES - self.position % SECTOR_BYTES;
@@ -51,14 +50,14 @@ impl LostSectors {
         }
     }
 
-    /// It ends.
+    /// Ends the transaction.
     pub(crate) fn end(&mut self) {
         if !self.position.is_multiple_of(SECTOR_BYTES) {
             self.end_sector();
         }
     }
 
-    /// Whether any of the transactions has a trace.
+    /// Whether any of the transactions has the trace of a lost sector.
     pub(crate) fn seen(&self) -> bool {
         self.seen
     }
@@ -76,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether there is a trace, by looking at each sector as a whole.
+    /// Finds a trace by examining each sector as a whole.
     fn has_trace(start: usize, bytes: &[u8]) -> bool {
         let end = start + bytes.len();
         (start / 512..end.div_ceil(512)).any(|sector| {
@@ -132,7 +131,7 @@ mod tests {
             }
             let is_touched = bytes.contains(&0);
             let cut_short = sector + 512 > start + length as u64;
-            // Where the transaction ends within the sector there is its length, which is no zero.
+            // A transaction that ends within the sector ends in its length, which is not zero.
             prop_assert!(seen(start, &bytes, &[]) || !is_touched || cut_short);
         }
     }

@@ -1,4 +1,4 @@
-//! Files that take the place of a data file: what a pack writes, and what a recovery does.
+//! Creates files that replace a data file: the output of a pack or a recovery.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 
 use crate::FileStorageError;
 
-/// Makes an empty file at `path`, for the eyes of those who may read the file at `model`.
+/// Creates an empty file at `path`, which the readers of the file at `model` may read.
 pub(crate) fn create(
     disk: &dyn Disk,
     path: &Path,

@@ -1,8 +1,8 @@
-//! The generations of the log that iterators still read after packs.
+//! Old generations of the log that iterators still read after packs.
 //!
-//! An iterator sees the file as it was when it was started, so it keeps an old file open, which
-//! takes its space on the device until then. It needs the bytes alone: index and cache go with the
-//! pack. And only so many old files are kept: a client that forgets its iterators, or takes days
+//! An iterator sees the file as it was when the iterator was made. So it keeps an old file open,
+//! which takes space on the device until then. It needs only the bytes; the pack frees index and
+//! cache. The number of old files is limited: a client that forgets its iterators, or takes days
 //! over one, must not fill the device.
 
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use arc_swap::ArcSwapOption;
 use crate::FileStorageError;
 use crate::log_bytes::LogBytes;
 
-/// Old files that are kept open for iterators, not counting the one that has the name. One more
-/// pack ends those of the oldest.
+/// Old files kept open for iterators, not counting the current file. One more pack ends the
+/// iterators of the oldest.
 pub const OLD_LOGS_MAX: usize = 2;
 
-/// A generation of the log as iterators hold it, until it is [let go](OldLogs::add).
+/// A generation of the log as iterators hold it, until [`OldLogs::add`] frees its bytes.
 pub(crate) struct PinnedLog {
     path: PathBuf,
     bytes: ArcSwapOption<LogBytes>,
@@ -29,19 +29,19 @@ impl PinnedLog {
         PinnedLog { path, bytes: ArcSwapOption::new(bytes) }
     }
 
-    /// For one step.
+    /// The bytes, for one step of an iterator.
     pub(crate) fn bytes(&self) -> Result<Arc<LogBytes>, FileStorageError> {
         let too_old = || FileStorageError::IteratorTooOld { path: self.path.clone() };
         self.bytes.load_full().ok_or_else(too_old)
     }
 }
 
-/// The generations before the present one that something reads, oldest first.
+/// The generations before the current one that iterators still read, oldest first.
 #[derive(Default)]
 pub(crate) struct OldLogs(Vec<Weak<PinnedLog>>);
 
 impl OldLogs {
-    /// Adds the one before the present one, and lets go of the oldest when there are too many.
+    /// Adds the previous generation, and frees the oldest when there are too many.
     pub(crate) fn add(&mut self, log: &Arc<PinnedLog>) {
         self.0.retain(|old| old.strong_count() > 0);
         while self.0.len() >= OLD_LOGS_MAX {
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// A pack that leaves the last revision.
+    /// A pack that keeps only the last revision.
     fn pack(storage: &FileStorage, tid: u64) {
         let options = PackOptions {
             gc: false,
@@ -98,7 +98,7 @@ mod tests {
         storage.finish_pack(&mut pack).unwrap();
     }
 
-    /// The tid of the next transaction, whose record is read too.
+    /// Steps to the next transaction, reads its record, and returns its tid.
     fn step(iterator: &mut TransactionIterator) -> Result<Option<u64>, FileStorageError> {
         let Some(transaction) = iterator.step()? else { return Ok(None) };
         let record = iterator.records(&transaction).step()?.expect("it has one");

@@ -1,36 +1,36 @@
-//! How to open a data file.
+//! Options to open a data file.
 
 use std::path::PathBuf;
 
 use crate::ChecksumMode;
 
-/// How to open a storage.
+/// Options to open a storage.
 pub struct OpenOptions<'a> {
     /// The data file.
     pub path: PathBuf,
-    /// Never write: no lock is taken, an unfinished tail is ignored instead of cut.
+    /// Never write: take no lock, and ignore an unfinished tail instead of cutting it.
     pub read_only: bool,
-    /// Make the file when it does not exist.
+    /// Create the file when it does not exist.
     pub create: bool,
-    /// Begin a new file in place of one that exists, whose data are gone.
+    /// Replace an existing file with a new one. Its data are lost.
     pub truncate: bool,
-    /// Refuse transactions with which the file would be larger than this, in bytes.
+    /// Refuse transactions that would make the file larger than this, in bytes.
     pub quota_bytes: Option<u64>,
     /// Memory for cached records, in bytes; 0 for none.
     pub cache_bytes: usize,
-    /// Where blobs are; made when it does not exist. `None`: blobs are refused.
+    /// Directory of the blobs, created when missing. `None`: transactions with blobs are refused.
     pub blob_directory: Option<PathBuf>,
     /// Whether to keep checksums beside the file.
     pub checksums: ChecksumMode,
-    /// New oids begin so far above the largest of the file. A server that was restarted does not
-    /// know which it gave before: clients that have reconnected may still hold them.
+    /// Gap between the largest oid of the file and the first new oid. A restarted server does not
+    /// know which oids it handed out before, and reconnected clients may still hold them.
     pub new_oids_gap: u64,
-    /// Called now and then with bytes done and bytes in all while an index is built.
+    /// Called from time to time with bytes done and total bytes while an index is built.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
 impl OpenOptions<'_> {
-    /// For writing; the file is made when it does not exist. No cache, no blobs, no checksums, no
+    /// Options for writing, which create a missing file. No cache, no blobs, no checksums, and no
     /// gap before new oids.
     pub fn new(path: impl Into<PathBuf>) -> OpenOptions<'static> {
         OpenOptions {

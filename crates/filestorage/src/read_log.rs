@@ -1,7 +1,7 @@
-//! Many transactions and records of the log in one go, as they stand in the file.
+//! Reads many transactions and records of the log at once, as they are in the file.
 //!
-//! Key decision: nothing is made of what is read. Bytes are lent from the window of the walk, so
-//! that who passes them on copies them once, and the file is read in large pieces.
+//! Key decision: the bytes are not converted but lent from the window of the scan. So a caller that
+//! forwards them copies them once, and the file is read in large pieces.
 
 use std::ops::ControlFlow;
 
@@ -17,9 +17,9 @@ use crate::scan::{DataEntry, Scan, TransactionEntry};
 const WINDOW_BYTES: usize = 256 << 10;
 
 impl TransactionIterator {
-    /// Goes on from where it is, and shows what it meets until `visit` has enough; whether the
-    /// end is reached. Without `with_records` no further record is shown. After an error it is
-    /// still before what cannot be read.
+    /// Continues from the current place and passes each item to `visit` until `visit` stops it.
+    /// Returns whether the end is reached. Without `with_records` it passes no more records. After
+    /// an error the place is still before the unreadable item.
     pub fn read(
         &mut self,
         with_records: bool,

@@ -1,23 +1,23 @@
-//! Checksums of what was appended last, in memory.
+//! Checksums of the bytes appended last, in memory.
 //!
-//! After a failed sync the system may show bytes that the device does not hold. These tell
-//! whether what is read from the device is what was acknowledged.
+//! After a failed sync the system may show bytes that the device does not hold. With these
+//! checksums, bytes read back from the device are compared with the acknowledged bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// So much of the end of the log is remembered, if so much was appended.
+/// Bytes at the end of the log whose checksums are kept, if so many were appended.
 const KEPT_BYTES_MIN: u64 = 8 << 20;
-/// Most pieces, each of one sync; 24 bytes each.
+/// Largest number of pieces. Each is of one sync and takes 24 bytes.
 const PIECES_MAX: usize = 4096;
 
-/// What was appended last, oldest first, without gaps.
+/// The bytes appended last in pieces without gaps, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecentAppends {
     pieces: VecDeque<Piece>,
 }
 
-/// Bytes that were made durable together.
+/// Bytes that one sync made durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) range: Range<u64>,
@@ -25,7 +25,7 @@ pub(crate) struct Piece {
 }
 
 impl RecentAppends {
-    /// Notes what has been made durable behind everything before.
+    /// Notes durable bytes, which must begin where the last piece ended.
     pub(crate) fn note(&mut self, range: Range<u64>, crc32c: u32) {
         let continues = self.pieces.back().is_none_or(|last| last.range.end == range.start);
         assert!(continues, "what is appended begins where the last append ended");

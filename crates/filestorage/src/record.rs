@@ -1,8 +1,8 @@
 //! A data record in memory: shared, and never changed.
 //!
-//! Key decision: record and data are one allocation, so that who looks at a record has its data
-//! in the same place, and a small object takes no more memory than it needs. Large data are kept
-//! apart, as they came: to copy them would cost more than it saves.
+//! Key decision: record and data are one allocation. A reader of the record finds its data in the
+//! same place, and a small object takes no more memory than it needs. Large data stay in their own
+//! allocation: a copy would cost more than it saves.
 
 use bytes::Bytes;
 use triomphe::{HeaderSlice, HeaderWithLength, ThinArc};
@@ -10,11 +10,11 @@ use zodium_types::Tid;
 
 use crate::record_cache::Weighted;
 
-/// A data record with its back pointer followed. The bytes are its data, unless it has none, or
-/// they are apart.
+/// A data record with its back pointer followed. The bytes are its data. They are empty when it has
+/// no data, or when the data have their own allocation.
 pub(crate) type Record = ThinArc<RecordHead, u8>;
 
-/// What a record says of itself.
+/// The fields of a record.
 pub(crate) struct RecordHead {
     pub(crate) position: u64,
     pub(crate) tid: Tid,
@@ -24,31 +24,31 @@ pub(crate) struct RecordHead {
 }
 
 enum DataPlace {
-    /// The object is deleted, or its creation undone.
+    /// The object is deleted, or its creation was undone.
     None,
     Here,
-    /// The box keeps the head of all other records short.
+    /// Data in their own allocation. The box keeps the head of all other records short.
     Apart(Box<Bytes>),
 }
 
-/// What there is to know of a [`Record`].
+/// Access to the content of a [`Record`].
 pub(crate) trait RecordContent {
     fn head(&self) -> &RecordHead;
 
-    /// `None`: the object is deleted, or its creation undone.
+    /// The data; `None` when the object is deleted, or its creation was undone.
     fn data(&self) -> Option<&[u8]>;
 
-    /// The same, to keep: not copied, so the whole record is kept.
+    /// The data as an owned value without a copy, which keeps the whole record in memory.
     fn shared_data(&self) -> Option<Bytes>;
 }
 
-/// Keeps a record that lends its data.
+/// Keeps a record alive while its data are shared.
 struct Owner(Record);
 
-/// Data from this size on are kept apart.
+/// Data from this size on have their own allocation.
 const APART_BYTES_MIN: usize = 32 << 10;
 
-/// Makes a record of its data; `None` means a deletion.
+/// Makes a record from its data; `None` means a deletion.
 pub(crate) fn new_record(position: u64, tid: Tid, previous: u64, data: Option<Bytes>) -> Record {
     let (data, here) = match &data {
         None => (DataPlace::None, &[][..]),

@@ -1,8 +1,8 @@
-//! Opening a data file: which bytes of it count, and where each object stands in them.
+//! Opens a data file: finds its committed bytes, and the current record of each object.
 //!
-//! An index file saves reading everything, but is only believed after it was held against the
-//! data; otherwise the whole file is scanned. What a crash left unfinished at the end is kept in
-//! a `.trN` file and cut. A file that is damaged is refused, never cut.
+//! An index file avoids reading the whole data file, but is used only after it was compared with
+//! the data. Otherwise the whole file is scanned. The unfinished tail that a crash left is copied
+//! to a `.trN` file and cut. A damaged file is refused, never cut.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::{ChecksumMode, FileStorageError};
 /// Bytes scanned between two reports of progress.
 const PROGRESS_STEP_BYTES: u64 = 8 << 20;
 
-/// What was found.
+/// Result of a recovery.
 pub(crate) struct Recovered {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) magic: Magic,
     pub(crate) positions: Positions,
     pub(crate) end: u64,
     pub(crate) last_tid: Tid,
-    /// The checksums beside the file, if there are some that are of it.
+    /// The checksums beside the file, if they belong to this file.
     pub(crate) checksums: Option<Opened>,
-    /// What did not fit them.
+    /// Places that do not match their checksums.
     pub(crate) damages: Vec<Damage>,
-    /// Whether an index is beside the file that was not used.
+    /// Whether there is an index file that was not used.
     pub(crate) is_index_unused: bool,
 }
 
@@ -82,18 +82,18 @@ pub(crate) fn recover(
     Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages, is_index_unused })
 }
 
-/// What a log says.
+/// Result of reading a log.
 struct ReadLog {
     positions: Positions,
     built: Built,
     damages: Vec<Damage>,
     is_index_unused: bool,
-    /// Where it turned out to be another one than its checksums are of. Then it has to be read
-    /// again without them.
+    /// Position at which the log turned out not to be the one that the checksums describe. It must
+    /// then be read again without them.
     other_at: Option<u64>,
 }
 
-/// Loads the index, and reads into it what it does not cover.
+/// Loads the index, and adds the transactions that it does not cover.
 fn read_log(
     disk: &dyn Disk,
     options: &OpenOptions<'_>,
@@ -153,7 +153,7 @@ fn warn_distrust(path: &Path, distrust: Distrust) {
         "the checksums beside the data file are not used; a server that writes it takes them anew");
 }
 
-/// Whether the file is empty, or a crash came before its magic was complete.
+/// Whether the file is empty, or a crash left its magic incomplete.
 fn is_unbegun(path: &Path, file: &dyn DiskFile, length: u64) -> Result<bool, FileStorageError> {
     let magic = Magic::Fs30.bytes();
     let Some(begun) = magic.get(..length.try_into().unwrap_or(usize::MAX)) else {
@@ -190,25 +190,25 @@ fn warn_not_later(path: &Path, position: u64) {
 struct Built {
     end: u64,
     last_tid: Tid,
-    /// Where transactions begin that are not later than those before them, up to the end.
+    /// Start of the transactions, up to the end, whose tids are not later than those before.
     not_later: Option<u64>,
 }
 
-/// Reads transactions into the index.
+/// Adds transactions to the index.
 struct Build<'a> {
     path: &'a Path,
     file: &'a Arc<dyn DiskFile>,
-    /// Of the file.
+    /// Length of the file.
     length: u64,
     passage: Option<Passage<'a>>,
     crashed: Option<Crashed<'a>>,
     damages: Vec<Damage>,
-    /// Where the log turned out to be another one than the checksums are of.
+    /// Position at which the log turned out not to be the one that the checksums describe.
     other_at: Option<u64>,
 }
 
 impl Build<'_> {
-    /// Reads all from `start` on into the index.
+    /// Adds all transactions from `start` on to the index.
     fn run(
         &mut self,
         start: u64,
@@ -253,7 +253,7 @@ impl Build<'_> {
                 Err(damage @ FileStorageError::Corrupt { .. }) => Some(damage),
                 Err(error) => return Err(error),
             };
-            // Of the last batch of a session that crashed, whatever follows.
+            // The last batch of a crashed session may be torn, whatever follows it.
             if !self.crashed.as_ref().is_some_and(|crashed| crashed.may_be_torn(position)) {
                 Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
             }
@@ -277,7 +277,7 @@ impl Build<'_> {
         entry.is_some()
     }
 
-    /// The transaction at a position; what it was when it does not fit its checksum.
+    /// The transaction at a position. If it does not match its checksum: as it was when written.
     fn transaction(
         &mut self,
         scan: &mut Scan<'_>,
@@ -317,10 +317,11 @@ impl Build<'_> {
         self.other_at.get_or_insert(position);
     }
 
-    /// Whether the last transaction of the file, whose header is as it was, lacks its last bytes.
+    /// Whether only the last bytes of the file's last transaction are missing, while its header is
+    /// as written.
     ///
-    /// More than its second length must be wrong: a single wrong bit there is damage, after which
-    /// the transaction is kept.
+    /// More than its second length must be wrong. A single wrong bit there is damage, and the
+    /// transaction is kept.
     fn has_lost_its_end(
         &mut self,
         scan: &mut Scan<'_>,
@@ -339,7 +340,7 @@ impl Build<'_> {
         Ok(wrong_bits > 1 || tail.is_zeroed()? && !self.records_fit(scan, entry)?)
     }
 
-    /// Whether each record of a transaction is as its checksum says.
+    /// Whether every record of a transaction matches its checksum.
     fn records_fit(
         &mut self,
         scan: &mut Scan<'_>,
@@ -358,11 +359,11 @@ impl Build<'_> {
         Ok(true)
     }
 
-    /// Gives the records of a transaction that become the current ones of their objects, once all
-    /// of it turns out to be whole.
+    /// Gives the records of a transaction that become current, once the whole transaction was read
+    /// without an error.
     ///
-    /// A record names the one before it, which only a pack leaves out. Where that is not one of
-    /// the same object the oid is wrong, and two objects would be mixed up.
+    /// A record names the previous record of its object; only a pack omits that. If the previous
+    /// record is of another object, the oid is wrong, and two objects would be mixed up.
     fn read_records(
         &mut self,
         scan: &mut Scan<'_>,
@@ -394,7 +395,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The record at a position; what its header was when it does not fit its checksum.
+    /// The record at a position. If it does not match its checksum: with its header as written.
     fn record(
         &mut self,
         scan: &mut Scan<'_>,
@@ -422,7 +423,7 @@ impl Build<'_> {
     }
 }
 
-/// Whether the record at a position is one of this object.
+/// Whether the record at a position belongs to this object.
 fn is_of(file: &dyn DiskFile, position: u64, oid: Oid) -> bool {
     let mut header = [0; DATA_HEADER_BYTES];
     file.read_exact_at(&mut header, position).is_ok() && DataHeader::parse(&header).oid == oid

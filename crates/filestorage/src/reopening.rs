@@ -1,13 +1,13 @@
-//! Taking appends again after a failed write or sync, without a restart.
+//! Allows appends again after a failed write or sync, without a restart.
 //!
-//! A failed sync is not tried again: the system marks what it could not write as written, so that
-//! the next sync proves nothing. Instead everything that was not acknowledged is cut, and only
-//! what can be shown is relied on: the acknowledged end of the file is read back from the device
-//! and compared with checksums kept in memory, and the device has to make something new durable
-//! and give it back. Nothing in memory points behind the end: what is not durable is not published.
+//! A failed sync is not repeated: the system marks bytes that it could not write as written, so the
+//! next sync proves nothing. Instead all unacknowledged bytes are cut, and the storage relies only
+//! on what it can verify. It reads the acknowledged end of the file back from the device and
+//! compares it with checksums in memory. Then the device must make a probe durable and give it
+//! back. Nothing in memory points behind the end: bytes that are not durable are not published.
 //!
-//! A transaction that was refused does not come back: closing cuts it too. Only a crash between its
-//! failure and the cut may leave it in the file, wholly; its client was told then that it failed.
+//! A refused transaction does not come back: closing the storage cuts it too. Only a crash between
+//! its failure and the cut may leave it in the file, as a whole. Its client got an error.
 
 use std::path::Path;
 
@@ -23,21 +23,21 @@ use crate::{FileStorage, FileStorageError};
 
 /// Bytes read back at once.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Written behind the end to see whether the device takes it. Shorter than the header of a
-/// transaction: whoever opens the file after a crash finds an unfinished one and cuts it.
+/// Written behind the end to test whether the device takes it. It is shorter than a transaction
+/// header, so an opening after a crash takes it for an unfinished transaction and cuts it.
 const PROBE: &[u8; 8] = b"reopened";
 
 impl FileStorage {
-    /// Takes appends again after a failure, if the device holds what was acknowledged and can be
-    /// written to. Nothing to do when nothing failed.
+    /// Allows appends again after a failure, if the device holds the acknowledged bytes and can be
+    /// written to. Does nothing if nothing failed.
     ///
     /// Blocking. The caller makes sure that nothing is [appended](FileStorage::append) meanwhile.
     ///
     /// # Errors
-    /// Appends stay refused, and this can be called again. [`FileStorageError::Corrupt`] names the
-    /// place when the device does not hold what was acknowledged. [`FileStorageError::Changed`]
-    /// says that another program changed the file and has to change it back; others say what
-    /// failed.
+    /// Appends stay refused, and the caller can try again. [`FileStorageError::Corrupt`] names the
+    /// place where the device does not hold the acknowledged bytes. [`FileStorageError::Changed`]:
+    /// another program changed the file, and must change it back. Other errors name the failed
+    /// operation.
     pub fn reopen(&self) -> Result<(), FileStorageError> {
         let (failure, end, promised, recent) = {
             let state = self.append.lock();
@@ -50,7 +50,7 @@ impl FileStorage {
             }
             Some(WriteFailure::Name | WriteFailure::Log | WriteFailure::Changed) => {}
         }
-        // Before anything is changed: a file that is not what it was is left as it is.
+        // Before any change: a file that another program changed is left as it is.
         self.check_unchanged()?;
         if failure == Some(WriteFailure::Name) {
             self.make_name_durable()?;
@@ -63,7 +63,7 @@ impl FileStorage {
         probe(&self.path, file, end)?;
         cut(&self.path, file, end)?;
         verify(&log, end, &recent)?;
-        // Cutting has freed what was set aside for transactions that are voted.
+        // Cutting has freed the space reserved for voted transactions.
         let reserve = |bytes: u64| file.reserve(end, end + bytes).map(|()| end + bytes);
         let reserved = reserve(promised + bytes_ahead(end)).or_else(|_| reserve(promised));
         let reserved = reserved.map_err(|error| reserve_error(&self.path, error, promised))?;
@@ -74,10 +74,10 @@ impl FileStorage {
         Ok(())
     }
 
-    /// Before a failed storage is closed: the next opening would take for committed what stands
-    /// whole behind the end.
+    /// Cuts refused transactions before a failed storage is closed. The next opening would take
+    /// whole transactions behind the end for committed.
     pub(crate) fn cut_refused(&self) {
-        // That another program changed it is what closing says itself.
+        // `close` itself reports that another program changed the file.
         if let Err(error) = self.reopen()
             && !matches!(error, FileStorageError::Changed { .. })
         {
@@ -86,7 +86,7 @@ impl FileStorage {
         }
     }
 
-    /// Changes something else in the folder and makes that durable, and with it what was renamed.
+    /// Makes another change in the folder durable. That makes the earlier rename durable too.
     fn make_name_durable(&self) -> Result<(), FileStorageError> {
         let probe = with_suffix(&self.path, ".reopening");
         let failed = |operation| {
@@ -101,7 +101,7 @@ impl FileStorage {
     }
 }
 
-/// Compares what the device holds with what was acknowledged.
+/// Compares the bytes on the device with the acknowledged bytes.
 fn verify(log: &LogFile, end: u64, recent: &RecentAppends) -> Result<(), FileStorageError> {
     let start = recent.pieces().next().map_or(end, |piece| piece.range.start);
     let forgotten = log.file.forget_cached(start);
@@ -110,7 +110,7 @@ fn verify(log: &LogFile, end: u64, recent: &RecentAppends) -> Result<(), FileSto
     for piece in recent.pieces() {
         verify_piece(log, piece, &mut buffer)?;
     }
-    // What was there before the file was opened is not known so well, but that it ends here.
+    // There are no checksums in memory of older bytes: only verify that a transaction ends here.
     step_scan(log).transaction_before(end).map(drop)
 }
 
@@ -153,7 +153,7 @@ fn cut(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), FileStorageErro
     cut.map_err(|error| FileStorageError::io(path, "cut", error))
 }
 
-/// Has something new made durable behind the end, in the same block as the end, and reads it back.
+/// Writes and syncs a probe in the same block as the end of the log, and reads it back.
 fn probe(path: &Path, file: &dyn DiskFile, end: u64) -> Result<(), FileStorageError> {
     let written = file.write_all_at(PROBE, end).and_then(|()| file.sync());
     written.map_err(|error| FileStorageError::writing(path, "write", PROBE.len() as u64, error))?;

@@ -1,4 +1,4 @@
-//! Walking the log from one transaction to the next.
+//! Scans the log from one transaction to the next.
 
 use std::io;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::format::{
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
 };
 
-/// Bytes read at once on a walk forward.
+/// Bytes read at once on a scan forward.
 pub(crate) const WINDOW_BYTES: usize = 1 << 20;
 
-/// A transaction found on a walk.
+/// A transaction found by a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransactionEntry {
     pub(crate) position: u64,
@@ -48,24 +48,24 @@ impl TransactionEntry {
     }
 }
 
-/// A data record found on a walk.
+/// A data record found by a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataEntry {
     pub(crate) position: u64,
     pub(crate) header: DataHeader,
 }
 
-/// What a walk finds at a position.
+/// The finding of a scan at a position.
 #[derive(Debug)]
 pub(crate) enum Step {
     Transaction(TransactionEntry),
-    /// The end that was given.
+    /// The end of the scan.
     End,
     /// The file ends within the transaction that begins here, or it was voted and not finished.
     Unfinished,
 }
 
-/// Reads headers of a file through a window that moves with the walk.
+/// Reads the headers of a file through a window that moves with the scan.
 pub(crate) struct Scan<'a> {
     path: &'a Path,
     file: Arc<dyn DiskFile>,
@@ -73,20 +73,19 @@ pub(crate) struct Scan<'a> {
     window: Vec<u8>,
     window_start: u64,
     window_bytes: usize,
-    /// Where everything up to `end` is committed, so that what is not whole is damage: what counts
-    /// it.
+    /// Counter of damage, if everything up to `end` is committed: anything broken there is damage.
     damages: Option<Arc<Damages>>,
-    /// What records and frames are held against.
+    /// The checksums to verify records and transaction frames.
     checksums: Option<(Arc<Checksums>, Box<Page>)>,
 }
 
 impl<'a> Scan<'a> {
-    /// A walk that never looks past `end`.
+    /// A scan that never reads past `end`.
     pub(crate) fn new(path: &'a Path, file: Arc<dyn DiskFile>, end: u64) -> Scan<'a> {
         Scan::with_window(path, file, end, WINDOW_BYTES)
     }
 
-    /// A walk that reads `window_bytes` at once: few for a look at a single place.
+    /// A scan that reads `window_bytes` at once; use few for a single place.
     pub(crate) fn with_window(
         path: &'a Path,
         file: Arc<dyn DiskFile>,
@@ -98,10 +97,9 @@ impl<'a> Scan<'a> {
         Scan { path, file, end, window, window_start, window_bytes, damages, checksums }
     }
 
-    /// The same walk through committed transactions only. Each transaction must fit its checksum;
-    /// where it has none, its first record or the transactions around it must agree with its
-    /// header. What does not is damage, and counted as such; it
-    /// never ends the walk without an error.
+    /// The same scan through committed transactions only. Each transaction must match its checksum.
+    /// Without a checksum, its header must agree with its first record or the transactions around
+    /// it. A mismatch is damage, is counted as such, and never ends the scan without an error.
     pub(crate) fn committed(
         mut self,
         checksums: Option<&Arc<Checksums>>,
@@ -117,12 +115,12 @@ impl<'a> Scan<'a> {
         self.path
     }
 
-    /// Where the walk ends. What is committed later lies behind it.
+    /// End of the scan. Later commits are behind it.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// The transaction at `position`, framing checked.
+    /// The transaction at `position`, with its framing checked.
     pub(crate) fn transaction(&mut self, position: u64) -> Result<Step, FileStorageError> {
         let entry = match self.header(position)? {
             Step::Transaction(entry) => entry,
@@ -140,8 +138,8 @@ impl<'a> Scan<'a> {
         Ok(Step::Transaction(entry))
     }
 
-    /// The copy of the length at the end of a transaction. Its records come next on the walk, so
-    /// the window is moved to its start or left where it is.
+    /// Reads the copy of the length at the end of a transaction. The scan reads the records next,
+    /// so the window is moved to their start or left where it is.
     pub(crate) fn length_copy(
         &mut self,
         entry: &TransactionEntry,
@@ -159,7 +157,7 @@ impl<'a> Scan<'a> {
         Ok(u64::from_be_bytes(copy))
     }
 
-    /// The transaction at `position` but for the copy of its length.
+    /// The transaction at `position`, without a check of the copy of its length.
     fn header(&mut self, position: u64) -> Result<Step, FileStorageError> {
         if position == self.end {
             return Ok(Step::End);
@@ -196,7 +194,7 @@ impl<'a> Scan<'a> {
         }
         let trailer = end.saturating_sub(POINTER_BYTES);
         if !self.has(trailer, end) {
-            // What comes next on a walk backwards stands before this.
+            // A backward scan continues before this position.
             let start = end.saturating_sub(self.window_bytes as u64);
             self.fill(start, end)?;
         }
@@ -206,7 +204,7 @@ impl<'a> Scan<'a> {
             return Err(self.damaged(trailer, "a transaction length that reaches before the file"));
         };
         match self.header(start)? {
-            // Its length is the copy of it by which it was found.
+            // Its length need not be compared with the copy: the copy led to it.
             Step::Transaction(entry) if entry.next_position() == end => {
                 self.verify_transaction(&entry)?;
                 Ok(Some(entry))
@@ -242,7 +240,7 @@ impl<'a> Scan<'a> {
         Err(self.damaged(position, what))
     }
 
-    /// Calls `visit` with every record of a transaction, in file order.
+    /// Calls `visit` with every record of a transaction in file order.
     pub(crate) fn each_record(
         &mut self,
         transaction: &TransactionEntry,
@@ -254,7 +252,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// As [`Scan::each_record`], for visits that look at more and can fail.
+    /// As [`Scan::each_record`], for a `visit` that reads more and can fail.
     pub(crate) fn try_each_record(
         &mut self,
         transaction: &TransactionEntry,
@@ -270,7 +268,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// `length` bytes of the data of a record from `offset` on.
+    /// Reads `length` bytes of a record's data from `offset` on.
     pub(crate) fn data(
         &mut self,
         record: &DataEntry,
@@ -282,7 +280,7 @@ impl<'a> Scan<'a> {
         self.expect_bytes(record.position + DATA_HEADER_BYTES as u64 + offset, length)
     }
 
-    /// Where a record without data points back to, 0 for a deletion.
+    /// The back pointer of a record without data; 0 for a deletion.
     pub(crate) fn back_pointer(&mut self, record: &DataEntry) -> Result<u64, FileStorageError> {
         assert_eq!(record.header.data_length, 0, "a record without data");
         let position = record.position + DATA_HEADER_BYTES as u64;
@@ -293,7 +291,7 @@ impl<'a> Scan<'a> {
         Ok(back)
     }
 
-    /// User, description and extension of a transaction as they stand in the file.
+    /// User, description and extension of a transaction as raw bytes.
     pub(crate) fn metadata_bytes(
         &mut self,
         entry: &TransactionEntry,
@@ -314,14 +312,14 @@ impl<'a> Scan<'a> {
         metadata.ok_or_else(|| self.damaged(start, "the file ends inside a transaction header"))
     }
 
-    /// The sum of a transaction's frame as it stands in the file. That the copy of its length
-    /// agrees was seen when the entry was made.
+    /// The checksum of a transaction's frame as it is in the file. The copy of the length was
+    /// compared when the entry was made.
     pub(crate) fn frame_sum(&mut self, entry: &TransactionEntry) -> Result<u32, FileStorageError> {
         let sum = self.sum(0, entry.position, entry.records_start())?;
         Ok(crc32c::crc32c_append(sum, &entry.header.length.to_be_bytes()))
     }
 
-    /// The sum of a record as it stands in the file.
+    /// The checksum of a record as it is in the file.
     pub(crate) fn record_sum(&mut self, record: &DataEntry) -> Result<u32, FileStorageError> {
         self.sum(0, record.position, record.position + record.header.record_bytes())
     }
@@ -336,8 +334,8 @@ impl<'a> Scan<'a> {
         Ok(sum)
     }
 
-    /// Holds the header and metadata of a committed transaction against its checksum, or against
-    /// what stands beside it where it has none.
+    /// Verifies the header and metadata of a committed transaction: with its checksum, or with the
+    /// bytes around it when it has none.
     fn verify_transaction(&mut self, entry: &TransactionEntry) -> Result<(), FileStorageError> {
         if self.damages.is_none() {
             return Ok(());
@@ -353,7 +351,7 @@ impl<'a> Scan<'a> {
         self.verify_by_neighbours(entry)
     }
 
-    /// That something does not fit its checksum, unless that is one of another log.
+    /// Reports a checksum mismatch, unless the checksums are of another log.
     fn refuse(
         &self,
         position: u64,
@@ -369,8 +367,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Holds a header without a checksum against the first record, which names its transaction.
-    /// Where there is no record, the tid must lie between those of the transactions around.
+    /// Compares a header without a checksum with its first record, which names its transaction. If
+    /// it has no record, its tid must be between those of the transactions around it.
     fn verify_by_neighbours(&mut self, entry: &TransactionEntry) -> Result<(), FileStorageError> {
         if entry.records_start() < entry.records_end() {
             let bytes = self.chunk::<DATA_HEADER_BYTES>(entry.records_start())?;
@@ -400,7 +398,7 @@ impl<'a> Scan<'a> {
         Ok(self.chunk(position)?.map(|bytes: [u8; 8]| Tid(u64_at(&bytes, 0))))
     }
 
-    /// Holds a record against its checksum.
+    /// Verifies a record with its checksum.
     pub(crate) fn verify_record(&mut self, record: &DataEntry) -> Result<(), FileStorageError> {
         let Some(sum) = self.sealed_sum(record.position, Part::Record) else { return Ok(()) };
         if self.record_sum(record)? == sum {
@@ -411,7 +409,7 @@ impl<'a> Scan<'a> {
         self.refuse(record.position, Some(oid), tid, &what)
     }
 
-    /// What the checksums say about a position.
+    /// The stored checksum of the part at a position.
     fn sealed_sum(&mut self, position: u64, part: Part) -> Option<u32> {
         let (checksums, page) = self.checksums.as_mut()?;
         match checksums.side().find_with(position, Access::Blocking, page) {
@@ -420,7 +418,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Bytes at a position where a header says that there are some.
+    /// Bytes at a position where a header states that there are some.
     fn expect_bytes(&mut self, position: u64, length: usize) -> Result<&[u8], FileStorageError> {
         if position.checked_add(length as u64).is_none_or(|end| end > self.end) {
             return Err(self.damaged(position, "the file ends inside a record"));
@@ -436,7 +434,7 @@ impl<'a> Scan<'a> {
         Ok(self.bytes(position, N)?.and_then(|bytes| bytes.try_into().ok()))
     }
 
-    /// Bytes at a position; `None` when `end` comes first.
+    /// Bytes at a position; `None` when they reach past `end`.
     #[inline]
     fn bytes(&mut self, position: u64, length: usize) -> Result<Option<&[u8]>, FileStorageError> {
         let Some(end) = position.checked_add(length as u64).filter(|end| *end <= self.end) else {
@@ -456,7 +454,7 @@ impl<'a> Scan<'a> {
         self.window_start <= start && end <= window_end
     }
 
-    /// Moves the window forward, for at least `length` bytes if there are so many.
+    /// Moves the window forward, to at least `length` bytes if there are so many.
     fn fill_from(&mut self, start: u64, length: usize) -> Result<(), FileStorageError> {
         let wanted = self.window_bytes.max(length) as u64;
         self.fill(start, start.saturating_add(wanted).min(self.end))
@@ -473,7 +471,7 @@ impl<'a> Scan<'a> {
         read.map_err(|error| self.unread(start, error))
     }
 
-    /// What was committed and is not there any more is damage.
+    /// The error of a failed read: missing committed bytes are damage.
     fn unread(&self, position: u64, error: io::Error) -> FileStorageError {
         match error.kind() {
             io::ErrorKind::UnexpectedEof if self.damages.is_some() => {

@@ -12,8 +12,8 @@ use crate::lock_note::{self, Note};
 use crate::{FileStorage, FileStorageError};
 
 impl FileStorage {
-    /// Names the session in the lock file, as one without gaps if its checksums have none; no
-    /// session, when there are no checksums. That the name of another cannot be taken away is
+    /// Names this session in the lock file, as one without gaps if its checksums have none. Names
+    /// no session if there are no checksums. If another session's name cannot be removed, that is
     /// logged, and tried again when it matters.
     pub(crate) fn name_session(&self) {
         if !self.read_only {
@@ -25,10 +25,10 @@ impl FileStorage {
         let log = self.log();
         let checksums = log.checksums.as_ref().filter(|checksums| checksums.uncovered() == 0);
         let Some(checksums) = checksums else { return self.unname_session() };
-        // Before the sync: an append after it reads this (`settle_announcement`). Relaxed: the lock
-        // of the checksums' state, which both take, orders it.
+        // Set before the sync: an append after the sync reads this in `settle_announcement`.
+        // Relaxed: both threads take the lock of the checksums' state, which orders the accesses.
         self.may_be_named.store(true, Ordering::Relaxed);
-        // What is not durable of them would be missed after a power cut.
+        // After a power cut, checksums that were not durable would be missing.
         let synced = checksums.writing().sync();
         let Some(nonce) = synced.ok().and_then(|()| checksums.writing().nonce()) else {
             return self.unname_session();
@@ -41,7 +41,7 @@ impl FileStorage {
         })
     }
 
-    /// Another program has changed the file: it is not what this session wrote.
+    /// Removes the name: another program changed the file, so this session did not write all of it.
     pub(crate) fn disown_session(&self) {
         let written = lock_note::write(self.disk.as_ref(), &self.path, None);
         let failed =
@@ -49,19 +49,19 @@ impl FileStorage {
         self.warn_of_name(written.map_err(failed));
     }
 
-    /// Once the checksums have no gaps any more.
+    /// Names the session again once its checksums have no gaps.
     pub(crate) fn name_session_if_covered(&self) {
         if !self.may_be_named() && self.uncovered_bytes() == 0 {
             self.name_session();
         }
     }
 
-    /// Makes the checksums of a batch durable before its bytes are written; `false` when that
-    /// cannot be done, and is not expected of the session.
+    /// Makes the checksums of a batch durable before its bytes are written. `false` when that is
+    /// impossible; the lock file then names no session without gaps.
     ///
     /// # Errors
-    /// When the session cannot be unnamed then: after a power cut the batch would be taken for
-    /// torn.
+    /// When that is impossible and the session's name cannot be removed either: after a power cut,
+    /// recovery would take the batch for torn.
     pub(crate) fn announce(
         &self,
         checksums: &Arc<Checksums>,
@@ -78,9 +78,10 @@ impl FileStorage {
         Ok(false)
     }
 
-    /// After the bytes of a batch are durable and its checksums written, if they could be: unnames
-    /// the session when they have gaps. Where a batch should have been announced and was not, the
-    /// session may have been named meanwhile; then they are made durable now.
+    /// Call after the bytes of a batch are durable and its checksums written, if that was possible.
+    /// Ends the naming as a session without gaps when the checksums have gaps. If a needed
+    /// announcement `is_missing`, the session may have been named meanwhile; the checksums are then
+    /// made durable now.
     pub(crate) fn settle_announcement(&self, checksums: &Checksums, is_missing: bool) {
         let is_settled = || {
             let has_gaps = checksums.uncovered() > 0;
@@ -91,13 +92,13 @@ impl FileStorage {
         }
     }
 
-    /// That no session without gaps is named is on stable storage when this returns.
+    /// Makes sure on stable storage that the lock file names no session without gaps.
     pub(crate) fn unname_session(&self) -> Result<(), FileStorageError> {
         let disk = self.disk.as_ref();
         let log = self.log();
         let nonce = log.checksums.as_ref().and_then(|checksums| checksums.writing().nonce());
         let note = nonce.map(|nonce| Note { nonce, is_complete: false });
-        // One that was cut off without a sync might come back.
+        // A name that was cut off without a sync might come back.
         if self.may_be_named() || !matches!(lock_note::says(disk, &self.path, note), Ok(true)) {
             lock_note::write(disk, &self.path, note).map_err(|error| {
                 FileStorageError::io(&with_suffix(&self.path, ".lock"), "write", error)

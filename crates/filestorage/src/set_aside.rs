@@ -1,9 +1,9 @@
-//! Keeping what stands behind the last whole transaction, and then cutting it off.
+//! Copies the bytes behind the last whole transaction, and then cuts them off.
 //!
-//! Cutting is the one thing an opening does that cannot be undone, so a copy comes first. It is
-//! written under a temporary name and becomes a `.trN` file when it is whole and on stable
-//! storage. Where that fails, as on a full disk, the data file is unchanged and no part of a copy
-//! stays, however often the file is opened.
+//! Cutting is the only step of an opening that cannot be reverted, so a copy comes first. It has a
+//! temporary name until it is whole and on stable storage, and then becomes a `.trN` file. If that
+//! fails, as on a full disk, the data file is unchanged. No part of a copy stays, however often the
+//! file is opened.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use crate::{FileStorageError, new_file};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
-/// The copy while it is written. A crash leaves it to the next opening, which begins anew.
+/// Suffix of the unfinished copy. After a crash, the next opening writes it again.
 const TEMPORARY_SUFFIX: &str = ".tr_tmp";
 
-/// The end of a data file that is no whole transaction.
+/// The end of a data file behind its last whole transaction.
 pub(crate) struct BrokenEnd<'a> {
     pub(crate) path: &'a Path,
     pub(crate) file: &'a dyn DiskFile,
@@ -28,7 +28,7 @@ pub(crate) struct BrokenEnd<'a> {
 }
 
 impl BrokenEnd<'_> {
-    /// Keeps it in the first free `.trN`, whose path is given, and cuts it off.
+    /// Copies the end to the first free `.trN` file, cuts it off, and returns the path of the copy.
     pub(crate) fn set_aside(&self, disk: &dyn Disk) -> Result<PathBuf, FileStorageError> {
         let temporary = with_suffix(self.path, TEMPORARY_SUFFIX);
         let kept = self.free_name(disk)?;
@@ -37,7 +37,7 @@ impl BrokenEnd<'_> {
             renamed.map_err(|error| FileStorageError::io(&kept, "rename to", error))
         });
         is_kept.inspect_err(|_| {
-            // The data file still has it all.
+            // The data file still has all the bytes.
             for copy in [&temporary, &kept] {
                 if let Err(error) = disk.remove(copy) {
                     warn!(file = %copy.display(), %error, "cannot remove an unfinished copy");
@@ -84,7 +84,7 @@ impl BrokenEnd<'_> {
         file.sync().map_err(failed)
     }
 
-    /// Says what was set aside. That it had been acknowledged is known from the checksums.
+    /// Logs the bytes that were set aside. The checksums tell whether they had been acknowledged.
     pub(crate) fn warn(&self, kept: &Path, was_acknowledged: bool) {
         let (file, kept, position) = (self.path.display(), kept.display(), self.start);
         let bytes = self.end - self.start;

@@ -1,4 +1,4 @@
-//! An open `Data.fs`: what all the other files of this crate add their methods to.
+//! An open `Data.fs`. The other files of this crate add methods to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,59 +24,59 @@ use crate::record_cache::RecordCacheStatistics;
 use crate::recovery::{self, Recovered};
 use crate::{ChecksumMode, FileStorageError, index_snapshot};
 
-/// The largest oid that is handed out: ZODB's tools take oids for signed numbers.
+/// Largest oid that the storage hands out: ZODB's tools read oids as signed numbers.
 const NEW_OID_MAX: u64 = i64::MAX as u64;
 
-/// For how long a refusal counts when nobody has asked since.
+/// How long after its last refusal for lack of space the storage still counts as full.
 const FULL_REMEMBERED: Duration = Duration::from_secs(60);
 
-/// A FileStorage: one data file with its index, readable by many threads at once, appended to by
-/// one.
+/// A FileStorage: one data file with its index. Many threads may read it at once, and one thread
+/// appends to it.
 pub struct FileStorage {
-    /// The data file. All files that belong to it are beside it.
+    /// Path of the data file. All files that belong to it are in the same folder.
     pub(crate) path: PathBuf,
-    /// The path that was given: a symbolic link, if that is not the path of the file.
+    /// The path that the caller gave: a symbolic link, or the same as `path`.
     pub(crate) named: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) read_only: bool,
     pub(crate) magic: Magic,
     pub(crate) cache_bytes: usize,
     pub(crate) checksum_mode: ChecksumMode,
-    /// Relaxed: a figure by itself.
+    /// A counter of its own, so accesses are `Relaxed`.
     pub(crate) scrubbed_bytes: AtomicU64,
     pub(crate) quota_bytes: Option<u64>,
     log: ArcSwap<LogFile>,
     old_logs: Mutex<OldLogs>,
     pub(crate) append: Mutex<AppendState>,
-    /// Goes with `append`: space is promised again.
+    /// Used with the `append` mutex: signals that reservations of space are allowed again.
     pub(crate) reserving_resumed: Condvar,
     /// Whether the data file's disk has space for commits.
     pub(crate) space: Arc<SpaceWatch>,
-    /// Whether the quota leaves some.
+    /// Whether the quota leaves space for commits.
     pub(crate) quota: SpaceWatch,
-    /// How long syncs took. Written by who appends.
+    /// Durations of syncs. Written by the appending thread.
     pub(crate) syncs: Durations,
     /// Held while a batch is written and published, and while a pack replaces the file. Taken
     /// before all other locks.
     pub(crate) appending: Mutex<()>,
-    /// Transactions between their vote and their finish that point back to records.
+    /// Voted and unfinished transactions whose records point back to other records.
     pub(crate) back_pointers: Arc<BackPointers>,
-    /// Whether a pack is under way.
+    /// Whether a pack is running.
     pub(crate) packing: Arc<AtomicBool>,
-    /// The newest oid handed out or stored.
+    /// Largest oid that was handed out or stored.
     last_oid: AtomicU64,
     pub(crate) blobs: Option<BlobDirectory>,
-    /// Whether something did not fit its checksum when the file was opened.
+    /// Whether some bytes did not match their checksum when the file was opened.
     pub(crate) was_damaged: AtomicBool,
-    /// Whether the lock file names this session as one without gaps, as far as is known.
+    /// Whether the lock file may name this session as one whose checksums have no gaps.
     pub(crate) may_be_named: AtomicBool,
-    /// The lock on the data file itself: the one that has its name, so a pack takes a new one.
+    /// The lock on the data file itself. A pack replaces the file, so it also replaces this lock.
     pub(crate) data_lock: Mutex<Option<FileLock>>,
     _name_locks: Option<NameLocks>,
 }
 
 impl FileStorage {
-    /// Opens a data file: takes its lock, loads or rebuilds the index, puts an unfinished tail
+    /// Opens a data file: takes its locks, loads or rebuilds the index, and sets an unfinished tail
     /// aside.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -146,53 +146,53 @@ impl FileStorage {
         Ok(storage)
     }
 
-    /// The data file.
+    /// Path of the data file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its blobs; `None` when it was opened without a blob directory.
+    /// The blob directory; `None` when the storage was opened without one.
     pub fn blobs(&self) -> Option<&BlobDirectory> {
         self.blobs.as_ref()
     }
 
-    /// Whether it was opened for reading only.
+    /// Whether the storage was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Which Python's pickles it holds.
+    /// The magic of the file, which tells the Python version of its pickles.
     pub fn magic(&self) -> Magic {
         self.magic
     }
 
-    /// Bytes of committed transactions, magic included.
+    /// Bytes of the committed transactions and the magic.
     pub fn size(&self) -> u64 {
         self.log().end()
     }
 
-    /// Number of objects in the index, deleted ones included until a pack.
+    /// Number of objects in the index. Deleted objects count until a pack.
     pub fn object_count(&self) -> u64 {
         self.log().positions.len()
     }
 
-    /// How the cache of records does. Counted since the file was opened, or replaced by a pack,
-    /// which begins with an empty cache.
+    /// Statistics of the record cache. They start at zero when the file is opened, and when a pack
+    /// replaces it: the cache is then empty.
     pub fn cache_statistics(&self) -> RecordCacheStatistics {
         self.log().cache.statistics()
     }
 
-    /// The last transaction in the file; [`Tid::ZERO`] when there is none.
+    /// Tid of the last transaction in the file; [`Tid::ZERO`] when there is none.
     pub fn last_tid(&self) -> Tid {
         self.append.lock().last_tid()
     }
 
-    /// How long it took to sync each batch of commits.
+    /// Distribution of the durations of syncs, one for each batch of commits.
     pub fn sync_durations(&self) -> Distribution {
         self.syncs.distribution()
     }
 
-    /// Whether it takes commits.
+    /// Whether the storage accepts commits, and if not, why.
     pub fn write_state(&self) -> WriteState {
         let state = self.append.lock();
         if self.read_only {
@@ -208,12 +208,13 @@ impl FileStorage {
         }
     }
 
-    /// Whether a batch is being committed, or a pack replaces the file: another commit would wait.
+    /// Whether a batch is being committed, or a pack is replacing the file. Another commit would
+    /// wait.
     pub fn is_appending(&self) -> bool {
         self.appending.is_locked()
     }
 
-    /// Hands out `count` oids never used before, ascending; `None` when the 63-bit space ends.
+    /// Hands out `count` unused oids in ascending order; `None` when the 63-bit space ends.
     pub fn new_oids(&self, count: u64) -> Option<std::ops::RangeInclusive<u64>> {
         let last = self
             .last_oid
@@ -224,12 +225,12 @@ impl FileStorage {
         Some(last + 1..=last + count)
     }
 
-    /// The largest oid that is in use, was handed out, or is left out of what will be.
+    /// Largest oid that is in use, was handed out, or is in the gap before new oids.
     pub fn last_oid(&self) -> Oid {
         Oid(self.last_oid.load(Ordering::Relaxed))
     }
 
-    /// Notes that an oid is in use, so that it is not handed out.
+    /// Notes that an oid is in use, so that the storage does not hand it out.
     pub fn note_oid(&self, oid: Oid) {
         self.last_oid.fetch_max(oid.0, Ordering::Relaxed);
     }
@@ -239,15 +240,15 @@ impl FileStorage {
         if self.read_only {
             return Err(FileStorageError::ReadOnly { path: self.path.clone() });
         }
-        // Beside another file it would be believed to be of that one.
+        // If another file now has this path, it must not get the index of ours.
         self.check_identity()?;
         self.sync_checksums();
         self.blobs.iter().for_each(BlobDirectory::sync_sums);
         self.save_sound_index()
     }
 
-    /// Instead of one that was not used. It is no longer of any use, so a failure is no reason not
-    /// to open.
+    /// Replaces an index file that was not used. That file is of no use any more, so a failure to
+    /// replace it does not stop the opening.
     fn replace_index(&self) {
         if self.is_damage_suspected() {
             return;
@@ -257,7 +258,7 @@ impl FileStorage {
         }
     }
 
-    /// What is damaged may be about another object than it says: an index with it is not saved.
+    /// Saves the index unless the file is damaged: a damaged record may name a wrong object.
     fn save_sound_index(&self) -> Result<(), FileStorageError> {
         if self.is_damage_suspected() {
             warn!(file = %self.path.display(),
@@ -268,12 +269,12 @@ impl FileStorage {
         index_snapshot::save(self.disk.as_ref(), &self.log())
     }
 
-    /// Gives back what was reserved and saves the index. The storage can still be read. After a
-    /// failed write, what was refused is cut, where the disk allows that again.
+    /// Releases reserved space and saves the index. The storage can still be read. After a failed
+    /// write, the bytes of refused transactions are cut if the disk allows that by now.
     ///
     /// # Errors
-    /// [`FileStorageError::Changed`] when another program changed the file: it is left as it is
-    /// then, and no index is saved beside it.
+    /// [`FileStorageError::Changed`] when another program changed the file. The file is then left
+    /// as it is, and no index is saved beside it.
     pub fn close(&self) -> Result<(), FileStorageError> {
         if self.read_only {
             return Ok(());
@@ -309,8 +310,8 @@ impl CommittedRecords for FileStorage {
     }
 }
 
-/// The last oid that is not given, so far above the largest in use; that one itself where no more
-/// are left.
+/// The last oid that is not handed out: `gap` above the largest oid in use, or that oid itself when
+/// the oid space leaves no such gap.
 fn behind_gap(largest: Oid, gap: u64) -> Oid {
     let last = largest.0.checked_add(gap).filter(|last| *last < NEW_OID_MAX);
     last.map_or(largest, Oid)

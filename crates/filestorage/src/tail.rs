@@ -1,13 +1,14 @@
-//! The end of a data file after a crash: is it unfinished, or damaged?
+//! Decides whether the end of a data file is unfinished or damaged.
 //!
-//! What no transaction can be made of is cut only if it may be what a crash left of the last
-//! write. It is not when a whole transaction follows, or when the transaction had been written to
-//! its end, as its two lengths show: then the file is damaged, and cutting would throw away what
-//! was committed.
+//! Bytes that are no whole transaction are cut only if a crash may have left them of the last
+//! write. They are damage in two cases: a whole transaction follows, or the two lengths show that
+//! the transaction was written to its end. Cutting would then destroy committed data.
 //!
-//! A crash leaves the write cut short, or zeros from some byte on where the file system had noted
-//! the new length before the bytes arrived, or zeros in place of a sector that the disk had not
-//! written yet, or whatever the blocks held before.
+//! A crash leaves one of these:
+//! - a write that is cut short;
+//! - zeros up to the end, if the file system noted the new length before the bytes arrived;
+//! - zeros in place of a sector that the disk had not written yet;
+//! - the previous content of the blocks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,11 +23,11 @@ use crate::format::{
 };
 use crate::scan::{Scan, Step, TransactionEntry};
 
-/// Bytes looked through at once.
+/// Bytes read at once in a search.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Window for a look at a single place.
+/// Bytes read at once for a single place.
 const LOOK_BYTES: usize = 4096;
-/// The shortest transaction that has a record, of one byte of data, with its last length.
+/// Length of the shortest transaction with a record: one byte of data, and both lengths.
 const TRANSACTION_BYTES_MIN: u64 =
     TRANSACTION_HEADER_BYTES as u64 + DATA_HEADER_BYTES as u64 + 1 + POINTER_BYTES;
 
@@ -37,20 +38,20 @@ pub(crate) struct Tail<'a> {
     pub(crate) start: u64,
     /// The end of the file.
     pub(crate) end: u64,
-    /// The last whole transaction.
+    /// Tid of the last whole transaction.
     pub(crate) last_tid: Tid,
 }
 
-/// What disks write as a whole, at least.
+/// Smallest unit that disks write as a whole.
 const SECTOR_BYTES: u64 = 512;
-/// Where in the header of a record there is always something else than zeros, whatever sectors it
-/// is spread over: its tid, and the position of its transaction.
+/// Part of a record header that is never all zeros, however sectors divide it: it begins with the
+/// tid and ends with the position of the transaction.
 const NEVER_ZERO: std::ops::Range<u64> = 8..32;
 
 impl Tail<'_> {
-    /// Whether a crash explains that no transaction can be made of the tail; else the error with
-    /// which the file is refused. `damage` says what is wrong; `None`: the tail is shorter than
-    /// its first length says, or a transaction was voted and not finished.
+    /// Returns `Ok` if a crash explains the tail, otherwise the error for the damaged file.
+    /// `damage` describes what is wrong. `None`: the tail is shorter than its first length, or its
+    /// transaction was voted and not finished.
     pub(crate) fn check(&self, damage: Option<FileStorageError>) -> Result<(), FileStorageError> {
         if self.is_followed()? {
             return Err(damage.unwrap_or_else(|| {
@@ -70,8 +71,8 @@ impl Tail<'_> {
         Ok(())
     }
 
-    /// Whether the transaction that begins here has both its lengths. One that is wrong in a
-    /// single bit counts: no crash makes that of it.
+    /// Whether the transaction that begins here has both its lengths. A length with a single wrong
+    /// bit counts, because no crash causes that.
     fn was_written_to_its_end(&self) -> Result<bool, FileStorageError> {
         let Some(header) = self.header()? else { return Ok(false) };
         let mut copy = [0; POINTER_BYTES as usize];
@@ -92,8 +93,8 @@ impl Tail<'_> {
         Ok(is_written)
     }
 
-    /// Whether zeros stand for a sector in which there was the header of the transaction or of one
-    /// of its records.
+    /// Whether a sector that held the header of the transaction or of one of its records is all
+    /// zeros.
     fn shows_a_lost_sector(&self) -> Result<bool, FileStorageError> {
         let Some(mut header) = self.header()? else { return Ok(false) };
         if self.is_zero_sector(self.start)? {
@@ -115,7 +116,7 @@ impl Tail<'_> {
         Ok(false)
     }
 
-    /// Whether the sector around a position, as far as it belongs to the tail, is all zeros.
+    /// Whether the tail's part of the sector around a position is all zeros.
     fn is_zero_sector(&self, position: u64) -> Result<bool, FileStorageError> {
         let start = (position / SECTOR_BYTES * SECTOR_BYTES).max(self.start);
         let end = (position / SECTOR_BYTES * SECTOR_BYTES).saturating_add(SECTOR_BYTES);
@@ -125,14 +126,14 @@ impl Tail<'_> {
         Ok(self.read(sector, start)? && sector.iter().all(|byte| *byte == 0))
     }
 
-    /// Whether the tail begins with a transaction that the file has further up: what the blocks
-    /// held before.
+    /// Whether the tail begins with a transaction that the file already has before the tail: the
+    /// previous content of the blocks.
     pub(crate) fn is_left_over(&self) -> Result<bool, FileStorageError> {
         let Some(header) = self.header()? else { return Ok(false) };
         Ok(header.tid <= self.last_tid && self.has_before(header.tid)?)
     }
 
-    /// Whether there is a transaction of that tid before the tail.
+    /// Whether there is a transaction with this tid before the tail.
     fn has_before(&self, tid: Tid) -> Result<bool, FileStorageError> {
         let mut scan = Scan::new(self.path, Arc::clone(self.file), self.start);
         let mut position = MAGIC_BYTES;
@@ -145,8 +146,8 @@ impl Tail<'_> {
         Ok(false)
     }
 
-    /// Whether the transaction that begins here is as it was written up to some byte, and zeros
-    /// follow up to the end of the file.
+    /// Whether the transaction that begins here is intact up to some byte, and followed by zeros up
+    /// to the end of the file.
     pub(crate) fn is_zeroed(&self) -> Result<bool, FileStorageError> {
         let zeros = self.zeros_start()?;
         if zeros == self.end || zeros < self.start + STATUS_OFFSET as u64 {
@@ -166,7 +167,7 @@ impl Tail<'_> {
         Ok(arrived < copy.len() && copy.iter().skip(arrived).all(|byte| *byte == 0))
     }
 
-    /// Where the zeros at the end of the file begin; the end when there are none.
+    /// Position of the zeros at the end of the file; the end when there are none.
     fn zeros_start(&self) -> Result<u64, FileStorageError> {
         let mut window = vec![0; WINDOW_BYTES];
         let mut end = self.end;
@@ -182,7 +183,7 @@ impl Tail<'_> {
         Ok(end)
     }
 
-    /// Whether a whole transaction stands anywhere behind the start.
+    /// Whether a whole transaction follows anywhere behind the start.
     pub(crate) fn is_followed(&self) -> Result<bool, FileStorageError> {
         let mut window = vec![0; WINDOW_BYTES];
         let mut position = self.start + 1;
@@ -211,8 +212,8 @@ impl Tail<'_> {
             && u64_at(bytes, 0) > self.last_tid.0
     }
 
-    /// Whether a transaction with records begins there. Records name the position they are at, so
-    /// that data which happen to hold a transaction are none.
+    /// Whether a transaction with records begins at a position. Records name their own position, so
+    /// a transaction inside the data of a record does not count.
     fn begins(&self, position: u64) -> bool {
         let mut scan = self.look();
         let Ok(Step::Transaction(entry)) = scan.transaction(position) else { return false };
@@ -220,7 +221,7 @@ impl Tail<'_> {
         scan.each_record(&entry, |_| records += 1).is_ok() && records > 0
     }
 
-    /// What stands in place of a header; `None` when the tail is shorter than one.
+    /// The header at the start of the tail; `None` when the tail is shorter than a header.
     fn header(&self) -> Result<Option<TransactionHeader>, FileStorageError> {
         let mut header = [0; TRANSACTION_HEADER_BYTES];
         Ok(self.read(&mut header, self.start)?.then(|| TransactionHeader::parse(&header)))
@@ -234,9 +235,9 @@ impl Tail<'_> {
         Scan::with_window(self.path, Arc::clone(self.file), self.end, LOOK_BYTES)
     }
 
-    /// `false` when the file ends before.
+    /// Fills the buffer; `false` when the file ends before.
     fn read(&self, buffer: &mut [u8], position: u64) -> Result<bool, FileStorageError> {
-        // A length that is garbage leads to positions that a disk does not even take.
+        // A garbage length leads to positions that no disk accepts.
         if position.checked_add(buffer.len() as u64).is_none_or(|end| end > self.end) {
             return Ok(false);
         }

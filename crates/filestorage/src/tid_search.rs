@@ -1,8 +1,8 @@
-//! The search for a transaction by its tid: from the nearest landmarks along the log.
+//! Searches a transaction by its tid: from the nearest landmarks along the log.
 //!
-//! Where no landmark is near yet, the search looks at current records. The index knows their
-//! positions, and their headers name their transactions. So a cold file is as good as a warm one,
-//! unless all its transactions write the same few objects. Then the first walk is a long one.
+//! If no landmark is near, the search reads current records. The index has their positions, and
+//! their headers name their transactions. So a search in a newly opened file is as fast, unless all
+//! transactions write the same few objects. Then the first walk is long.
 
 use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
@@ -13,16 +13,16 @@ use crate::landmarks::{INTERVAL, Place, Stretch};
 use crate::log::LogFile;
 use crate::scan::{Scan, Step, TransactionEntry};
 
-/// A walk over so few bytes is not worth a look at the index.
+/// A walk over at most this many bytes needs no look at the index.
 const NEAR_BYTES: u64 = 256 << 10;
-/// The stretch between two landmarks is divided into so many parts when the index is looked at.
+/// Parts into which the stretch between two landmarks is divided for a look at the index.
 const PARTS: u64 = 1024;
 /// Bytes read at once while walking.
 const WINDOW_BYTES: usize = 16 << 10;
 
 impl LogFile {
-    /// The position of the first transaction whose tid is not before `wanted`; the end of the
-    /// log when there is none. May wait for the device.
+    /// Position of the first transaction at or after `wanted`; the end of the log when there is
+    /// none. May wait for the device.
     pub(crate) fn first_at_or_after(&self, wanted: Tid) -> Result<u64, FileStorageError> {
         let end = self.end();
         let scan = self.scan_to(end, WINDOW_BYTES);
@@ -45,7 +45,7 @@ impl LogFile {
     }
 }
 
-/// A walk to a transaction, and the landmarks it leaves.
+/// A walk to a transaction, and the landmarks that it adds.
 struct Walk<'a> {
     log: &'a LogFile,
     scan: Scan<'a>,
@@ -60,7 +60,7 @@ impl Walk<'_> {
         if stretch.is_nearer_to_high() { self.back(stretch) } else { self.forth(stretch) }
     }
 
-    /// Bisects among current records that stand within the stretch.
+    /// Bisects the current records within the stretch.
     fn narrow_by_records(&mut self, stretch: &mut Stretch) -> Result<(), FileStorageError> {
         let mut records = self.records_within(stretch);
         let (mut low, mut high) = (0, records.len());
@@ -70,7 +70,8 @@ impl Walk<'_> {
             let place = match self.place_by_record(position, oid) {
                 Ok(place) => place,
                 Err(FileStorageError::Corrupt { .. }) => {
-                    // It shows no way. Whether it is in the way the walk will see.
+                    // A damaged record gives no direction. If it is in the way, the walk will find
+                    // that.
                     records.remove(middle);
                     high -= 1;
                     continue;

@@ -1,16 +1,17 @@
-//! Transactions that look whole though a power cut has torn them, and how they are told.
+//! Detects transactions that look whole but were torn by a power cut.
 //!
-//! The log is synced once for a batch. When the power fails before, any sectors of the batch may be
-//! missing, and one within the data of a record leaves the structure as it should be. It leaves a
-//! trace, though ([`lost_sectors`](crate::lost_sectors)). A batch that has such a trace from the
-//! outset, which is rare, is announced: its checksums are made durable before its bytes are
-//! written. So behind what the checksums say was durable, a transaction with a trace that is not as
-//! announced, and one that is broken, is torn. It is cut with all that follows: the rest of its
-//! batch, which was not acknowledged.
+//! The log is synced once for a batch. If the power fails before the sync, any sectors of the batch
+//! may be missing. A missing sector within a record's data leaves the structure intact, but it
+//! leaves a trace: zeros ([`lost_sectors`](crate::lost_sectors)).
 //!
-//! This holds only where our last session did not end in order, its checksums had no gaps, and
-//! no other program has written since: for that the session is named in the lock file
-//! ([`crate::lock_note`]), as one without gaps as long as it is so.
+//! A batch whose own data have such a trace, which is rare, is announced: its checksums are made
+//! durable before its bytes are written. Behind the bytes known to be durable, two kinds of
+//! transaction are torn: a broken one, and one with a trace that does not match its announcement.
+//! Each is cut with all that follows: the rest of its batch, which was not acknowledged.
+//!
+//! This holds only if our last session crashed, its checksums had no gaps, and no other program has
+//! written since. To record that, the lock file names the session as one without gaps for as long
+//! as this is true ([`crate::lock_note`]).
 
 use zodium_disk::DiskFile;
 
@@ -23,13 +24,13 @@ use crate::scan::{Scan, TransactionEntry};
 /// Bytes looked through at once.
 const WINDOW_BYTES: u64 = 64 << 10;
 
-/// Our last session, which did not end in order. No other program has written since.
+/// Our last session, if it crashed and no other program has written to the file since.
 pub(crate) struct Crashed<'a> {
     opened: &'a Opened,
 }
 
 impl<'a> Crashed<'a> {
-    /// `None` when it is not known to be so.
+    /// `None` when that is not certain.
     pub(crate) fn find(opened: Option<&'a Opened>) -> Option<Crashed<'a>> {
         let opened = opened?;
         let session = opened.session();
@@ -37,12 +38,12 @@ impl<'a> Crashed<'a> {
         (!session.is_closed && opened.note() == complete).then_some(Crashed { opened })
     }
 
-    /// Whether nothing says that what stands there was durable.
+    /// Whether the bytes at a position may be torn, because nothing shows that they were durable.
     pub(crate) fn may_be_torn(&self, position: u64) -> bool {
         position >= self.opened.side.end()
     }
 
-    /// Whether a transaction that looks whole is not.
+    /// Whether a transaction that looks whole is torn.
     pub(crate) fn is_torn(
         &self,
         file: &dyn DiskFile,

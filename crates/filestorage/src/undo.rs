@@ -1,4 +1,4 @@
-//! Which transactions can be undone, and what they wrote.
+//! Finds transactions that can be undone, and their records.
 
 use zodium_storage::{Access, UndoneRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -37,7 +37,7 @@ impl FileStorage {
         last_of_each_object(records).into_iter().map(previous).collect()
     }
 
-    /// Transactions that can be undone, newest first, as long as `accept` returns true.
+    /// Passes transactions that can be undone to `accept`, newest first, until it returns false.
     pub fn undo_log(
         &self,
         mut accept: impl FnMut(&Transaction) -> bool,
@@ -61,7 +61,7 @@ impl FileStorage {
     }
 }
 
-/// Of several records of one object in a transaction only the last one counts.
+/// Keeps the last record of each object in a transaction: only that one counts.
 fn last_of_each_object(mut records: Vec<(Oid, u64)>) -> Vec<(Oid, u64)> {
     let mut seen = rustc_hash::FxHashSet::default();
     records.reverse();

@@ -1,8 +1,8 @@
-//! Background work on the checksums of a file: computes those that are missing, and reads the whole
-//! file now and then to compare it with them.
+//! Background work on the checksums of a file: computes missing ones, and scrubs the file. A scrub
+//! reads the whole file and compares it with its checksums.
 //!
-//! It works slowly, so that clients do not notice it. What it reads goes through the memory of the
-//! system as any other read does, at a rate that leaves what is in use there in its place.
+//! The work is slow, so that clients do not notice it. Its reads go through the page cache like any
+//! other, at a rate that does not evict the pages in use.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,35 +12,35 @@ use zodium_storage::Upkeep;
 
 use crate::{FileStorage, ScrubPlace};
 
-/// Read at once.
+/// Bytes read at once.
 const STEP_BYTES: u64 = 1 << 20;
-/// While checksums are missing, since damage goes unseen so long.
+/// Rate while checksums are missing. It is high because damage is not detected until then.
 const COVER_BYTES_PER_SECOND: u64 = 200 << 20;
 const SCRUB_BYTES_PER_SECOND: u64 = 16 << 20;
-/// Between two looks whether there is something to do: seldom, so that an idle server is idle.
+/// Interval between checks for work. It is long, so that an idle server stays idle.
 const IDLE: Duration = Duration::from_secs(2);
-/// Between two syncs of the side file.
+/// Interval between syncs of the side file.
 const SYNC_INTERVAL: Duration = Duration::from_secs(60);
-/// After the start the first passage waits no longer than this.
+/// Longest delay between the start and the first scrub.
 const FIRST_SCRUB: Duration = Duration::from_secs(3600);
 
-/// The background work of one file.
+/// The background work on one file.
 pub(crate) struct ChecksumUpkeep {
     file: Arc<FileStorage>,
     scrub_interval: Option<Duration>,
-    /// When the next passage begins.
+    /// Start of the next scrub.
     next_scrub: Option<Instant>,
-    /// Where the one under way is.
+    /// Place of the running scrub.
     scrubbing: Option<ScrubPlace>,
     synced: Instant,
-    /// When the taking of missing checksums began, and how many bytes they were of.
+    /// Start of the current run over missing checksums, and the bytes they cover.
     covering: Option<(Instant, u64)>,
 }
 
 impl FileStorage {
-    /// What keeps its checksums up, for a thread of the caller; `None` when it has no checksums. A
-    /// passage through the whole file begins every `scrub_interval`, the first within an hour;
-    /// `None`: none does.
+    /// The background work on the checksums, for a thread of the caller; `None` without checksums.
+    /// A scrub begins every `scrub_interval`, the first within an hour. Without an interval there
+    /// are no scrubs.
     pub fn upkeep(self: &Arc<Self>, scrub_interval: Option<Duration>) -> Option<Box<dyn Upkeep>> {
         self.checksum_figures()?;
         Some(Box::new(ChecksumUpkeep::new(Arc::clone(self), scrub_interval)))
@@ -73,7 +73,7 @@ impl ChecksumUpkeep {
         ChecksumUpkeep { file, scrub_interval, next_scrub, scrubbing, synced: now, covering }
     }
 
-    /// Takes some of the checksums that are missing, and says of how many bytes.
+    /// Computes some of the missing checksums, and returns the number of bytes they cover.
     fn cover(&mut self) -> u64 {
         let file = &self.file;
         let missing = file.uncovered_bytes();
@@ -94,7 +94,7 @@ impl ChecksumUpkeep {
         taken
     }
 
-    /// Goes on with a passage, or begins one when it is time; `false` when there is none.
+    /// Continues a scrub, or begins one when it is due; `false` when there is none.
     fn scrub(&mut self) -> bool {
         let file = &self.file;
         if self.scrubbing.is_none() {

@@ -1,18 +1,18 @@
-//! Where the current record of each object lies: oid -> file position, read without a lock.
+//! Position of the current record of each object: oid -> file position, read without a lock.
 //!
 //! Oids are small dense integers, so the index is an array: pages of 4096 positions behind a
-//! two-level directory, three dependent loads to a position and 8 bytes an object. Oids that are
-//! too sparse to deserve a page, or above 2^32, live in a skip list.
+//! two-level directory. A lookup takes three dependent loads, and an object takes 8 bytes. Oids
+//! above 2^32, or too sparse for a page, are in a skip list.
 //!
-//! **Which of the two.** A page is made as soon as an object needs it and there is credit for it:
-//! each new object earns [`CREDIT_BYTES_PER_OBJECT`], at most [`CREDIT_BYTES_MAX`] are kept, and a
-//! page or a block of the directory costs what it occupies. So whatever oids a client invents,
-//! `n` new objects make at most `CREDIT_BYTES_MAX + n * CREDIT_BYTES_PER_OBJECT` bytes of pages
-//! and directory, beside about 56 bytes for each that is in the skip list: under 200 bytes each.
-//! Objects numbered in sequence use a sixteenth of that credit and never meet the skip list.
+//! **Which of the two.** A page is made as soon as an object needs it and there is credit for it.
+//! Each new object earns [`CREDIT_BYTES_PER_OBJECT`], up to a balance of [`CREDIT_BYTES_MAX`]. A
+//! page or a block of the directory costs the bytes it occupies. So whatever oids a client invents,
+//! `n` new objects make at most `CREDIT_BYTES_MAX + n * CREDIT_BYTES_PER_OBJECT` bytes of pages and
+//! directory. Each object in the skip list takes about 56 bytes more: under 200 bytes an object in
+//! all. Objects numbered in sequence use a sixteenth of that credit and never enter the skip list.
 //!
-//! **Invariant:** once a page exists it holds every object of its range. Objects which were in the
-//! skip list before move into the page; they are in both places for a moment, never in neither.
+//! **Invariant:** once a page exists it holds every object of its range. Objects move from the skip
+//! list into a new page; they are in both places for a moment, never in neither.
 
 #[cfg(test)]
 #[cfg(loom)]
@@ -26,8 +26,8 @@ use crate::sync::{AtomicU64, OnceLock, Ordering, SkipMap, cells, fence, zeros};
 
 /// The index of current records: for each oid the position in the file of its newest data record.
 ///
-/// Any number of threads look up; one thread at a time publishes (the log writer, or whoever
-/// builds the index before the storage is open).
+/// Any number of threads look up; one thread at a time publishes (the log writer, or the builder of
+/// the index before the storage is open).
 pub(crate) struct Positions {
     directory: Box<Directory>,
     sparse: SkipMap<u64, AtomicU64>,
@@ -37,14 +37,14 @@ pub(crate) struct Positions {
 /// The objects of [`Positions`] in oid order.
 pub(crate) struct Iter<'a> {
     positions: &'a Positions,
-    /// The smallest oid not yet given; `None` at the end of the oid space.
+    /// The smallest oid not yet returned; `None` at the end of the oid space.
     next: Option<u64>,
-    /// The first object at or after `next` that the skip list had when it was last asked.
+    /// The first object at or after `next` that the last look at the skip list found.
     sparse: Option<(u64, u64)>,
 }
 
-/// What only the one publisher writes. On cache lines of its own: readers need the fields beside
-/// it for every lookup.
+/// Fields that only the publisher writes. They have their own cache lines, because every lookup
+/// reads the neighbouring fields.
 #[repr(align(128))]
 struct Tally {
     objects: AtomicU64,
@@ -56,7 +56,7 @@ type Directory = [OnceLock<Box<Block>>; DIRECTORY_BLOCKS];
 type Block = [OnceLock<Box<Page>>; BLOCK_PAGES];
 type Page = [AtomicU64; PAGE_SLOTS];
 
-// A model has two pages of two slots: it looks at every order of every access.
+// The loom model has two pages of two slots, because it explores every order of accesses.
 const PAGE_SLOTS: usize = if cfg!(loom) { 2 } else { 4096 };
 const BLOCK_PAGES: usize = if cfg!(loom) { 2 } else { 1024 };
 const DIRECTORY_BLOCKS: usize = if cfg!(loom) { 1 } else { 1024 };
@@ -69,13 +69,13 @@ const DENSE_OIDS: u64 = BLOCK_OIDS * DIRECTORY_BLOCKS as u64;
 const PAGE_BYTES: u64 = size_of::<Page>() as u64;
 const BLOCK_BYTES: u64 = size_of::<Block>() as u64;
 
-/// A page is paid for when it is a sixteenth full.
+/// The objects of a page have paid for it when it is a sixteenth full.
 const CREDIT_BYTES_PER_OBJECT: u64 = PAGE_BYTES * 16 / PAGE_OIDS;
-/// The most that can be saved up: otherwise the first sparse oids in a large dense database could
-/// spend the credit of all its objects at once.
+/// Largest balance of credit. Without this limit, the first sparse oids in a large dense database
+/// could spend the credit of all its objects at once.
 const CREDIT_BYTES_MAX: u64 = 2 << 20;
 
-/// No data record is at the start of the file: the magic is there. New pages are full of it.
+/// Marks an empty slot. The magic is at position 0, so no record is. New pages are filled with it.
 const ABSENT: u64 = 0;
 
 const _: () = assert!(DENSE_OIDS == 1 << 32 || cfg!(loom));
@@ -95,10 +95,10 @@ impl Positions {
         }
     }
 
-    /// The file position of the current record of `oid`, `None` for an unknown object.
+    /// The file position of the current record of `oid`; `None` for an unknown object.
     ///
-    /// Never locks, never makes a system call. Everything the publisher did before it published
-    /// the position is visible to the caller: Acquire here pairs with Release in
+    /// Never locks, never makes a system call. All writes that the publisher made before it
+    /// published the position are visible to the caller: Acquire here pairs with Release in
     /// [`Positions::publish`].
     #[inline]
     pub(crate) fn position(&self, oid: Oid) -> Option<u64> {
@@ -114,7 +114,7 @@ impl Positions {
     /// object in the count. Release here pairs with Acquire in [`Positions::position`].
     ///
     /// # Panics
-    /// When `position` is 0, which means "absent" and is never that of a record.
+    /// When `position` is 0, which means "absent" and is never the position of a record.
     pub(crate) fn publish(&self, oid: Oid, position: u64) -> Option<u64> {
         assert_ne!(position, ABSENT, "no record lies at the start of the file");
         let previous = match self.page(oid.0).or_else(|| self.make_page(oid.0)) {
@@ -127,19 +127,19 @@ impl Positions {
         previous
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub(crate) fn len(&self) -> u64 {
         self.tally.objects.load(Ordering::Acquire)
     }
 
-    /// Whether there is no object.
+    /// Whether the index has no objects.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The largest oid, `None` when there is no object.
+    /// The largest oid; `None` when there is no object.
     pub(crate) fn largest_oid(&self) -> Option<Oid> {
-        // Acquire pairs with Release in `Tally::add`: who sees the object sees its oid counted.
+        // Acquire pairs with Release in `Tally::add`: a reader that counts the object sees its oid.
         let objects = self.tally.objects.load(Ordering::Acquire);
         (objects != 0).then(|| Oid(self.tally.oid_max.load(Ordering::Relaxed)))
     }
@@ -151,8 +151,8 @@ impl Positions {
 
     /// All objects in oid order.
     ///
-    /// Not a snapshot: an object there at the start is given once, with a position it has had
-    /// since; an object added meanwhile may or may not be given.
+    /// Not a snapshot. An object that is there at the start is returned once, with a position it
+    /// has had since. An object added meanwhile may or may not be returned.
     pub(crate) fn iter(&self) -> Iter<'_> {
         self.iter_from(Oid(0))
     }
@@ -177,8 +177,8 @@ impl Positions {
         {
             return present(entry.value().load(Ordering::Acquire));
         }
-        // The page may have been made after the caller looked for it and before we looked here.
-        // Pairs with the fence in `make_page`: who misses a moved object sees its page.
+        // The page may have been made after the caller's look at the pages and before this one.
+        // Pairs with the fence in `make_page`: a reader that misses a moved object sees its page.
         fence(Ordering::Acquire);
         present(self.page(oid)?[slot_of(oid)].load(Ordering::Acquire))
     }
@@ -191,7 +191,7 @@ impl Positions {
         None
     }
 
-    /// Makes the missing page of `oid` and moves into it what the skip list has of its range;
+    /// Makes the missing page of `oid` and moves the skip list's objects of its range into it;
     /// `None` when there is no credit for it.
     #[cold]
     fn make_page(&self, oid: u64) -> Option<&Page> {
@@ -207,9 +207,9 @@ impl Positions {
 
         let first = oid - oid % PAGE_OIDS;
         let range = first..first + PAGE_OIDS;
-        // Complete before anybody can see it: from then on readers trust it alone.
+        // Complete before any reader can see it: from then on readers use this page alone.
         let page = block[page_of(oid)].get_or_init(|| self.page_from_sparse(range.clone()));
-        // Pairs with the fences of readers which miss an object in the skip list.
+        // Pairs with the fences of readers that miss an object in the skip list.
         fence(Ordering::Release);
         for entry in self.sparse.range(range) {
             entry.remove();
@@ -269,8 +269,8 @@ impl Iterator for Iter<'_> {
 
     fn next(&mut self) -> Option<(Oid, u64)> {
         let first = self.next?;
-        // The skip list was asked before the pages are: what moves in between is found in its
-        // page. Pairs with the fence in `make_page`.
+        // The skip list is searched before the pages: an object that moves in between is found in
+        // its page. Pairs with the fence in `make_page`.
         fence(Ordering::Acquire);
         let last = self.sparse.map_or(u64::MAX, |(oid, _)| oid);
         let found = self.positions.next_dense(first, last).or(self.sparse);
@@ -287,8 +287,8 @@ impl Iterator for Iter<'_> {
 impl Tally {
     /// Counts a new object. Its position is published already, so `len` never runs ahead.
     ///
-    /// By the one publisher, so that no step has to be atomic: an index of ten million objects is
-    /// built in a third of the time.
+    /// Only the publisher calls this, so no step has to be atomic: building an index of ten million
+    /// objects takes a third of the time.
     fn add(&self, oid: u64) {
         if oid > self.oid_max.load(Ordering::Relaxed) {
             self.oid_max.store(oid, Ordering::Relaxed);
@@ -307,7 +307,7 @@ impl Tally {
     }
 }
 
-/// By the one publisher, for whom what was loaded is still there.
+/// Only the publisher calls this, so the loaded value cannot change before the store.
 #[inline]
 fn replace(place: &AtomicU64, position: u64) -> Option<u64> {
     let previous = place.load(Ordering::Relaxed);
@@ -319,7 +319,7 @@ fn present(position: u64) -> Option<u64> {
     (position != ABSENT).then_some(position)
 }
 
-// The remainders keep the indices inside their arrays, which lets the compiler drop the checks.
+// The remainders keep the indices within their arrays, so the compiler can drop the checks.
 fn block_of(oid: u64) -> usize {
     (oid / BLOCK_OIDS) as usize % DIRECTORY_BLOCKS
 }
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(positions.len(), enough);
     }
 
-    /// Oids near all the edges of the structure, so that collisions and updates are common.
+    /// Oids near all the edges of the structure, which make collisions and updates common.
     fn any_oid() -> impl Strategy<Value = u64> {
         prop_oneof![
             0..10_000_u64,
@@ -515,13 +515,13 @@ mod tests {
         }
     }
 
-    /// A position that tells which object and which revision it belongs to.
+    /// A position that encodes the object and the revision.
     fn stamp(object: usize, revision: u64) -> u64 {
         (object as u64 + 1) << 8 | revision
     }
 
-    /// 4000 objects over 1000 pages in random order: nearly every page is made while objects
-    /// of its range are in the skip list and are being read.
+    /// 4000 objects over 1000 pages in random order. Nearly every page is made while objects of its
+    /// range are in the skip list and are being read.
     fn scattered_oids(seed: u64) -> Vec<u64> {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut oids = HashSet::new();
@@ -554,7 +554,7 @@ mod tests {
     fn publish_three_revisions(oids: &[u64], positions: &Positions, published: &AtomicUsize) {
         for revision in 0..3 {
             for (object, &oid) in oids.iter().enumerate() {
-                // Extra credit, so that pages keep being made to the end.
+                // Extra credit, so that pages are made until the end.
                 positions.tally.credit_bytes.fetch_add(PAGE_BYTES / 8, Ordering::Relaxed);
                 let before = positions.publish(Oid(oid), stamp(object, revision));
                 assert_eq!(before, revision.checked_sub(1).map(|before| stamp(object, before)));
@@ -569,7 +569,7 @@ mod tests {
         loop {
             let count = published.load(Ordering::Acquire);
             for _ in 0..100 {
-                // Half of the looks go to what was published last.
+                // Half of the lookups are of the object published last.
                 let object = match random.random::<bool>() {
                     true => random.random_range(0..oids.len()),
                     false => (count + oids.len() - random.random_range(0..4)) % oids.len(),

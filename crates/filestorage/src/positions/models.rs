@@ -1,14 +1,14 @@
-//! The index in the interleavings of its publisher and a reader (`make loom`).
+//! Models of the index: interleavings of its publisher and a reader (`make loom`).
 
 use super::*;
 use crate::sync::beside;
 
-/// Oids of one page, and one that has no page ever.
+/// Oids of one page, and an oid that never has a page.
 const FIRST: Oid = Oid(0);
 const SECOND: Oid = Oid(1);
 const SPARSE: Oid = Oid(DENSE_OIDS);
 
-/// An index whose first object is in the skip list, and that can pay for one page.
+/// An index whose first object is in the skip list, and whose credit pays for one page.
 fn with_a_sparse_object() -> Positions {
     let positions = Positions::new();
     positions.tally.credit_bytes.store(0, Ordering::Relaxed);
@@ -47,7 +47,7 @@ fn a_position_never_goes_back_while_it_moves_and_changes() {
     });
 }
 
-/// An index, and the record that a position leads to.
+/// An index, and a record at a position.
 struct Published {
     positions: Positions,
     record: AtomicU64,
@@ -58,7 +58,7 @@ fn publish(published: &Published, oid: Oid) {
     published.positions.publish(oid, 10);
 }
 
-/// A reader of the position sees what was written before.
+/// A reader of the position sees the record written before it.
 fn read(published: &Published, oid: Oid) {
     if published.positions.position(oid).is_some() {
         assert_eq!(published.record.load(Ordering::Relaxed), 1);
@@ -139,7 +139,7 @@ fn the_largest_oid_is_that_of_the_counted_objects() {
     };
     let read = |positions: &Positions| {
         let count = positions.len() as usize;
-        // It is asked for later, when there may be more objects.
+        // The oid is read later than the count, when there may be more objects.
         assert!(positions.largest_oid() >= [None, Some(FIRST), Some(SPARSE)][count]);
     };
     beside(Positions::new, write, read, |positions| {

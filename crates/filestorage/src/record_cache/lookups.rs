@@ -1,10 +1,10 @@
-//! Counts of lookups, which workers must not slow each other down with.
+//! Counts lookups without slowing the workers down.
 
 use std::cell::Cell;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Counts in as many places as it takes for threads not to fight over a cache line.
+/// Counters spread over enough places that threads do not contend for a cache line.
 pub(super) struct LookupCounters {
     cells: Box<[LookupCell; LOOKUP_CELLS]>,
 }
@@ -48,10 +48,10 @@ impl LookupCounters {
     }
 }
 
-/// A number that neighbouring threads do not share.
+/// A number that differs between neighbouring threads.
 #[inline]
 fn thread_number() -> usize {
-    // Outside of what is modelled: any number will do.
+    // Not part of the model: any number is correct.
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1);
     thread_local! {
         static NUMBER: Cell<usize> = const { Cell::new(0) };

@@ -1,17 +1,18 @@
-//! A bounded cache of immutable records by their position in the file, hits without a lock.
+//! A bounded cache of immutable records by their position in the file. Hits take no lock.
 //!
-//! A record never changes, so a hit needs no agreement with anybody: it reads a line of the
-//! table, borrows the record through `arc_swap` (which notes the loan in memory of the reading
-//! thread) and writes nothing that other threads read, but for the reference bit when it is clear.
+//! A record never changes, so a hit needs no synchronization with other threads. It reads a line of
+//! the table and borrows the record through `arc_swap`, which notes the loan in memory of the
+//! reading thread. It writes nothing that other threads read, except the reference bit when that is
+//! clear.
 //!
-//! The [table](Table) is set-associative: eight places for a position, in one set; there are as
-//! many sets as the records there are need. Eviction is CLOCK: a hand goes round over the sets,
-//! spares once what was hit since it last came by, and takes the rest, until there is room.
-//! Writers, that is whoever had to read the disk, share a lock.
+//! The [table](Table) is set-associative: a position has one set of eight places. The number of
+//! sets grows with the number of records. Eviction is CLOCK: a hand goes round over the sets. It
+//! spares once each record that was hit since its last round, and evicts the others, until there is
+//! room. Writers, which are the threads that had to read the disk, share a lock.
 //!
-//! **Invariants.** A tag says what its place may hold, only the record itself proves it. The
-//! table's own memory counts as used and comes into being piece by piece with its records; an
-//! idle cache takes a directory of 200 bytes for each MB of its budget.
+//! **Invariants.** A tag says what its place may hold; only the record itself proves it. The
+//! table's own memory counts as used, and is allocated piece by piece as records come. An idle
+//! cache takes a directory of 200 bytes for each MB of its budget.
 
 mod lookups;
 #[cfg(test)]
@@ -29,19 +30,19 @@ use table::{Place, Table};
 
 use crate::sync::Mutex;
 
-/// What the cache needs to know of a record. Both answers must never change.
+/// The properties of a record that the cache needs. They must never change.
 pub(crate) trait Weighted {
     /// Where the record begins in the file, which is its key: above 0, below 2^63.
     fn position(&self) -> u64;
 
-    /// The bytes it keeps in memory, but for what the allocator needs itself.
+    /// Bytes that the record keeps in memory, without the allocator's overhead.
     fn bytes(&self) -> usize;
 }
 
 /// A cache of records of one file, shared by all workers. `R` is a shared pointer to a record.
 ///
-/// A position means another record once the file is replaced by a packed one, so a cache lives
-/// and dies with the file it was made for.
+/// After a pack, a position means another record. So a cache belongs to one generation of the file,
+/// and is dropped with it.
 pub(crate) struct RecordCache<R: RefCnt> {
     budget_bytes: usize,
     table: Table<R>,
@@ -49,42 +50,42 @@ pub(crate) struct RecordCache<R: RefCnt> {
     writer: Mutex<Writer>,
 }
 
-/// A record that is lent by the cache, without a change of its reference count.
+/// A record lent by the cache, without a change of its reference count.
 pub(crate) type Loan<R> = Guard<Option<R>>;
 
-/// What the cache of records has done and holds. Taken while others use it, so the figures are of
+/// Statistics of the record cache. Other threads use the cache meanwhile, so the figures are of
 /// about the same moment, not of exactly the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordCacheStatistics {
     /// Lookups that found their record.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Lookups that did not find their record.
     pub misses: u64,
     /// Records evicted to make room.
     pub evictions: u64,
     /// Records held.
     pub entries: usize,
-    /// Bytes held: the records, what it takes to keep them, and the table. At most the budget.
+    /// Bytes held: the records, their overhead, and the table. At most the budget.
     pub bytes: usize,
-    /// The most it may hold.
+    /// Largest number of bytes that the cache may hold.
     pub budget_bytes: usize,
 }
 
-/// What only one thread at a time may do: insert and evict. On cache lines of its own: readers
-/// need what is beside it.
+/// State for inserts and evictions, used by one thread at a time. It has its own cache lines,
+/// because readers need the neighbouring fields.
 #[repr(align(128))]
 struct Writer {
     bytes: usize,
     entries: usize,
     evictions: u64,
-    /// The place the clock's hand is at, counted over all sets.
+    /// The place of the clock's hand, counted over all sets.
     hand: usize,
 }
 
-/// What an allocator keeps for a record, which is one allocation, or two.
+/// The allocator's overhead for a record, which has one allocation or two.
 const ALLOCATION_BYTES: usize = 32;
 
-/// A record may take an eighth of the budget: one large object must not sweep out all others.
+/// A record may take an eighth of the budget: one large object must not evict all others.
 const RECORD_BUDGET_SHARE: usize = 8;
 
 impl<R: RefCnt + Weighted> RecordCache<R> {
@@ -98,9 +99,9 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         }
     }
 
-    /// Lends the record at `position` to `read`, for the time of the call. `None` on a miss.
+    /// Lends the record at `position` to `read` during the call; `None` on a miss.
     ///
-    /// Cheaper than [`RecordCache::lookup`]: not even the record's reference count is touched.
+    /// Cheaper than [`RecordCache::lookup`]: it does not even touch the record's reference count.
     #[inline]
     pub(crate) fn with<T>(&self, position: u64, read: impl FnOnce(&R) -> T) -> Option<T> {
         let [found] = self.find_each(&[position]);
@@ -108,7 +109,7 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         found.as_ref().and_then(|record| record.as_ref()).map(read)
     }
 
-    /// The record at `position`. `None` on a miss.
+    /// The record at `position`; `None` on a miss.
     #[inline]
     pub(crate) fn lookup(&self, position: u64) -> Option<R> {
         let [found] = self.find_each(&[position]);
@@ -116,12 +117,12 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         found.and_then(Guard::into_inner)
     }
 
-    /// Lends the records at several positions; 0 is the position of none. A hit has to be
-    /// [counted](RecordCache::count_hits) by the caller, and a miss by its next lookup.
+    /// Lends the records at several positions; position 0 has no record. The caller has to
+    /// [count](RecordCache::count_hits) the hits; the next lookup counts a miss.
     ///
-    /// What takes its time is that the processor waits for memory, and it waits for several lines
-    /// at once if none of them is what another depends on. A loan ends that: it locks its line.
-    /// So all sets are read before the first loan, and after the last one all records.
+    /// The processor spends most of the time waiting for memory. It waits for several lines at once
+    /// if none depends on another. A loan prevents that, because it locks its line. So this reads
+    /// all sets before the first loan, and all records after the last one.
     #[inline]
     pub(crate) fn find_each<const N: usize>(&self, positions: &[u64; N]) -> [Option<Loan<R>>; N] {
         let places = positions.map(|position| self.table.find(position));
@@ -142,15 +143,15 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         self.lookups.count(hits, 0);
     }
 
-    /// Keeps a record that was read from the file, evicting others until it fits. Does nothing
-    /// with a record that is there already, or takes more than an eighth of the budget.
+    /// Caches a record that was read from the file, evicting others until it fits. Does nothing if
+    /// the record is cached already, or takes more than an eighth of the budget.
     pub(crate) fn insert(&self, record: R) {
         let position = record.position();
         let weight = weight(&record);
         if !table::is_possible(position) || weight > self.budget_bytes / RECORD_BUDGET_SHARE {
             return;
         }
-        // Declared before the lock, so dropped after it: freeing large records takes its time.
+        // Declared before the lock, so dropped after it: freeing large records takes time.
         let mut evicted = Vec::new();
         let mut writer = self.writer.lock();
         writer.bytes += self.table.make_room(writer.entries + 1);
@@ -172,7 +173,7 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         place.put(position, record);
     }
 
-    /// What the cache has done and holds.
+    /// Statistics of the cache.
     pub(crate) fn statistics(&self) -> RecordCacheStatistics {
         let (hits, misses) = self.lookups.sum();
         let writer = self.writer.lock();
@@ -186,14 +187,14 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         }
     }
 
-    /// Evicts the next record that has not been hit since the hand came by; `None` when there is
-    /// no record at all.
+    /// Evicts the next record without a hit since the hand's last round; `None` when the cache is
+    /// empty.
     ///
-    /// On average the hand passes 1 place for each 256 bytes it evicts, twice that when all are
-    /// in use: the table is sized so.
+    /// On average the hand passes 1 place for each 256 bytes it evicts, and 2 places when all are
+    /// in use. The size of the table makes it so.
     fn evict_at_hand(&self, writer: &mut Writer) -> Option<R> {
         let places = self.table.places();
-        // The second round takes whatever it meets: readers may mark as fast as the hand clears.
+        // The second round evicts any record: readers may mark as fast as the hand clears.
         for passed in 0..2 * places {
             let place = self.table.place(writer.hand);
             writer.hand = if writer.hand + 1 < places { writer.hand + 1 } else { 0 };

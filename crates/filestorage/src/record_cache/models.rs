@@ -1,4 +1,4 @@
-//! The record cache in the interleavings of writers and a reader (`make loom`).
+//! Models of the record cache: interleavings of writers and a reader (`make loom`).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Weighted for Arc<TestRecord> {
 
 type TestCache = RecordCache<Arc<TestRecord>>;
 
-/// A cache of so many sets, which has been given the records at `positions`.
+/// A cache with this many sets and the records at `positions`.
 fn cache(sets: usize, positions: &[u64]) -> TestCache {
     let cache = TestCache::new(sets * SET_PLACES * 256);
     insert(&cache, positions);
@@ -39,7 +39,7 @@ fn look_up(cache: &TestCache, position: u64) -> bool {
     found.is_some()
 }
 
-/// Every tag is that of the record in its place, and the figures are those of the places.
+/// Checks that every tag is of the record in its place, and that the figures match the places.
 fn assert_sound(cache: &TestCache) {
     let mut entries = 0;
     for place in (0..cache.table.places()).filter_map(|number| cache.table.place(number)) {
@@ -55,7 +55,7 @@ fn assert_sound(cache: &TestCache) {
     assert!(statistics.bytes <= statistics.budget_bytes);
 }
 
-/// One set, which is full: each insertion evicts.
+/// A cache whose only set is full: each insertion evicts.
 fn full() -> TestCache {
     cache(1, &[1, 2])
 }
@@ -106,7 +106,7 @@ fn a_lent_record_outlives_its_place() {
 #[test]
 fn records_stay_sound_while_the_table_grows() {
     let read = |cache: &TestCache| {
-        // The first may be missed while it moves, and only then.
+        // The first record may be missed, but only while it moves.
         for position in [1, 3] {
             look_up(cache, position);
         }

@@ -1,56 +1,55 @@
-//! The places of records, in sets; as many sets as the records that are held need.
+//! The places of records, in sets. The number of sets grows with the number of records.
 //!
-//! Key decision: linear hashing. The table grows one set at a time, by moving about half of the
-//! records of one other set there, so growing never stops anybody, and a table of few records is
-//! small enough to stay in the processor's caches, whatever the budget. It never shrinks.
+//! Key decision: linear hashing. The table grows one set at a time, and moves about half of the
+//! records of one other set there. So growing never blocks a thread, and a table of few records
+//! fits into the processor's caches, whatever the budget. The table never shrinks.
 //!
-//! **Invariant:** a position is only ever put where the number of sets of that time has it. Who
-//! looks for a record while it moves may miss it, and then reads it from the file.
+//! **Invariant:** a position is only put into the set that it has for the current number of sets. A
+//! reader may miss a record while it moves, and then reads it from the file.
 
 use arc_swap::RefCnt;
 
 use super::{Loan, Weighted};
 use crate::sync::{ArcSwapAny, AtomicU64, AtomicUsize, OnceLock, Ordering};
 
-/// Grown and changed by one thread at a time, read by any number.
+/// Changed by one thread at a time, read by any number.
 pub(super) struct Table<R: RefCnt> {
     sets_max: usize,
-    /// Sets in use. Release once the last one has what belongs there; pairs with Acquire in
-    /// `set`.
+    /// Sets in use. Release once the last one has its records; pairs with Acquire in `set`.
     sets: AtomicUsize,
     segments: Box<[OnceLock<Segment<R>>]>,
 }
 
-/// Sets which are allocated together.
+/// Sets that are allocated together.
 type Segment<R> = Box<[Set<R>]>;
 
-/// The places a position can be at. Two cache lines, filled from the front: most lookups need
-/// the first only.
+/// The possible places of a position. They take two cache lines and are filled from the front: most
+/// lookups need only the first line.
 #[repr(align(64))]
 pub(super) struct Set<R: RefCnt> {
     places: [Place<R>; SET_PLACES],
 }
 
 pub(super) struct Place<R: RefCnt> {
-    /// The position of the record, or [`EMPTY`], with [`REFERENCED`].
+    /// The position of the record, or [`EMPTY`]; with the [`REFERENCED`] bit.
     tag: AtomicU64,
     record: ArcSwapAny<Option<R>>,
 }
 
-/// The tag of a free place; no record lies at the start of the file.
+/// The tag of a free place; no record is at the start of the file.
 const EMPTY: u64 = 0;
 
-/// Set in a tag by a hit, cleared by the clock's hand.
+/// Bit of a tag that a hit sets and the clock's hand clears.
 const REFERENCED: u64 = 1 << 63;
 
 pub(super) const SET_PLACES: usize = if cfg!(loom) { 2 } else { 8 };
-/// Places for 500 million records; bounds what an enormous budget costs before it is used.
+/// Places for 500 million records. Bounds the cost of an enormous budget before it is used.
 const SETS_MAX: usize = 1 << 26;
 const SEGMENT_SETS: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// One place for so much budget at most: enough that with records of a few hundred bytes, the
-/// smallest that occur in numbers, the budget is what limits the cache. A place takes 16 bytes,
-/// so the table takes a sixteenth of the budget at most.
+/// At most one place for this much budget. With records of a few hundred bytes, the smallest that
+/// are common, the budget is then the limit of the cache. A place takes 16 bytes, so the table
+/// takes at most a sixteenth of the budget.
 const BUDGET_BYTES_PER_PLACE: usize = 256;
 
 /// 2^64 divided by the golden ratio.
@@ -64,7 +63,7 @@ pub(super) fn is_possible(position: u64) -> bool {
 }
 
 impl<R: RefCnt + Weighted> Table<R> {
-    /// Without any set.
+    /// An empty table without sets.
     pub(super) fn new(budget_bytes: usize) -> Table<R> {
         let sets_max = (budget_bytes / (BUDGET_BYTES_PER_PLACE * SET_PLACES)).min(SETS_MAX);
         let segments = sets_max.div_ceil(SEGMENT_SETS);
@@ -75,39 +74,39 @@ impl<R: RefCnt + Weighted> Table<R> {
         }
     }
 
-    /// The place with the tag of `position`; `None` also for the position of a free one.
+    /// The place with the tag of `position`; `None` for the position of a free place.
     #[inline]
     pub(super) fn find(&self, position: u64) -> Option<&Place<R>> {
         if position == EMPTY {
             return None;
         }
-        // Acquire pairs with Release in `Place::put`: the record is there before its tag.
+        // Acquire pairs with Release in `Place::put`: the record is stored before its tag.
         let has_tag =
             |place: &&Place<R>| place.tag.load(Ordering::Acquire) & !REFERENCED == position;
         self.set(position)?.places.iter().find(has_tag)
     }
 
-    /// The set of a position. `None` where nothing has been inserted yet, and always when the
-    /// budget is too small.
+    /// The set of a position. `None` before the first insertion, and always when the budget is too
+    /// small.
     #[inline]
     pub(super) fn set(&self, position: u64) -> Option<&Set<R>> {
         self.set_numbered(set_number(position, self.sets.load(Ordering::Acquire)))
     }
 
-    /// The number of places in use.
+    /// Number of places in use.
     pub(super) fn places(&self) -> usize {
         self.sets.load(Ordering::Relaxed) * SET_PLACES
     }
 
-    /// The place of this number, of those in use.
+    /// The place in use with this number.
     pub(super) fn place(&self, number: usize) -> Option<&Place<R>> {
         self.set_numbered(number / SET_PLACES)?.places.get(number % SET_PLACES)
     }
 
-    /// Adds a set if there are fewer than this many records. Gives the bytes allocated for that.
+    /// Adds a set if there are fewer sets than records. Returns the bytes allocated for it.
     ///
-    /// With a record for each set hardly one set in a thousand has more records than places, also
-    /// of those that are still to be split.
+    /// With one record per set, hardly one set in a thousand has more records than places. This
+    /// includes the sets that are still to be split.
     pub(super) fn make_room(&self, records: usize) -> usize {
         let sets = self.sets.load(Ordering::Relaxed);
         if sets == self.sets_max || sets >= records {
@@ -120,14 +119,14 @@ impl<R: RefCnt + Weighted> Table<R> {
         bytes
     }
 
-    /// The bytes of all sets there are, in use or not.
+    /// Bytes of all allocated sets, in use or not.
     #[cfg(test)]
     #[cfg(not(loom))]
     pub(super) fn allocated_bytes(&self) -> usize {
         self.segments.iter().filter_map(OnceLock::get).map(|sets| size_of_val(&**sets)).sum()
     }
 
-    /// The bytes that it takes without any set.
+    /// Bytes of the table without any set.
     #[cfg(test)]
     #[cfg(not(loom))]
     pub(super) fn directory_bytes(&self) -> usize {
@@ -144,8 +143,8 @@ impl<R: RefCnt + Weighted> Table<R> {
         sets * size_of::<Set<R>>()
     }
 
-    /// Takes a set into use. What of another one belongs there now is in both, then in the new
-    /// one only: who knows of it by then finds it.
+    /// Takes a set into use. Records that belong there now are in both sets first, then in the new
+    /// one only. A reader that knows of the new set by then finds them there.
     fn split(&self, added: &Set<R>, number: usize) {
         let belongs = |place: &&Place<R>| {
             !place.is_free() && set_number(place.position(), number + 1) == number
@@ -168,11 +167,11 @@ impl<R: RefCnt + Weighted> Table<R> {
     }
 }
 
-/// Where a position belongs when there are so many sets: as if there were the next power of two,
-/// and what has none of these yet is where it was when there were half as many.
+/// The set of a position for this number of sets. It is the set for the next power of two, if that
+/// exists already. Otherwise it is the set for half as many.
 ///
-/// Records of one size lie at regular distances. One multiplication spreads most of these evenly
-/// and leaves a few in heaps; the second one leaves none.
+/// Records of one size are at regular distances. One multiplication spreads most of these evenly
+/// and leaves a few clusters; the second one leaves none.
 #[inline]
 fn set_number(position: u64, sets: usize) -> usize {
     let mixed = position.wrapping_mul(MULTIPLIER);
@@ -182,7 +181,7 @@ fn set_number(position: u64, sets: usize) -> usize {
     if number < sets { number } else { mixed & mask >> 1 }
 }
 
-/// Where what belongs into set `number`, which is not the first, was before there was that set.
+/// The set that has to be split to fill set `number`, which is not the first.
 fn split_number(number: usize) -> usize {
     number & !(1 << number.ilog2())
 }
@@ -196,7 +195,7 @@ impl<R: RefCnt + Weighted> Set<R> {
         Set { places }
     }
 
-    /// The place of a position. For writers.
+    /// The place of a position, for writers.
     pub(super) fn place_of(&self, position: u64) -> Option<&Place<R>> {
         self.places.iter().find(|place| place.position() == position)
     }
@@ -206,8 +205,8 @@ impl<R: RefCnt + Weighted> Set<R> {
         self.place_of(EMPTY)
     }
 
-    /// The first place from `start` on, going round, that was not hit lately. When all were, none
-    /// is marked any more.
+    /// The first place without a recent hit, from `start` on and round. If all had one, their marks
+    /// are cleared.
     pub(super) fn least_used_place(&self, start: usize) -> &Place<R> {
         let start = start % SET_PLACES;
         let (before, after) = self.places.split_at(start);
@@ -217,17 +216,17 @@ impl<R: RefCnt + Weighted> Set<R> {
 }
 
 impl<R: RefCnt> Place<R> {
-    /// What is there by now, which need not be what its tag has promised.
+    /// Lends the record that is in the place now, which may differ from the one of the tag.
     #[inline]
     pub(super) fn lend(&self) -> Loan<R> {
         self.record.load()
     }
 
-    /// Marks it as used, if it is still that of `position`.
+    /// Marks the place as used, if it still has the tag of `position`.
     #[inline]
     pub(super) fn mark(&self, position: u64) {
         if self.tag.load(Ordering::Relaxed) & REFERENCED == 0 {
-            // Fails when the place is being given to another record: then so be it.
+            // Fails when another record takes over the place; the mark is then not needed.
             let marked = position | REFERENCED;
             let _ =
                 self.tag.compare_exchange(position, marked, Ordering::Relaxed, Ordering::Relaxed);
@@ -242,7 +241,7 @@ impl<R: RefCnt> Place<R> {
         self.position() == EMPTY
     }
 
-    /// Takes the mark of a hit away; whether there was none.
+    /// Clears the mark of a hit; returns whether there was none.
     pub(super) fn spend_chance(&self) -> bool {
         if self.tag.load(Ordering::Relaxed) & REFERENCED == 0 {
             return true;
@@ -257,8 +256,8 @@ impl<R: RefCnt> Place<R> {
     }
 
     pub(super) fn take(&self) -> Option<R> {
-        // A store would do, since a mark only follows the tag that it expects. But loom does not
-        // know that a store then comes after the mark.
+        // A store would suffice, since a mark is only set on the expected tag. But loom does not
+        // know that the store then comes after the mark.
         self.tag.swap(EMPTY, Ordering::Relaxed);
         self.record.swap(None)
     }

@@ -1,4 +1,4 @@
-//! The cache of records against what it has to hold to.
+//! Tests of the cache of records.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use super::table::SET_PLACES;
 use super::*;
 
-/// Claims to take `bytes`, whatever it really takes.
+/// A record that claims to take `bytes`, whatever it really takes.
 #[derive(Debug)]
 struct TestRecord {
     position: u64,
@@ -41,12 +41,12 @@ fn content_of(position: u64) -> u64 {
     position.wrapping_mul(0x1234_5678_9abc_def1) ^ 0x5555
 }
 
-/// Without marking it as used.
+/// Looks for a record without marking it as used.
 fn holds(cache: &TestCache, position: u64) -> bool {
     cache.table.set(position).is_some_and(|set| set.place_of(position).is_some())
 }
 
-/// Adds up what is really there, to compare it with what the cache has counted.
+/// Adds up the real contents, and compares them with the counts of the cache.
 fn assert_counted_well(cache: &TestCache) {
     let mut positions = HashSet::new();
     let mut bytes = cache.table.allocated_bytes();
@@ -136,7 +136,7 @@ fn hot_records_survive_a_scan_of_cold_ones() {
     }
     for cold in 1000..20_000 {
         if cold % 200 == 0 {
-            // In a set with more of them than places one may be lost.
+            // A set with more hot records than places may lose one.
             let hits = hot.clone().filter(|position| cache.with(*position, |_| ()).is_some());
             assert!(hits.count() >= 97);
         }
@@ -349,7 +349,7 @@ fn a_table_grows_with_its_records_and_loses_none() {
 
 #[test]
 fn a_mark_moves_with_its_record() {
-    // Eight sets and no more: what is not marked goes when they are full.
+    // Eight sets and no more: when they are full, unmarked records are evicted.
     let cache = TestCache::new(8 * 2048);
     cache.insert(record(4, 0));
     assert!(cache.lookup(4).is_some());

@@ -1,4 +1,4 @@
-//! Places among the transactions of the log.
+//! Cursors over the transactions of the log.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use zodium_storage::{
 
 use crate::{RecordIterator, TransactionIterator};
 
-/// An iterator, and the transaction that it gave last.
+/// An iterator, and the transaction that it returned last.
 pub(super) struct LogCursor {
     iterator: TransactionIterator,
     last: Option<crate::Transaction>,

@@ -1,6 +1,7 @@
-//! FileStorage as one kind of storage: the traits of the seam, over its own methods.
+//! FileStorage as one kind of storage: implements the seam's traits with its own methods.
 //!
-//! Positions in the file end here: a transaction that was prepared knows them, and nothing above.
+//! Positions in the file do not pass this seam: a prepared transaction knows them, its caller does
+//! not.
 
 mod cursor;
 mod packing;

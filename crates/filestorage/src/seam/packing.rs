@@ -1,8 +1,8 @@
-//! A pack as one call, while commits and loads go on.
+//! Runs a pack in one call, while commits and loads go on.
 //!
-//! Reading and copying take no lock. Only the last step, which moves the records, waits until no
-//! transaction between vote and finish points back to one. Then it holds up commits for as long as
-//! it takes to copy what little is left, and to rename a file.
+//! Reading and copying take no lock. Only the last step moves the records. It first waits until no
+//! voted transaction has back pointers. Then it blocks commits while it copies the last
+//! transactions and renames a file.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,11 @@ use zodium_types::Tid;
 
 use crate::{FileStorage, FileStorageError};
 
-/// How often a pack begins anew when objects that were garbage have come into use during it.
+/// Attempts at a pack, when garbage objects come into use during it.
 const ATTEMPTS: usize = 3;
-/// How often a pack that waits looks whether it was cancelled.
+/// How often a waiting pack checks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
-/// Between two log lines about progress.
+/// Interval between log lines about progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Pack for FileStorage {
@@ -69,14 +69,15 @@ impl FileStorage {
             commits_waited_ms = stall.as_secs_f64() * 1e3,
             "packed"
         );
-        // Commits go on; without an index the file would only be scanned when opened.
+        // Commits go on without an index. Without one, the next opening merely has to scan the
+        // file.
         if let Err(error) = self.save_index() {
             warn!(%file, %error, "the index of the packed file could not be saved");
         }
         Ok(Some(packed))
     }
 
-    /// The last step, and how long commits waited for it.
+    /// Runs the last step; also returns how long it blocked commits.
     fn end_pack(
         &self,
         mut pack: crate::Pack,
@@ -93,7 +94,7 @@ impl FileStorage {
             }
             (options.progress)(PackStep::Waiting, 0, transactions);
         }
-        // Ordinary commits went on while that waited.
+        // Ordinary commits went on during that wait.
         self.catch_up(&mut pack)?;
         let appending = self.appending.lock();
         let started = Instant::now();
@@ -107,7 +108,7 @@ impl FileStorage {
             warn!(file = %self.path().display(), %error,
                 "not all blobs of dropped revisions could be removed; the next start will");
         }
-        // The pack itself goes last: no commit should wait for its files to be let go.
+        // The pack is dropped last, so that no commit waits while its files are closed.
         Ok((packed?, stall))
     }
 }

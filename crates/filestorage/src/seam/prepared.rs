@@ -1,5 +1,5 @@
-//! A transaction that was prepared: its records with the positions that they point back to, and
-//! the space that it may count on.
+//! A prepared transaction: its records with the positions of their back pointers, and its reserved
+//! space.
 
 use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, StorageError};
 use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
@@ -13,12 +13,12 @@ pub(super) struct PreparedTransaction {
     metadata: TransactionMetadata,
     records: Vec<append::NewRecord>,
     pub(super) reservation: Reservation,
-    /// Until it is written, a pack does not move records.
+    /// Keeps a pack from moving records until the transaction is written.
     _points_back: Option<PointsBack>,
 }
 
 impl PreparedTransaction {
-    /// `None`: that may wait, and access is resident.
+    /// Prepares a transaction. `None`: that may wait, but access is resident only.
     pub(super) fn prepare(
         storage: &FileStorage,
         transaction: NewTransaction,
@@ -43,7 +43,7 @@ impl PreparedTransaction {
         }))
     }
 
-    /// What is appended, the space for it, and what keeps packs away until then.
+    /// The transaction to append, its reserved space, and the guard that keeps packs away.
     pub(super) fn with_tid(
         self,
         tid: Tid,
@@ -72,7 +72,7 @@ impl From<PreparedTransaction> for zodium_storage::Prepared {
     }
 }
 
-/// What the storage was given back.
+/// Unwraps a prepared transaction that the engine gave back.
 pub(super) fn inside(
     prepared: zodium_storage::Prepared,
 ) -> Result<PreparedTransaction, StorageError> {

@@ -1,4 +1,4 @@
-//! Reading.
+//! The reading traits of the seam.
 
 use std::ops::ControlFlow;
 use std::task::Poll;

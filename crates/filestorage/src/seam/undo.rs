@@ -1,4 +1,4 @@
-//! Undo.
+//! The undo trait of the seam.
 
 use zodium_storage::{StorageError, Transaction, Undo, UndoneRecord};
 use zodium_types::Tid;

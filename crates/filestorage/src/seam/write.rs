@@ -1,4 +1,4 @@
-//! Writing: prepare at the vote, commit at the finish.
+//! The writing trait of the seam: prepare at the vote, commit at the finish.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Write for FileStorage {
             reservations.push(reservation);
             pointing_back.extend(points_back);
         }
-        // From the first byte appended until the last transaction is published.
+        // Held from the first appended byte until the last transaction is published.
         let _appending = self.appending.lock();
         let appended = self.append(&transactions, reservations)?;
         let publish = |appended: crate::Appended| {
@@ -68,7 +68,7 @@ impl Write for FileStorage {
     }
 
     fn reopen(&self) -> Result<(), StorageError> {
-        // A pack, too, must not replace the file meanwhile.
+        // Keeps a pack, too, from replacing the file meanwhile.
         let _appending = self.appending.lock();
         Ok(FileStorage::reopen(self)?)
     }

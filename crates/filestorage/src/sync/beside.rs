@@ -1,12 +1,12 @@
-//! Two threads beside each other, for the models.
+//! Runs two threads side by side, for the models.
 
 use std::sync::Arc;
 
-/// Checks `write` beside `read`, interleaving by interleaving, and what is left with `after`.
+/// Checks `write` beside `read` in every interleaving, and the result with `after`.
 ///
-/// Each has the model's first thread once. loom looks for other orders from the one in which the
-/// first thread runs first, and from either one alone it misses some: of the loads before a store
-/// it remembers the last one only.
+/// Each is run once as the model's first thread. loom explores other orders from the one in which
+/// the first thread runs first, and from either one alone it misses some. Of the loads before a
+/// store, it remembers only the last.
 pub(crate) fn beside<T: Send + Sync + 'static>(
     new: fn() -> T,
     write: fn(&T),

@@ -1,7 +1,7 @@
-//! Atomics, cells and locks of the index and the record cache: the real ones, or models of them.
+//! Atomics, cells and locks of the index and the record cache: the real types, or their models.
 //!
-//! Key decision: the index and the cache take these types from here alone. So `make loom`, which
-//! compiles with `--cfg loom`, checks the very code of the server, interleaving by interleaving.
+//! Key decision: the index and the cache take these types only from here. So `make loom`, which
+//! compiles with `--cfg loom`, checks the server's own code in every interleaving.
 
 #[cfg(test)]
 #[cfg(loom)]

@@ -1,8 +1,9 @@
 //! Models for `loom`, with the orderings that the real types promise and no stronger ones.
 //!
-//! What is left out: `OnceLock` and `SkipMap` have one writer, as the index has. A map has places
-//! for few small keys, and a key comes back only in the same place. `ArcSwapAny` is an atomic
-//! pointer that frees nothing before its end, so the reclamation of `arc_swap` is not checked here.
+//! Limits of the models: `OnceLock` and `SkipMap` have one writer, as the index has. A map has
+//! places for few small keys, and a removed key can return only to its own place. `ArcSwapAny` is
+//! an atomic pointer that frees nothing before its end. So the models do not check the reclamation
+//! of `arc_swap`.
 
 use std::ops::RangeBounds;
 use std::sync::PoisonError;
@@ -11,7 +12,7 @@ use arc_swap::Guard;
 use loom::sync::atomic::AtomicBool;
 pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// The largest key of a map and one more.
+/// One more than the largest key of a map.
 const KEYS: u64 = 6;
 
 /// Empty cells.
@@ -24,7 +25,7 @@ pub(crate) fn zeros<const N: usize>() -> Box<[AtomicU64; N]> {
     Box::new(std::array::from_fn(|_| AtomicU64::new(0)))
 }
 
-/// A cell that one thread fills: Release, and Acquire for readers, as in std.
+/// A cell that one thread fills: Release for the store, Acquire for readers, as in std.
 pub(crate) struct OnceLock<T> {
     is_filled: AtomicBool,
     value: std::sync::OnceLock<T>,
@@ -40,7 +41,7 @@ impl<T> OnceLock<T> {
     }
 
     pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
-        // Not within std's lock: making may switch to another thread of the model.
+        // Not within std's lock: `make` may switch to another thread of the model.
         let made = self.get().is_none().then(make);
         let value = self.value.get_or_init(|| match made {
             Some(made) => made,
@@ -54,7 +55,7 @@ impl<T> OnceLock<T> {
 /// A map whose insertion publishes its value, and whose removal publishes nothing.
 pub(crate) struct SkipMap<K, V> {
     places: [Place<K, V>; KEYS as usize],
-    /// Counted before an insertion and after a removal, without an order.
+    /// Incremented before an insertion and decremented after a removal, both relaxed.
     length: AtomicUsize,
 }
 
@@ -64,7 +65,7 @@ struct Place<K, V> {
     value: V,
 }
 
-/// An entry of a map, which may be removed meanwhile.
+/// An entry of a map, which another thread may remove meanwhile.
 pub(crate) struct Entry<'a> {
     map: &'a SkipMap<u64, AtomicU64>,
     place: &'a Place<u64, AtomicU64>,
@@ -101,7 +102,8 @@ impl SkipMap<u64, AtomicU64> {
         places.filter_map(|place| self.entry(place))
     }
 
-    /// Who finds an entry sees its value; who finds none has synchronized with nothing.
+    /// A reader that finds an entry sees its value. One that finds none has synchronized with
+    /// nothing.
     fn entry<'a>(&'a self, place: &'a Place<u64, AtomicU64>) -> Option<Entry<'a>> {
         place.is_there.load(Ordering::Relaxed).then(|| {
             fence(Ordering::Acquire);
@@ -129,7 +131,7 @@ impl Entry<'_> {
 pub(crate) struct ArcSwapAny<T> {
     /// The number of the current value.
     current: AtomicUsize,
-    /// All values so far. Hidden from the model: its lock orders nothing.
+    /// All values so far. Hidden from the model: this lock orders nothing.
     values: std::sync::Mutex<Vec<T>>,
 }
 
@@ -171,7 +173,7 @@ impl<T> From<T> for ArcSwapAny<T> {
     }
 }
 
-/// A lock that knows no poison.
+/// A lock without poisoning.
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
