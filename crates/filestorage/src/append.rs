@@ -302,8 +302,7 @@ impl FileStorage {
         let buffer = std::mem::take(&mut state.buffer);
         // Used up in any case: a transaction that is not written releases its space.
         let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
-        // The lock guards the numbers, not the device: votes go on while this thread waits for the
-        // device.
+        // The lock guards the numbers: votes go on while this thread waits for the device.
         drop(state);
 
         let log = self.log();

@@ -16,12 +16,12 @@ use crate::own_certificate::own_files;
 /// Options of commands that ask a server.
 #[derive(Debug, Args)]
 pub(crate) struct ReachOptions {
-    /// The server's own configuration, which says where it is, what it serves, and its TLS
+    /// The server's own configuration, which has its address, its storages and its TLS settings
     ///
     /// Its first address counts, unless one is given. With TLS the command shows the server's own
-    /// certificate, which `authenticate` there has to cover and which has to be for clients too,
-    /// and believes no other server than the one with this very certificate; --ssl-certificate
-    /// and --ssl-authenticate say otherwise.
+    /// certificate, and trusts only the server with this very certificate. So `authenticate` in the
+    /// configuration has to cover that certificate, which has to be valid for clients too.
+    /// --ssl-certificate and --ssl-authenticate name others.
     #[arg(short = 'C', long, alias = "configure", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -45,7 +45,7 @@ struct TlsArguments {
     #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_KEY_PASSWORD_FILE")]
     ssl_key_password_file: Option<PathBuf>,
 
-    /// PEM file or directory with the certificate of the server, or of those who signed it
+    /// PEM file or directory with the certificate of the server, or of its issuers
     #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_AUTHENTICATE")]
     ssl_authenticate: Option<PathBuf>,
 
@@ -138,7 +138,7 @@ impl TlsArguments {
     }
 }
 
-/// Where somebody on this machine reaches who listens there.
+/// The address at which a client on this machine reaches a server that listens there.
 fn as_reached(address: Address) -> Result<Address> {
     let host = |host: &str, port| Ok(Address::Tcp { host: host.to_owned(), port });
     match address {
@@ -151,7 +151,7 @@ fn as_reached(address: Address) -> Result<Address> {
     }
 }
 
-/// Those that lists of who may use them do not keep from us.
+/// The names of the storages whose `allow` lists admit this client.
 fn served_to(tls: Option<&ClientTls>, storages: &[StorageOptions]) -> Vec<String> {
     let identity = tls.and_then(ClientTls::identity);
     let is_ours = |storage: &&StorageOptions| match &storage.allow {

@@ -17,7 +17,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How often it is shown that the pack goes on, on a terminal and elsewhere.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// Between two signs of life, as stock clients give them.
+/// Interval between two heartbeats, as of stock clients.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) fn pack(server: &Destination, storage: &str, to: Timestamp) -> Result<Outcome> {
@@ -25,7 +25,7 @@ pub(super) fn pack(server: &Destination, storage: &str, to: Timestamp) -> Result
     let asked = || format!("storage {storage} of {address}");
     let stream = server.connect(ANSWER_LIMIT)?;
     let mut client = DirectClient::greet(stream, ANSWER_LIMIT).with_context(asked)?;
-    // Packing is allowed to those who only read, and they are served everywhere.
+    // A read-only client may pack too, and every server accepts read-only clients.
     client.register(storage, true).with_context(asked)?;
     let (bytes_before, objects_before) = figures(&mut client)?;
     request_pack(&mut client, to).with_context(|| format!("{} was not packed", asked()))?;
