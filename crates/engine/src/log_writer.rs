@@ -16,8 +16,8 @@ use crate::clock_watch::ClockWatch;
 use crate::commit::{CommitError, TransactionNumber};
 use crate::commit_table::TakenTransaction;
 use crate::expiry::ExpiryWatch;
+use crate::group_commit_delay::GroupCommitDelay;
 use crate::notice::{Commit, Commits, Notice};
-use crate::patience::Patience;
 use crate::transaction::Voted;
 
 /// Most transactions in one batch, which has one sync.
@@ -30,7 +30,7 @@ pub struct LogWriter {
     storage: Arc<Storage>,
     clock: ClockWatch,
     expiry: ExpiryWatch,
-    patience: Patience,
+    delay: GroupCommitDelay,
 }
 
 impl LogWriter {
@@ -40,7 +40,7 @@ impl LogWriter {
             storage,
             clock: ClockWatch::default(),
             expiry: ExpiryWatch::default(),
-            patience: Patience::default(),
+            delay: GroupCommitDelay::default(),
         }
     }
 
@@ -60,7 +60,7 @@ impl LogWriter {
             self.gather();
             let began = Instant::now();
             if self.step(Instant::now) > 0 {
-                self.patience.note_batch(began.elapsed());
+                self.delay.note_batch(began.elapsed());
             }
         }
         // The log decides about these blobs when it is opened again.
@@ -74,9 +74,9 @@ impl LogWriter {
         if status.ready == 0 || status.voted == 0 {
             return;
         }
-        if let Some(time_max) = self.patience.time_max() {
+        if let Some(time_max) = self.delay.time_max() {
             let all_came = self.storage.commits.gather(status.ready + status.voted, time_max);
-            self.patience.note_waiting(all_came);
+            self.delay.note_waiting(all_came);
         }
     }
 

@@ -22,13 +22,13 @@ const PAUSE_BATCHES: u32 = 32;
 
 /// The mean duration of recent batches, and whether recent waits were useful.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct GroupCommitDelay {
     mean: Duration,
-    disappointments: u32,
+    fruitless_waits: u32,
     paused: u32,
 }
 
-impl Patience {
+impl GroupCommitDelay {
     /// Records that a batch was written and synced.
     pub(crate) fn note_batch(&mut self, took: Duration) {
         self.mean = (self.mean * (MEMORY - 1) + took) / MEMORY;
@@ -40,7 +40,7 @@ impl Patience {
         if time < TIME_MIN {
             return None;
         }
-        if self.disappointments >= DISAPPOINTMENTS_MAX {
+        if self.fruitless_waits >= DISAPPOINTMENTS_MAX {
             self.paused += 1;
             if self.paused <= PAUSE_BATCHES {
                 return None;
@@ -52,7 +52,7 @@ impl Patience {
 
     /// Records a wait, and whether all transactions waited for became ready in time.
     pub(crate) fn note_waiting(&mut self, all_came: bool) {
-        self.disappointments = if all_came { 0 } else { self.disappointments.saturating_add(1) };
+        self.fruitless_waits = if all_came { 0 } else { self.fruitless_waits.saturating_add(1) };
     }
 }
 
@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn the_wait_follows_the_disk_within_bounds() {
-        let mut patience = Patience::default();
-        assert_eq!(patience.time_max(), None);
+        let mut delay = GroupCommitDelay::default();
+        assert_eq!(delay.time_max(), None);
         let mut after = |micros, batches| {
             for _ in 0..batches {
-                patience.note_batch(Duration::from_micros(micros));
+                delay.note_batch(Duration::from_micros(micros));
             }
-            patience.time_max()
+            delay.time_max()
         };
         // A disk in memory.
         assert_eq!(after(10, 100), None);
@@ -80,18 +80,18 @@ mod tests {
 
     #[test]
     fn waiting_in_vain_is_given_up_and_tried_again() {
-        let mut patience = Patience::default();
-        (0..100).for_each(|_| patience.note_batch(Duration::from_millis(1)));
-        let waits = |patience: &mut Patience, all_came| {
-            let waits = patience.time_max().is_some();
+        let mut delay = GroupCommitDelay::default();
+        (0..100).for_each(|_| delay.note_batch(Duration::from_millis(1)));
+        let waits = |delay: &mut GroupCommitDelay, all_came| {
+            let waits = delay.time_max().is_some();
             if waits {
-                patience.note_waiting(all_came);
+                delay.note_waiting(all_came);
             }
             waits
         };
-        let in_vain = (0..1000).filter(|_| waits(&mut patience, false)).count();
+        let in_vain = (0..1000).filter(|_| waits(&mut delay, false)).count();
         assert!((20..60).contains(&in_vain), "{in_vain}");
-        while !waits(&mut patience, true) {}
-        assert!((0..1000).all(|_| waits(&mut patience, true)));
+        while !waits(&mut delay, true) {}
+        assert!((0..1000).all(|_| waits(&mut delay, true)));
     }
 }
