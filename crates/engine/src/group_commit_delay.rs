@@ -16,7 +16,7 @@ const TIME_MAX: Duration = Duration::from_millis(1);
 /// Window of the moving average: a new batch has a weight of one in this many.
 const MEMORY: u32 = 8;
 /// Number of waits in vain, in a row, after which waiting pauses.
-const DISAPPOINTMENTS_MAX: u32 = 4;
+const FRUITLESS_WAITS_MAX: u32 = 4;
 /// Number of batches without a wait in such a pause.
 const PAUSE_BATCHES: u32 = 32;
 
@@ -40,7 +40,7 @@ impl GroupCommitDelay {
         if time < TIME_MIN {
             return None;
         }
-        if self.fruitless_waits >= DISAPPOINTMENTS_MAX {
+        if self.fruitless_waits >= FRUITLESS_WAITS_MAX {
             self.paused += 1;
             if self.paused <= PAUSE_BATCHES {
                 return None;

@@ -376,7 +376,7 @@ impl FileStorage {
             self.note_oid(oid);
         }
         log.note_indexed(appended.end);
-        log.landmarks.pass_appended(appended.tid, appended.start);
+        log.tid_index.pass_appended(appended.tid, appended.start);
     }
 
     pub(crate) fn release_reservation(&self) -> Result<(), FileStorageError> {

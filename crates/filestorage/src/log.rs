@@ -16,18 +16,18 @@ use zodium_types::{Oid, Tid};
 use crate::FileStorageError;
 use crate::checksums::{Checksums, Damages};
 use crate::format::{DATA_HEADER_BYTES, DataHeader};
-use crate::landmarks::Landmarks;
 use crate::log_bytes::{Body, LogBytes};
 use crate::old_logs::PinnedLog;
 use crate::positions::Positions;
 use crate::record::{Record, RecordContent, RecordHead, new_record};
 use crate::record_cache::RecordCache;
+use crate::sparse_tid_index::SparseTidIndex;
 
 pub(crate) struct LogFile {
     bytes: Arc<LogBytes>,
     pub(crate) positions: Positions,
     pub(crate) cache: RecordCache<Record>,
-    pub(crate) landmarks: Landmarks,
+    pub(crate) tid_index: SparseTidIndex,
     /// Number of packs since the opening. It tells positions of one file from those of another.
     pub(crate) generation: u64,
     /// The part that iterators hold.
@@ -62,7 +62,7 @@ impl LogFile {
             bytes,
             positions,
             cache: RecordCache::new(cache_bytes),
-            landmarks: Landmarks::default(),
+            tid_index: SparseTidIndex::default(),
             generation,
             indexed_end: AtomicU64::new(end),
         }

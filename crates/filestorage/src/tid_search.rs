@@ -1,6 +1,6 @@
-//! Searches a transaction by its tid: from the nearest landmarks along the log.
+//! Searches a transaction by its tid: from the nearest entry of the sparse index along the log.
 //!
-//! If no landmark is near, the search reads current records. The index has their positions, and
+//! If no entry is near, the search reads current records. The index has their positions, and
 //! their headers name their transactions. So a search in a newly opened file is as fast, unless all
 //! transactions write the same few objects. Then the first walk is long.
 
@@ -9,13 +9,13 @@ use zodium_types::{Oid, Tid};
 
 use crate::FileStorageError;
 use crate::format::MAGIC_BYTES;
-use crate::landmarks::{INTERVAL, Place, Stretch};
 use crate::log::LogFile;
 use crate::scan::{Scan, Step, TransactionEntry};
+use crate::sparse_tid_index::{INTERVAL, Place, Stretch};
 
 /// A walk over at most this many bytes needs no look at the index.
 const NEAR_BYTES: u64 = 256 << 10;
-/// Parts into which the stretch between two landmarks is divided for a look at the index.
+/// Parts into which the stretch between two entries is divided for a look at the index.
 const PARTS: u64 = 1024;
 /// Bytes read at once while walking.
 const WINDOW_BYTES: usize = 16 << 10;
@@ -38,14 +38,14 @@ impl LogFile {
             return Ok(end);
         }
         let mut stretch = Stretch { wanted, low: place_of(&first), high: place_of(&last) };
-        self.landmarks.narrow(&mut stretch);
+        self.tid_index.narrow(&mut stretch);
         let found = walk.find(&mut stretch);
-        self.landmarks.add(walk.passed);
+        self.tid_index.add(walk.passed);
         found
     }
 }
 
-/// A walk to a transaction, and the landmarks that it adds.
+/// A walk to a transaction, and the entries that it adds.
 struct Walk<'a> {
     log: &'a LogFile,
     scan: Scan<'a>,

@@ -1,9 +1,9 @@
 //! Positions of some transactions by tid, which shorten the search for an old transaction.
 //!
-//! The log is a chain, and has no index by tid. So the log writer notes a landmark at every 1,024th
+//! The log is a chain, and has no index by tid. So the log writer notes a entry at every 1,024th
 //! transaction, and so does each walk along the chain ([`crate::tid_search`]).
 //!
-//! Key decision: landmarks are not built when a file is opened, and not saved. They cost 16 bytes
+//! Key decision: entries are not built when a file is opened, and not saved. They cost 16 bytes
 //! for each 1,024 transactions passed.
 //!
 //! Invariant: tids and positions ascend together.
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use zodium_types::Tid;
 
-/// Transactions from one landmark to the next.
+/// Transactions from one entry to the next.
 pub(crate) const INTERVAL: u64 = 1024;
 
 /// Tid and position of a transaction.
@@ -23,15 +23,15 @@ pub(crate) struct Place {
     pub(crate) position: u64,
 }
 
-/// The landmarks of one generation of the log.
+/// The entries of one generation of the log.
 #[derive(Debug, Default)]
-pub(crate) struct Landmarks {
+pub(crate) struct SparseTidIndex {
     places: Mutex<Vec<Place>>,
     /// Number of transactions appended. Relaxed: only the log writer counts.
     appended: AtomicU64,
 }
 
-impl Landmarks {
+impl SparseTidIndex {
     /// Counts an appended transaction. Called by the log writer, in order.
     pub(crate) fn pass_appended(&self, tid: Tid, position: u64) {
         if self.appended.fetch_add(1, Ordering::Relaxed).is_multiple_of(INTERVAL) {
@@ -52,7 +52,7 @@ impl Landmarks {
         }
     }
 
-    /// Narrows a stretch with the known landmarks.
+    /// Narrows a stretch with the known entries.
     pub(crate) fn narrow(&self, stretch: &mut Stretch) {
         let known = self.places.lock();
         let after = known.partition_point(|place| place.tid < stretch.wanted);
