@@ -24,13 +24,13 @@ pub struct CachedRevisions {
 }
 
 /// The revisions found for several objects, in the order of the objects.
-pub struct LentRevisions<'a> {
+pub struct BorrowedRevisions<'a> {
     loans: [Option<Loan<Record>>; LOOKED_UP_TOGETHER],
     hits: &'a Cell<u64>,
 }
 
 /// A current revision in memory.
-pub struct LentRevision<'a> {
+pub struct BorrowedRevision<'a> {
     record: &'a Record,
     data: &'a [u8],
 }
@@ -46,28 +46,28 @@ impl CachedRevisions {
     /// Looks up the current revisions of these objects all at once, which takes little more time
     /// than one lookup. Only the first [`LOOKED_UP_TOGETHER`] objects are looked up.
     #[inline]
-    pub fn look_up(&self, oids: impl IntoIterator<Item = Oid>) -> LentRevisions<'_> {
+    pub fn look_up(&self, oids: impl IntoIterator<Item = Oid>) -> BorrowedRevisions<'_> {
         let mut positions = [0; LOOKED_UP_TOGETHER];
         for (position, oid) in positions.iter_mut().zip(oids) {
             *position = self.log.positions.position(oid).unwrap_or(0);
         }
-        LentRevisions { loans: self.log.cache.find_each(&positions), hits: &self.hits }
+        BorrowedRevisions { loans: self.log.cache.find_each(&positions), hits: &self.hits }
     }
 }
 
-impl LentRevisions<'_> {
+impl BorrowedRevisions<'_> {
     /// The revision of object `number` of the lookup, if it is in memory. `None` only means that
     /// the caller must use [`FileStorage::load_before`].
     #[inline]
-    pub fn current(&self, number: usize) -> Option<LentRevision<'_>> {
+    pub fn current(&self, number: usize) -> Option<BorrowedRevision<'_>> {
         let record = self.loans.get(number)?.as_deref()?.as_ref()?;
         let data = record.data()?;
         self.hits.set(self.hits.get() + 1);
-        Some(LentRevision { record, data })
+        Some(BorrowedRevision { record, data })
     }
 }
 
-impl LentRevision<'_> {
+impl BorrowedRevision<'_> {
     /// The data record's pickles.
     #[inline]
     pub fn data(&self) -> &[u8] {

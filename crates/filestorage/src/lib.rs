@@ -56,7 +56,7 @@ mod upkeep;
 
 pub use append::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
 pub use blob_sample::BlobSample;
-pub use cached::{CachedRevisions, LentRevision, LentRevisions};
+pub use cached::{BorrowedRevision, BorrowedRevisions, CachedRevisions};
 pub use check::{
     BlobsToCheck, CheckOptions, Checked, CheckedBlobs, IndexVerdict, check, check_with_blobs,
 };

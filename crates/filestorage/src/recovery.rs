@@ -20,7 +20,7 @@ use crate::positions::Positions;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::set_aside::BrokenEnd;
 use crate::tail::Tail;
-use crate::torn::Crashed;
+use crate::torn::TornTransactionDetector;
 use crate::{ChecksumMode, FileStorageError};
 
 /// Bytes scanned between two reports of progress.
@@ -113,9 +113,9 @@ fn read_log(
         }
     };
     let passage = checksums.map(|opened| Passage::new(opened, path, file, length));
-    let crashed = Crashed::find(checksums);
+    let torn_detector = TornTransactionDetector::find(checksums);
     let (damages, other_at) = (Vec::new(), None);
-    let mut build = Build { path, file, length, passage, crashed, damages, other_at };
+    let mut build = Build { path, file, length, passage, torn_detector, damages, other_at };
     let mut built = build.run(start, last_tid, &positions, options.progress)?;
     if let Some(start) = built.not_later {
         let tail = Tail { path, file, start, end: length, last_tid: built.last_tid };
@@ -201,7 +201,7 @@ struct Build<'a> {
     /// Length of the file.
     length: u64,
     passage: Option<Passage<'a>>,
-    crashed: Option<Crashed<'a>>,
+    torn_detector: Option<TornTransactionDetector<'a>>,
     damages: Vec<Damage>,
     /// Position at which the log turned out not to be the one that the checksums describe.
     other_at: Option<u64>,
@@ -254,7 +254,7 @@ impl Build<'_> {
                 Err(error) => return Err(error),
             };
             // The last batch of a crashed session may be torn, whatever follows it.
-            if !self.crashed.as_ref().is_some_and(|crashed| crashed.may_be_torn(position)) {
+            if !self.torn_detector.as_ref().is_some_and(|torn| torn.may_be_torn(position)) {
                 Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
             }
             break;
@@ -268,8 +268,8 @@ impl Build<'_> {
         scan: &mut Scan<'_>,
         transaction: &TransactionEntry,
     ) -> Result<bool, FileStorageError> {
-        let Some(crashed) = &self.crashed else { return Ok(false) };
-        crashed.is_torn(self.file.as_ref(), scan, transaction)
+        let Some(torn_detector) = &self.torn_detector else { return Ok(false) };
+        torn_detector.is_torn(self.file.as_ref(), scan, transaction)
     }
 
     fn is_durable(&mut self, position: u64) -> bool {

@@ -25,17 +25,18 @@ use crate::scan::{Scan, TransactionEntry};
 const WINDOW_BYTES: u64 = 64 << 10;
 
 /// Our last session, if it crashed and no other program has written to the file since.
-pub(crate) struct Crashed<'a> {
+pub(crate) struct TornTransactionDetector<'a> {
     opened: &'a Opened,
 }
 
-impl<'a> Crashed<'a> {
+impl<'a> TornTransactionDetector<'a> {
     /// `None` when that is not certain.
-    pub(crate) fn find(opened: Option<&'a Opened>) -> Option<Crashed<'a>> {
+    pub(crate) fn find(opened: Option<&'a Opened>) -> Option<TornTransactionDetector<'a>> {
         let opened = opened?;
         let session = opened.session();
         let complete = Note { nonce: session.nonce, is_complete: true };
-        (!session.is_closed && opened.note() == complete).then_some(Crashed { opened })
+        (!session.is_closed && opened.note() == complete)
+            .then_some(TornTransactionDetector { opened })
     }
 
     /// Whether the bytes at a position may be torn, because nothing shows that they were durable.
