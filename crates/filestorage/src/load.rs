@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zodium_storage::{Access, Basis, Load, ObjectStep, Revision, StoredRecord};
+use zodium_storage::{Access, Load, ObjectStep, Revision, Stamp, StoredRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
@@ -35,12 +35,12 @@ impl FileStorage {
     ) -> Result<Load, FileStorageError> {
         let log = self.log();
         let Some(position) = log.positions.position(oid) else { return Ok(Load::Missing) };
-        let basis = Basis(log.generation, position);
+        let stamp = Stamp(log.generation, position);
         // Most loads want the current record, so fetch it whole at once.
         let Some(current) = log.record(position, oid, access)? else { return Ok(Load::Cold) };
         let head = current.head();
         if head.tid < before {
-            return Ok(revision(&current, None, basis));
+            return Ok(revision(&current, None, stamp));
         }
         let mut end = head.tid;
         let mut previous = head.previous;
@@ -48,7 +48,7 @@ impl FileStorage {
             let Some(link) = log.link(previous, oid, access)? else { return Ok(Load::Cold) };
             if link.tid < before {
                 return Ok(match log.record(link.position, oid, access)? {
-                    Some(record) => revision(&record, Some(end), basis),
+                    Some(record) => revision(&record, Some(end), stamp),
                     None => Load::Cold,
                 });
             }
@@ -62,9 +62,9 @@ impl FileStorage {
     ///
     /// The caller must check this before it sends the result of a load that waited for the disk.
     /// The client may have received the invalidation of a newer revision in the meantime.
-    pub fn is_still_current(&self, oid: Oid, basis: Basis) -> bool {
+    pub fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {
         let log = self.log();
-        Basis(log.generation, log.positions.position(oid).unwrap_or(0)) == basis
+        Stamp(log.generation, log.positions.position(oid).unwrap_or(0)) == stamp
     }
 
     /// The record that transaction `serial` wrote for `oid`; `None` if it wrote none.
@@ -277,9 +277,9 @@ impl LogFile {
     }
 }
 
-fn revision(record: &Record, end: Option<Tid>, basis: Basis) -> Load {
+fn revision(record: &Record, end: Option<Tid>, stamp: Stamp) -> Load {
     match record.shared_data() {
-        Some(data) => Load::Revision(Revision { data, serial: record.head().tid, end, basis }),
+        Some(data) => Load::Revision(Revision { data, serial: record.head().tid, end, stamp }),
         None => Load::Missing,
     }
 }

@@ -110,14 +110,14 @@ fn an_answer_stays_current_until_the_object_is_written() {
     let storage = open(MemoryDisk::new());
     let (one, two) = (Oid(1), Oid(2));
     support::commit(&storage, support::stores(support::tid(1), &[(1, b"a"), (2, b"b")])).unwrap();
-    let basis = |oid| match storage.load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
-        Load::Revision(revision) => revision.basis,
+    let stamp = |oid| match storage.load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
+        Load::Revision(revision) => revision.stamp,
         other => panic!("{other:?}"),
     };
-    let (basis_one, basis_two) = (basis(one), basis(two));
+    let (stamp_one, stamp_two) = (stamp(one), stamp(two));
     support::commit(&storage, support::stores(support::tid(2), &[(1, b"c")])).unwrap();
-    assert!(!storage.is_still_current(one, basis_one));
-    assert!(storage.is_still_current(two, basis_two));
+    assert!(!storage.is_still_current(one, stamp_one));
+    assert!(storage.is_still_current(two, stamp_two));
 }
 
 #[test]

@@ -193,9 +193,9 @@ fn who_reads_the_old_file_goes_on_with_it() {
     let mut iterator = storage.iterate(None, None).unwrap();
     let first = iterator.step().unwrap().unwrap();
     let revision = current(&storage, Oid::ROOT).unwrap();
-    assert!(storage.is_still_current(Oid::ROOT, revision.basis));
+    assert!(storage.is_still_current(Oid::ROOT, revision.stamp));
     assert!(pack(&storage, history.last_tid(), true).unwrap().is_some());
-    assert!(!storage.is_still_current(Oid::ROOT, revision.basis));
+    assert!(!storage.is_still_current(Oid::ROOT, revision.stamp));
     assert_eq!(first.tid, history.transactions[0].tid);
     assert_same(&read_all(iterator), &history.transactions[1..]);
 }

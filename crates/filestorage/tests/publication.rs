@@ -66,9 +66,9 @@ fn an_answer_from_before_a_pack_is_not_taken_for_current_after_it() {
     commit(&storage, stores(tid(1), &[(1, b"older")])).unwrap();
     let found = storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
     let Load::Revision(older) = found else { panic!("{found:?}") };
-    assert!(storage.is_still_current(Oid(1), older.basis));
+    assert!(storage.is_still_current(Oid(1), older.stamp));
     commit(&storage, stores(tid(2), &[(1, b"newer")])).unwrap();
-    assert!(!storage.is_still_current(Oid(1), older.basis));
+    assert!(!storage.is_still_current(Oid(1), older.stamp));
 
     let options = PackOptions {
         gc: false,
@@ -79,9 +79,9 @@ fn an_answer_from_before_a_pack_is_not_taken_for_current_after_it() {
     };
     let mut pack = storage.begin_pack(tid(2), &options).unwrap().unwrap();
     storage.finish_pack(&mut pack).unwrap();
-    assert!(!storage.is_still_current(Oid(1), older.basis));
+    assert!(!storage.is_still_current(Oid(1), older.stamp));
     let found = storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
     let Load::Revision(newer) = found else { panic!("{found:?}") };
     assert_eq!(newer.serial, tid(2));
-    assert!(storage.is_still_current(Oid(1), newer.basis));
+    assert!(storage.is_still_current(Oid(1), newer.stamp));
 }

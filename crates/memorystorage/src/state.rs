@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zodium_storage::{Basis, Load, Revision, Transaction};
+use zodium_storage::{Load, Revision, Stamp, Transaction};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 /// A record.
@@ -80,12 +80,12 @@ impl State {
         };
         let Some(data) = record.data.clone() else { return Load::Missing };
         let end = revisions.range(serial.next()..).next().map(|(end, _)| *end);
-        Load::Revision(Revision { data, serial: *serial, end, basis: self.basis(oid) })
+        Load::Revision(Revision { data, serial: *serial, end, stamp: self.stamp(oid) })
     }
 
     /// What "current" is judged by: the number of packs, and the current serial.
-    pub(crate) fn basis(&self, oid: Oid) -> Basis {
-        Basis(self.generation, self.current_serial(oid).unwrap_or(Tid::ZERO).0)
+    pub(crate) fn stamp(&self, oid: Oid) -> Stamp {
+        Stamp(self.generation, self.current_serial(oid).unwrap_or(Tid::ZERO).0)
     }
 
     pub(crate) fn current_serial(&self, oid: Oid) -> Option<Tid> {

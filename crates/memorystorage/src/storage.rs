@@ -10,8 +10,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use zodium_disk::MemoryDisk;
 use zodium_storage::{
-    Access, Basis, Committed as CommittedTransaction, HistoryEntry, Load, NewBody, NewTransaction,
-    ObjectStep, Pack, Prepared, Read, Spool, Storage, StorageError, StoredRecord,
+    Access, Committed as CommittedTransaction, HistoryEntry, Load, NewBody, NewTransaction,
+    ObjectStep, Pack, Prepared, Read, Spool, Stamp, Storage, StorageError, StoredRecord,
     TransactionCursor, Undo, Write, WriteState,
 };
 use zodium_types::{Distribution, Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
@@ -94,8 +94,8 @@ impl Read for MemoryStorage {
         Ok(self.state.read().load_before(oid, before))
     }
 
-    fn is_still_current(&self, oid: Oid, basis: Basis) -> bool {
-        self.state.read().basis(oid) == basis
+    fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {
+        self.state.read().stamp(oid) == stamp
     }
 
     fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError> {

@@ -176,16 +176,16 @@ pub fn blocking_and_resident_reads_agree(tester: &Tester) {
 pub fn answer_stays_current_until_the_next_revision(tester: &Tester) {
     tester.store(1, "first");
     let Load::Revision(found) = raw(tester, 1, Tid::MAX) else { panic!("it is there") };
-    assert!(tester.storage.is_still_current(Oid(1), found.basis));
+    assert!(tester.storage.is_still_current(Oid(1), found.stamp));
     tester.store(1, "second");
-    assert!(!tester.storage.is_still_current(Oid(1), found.basis));
+    assert!(!tester.storage.is_still_current(Oid(1), found.stamp));
 }
 
 pub fn answer_of_another_object_does_not_end_it(tester: &Tester) {
     tester.store(1, "first");
     let Load::Revision(found) = raw(tester, 1, Tid::MAX) else { panic!("it is there") };
     tester.commit(vec![data_of(2, "another"), data_of(3, "and another")]);
-    assert!(tester.storage.is_still_current(Oid(1), found.basis));
+    assert!(tester.storage.is_still_current(Oid(1), found.stamp));
 }
 
 pub fn record_names_the_transaction_of_its_data(tester: &Tester) {

@@ -232,7 +232,7 @@ pub fn pack_makes_old_answers_stale(tester: &Tester) {
     let load = || tester.storage.load_before(Oid(1), second, Access::Blocking).unwrap();
     let Load::Revision(found) = load() else { panic!("it is there") };
     pack(tester, Tid::MAX, false).unwrap();
-    assert!(!tester.storage.is_still_current(Oid(1), found.basis));
+    assert!(!tester.storage.is_still_current(Oid(1), found.stamp));
 }
 
 pub fn commits_go_on_after_a_pack(tester: &Tester) {

@@ -28,7 +28,7 @@ pub use access::Access;
 pub use error::{Cause, StorageError};
 pub use history::{HistoryEntry, LogItem, RecordCursor, Transaction, TransactionCursor};
 pub use history::{ObjectStep, TransactionRecord};
-pub use load::{Basis, Load, Revision, StoredRecord};
+pub use load::{Load, Revision, Stamp, StoredRecord};
 pub use new_transaction::{NewBody, NewRecord, NewTransaction};
 pub use pack::{Pack, PackOptions, PackStep, Packed};
 pub use read::Read;

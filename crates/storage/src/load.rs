@@ -27,14 +27,14 @@ pub struct Revision {
     /// The transaction that wrote the next one; `None` when this one is current.
     pub end: Option<Tid>,
     /// What "current" was judged by.
-    pub basis: Basis,
+    pub stamp: Stamp,
 }
 
 /// The state of a storage's index that an answer was computed from, for
 /// [`Read::is_still_current`](crate::Read::is_still_current). Only the storage that gave it knows
 /// what the numbers mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Basis(pub u64, pub u64);
+pub struct Stamp(pub u64, pub u64);
 
 /// A record in the history of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zodium_types::{Oid, Tid};
 
 use crate::{
-    Access, Basis, HistoryEntry, Load, ObjectStep, ResidentRevisions, StorageError, StoredRecord,
+    Access, HistoryEntry, Load, ObjectStep, ResidentRevisions, Stamp, StorageError, StoredRecord,
     TransactionCursor,
 };
 
@@ -38,7 +38,7 @@ pub trait Read: Send + Sync {
     ///
     /// A load that waited for the disk must ask this before it is sent: meanwhile a newer
     /// revision may have been announced to the client.
-    fn is_still_current(&self, oid: Oid, basis: Basis) -> bool;
+    fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool;
 
     /// The record that transaction `serial` wrote for `oid`; `None` when it wrote none, or when
     /// that was packed away. Blocking.

@@ -42,8 +42,8 @@ fn load_cold(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid, asked: Insta
         let storage = peer.storage();
         // During the wait a newer revision may have been announced to the client. An answer that
         // says "current" would then be wrong, so check again.
-        let result = if let Ok(Load::Revision(Revision { end: None, basis, .. })) = &result
-            && !storage.reader().is_still_current(oid, *basis)
+        let result = if let Ok(Load::Revision(Revision { end: None, stamp, .. })) = &result
+            && !storage.reader().is_still_current(oid, *stamp)
         {
             match storage.reader().load_before(oid, before, Access::Resident) {
                 Ok(Load::Cold) => return load_cold(&peer, id, oid, before, asked),

@@ -5,8 +5,8 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use zodium_storage::{
-    Access, Basis, HistoryEntry, LOOKED_UP_TOGETHER, Load, ObjectStep, Read, ResidentRevision,
-    ResidentRevisions, StorageError, StoredRecord, TransactionCursor,
+    Access, HistoryEntry, LOOKED_UP_TOGETHER, Load, ObjectStep, Read, ResidentRevision,
+    ResidentRevisions, Stamp, StorageError, StoredRecord, TransactionCursor,
 };
 use zodium_types::{Oid, Tid};
 
@@ -42,8 +42,8 @@ impl Read for FileStorage {
         Ok(FileStorage::load_before(self, oid, before, access)?)
     }
 
-    fn is_still_current(&self, oid: Oid, basis: Basis) -> bool {
-        FileStorage::is_still_current(self, oid, basis)
+    fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {
+        FileStorage::is_still_current(self, oid, stamp)
     }
 
     fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError> {
