@@ -10,7 +10,7 @@ import time
 
 from harness import files
 from harness.observer import PIPELINE, Observer, content
-from harness.wire import MAXTID, Z64
+from harness.wire import MAXTID, Z64, Silent
 
 SECONDS = 4
 SHARED = [files.oid_of(number) for number in range(20)]
@@ -99,7 +99,10 @@ def watch(load, observer, choices):
 def check_pairs(load, observer, choices):
     """Who is told of a transaction can load it, and all of it."""
     while load.is_on():
-        message_id, told = observer.take()
+        try:
+            message_id, told = observer.take(0.5)
+        except Silent:
+            continue  # The writers may have ended already.
         if message_id is not None or len(told) != 2:
             continue
         tid, oids = told

@@ -41,13 +41,10 @@ impl Storage {
             keep_old: self.pack_keep_old,
             abort_on_dangling: self.pack_abort_on_dangling,
             progress: &|step, done, total| self.note_pack_progress(step, done, total),
+            packed: &|_| self.post_to_all(&Notice::Packed),
             cancelled: &self.pack_cancelled,
         };
-        let packed = self.pack_side()?.pack(pack_tid, &options)?;
-        if packed.is_some() {
-            self.post_to_all(&Notice::Packed);
-        }
-        Ok(packed)
+        self.pack_side()?.pack(pack_tid, &options)
     }
 
     fn pack_side(&self) -> Result<&dyn Pack, StorageError> {

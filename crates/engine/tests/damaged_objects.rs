@@ -124,6 +124,7 @@ fn object_that_a_pack_has_dropped_is_stored_again_over_the_same_serial() {
         keep_old: false,
         abort_on_dangling: false,
         progress: &|_, _, _| (),
+        packed: &|_| (),
         cancelled: &cancelled,
     };
     for pack_tid in [Tid::ZERO, third] {

@@ -92,6 +92,7 @@ mod tests {
             keep_old: false,
             abort_on_dangling: false,
             progress: &|_, _, _| (),
+            packed: &|_| (),
             cancelled: &Arc::new(AtomicBool::new(false)),
         };
         let mut pack = storage.begin_pack(Tid(tid), &options).unwrap().unwrap();

@@ -144,6 +144,7 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
         keep_old: false,
         abort_on_dangling: false,
         progress: &|_, _, _| (),
+        packed: &|_| (),
         cancelled: &cancelled,
     };
     let mut pack = storage.begin_pack(tid(3), &options).unwrap().unwrap();

@@ -296,6 +296,7 @@ fn pack_writes_the_checksums_of_the_new_file() {
             keep_old,
             abort_on_dangling: false,
             progress: &|_, _, _| (),
+            packed: &|_| (),
             cancelled: &Arc::default(),
         };
         let mut pack = storage.begin_pack(storage.last_tid(), &options).unwrap().unwrap();
@@ -325,6 +326,7 @@ fn pack_without_checksums_leaves_none_that_are_taken_for_those_of_the_new_file()
             keep_old: false,
             abort_on_dangling: false,
             progress: &|_, _, _| (),
+            packed: &|_| (),
             cancelled: &Arc::default(),
         };
         let Some(mut pack) = storage.begin_pack(storage.last_tid(), &options).unwrap() else {
@@ -373,6 +375,7 @@ fn crash_at_any_step_of_commits_and_a_pack_leaves_checksums_that_fit_or_none() {
             keep_old: true,
             abort_on_dangling: false,
             progress: &|_, _, _| (),
+            packed: &|_| (),
             cancelled: &Arc::default(),
         };
         if let Some(mut pack) = storage.begin_pack(storage.last_tid(), &options).unwrap() {

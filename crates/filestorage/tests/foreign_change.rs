@@ -113,6 +113,7 @@ fn pack(storage: &FileStorage) -> Result<(), FileStorageError> {
         keep_old: false,
         abort_on_dangling: false,
         progress: &|_, _, _| (),
+        packed: &|_| (),
         cancelled: &cancelled,
     };
     let mut pack = storage.begin_pack(tid(2), &options)?.expect("there is something to free");
@@ -258,6 +259,7 @@ fn a_pack_does_not_take_the_name_from_a_file_that_another_program_put_there() {
         keep_old: false,
         abort_on_dangling: false,
         progress: &|_, _, _| (),
+        packed: &|_| (),
         cancelled: &cancelled,
     };
     let mut begun = storage.begin_pack(tid(2), &options).unwrap().unwrap();

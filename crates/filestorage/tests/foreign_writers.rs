@@ -50,6 +50,7 @@ fn pack(storage: &FileStorage, tid: Tid) {
         keep_old: true,
         abort_on_dangling: false,
         progress: &|_, _, _| (),
+        packed: &|_| (),
         cancelled: &Arc::default(),
     };
     if let Some(mut pack) = storage.begin_pack(tid, &options).unwrap() {

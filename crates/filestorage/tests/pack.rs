@@ -600,7 +600,14 @@ fn open(disk: &(impl Disk + Clone + 'static)) -> FileStorage {
 
 fn options<'a>(gc: bool, cancelled: &'a Arc<AtomicBool>) -> PackOptions<'a> {
     assert!(!cancelled.load(Ordering::Relaxed) || gc);
-    PackOptions { gc, keep_old: true, abort_on_dangling: false, progress: &|_, _, _| (), cancelled }
+    PackOptions {
+        gc,
+        keep_old: true,
+        abort_on_dangling: false,
+        progress: &|_, _, _| (),
+        packed: &|_| (),
+        cancelled,
+    }
 }
 
 fn pack(storage: &FileStorage, tid: Tid, gc: bool) -> Result<Option<Packed>, FileStorageError> {

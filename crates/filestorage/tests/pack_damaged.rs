@@ -312,6 +312,7 @@ fn options(cancelled: &Arc<AtomicBool>) -> PackOptions<'_> {
         keep_old: true,
         abort_on_dangling: false,
         progress: &|_, _, _| (),
+        packed: &|_| (),
         cancelled,
     }
 }

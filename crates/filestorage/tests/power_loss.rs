@@ -192,6 +192,7 @@ impl Script {
             keep_old: self.random.random_ratio(1, 2),
             abort_on_dangling: false,
             progress: &|_, _, _| (),
+            packed: &|_| (),
             cancelled: &cancelled,
         };
         let Some(mut pack) = self.storage.begin_pack(packed_to, &options).unwrap() else { return };

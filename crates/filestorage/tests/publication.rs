@@ -75,6 +75,7 @@ fn an_answer_from_before_a_pack_is_not_taken_for_current_after_it() {
         keep_old: false,
         abort_on_dangling: false,
         progress: &|_, _, _| (),
+        packed: &|_| (),
         cancelled: &Arc::default(),
     };
     let mut pack = storage.begin_pack(tid(2), &options).unwrap().unwrap();

@@ -35,6 +35,8 @@ impl Pack for MemoryStorage {
             return Ok(None);
         }
         *state = packed;
+        drop(state);
+        (options.packed)(&figures);
         Ok(Some(figures))
     }
 }

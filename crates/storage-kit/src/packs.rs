@@ -20,7 +20,14 @@ pub(crate) fn pack(tester: &Tester, until: Tid, gc: bool) -> Option<Packed> {
 
 fn options(gc: bool, cancelled: &Arc<AtomicBool>) -> PackOptions<'_> {
     let progress = &|_, _, _| ();
-    PackOptions { gc, keep_old: false, abort_on_dangling: false, progress, cancelled }
+    PackOptions {
+        gc,
+        keep_old: false,
+        abort_on_dangling: false,
+        progress,
+        packed: &|_| (),
+        cancelled,
+    }
 }
 
 fn packable(tester: &Tester) -> bool {

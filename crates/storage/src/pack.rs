@@ -18,6 +18,9 @@ pub struct PackOptions<'a> {
     pub abort_on_dangling: bool,
     /// Called now and then with the step, what is done of it, and how much it is in all.
     pub progress: &'a dyn Fn(PackStep, u64, u64),
+    /// Called once when the packed storage has taken the place of the old one. What is left to do,
+    /// such as saving an index, follows.
+    pub packed: &'a dyn Fn(&Packed),
     /// Set to have the pack given up, at any time until its last step.
     pub cancelled: &'a Arc<AtomicBool>,
 }

@@ -58,6 +58,7 @@ impl FileStorage {
             return Ok(None);
         };
         let (packed, stall) = self.end_pack(pack, &options)?;
+        (options.packed)(&packed);
         info!(
             %file,
             bytes = packed.size_after,

@@ -145,6 +145,7 @@ impl History {
             keep_old: number.is_multiple_of(2),
             abort_on_dangling: false,
             progress: &|_, _, _| (),
+            packed: &|_| (),
             cancelled: &Arc::new(AtomicBool::new(false)),
         };
         let storage = self.storage.take().unwrap();

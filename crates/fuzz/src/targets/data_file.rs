@@ -168,6 +168,7 @@ fn pack(storage: &FileStorage) {
         gc: true,
         keep_old: false,
         abort_on_dangling: false,
+        packed: &|_| (),
         cancelled: &Arc::default(),
         progress: &|_, _, _| (),
     };

@@ -35,6 +35,7 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
             // Nothing else writes to a file that is packed offline.
             PackStep::Waiting => {}
         },
+        packed: &|_| (),
         cancelled: &Arc::default(),
     };
     let nanos = u64::try_from(to.as_nanosecond()).unwrap_or(0);
