@@ -42,7 +42,8 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("zodium-configuration", &["zodium-types"]),
     // The wire format is pure functions over bytes.
     ("zodium-zeo", &["zodium-types", "zodium-pickle"]),
-    // The server knows no disk. Of TLS it knows who a peer is, and who may use what.
+    // The server knows no disk. Of TLS it knows the identity of a peer, and the lists of those
+    // that storages admit.
     (
         "zodium-zeo-server",
         &[
@@ -111,7 +112,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ),
     // The Python package: the client, and the program.
     ("zodium-python", &["zodium-types", "zodium-pickle", "zodium-tls", "zodium-client", "zodium"]),
-    // Benchmarks speak to servers over sockets, whoever's they are; links are measured alone too,
+    // Benchmarks speak to any server over its socket; links are measured alone too,
     // and the client beside Python's. No program is built of them: they stand below all.
     (
         "zodium-bench",

@@ -47,7 +47,7 @@ fn assert_sound(cache: &TestCache) {
         assert_eq!(place.position(), record.as_ref().map_or(0, |record| record.0));
         if let Some(record) = record.as_ref() {
             entries += 1;
-            assert!(look_up(cache, record.0), "{record:?} is not where it is looked for");
+            assert!(look_up(cache, record.0), "a look-up misses {record:?}");
         }
     }
     let statistics = cache.statistics();
