@@ -48,9 +48,8 @@ impl Storage {
     }
 
     fn pack_side(&self) -> Result<&dyn Pack, StorageError> {
-        let name = self.store.name();
         self.store.packing().ok_or_else(|| StorageError::Unsupported {
-            what: format!("{name}: this kind of storage has nothing to pack"),
+            what: format!("{}: this kind of storage has nothing to pack", self.store.name()),
         })
     }
 }

@@ -173,9 +173,14 @@ impl Storage {
         self.store.blobs()
     }
 
-    /// Transactions that can be undone; `None` when this kind of storage has no undo.
-    pub fn undo_side(&self) -> Option<&dyn Undo> {
-        self.store.undo()
+    /// Transactions that can be undone.
+    ///
+    /// # Errors
+    /// `Unsupported` when this kind of storage has no undo.
+    pub fn undo_side(&self) -> Result<&dyn Undo, StorageError> {
+        self.store.undo().ok_or_else(|| StorageError::Unsupported {
+            what: format!("{}: this kind of storage has no undo", self.store.name()),
+        })
     }
 
     /// Hands out `count` oids never used before, ascending; `None` when no more are left.

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use zodium_blobs::{StagedBlobs, TemporaryBlob};
-use zodium_storage::{Access, NewBody, Prepared, StorageError, UndoneRecord};
+use zodium_storage::{Access, NewBody, Prepared, StorageError};
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
@@ -49,7 +49,7 @@ pub(crate) enum WriteBody {
 pub(crate) struct Undo {
     pub(crate) tid: Tid,
     /// Found by [`crate::Storage::find_undone`], before the locks are requested.
-    pub(crate) records: Option<Vec<UndoneRecord>>,
+    pub(crate) oids: Option<Vec<Oid>>,
 }
 
 impl Transaction {
@@ -107,7 +107,7 @@ impl Transaction {
 
     /// Undoes the changes of transaction `tid`.
     pub fn undo(&mut self, tid: Tid) {
-        self.undos.push(Undo { tid, records: None });
+        self.undos.push(Undo { tid, oids: None });
     }
 
     /// Whether it has undos, so that [`crate::Storage::find_undone`] must be called before its
@@ -157,8 +157,7 @@ impl Transaction {
 
     /// The objects of the records that the transaction undoes.
     pub(crate) fn undone_oids(&self) -> impl Iterator<Item = Oid> {
-        let records = self.undos.iter().flat_map(|undo| undo.records.iter().flatten());
-        records.map(|record| record.oid)
+        self.undos.iter().flat_map(|undo| undo.oids.iter().flatten()).copied()
     }
 
     pub(crate) fn locks(&self) -> LockSet {

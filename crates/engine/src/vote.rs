@@ -42,7 +42,8 @@ impl Storage {
     /// transaction that [has undos](Transaction::has_undos), since these records need locks.
     pub fn find_undone(&self, transaction: &mut Transaction) -> Result<(), VoteError> {
         for undo in &mut transaction.undos {
-            undo.records = Some(self.records_to_undo(undo.tid)?);
+            let records = self.records_to_undo(undo.tid)?;
+            undo.oids = Some(records.iter().map(|record| record.oid).collect());
         }
         Ok(())
     }
@@ -250,11 +251,7 @@ impl Storage {
 
     /// The records that an undo of this transaction undoes. Blocking.
     pub(crate) fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, StorageError> {
-        let name = self.store.name();
-        let undo = self.store.undo().ok_or_else(|| StorageError::Unsupported {
-            what: format!("{name}: this kind of storage has no undo"),
-        })?;
-        undo.records_to_undo(tid)
+        self.undo_side()?.records_to_undo(tid)
     }
 
     /// Frees the locks of a transaction whose check failed.

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -43,25 +43,12 @@ pub struct MemoryStorage {
     /// Held by a batch from its first transaction to its last.
     committing: Mutex<()>,
     last_oid: AtomicU64,
-    read_only: AtomicBool,
 }
 
 impl MemoryStorage {
     /// An empty storage.
     pub fn new() -> MemoryStorage {
         MemoryStorage::default()
-    }
-
-    /// Refuses all further commits.
-    pub fn make_read_only(&self) {
-        self.read_only.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn check_writable(&self) -> Result<(), StorageError> {
-        match self.read_only.load(Ordering::Relaxed) {
-            true => Err(StorageError::ReadOnly("the storage in memory is read-only".into())),
-            false => Ok(()),
-        }
     }
 }
 
@@ -71,7 +58,7 @@ impl Read for MemoryStorage {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Relaxed)
+        false
     }
 
     fn size(&self) -> u64 {
@@ -161,10 +148,7 @@ impl Write for MemoryStorage {
     }
 
     fn write_state(&self) -> WriteState {
-        match self.is_read_only() {
-            true => WriteState::ReadOnly,
-            false => WriteState::Writable,
-        }
+        WriteState::Writable
     }
 
     fn sync_durations(&self) -> Distribution {
@@ -180,7 +164,6 @@ impl Write for MemoryStorage {
         transaction: NewTransaction,
         access: Access,
     ) -> Result<Poll<Prepared>, StorageError> {
-        self.check_writable()?;
         let state = self.state.read();
         let NewTransaction { status, metadata, records } = transaction;
         let mut prepared = Vec::with_capacity(records.len());
@@ -207,7 +190,6 @@ impl Write for MemoryStorage {
         batch: Vec<(Tid, Prepared)>,
     ) -> Result<Vec<CommittedTransaction>, StorageError> {
         let _committing = self.committing.lock();
-        self.check_writable()?;
         let mut committed = Vec::with_capacity(batch.len());
         for (tid, prepared) in batch {
             let transaction = prepared.into_inner::<PreparedTransaction>()?;
@@ -226,7 +208,7 @@ impl Write for MemoryStorage {
     fn abort(&self, _: Prepared) {}
 
     fn reopen(&self) -> Result<(), StorageError> {
-        self.check_writable()
+        Ok(())
     }
 
     fn close(&self) -> Result<(), StorageError> {

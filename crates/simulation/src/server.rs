@@ -12,8 +12,9 @@ use std::time::Instant;
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
 use zodium_engine::{Config as StorageConfig, LogWriter, Storage};
-use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_net::{Host, Limits};
+use zodium_storage::StorageError;
 use zodium_zeo_server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
 
 use crate::history::path;
@@ -87,12 +88,11 @@ impl Server {
         disk: FaultyDisk,
         clock: Arc<dyn Clock>,
         setting: &Setting,
-    ) -> Result<Server, FileStorageError> {
+    ) -> Result<Server, StorageError> {
         let file = Arc::new(FileStorage::open(Arc::new(disk.clone()), &setting.open)?);
         cover(&file);
         let kept = Arc::<FileStorage>::clone(&file);
-        let started = Storage::with_writer(kept, clock, &setting.storage);
-        let (storage, writer) = started.map_err(FileStorageError::from)?;
+        let (storage, writer) = Storage::with_writer(kept, clock, &setting.storage)?;
         let offer = Offer { storage: Arc::clone(&storage), allow: None };
         let offers = BTreeMap::from([(STORAGE_NAME.to_owned(), offer)]);
         let served = Arc::new(ZeoServer::new(setting.zeo, offers));

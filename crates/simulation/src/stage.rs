@@ -11,9 +11,10 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use zodium_disk::{FaultyDisk, ManualClock};
 use zodium_engine::{Config as StorageConfig, Storage};
-use zodium_filestorage::{FileStorageError, OpenOptions};
+use zodium_filestorage::OpenOptions;
 use zodium_net::Limits;
 use zodium_pickle::Value;
+use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, encode_frame, peek_frame};
 use zodium_zeo::codec::{
@@ -78,7 +79,7 @@ pub struct Speaker {
 
 impl Stage {
     /// Opens or creates `Data.fs` on a disk, and serves it.
-    pub fn start(disk: &FaultyDisk, options: StageOptions) -> Result<Stage, FileStorageError> {
+    pub fn start(disk: &FaultyDisk, options: StageOptions) -> Result<Stage, StorageError> {
         let StageOptions { blob_directory, quota_bytes, limits, window } = options;
         let setting = Setting {
             open: OpenOptions {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::sync::Semaphore;
 use zodium_engine::Storage;
 use zodium_pickle::{Limits, Object, Objects, Value, decode};
-use zodium_storage::{StorageError, Transaction, Undo};
+use zodium_storage::Transaction;
 use zodium_types::Tid;
 
 use crate::call::Arguments;
@@ -83,7 +83,7 @@ fn list(
     let mut listed = Vec::new();
     let mut seen = 0;
     let mut failed = None;
-    undo_of(storage)?.undo_log(&mut |transaction| {
+    storage.undo_side()?.undo_log(&mut |transaction| {
         if seen >= window.last || gone.load(Ordering::Relaxed) {
             return false;
         }
@@ -190,14 +190,6 @@ pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Ex
 /// The tid in an undo id: base64 of its 8 bytes, with or without a newline.
 pub(crate) fn tid_of_undo_id(id: &[u8]) -> Option<Tid> {
     Tid::from_slice(&STANDARD.decode(id.trim_ascii()).ok()?)
-}
-
-/// The undo side of a storage, or the error if it has none.
-fn undo_of(storage: &Storage) -> Result<&dyn Undo, StorageError> {
-    storage.undo_side().ok_or_else(|| {
-        let what = format!("{}: this kind of storage has no undo", storage.reader().name());
-        StorageError::Unsupported { what }
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A prepared transaction: its records with the positions of their back pointers, and its reserved
 //! space.
 
-use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, StorageError};
+use zodium_storage::{Access, NewBody, NewRecord, NewTransaction};
 use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
 
 use crate::append;
@@ -64,17 +64,4 @@ impl FileStorage {
         };
         Ok(append::NewRecord { oid, body })
     }
-}
-
-impl From<PreparedTransaction> for zodium_storage::Prepared {
-    fn from(prepared: PreparedTransaction) -> zodium_storage::Prepared {
-        zodium_storage::Prepared::new(prepared)
-    }
-}
-
-/// Unwraps a prepared transaction that the engine gave back.
-pub(super) fn inside(
-    prepared: zodium_storage::Prepared,
-) -> Result<PreparedTransaction, StorageError> {
-    prepared.into_inner()
 }

@@ -11,7 +11,7 @@ use zodium_storage::{
 };
 use zodium_types::{Distribution, Tid};
 
-use super::prepared::{PreparedTransaction, inside};
+use super::prepared::PreparedTransaction;
 use crate::FileStorage;
 
 impl Write for FileStorage {
@@ -37,7 +37,7 @@ impl Write for FileStorage {
         access: Access,
     ) -> Result<Poll<Prepared>, StorageError> {
         let prepared = PreparedTransaction::prepare(self, transaction, access)?;
-        Ok(prepared.map_or(Poll::Pending, |prepared| Poll::Ready(prepared.into())))
+        Ok(prepared.map_or(Poll::Pending, |prepared| Poll::Ready(Prepared::new(prepared))))
     }
 
     fn commit(&self, batch: Vec<(Tid, Prepared)>) -> Result<Vec<Committed>, StorageError> {
@@ -45,7 +45,8 @@ impl Write for FileStorage {
         let mut reservations = Vec::with_capacity(batch.len());
         let mut pointing_back = Vec::new();
         for (tid, prepared) in batch {
-            let (transaction, reservation, points_back) = inside(prepared)?.with_tid(tid);
+            let (transaction, reservation, points_back) =
+                prepared.into_inner::<PreparedTransaction>()?.with_tid(tid);
             transactions.push(transaction);
             reservations.push(reservation);
             pointing_back.extend(points_back);
@@ -62,7 +63,7 @@ impl Write for FileStorage {
     }
 
     fn abort(&self, prepared: Prepared) {
-        if let Ok(prepared) = inside(prepared) {
+        if let Ok(prepared) = prepared.into_inner::<PreparedTransaction>() {
             self.release(prepared.reservation);
         }
     }
