@@ -5,7 +5,6 @@ same objects, at once or when the transaction timeout is over.
 """
 
 import contextlib
-import signal
 import time
 
 import pytest
@@ -176,10 +175,9 @@ def test_a_stop_of_the_server_is_not_held_against_its_clients(
         client.notify("storea", Z64, Z64, b"data", TXN)
     assert len(holder.call("vote", TXN)) == 0
     waiting = waiter.request("vote", TXN)
-    server.process.send_signal(signal.SIGSTOP)
-    finishing = holder.request("tpc_finish", TXN)
-    time.sleep(stopped)
-    server.process.send_signal(signal.SIGCONT)
+    with server.frozen():
+        finishing = holder.request("tpc_finish", TXN)
+        time.sleep(stopped)
     tid = holder.reply(finishing)
     (conflict,) = waiter.reply(waiting)
     assert conflict["serials"][0] == tid

@@ -6,7 +6,6 @@ What ZODB's own suites ask of a storage is asked in tests/conformance
 
 import gc
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -150,16 +149,12 @@ def test_threads_share_one_connection(server, open_storage):
 
 def test_waiting_for_the_server_lets_other_threads_run(server, open_storage):
     storage = open_storage(server)
-    process = server.process
-    process.send_signal(signal.SIGSTOP)
-    try:
+    with server.frozen():
         caller = threading.Thread(target=storage.ping)
         caller.start()
         # With the interpreter's lock held by the caller we would not come back from this.
         time.sleep(0.2)
         assert caller.is_alive()
-    finally:
-        process.send_signal(signal.SIGCONT)
     caller.join(20)
     assert not caller.is_alive()
 

@@ -38,17 +38,6 @@ def raise_handled(number, frame):
 
 
 @contextlib.contextmanager
-def stopped(server):
-    server.process.send_signal(signal.SIGSTOP)
-    # When all its threads are.
-    assert os.WIFSTOPPED(os.waitpid(server.process.pid, os.WUNTRACED)[1])
-    try:
-        yield
-    finally:
-        server.process.send_signal(signal.SIGCONT)
-
-
-@contextlib.contextmanager
 def signalled(number=signal.SIGUSR1, handler=raise_handled, after=0.3):
     """The signal comes while what is inside waits; it must not wait much longer."""
     before = signal.signal(number, handler)
@@ -87,7 +76,7 @@ def test_ctrl_c_ends_a_wait_and_the_connection_goes_on(either_server, storage):
         lambda: storage.history(z64),
         lambda: list(storage.iterator()),
     ]
-    with stopped(either_server):
+    with either_server.frozen():
         for wait in waits:
             with signalled(signal.SIGINT, signal.default_int_handler):
                 with pytest.raises(KeyboardInterrupt):
@@ -101,7 +90,7 @@ def test_ctrl_c_ends_a_wait_and_the_connection_goes_on(either_server, storage):
 
 def test_a_load_is_left_alone_and_the_next_one_gets_its_answer(either_server, open_native, storage):
     reader = open_native(either_server.address)
-    with stopped(either_server):
+    with either_server.frozen():
         for _ in range(2):
             with signalled(), pytest.raises(Handled):
                 reader.load(z64)
@@ -118,7 +107,7 @@ def test_a_handler_that_raises_nothing_does_not_end_the_wait(either_server, stor
         seen.append(storage.lastTransaction())
         either_server.process.send_signal(signal.SIGCONT)
 
-    with stopped(either_server), signalled(handler=handle):
+    with either_server.frozen(), signalled(handler=handle):
         storage.ping()
     assert seen == [storage.lastTransaction()]
 
@@ -130,13 +119,13 @@ def test_a_handler_may_ask_the_server_while_its_thread_waits(either_server, stor
         either_server.process.send_signal(signal.SIGCONT)
         seen.append(storage.getTid(z64))
 
-    with stopped(either_server), signalled(handler=handle):
+    with either_server.frozen(), signalled(handler=handle):
         storage.ping()
     assert seen == [storage.load(z64)[1]]
 
 
 def test_the_main_thread_is_interrupted_while_another_one_reads(either_server, storage):
-    with stopped(either_server):
+    with either_server.frozen():
         other = threading.Thread(target=storage.ping)
         other.start()
         time.sleep(0.1)
@@ -168,7 +157,7 @@ def test_an_interrupted_vote_is_aborted_and_another_transaction_goes_through(
     txn, oid = TransactionMetaData(), storage.new_oid()
     storage.tpc_begin(txn)
     store_one(storage, txn, oid)
-    with stopped(either_server):
+    with either_server.frozen():
         with signalled(), pytest.raises(Handled):
             storage.tpc_vote(txn)
     storage.tpc_abort(txn)
@@ -194,7 +183,7 @@ def test_an_interrupted_finish_says_that_its_outcome_is_unknown_and_tells_when_a
     storage.tpc_begin(txn)
     data = store_one(storage, txn, oid, first, "y")
     storage.tpc_vote(txn)
-    with stopped(either_server):
+    with either_server.frozen():
         with signalled(), pytest.raises(Handled) as raised:
             storage.tpc_finish(txn, finished.append)
         assert isinstance(raised.value.__cause__, OutcomeUnknown)
@@ -217,7 +206,7 @@ def test_an_application_goes_on_after_an_interrupted_commit(either_server, stora
     native = storage.tpc_finish
 
     def finish(txn, f):
-        with stopped(either_server), signalled():
+        with either_server.frozen(), signalled():
             return native(txn, f)
 
     storage.tpc_finish = finish

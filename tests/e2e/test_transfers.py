@@ -11,7 +11,6 @@ ZODIUM_PREVIOUS_COMMAND  another version, as ZODIUM_SERVER_COMMAND; else the sto
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -279,10 +278,9 @@ def test_a_frozen_server_goes_on_where_it_was(tmp_path, serve, tellers, seeded):
     group.send(server)
     for frozen in [0.2, 30 if IS_LONG else 2.5]:
         group.wait_for_work(30)
-        server.process.send_signal(signal.SIGSTOP)
-        time.sleep(frozen)
-        size = group.written()
-        server.process.send_signal(signal.SIGCONT)
+        with server.frozen():
+            time.sleep(frozen)
+            size = group.written()
         group.wait_for_work(60, size)
     server.process.terminate()
     assert server.process.wait(STOP_SECONDS) == 0

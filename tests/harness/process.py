@@ -117,6 +117,17 @@ class ServerProcess:
                 self.kill()
         return self.process.returncode
 
+    @contextlib.contextmanager
+    def frozen(self):
+        """Stops all threads of the server while the block runs."""
+        self.process.send_signal(signal.SIGSTOP)
+        # The call returns before the threads have stopped; one of them could still answer.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def kill(self):
         """SIGKILL: the server gets no chance to save anything."""
         with contextlib.suppress(ProcessLookupError):

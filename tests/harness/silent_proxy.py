@@ -31,16 +31,19 @@ class SilentProxy:
     def fall_silent(self):
         """Nothing is forwarded any more, on new connections neither."""
         self.forwards.clear()
+        for pair in self.sockets:
+            pair[2].set()
 
     def fall_silent_after(self, request):
-        """The request with these bytes is the last thing that reaches the server."""
+        """The request with these bytes is the last that is forwarded on its connection."""
         self.last_request = request
 
     def speak(self):
-        """New connections are forwarded again; those that were there stay silent."""
-        for pair in self.sockets:
-            pair[2].set()
-        self.last_request = None
+        """New connections are forwarded again; those that fell silent stay so.
+
+        A client that has reconnected already, since only its old connection was silent, keeps its
+        new one.
+        """
         self.forwards.set()
 
     def close(self):
@@ -61,6 +64,8 @@ class SilentProxy:
                 return
             silent = threading.Event()
             self.sockets.append((client, server, silent))
+            if not self.forwards.is_set():
+                silent.set()
             for pair in (client, server), (server, client):
                 words = (*pair, silent, pair[0] is client)
                 threading.Thread(target=self._forward, args=words, daemon=True).start()
@@ -70,11 +75,11 @@ class SilentProxy:
             while chunk := source.recv(CHUNK_BYTES):
                 if are_requests:
                     self.requests += chunk
-                if silent.is_set() or not self.forwards.is_set():
-                    silent.set()
+                if silent.is_set():
                     continue
                 if are_requests and self.last_request and self.last_request in chunk:
                     silent.set()
+                    self.last_request = None
                 target.sendall(chunk)
             if not silent.is_set():
                 target.shutdown(socket.SHUT_WR)
