@@ -187,15 +187,15 @@ loom: ## Check the lock-free index, the record cache and the metrics, interleavi
 
 # A standard library that is instrumented too, which a nightly toolchain has as a target.
 TSAN := x86_64-unknown-linux-gnutsan
-TSAN_TESTS := --test commits_on_disk --test invalidations --test pack --test reopening --test failing_disk \
-  --test slow_disk --test publication
+TSAN_TEST := cargo +nightly test --target $(TSAN) -p zodium-filestorage -p zodium-engine
+TSAN_TESTS := commits_on_disk invalidations pack reopening failing_disk slow_disk publication
 
 tsan: ## Run the concurrency tests of types, filestorage and engine under ThreadSanitizer (Rust nightly)
 	@rustup target list --toolchain nightly --installed | grep -qx $(TSAN) \
 	  || rustup target add --toolchain nightly $(TSAN) \
 	  || { echo 'missing: rustup toolchain install nightly --target $(TSAN)'; exit 1; }
-	CARGO_TARGET_DIR=target/tsan cargo +nightly test --target $(TSAN) \
-	  -p zodium-types -p zodium-filestorage -p zodium-engine --lib $(TSAN_TESTS)
+	CARGO_TARGET_DIR=target/tsan $(TSAN_TEST) -p zodium-types --lib
+	CARGO_TARGET_DIR=target/tsan $(TSAN_TEST) --test all -- $(TSAN_TESTS)
 
 mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
 ifdef SAMPLE
@@ -207,7 +207,7 @@ endif
 simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) from SOAK_SEED
 	$(SAY) 'simulation'
 	@seed='$(SOAK_SEED)'; seed="$${seed:-$$(date +%s)000}"; \
-	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test commit_model -- --nocapture; \
+	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test all commit_model:: -- --nocapture; \
 	cargo run --release -q -p zodium-simulation -- --seed "$$seed" --minutes $(SOAK_MINUTES)
 
 # Each kind with what it is called with; a file of results for each. All together: 35 minutes.

@@ -25,7 +25,7 @@ FILES = Path(__file__).parents[2] / "crates/configuration/tests"
 ACCEPTED = sorted((FILES / "accepted").glob("*.conf"))
 REFUSED = sorted((FILES / "refused").glob("*.conf"))
 
-# As in crates/configuration/tests/files.rs.
+# As in crates/configuration/tests/all/files.rs.
 VARIABLES = {"HOME": "/srv/zope", "ZEO_PORT": "8765", "ZODIUM_KEY_PASSWORD": "secret"}
 
 pytestmark = pytest.mark.zodium

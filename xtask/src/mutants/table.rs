@@ -154,9 +154,11 @@ fn missing_test(command: &str, sources: &[Source]) -> Option<String> {
     if files.peek().is_none() {
         return Some(format!("there are no tests for `cargo test {command}`"));
     }
-    // A path of modules ends in the function, or in the module that has it.
-    let wanted = filter.filter(|word| !word.starts_with('-'))?.rsplit("::").next()?;
-    let is_there = files.any(|source| source.path.contains(wanted) || source.text.contains(wanted));
+    // A path of modules names a file, functions in it, or both.
+    let wanted = filter.filter(|word| !word.starts_with('-'))?;
+    let is_there = files.any(|source| {
+        wanted.split("::").all(|part| source.path.contains(part) || source.text.contains(part))
+    });
     (!is_there).then(|| format!("`cargo test {command}` would run nothing"))
 }
 

@@ -1,0 +1,164 @@
+//! A server with one storage in memory, that can be stopped and started again.
+
+// Not every test uses all of it.
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use zodium_client::{Client, Options, TransactionOptions};
+use zodium_disk::{MemoryDisk, SystemClock};
+use zodium_engine::{Config as StorageConfig, Storage};
+use zodium_filestorage::{FileStorage, OpenOptions};
+use zodium_net::{Bound, Limits, WorkerOptions, Workers};
+use zodium_types::{Address, Oid, Tid};
+use zodium_zeo::codec::Encoding;
+use zodium_zeo_server::{Config, Offer, Server as ZeoServer, ZeoService};
+
+const DATA: &str = "Data.fs";
+
+/// A server, and the state that it keeps while stopped.
+pub(crate) struct Server {
+    pub(crate) encoding: Encoding,
+    pub(crate) read_only: bool,
+    /// Commits that it remembers for reconnecting clients.
+    pub(crate) remembered: usize,
+    disk: MemoryDisk,
+    folder: TempDir,
+    running: Option<Running>,
+}
+
+struct Running {
+    storage: Arc<Storage>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    pub(crate) fn start(encoding: Encoding) -> Server {
+        let mut server = Server {
+            encoding,
+            read_only: false,
+            remembered: 100,
+            disk: MemoryDisk::volatile(),
+            folder: tempfile::tempdir().unwrap(),
+            running: None,
+        };
+        server.restart();
+        server
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("zeo")
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            wait_timeout: Duration::from_secs(20),
+            ..Options::new(Address::Unix(self.path()))
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.options()).unwrap()
+    }
+
+    /// The bytes of its file.
+    pub(crate) fn data(&self) -> Vec<u8> {
+        self.disk.bytes(Path::new(DATA)).unwrap()
+    }
+
+    /// Ends all connections, and the server.
+    pub(crate) fn stop(&mut self) {
+        let Some(Running { storage, stop, thread }) = self.running.take() else { return };
+        let _ = stop.send(());
+        thread.join().unwrap();
+        storage.close().unwrap();
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::new(DATA) };
+        let file = FileStorage::open(Arc::new(self.disk.clone()), &options).unwrap();
+        let config = StorageConfig {
+            invalidation_queue_size: self.remembered,
+            pack_gc: false,
+            pack_keep_old: false,
+            reopening: None,
+            ..StorageConfig::default()
+        };
+        let storage =
+            Storage::start(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let (ready, listening) = std::sync::mpsc::channel();
+        let config = Config {
+            encoding: self.encoding,
+            frame_bytes_max: 1 << 24,
+            read_only: self.read_only,
+            notice_interval: Duration::from_millis(1),
+        };
+        let offers = BTreeMap::from([(
+            "1".to_owned(),
+            Offer { storage: Arc::clone(&storage), allow: None },
+        )]);
+        let server = Arc::new(ZeoServer::new(config, offers));
+        let path = self.path();
+        let thread = std::thread::spawn(move || serve(&server, &path, &ready, stopped));
+        listening.recv().unwrap();
+        self.running = Some(Running { storage, stop, thread });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn serve(
+    server: &Arc<ZeoServer>,
+    path: &Path,
+    ready: &std::sync::mpsc::Sender<()>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let served = Arc::clone(server);
+    let make = move |_| ZeoService::new(Arc::clone(&served));
+    let options = WorkerOptions { count: 2, limits: Limits::default(), busy_poll: None };
+    let workers = Workers::start(options, make).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let address = Address::Unix(path.to_owned());
+        let listener = Bound::bind(&address).await.unwrap().listen().unwrap();
+        ready.send(()).unwrap();
+        loop {
+            tokio::select! {
+                (incoming, peer) = listener.accept() => workers.assign(incoming, peer),
+                _ = &mut stopped => break,
+            }
+        }
+    });
+    workers.stop(Duration::from_secs(1));
+}
+
+/// Commits one revision of each of these objects, whatever was there.
+pub(crate) fn commit(client: &Client, objects: &[(u64, &str)]) -> Tid {
+    let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+    for (oid, data) in objects {
+        let oid = Oid(*oid);
+        let serial = client.load_current(oid).map_or(Tid::ZERO, |revision| revision.serial);
+        transaction.store(oid, serial, record(data)).unwrap();
+    }
+    assert_eq!(transaction.vote().unwrap(), zodium_client::Voted::default());
+    transaction.finish(|_| ()).unwrap()
+}
+
+/// A data record: two pickles.
+pub(crate) fn record(data: &str) -> Bytes {
+    let length = u8::try_from(data.len()).unwrap();
+    let state = [b"N.U", &[length][..], data.as_bytes(), b"."].concat();
+    Bytes::from(state)
+}

@@ -1,0 +1,58 @@
+//! The same storage over a server and from its file.
+
+use crate::common::{Server, commit, record};
+use zodium_client::{CommittedTransaction, Database, TransactionOptions};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::Encoding;
+
+fn transactions(database: &Database) -> Vec<CommittedTransaction> {
+    database.iterate(None, None).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_file_says_what_its_server_says() {
+    let server = Server::start(Encoding::Pickle);
+    let client = server.client();
+    let options = TransactionOptions {
+        user: b"user".to_vec(),
+        description: b"something".to_vec(),
+        extension: Value::dict([("key", 7.into())]),
+        ..TransactionOptions::default()
+    };
+    let mut transaction = client.begin(&options).unwrap();
+    transaction.store(Oid(0), Tid::ZERO, record("root")).unwrap();
+    transaction.vote().unwrap();
+    let first = transaction.finish(|_| ()).unwrap();
+    let second = commit(&client, &[(0, "new root"), (1, "one")]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("Data file.fs");
+    std::fs::write(&path, server.data()).unwrap();
+    let url = format!("file://{}", path.display()).replace(' ', "%20");
+    let file = Database::open(&url).unwrap();
+    let served = Database::open(&format!("zeo://{}", server.path().display())).unwrap();
+    assert_eq!(transactions(&file), transactions(&served));
+    assert_eq!(transactions(&file)[0].extension, options.extension);
+    for database in [&file, &served] {
+        assert_eq!(database.last_tid(), second);
+        let (then, now) = (database.view(first), database.now());
+        then.prefetch(&[Oid(0)]);
+        let oids = [Oid(0), Oid(1), Oid(9)];
+        let data = |found: Vec<Option<zodium_client::Revision>>| -> Vec<_> {
+            found.into_iter().map(|revision| revision.map(|one| (one.data, one.end))).collect()
+        };
+        let old = [Some((record("root"), Some(second))), None, None];
+        let new = [Some((record("new root"), None)), Some((record("one"), None)), None];
+        assert_eq!(data(then.load_many(&oids).unwrap()), old);
+        assert_eq!(data(now.load_many(&oids).unwrap()), new);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "files beside it");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_said_so_and_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Database::open(&format!("file://{}/no.fs", folder.path().display())).err().unwrap();
+    assert!(error.to_string().contains("no.fs"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

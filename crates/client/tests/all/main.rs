@@ -1,0 +1,12 @@
+//! Tests of the client from outside, in one program: it links once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod client;
+mod common;
+mod database;
+mod log;
+mod round_trips;
+mod scripted;
+mod threads;
+mod two_protocols;

@@ -1,0 +1,320 @@
+//! A client against a scripted server: messages in between those of a real server, and messages
+//! that a real one seldom sends.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use zodium_client::{Client, Options, Watcher};
+use zodium_pickle::Value;
+use zodium_types::{Address, Oid, Tid};
+use zodium_zeo::codec::frame::{encode_frame, split_frame};
+use zodium_zeo::codec::{
+    Encoding, Message, MessageId, decode_message, encode_invalidation, encode_load_reply,
+    encode_reply,
+};
+
+const ENCODING: Encoding = Encoding::Msgpack;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A message that has not arrived by then is taken not to come.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// The server's end of a connection.
+struct Peer {
+    stream: UnixStream,
+    input: BytesMut,
+}
+
+impl Peer {
+    /// Waits for a client, and performs the handshake.
+    fn accept(listener: &UnixListener) -> Peer {
+        let (stream, _) = listener.accept().unwrap();
+        let mut peer = Peer { stream, input: BytesMut::new() };
+        let mut greeting = BytesMut::new();
+        encode_frame(&mut greeting, ENCODING.announcement()).unwrap();
+        peer.send(&greeting);
+        assert_eq!(peer.frame(PATIENCE).unwrap(), ENCODING.announcement());
+        peer
+    }
+
+    /// Accepts the client's registration, after sending `meanwhile`.
+    fn admit(&mut self, last: Tid, meanwhile: impl FnOnce(&mut Peer)) {
+        let register = self.expect("register");
+        self.reply(&register, last.into());
+        meanwhile(self);
+        let info = self.expect("get_info");
+        self.reply(&info, Value::dict::<&str>([]));
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Reads the next request, which must be this one.
+    fn expect(&mut self, name: &str) -> MessageId {
+        let frame = self.frame(PATIENCE).unwrap_or_else(|| panic!("no {name} comes"));
+        let Message { id, name: found, .. } = decode_message(ENCODING, &frame).unwrap();
+        assert_eq!(found, name);
+        id
+    }
+
+    fn reply(&mut self, id: &MessageId, value: Value<'_>) {
+        let mut out = BytesMut::new();
+        encode_reply(ENCODING, &mut out, id, &value).unwrap();
+        self.send(&out);
+    }
+
+    fn reply_load(&mut self, id: &MessageId, data: &[u8], serial: Tid) {
+        let mut out = BytesMut::new();
+        encode_load_reply(ENCODING, &mut out, id, data, serial, None).unwrap();
+        self.send(&out);
+    }
+
+    fn invalidate(&mut self, tid: Tid, oids: &[Oid]) {
+        let message = encode_invalidation(ENCODING, tid, oids).unwrap();
+        self.send(&message);
+    }
+
+    /// Asserts that the client sends nothing for a while.
+    fn expect_silence(&mut self) {
+        if let Some(frame) = self.frame(SILENCE) {
+            panic!("{:?}", decode_message(ENCODING, &frame).unwrap());
+        }
+    }
+
+    /// Asserts that the client closes the connection.
+    fn expect_end(&mut self) {
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(self.stream.read(&mut [0; 64]).unwrap(), 0);
+    }
+
+    fn frame(&mut self, patience: Duration) -> Option<Bytes> {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
+        loop {
+            if let Some(frame) = split_frame(&mut self.input, 1 << 20).unwrap() {
+                return Some(frame.to_vec().into());
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => panic!("the client has closed the connection"),
+                Ok(count) => self.input.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// The calls that a client made to its watcher.
+#[derive(Default)]
+struct Log(Mutex<Vec<(Tid, Vec<Oid>)>>);
+
+/// The tid that stands for "everything may be stale".
+const ALL: Tid = Tid::MAX;
+
+impl Watcher for Log {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+        self.0.lock().push((tid, oids.to_vec()));
+    }
+
+    fn all_invalidated(&self) {
+        self.0.lock().push((ALL, Vec::new()));
+    }
+}
+
+/// Runs a script of the server in parallel with the client.
+fn play(script: impl FnOnce(&UnixListener) + Send, act: impl FnOnce(&Client, &Log)) {
+    play_waiting(PATIENCE, script, act);
+}
+
+/// Like [`play`], with a client whose calls wait this long for a connection.
+fn play_waiting(
+    wait_timeout: Duration,
+    script: impl FnOnce(&UnixListener) + Send,
+    act: impl FnOnce(&Client, &Log),
+) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("zeo");
+    let listener = UnixListener::bind(&path).unwrap();
+    thread::scope(|scope| {
+        let server = scope.spawn(|| script(&listener));
+        let log = Arc::new(Log::default());
+        let client = connect(&path, &log, wait_timeout);
+        act(&client, &log);
+        server.join().unwrap();
+        client.close();
+    });
+}
+
+fn connect(path: &Path, log: &Arc<Log>, wait_timeout: Duration) -> Client {
+    let watcher = Arc::clone(log) as Arc<dyn Watcher>;
+    let options = Options {
+        watcher: Some(watcher),
+        wait_timeout,
+        ..Options::new(Address::Unix(path.to_owned()))
+    };
+    Client::connect(options).unwrap()
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !what() {
+        assert!(Instant::now() < deadline, "it does not happen");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn commits_that_come_while_a_client_is_let_in_are_told() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |peer| {
+            peer.invalidate(Tid(11), &[Oid(1)]);
+            peer.invalidate(Tid(12), &[Oid(2), Oid(3)]);
+        });
+        let sync = peer.expect("ping");
+        peer.reply(&sync, Value::None);
+    };
+    play(script, |client, log| {
+        client.sync().unwrap();
+        let told = [(Tid(11), vec![Oid(1)]), (Tid(12), vec![Oid(2), Oid(3)])];
+        assert_eq!(*log.0.lock(), told);
+        assert_eq!(client.last_tid(), Tid(12));
+    });
+}
+
+#[test]
+fn what_was_missed_is_told_once_also_when_it_comes_as_news() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        drop(peer);
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(11), |peer| {
+            let missed = peer.expect("getInvalidations");
+            peer.invalidate(Tid(12), &[Oid(2)]);
+            let oids = Value::list([Oid(1).into(), Oid(2).into()]);
+            peer.reply(&missed, Value::tuple([Tid(12).into(), oids]));
+            peer.invalidate(Tid(13), &[Oid(3)]);
+        });
+        let sync = peer.expect("ping");
+        peer.reply(&sync, Value::None);
+    };
+    play(script, |client, log| {
+        wait_until(|| client.last_tid() >= Tid(12));
+        client.sync().unwrap();
+        let told = [(Tid(12), vec![Oid(1), Oid(2)]), (Tid(13), vec![Oid(3)])];
+        assert_eq!(*log.0.lock(), told);
+        assert_eq!(client.last_tid(), Tid(13));
+    });
+}
+
+#[test]
+fn a_cache_is_dropped_when_the_server_cannot_tell_what_has_changed() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        let load = peer.expect("loadBefore");
+        peer.reply_load(&load, b"old", Tid(5));
+        let sync = peer.expect("ping");
+        peer.reply(&sync, Value::None);
+        drop(peer);
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(20), |peer| {
+            let missed = peer.expect("getInvalidations");
+            peer.reply(&missed, Value::None);
+        });
+        let load = peer.expect("loadBefore");
+        peer.reply_load(&load, b"new", Tid(15));
+    };
+    play(script, |client, log| {
+        let load = |before| client.load_before(Oid(1), before).unwrap().unwrap().data;
+        assert_eq!(load(Tid(11)), b"old".as_slice());
+        assert_eq!(client.load_cached(Oid(1), Tid(11)).unwrap().serial, Tid(5));
+        client.sync().unwrap();
+        wait_until(|| client.last_tid() == Tid(20));
+        assert_eq!(*log.0.lock(), [(ALL, Vec::new())]);
+        assert_eq!(client.load_cached(Oid(1), Tid(21)), None);
+        assert_eq!(load(Tid(21)), b"new".as_slice());
+    });
+}
+
+#[test]
+fn oids_of_a_lost_connection_are_not_used() {
+    let oids = |numbers: &[u64]| Value::list(numbers.iter().map(|oid| Oid(*oid).into()));
+    let script = move |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        let asked = peer.expect("new_oids");
+        peer.reply(&asked, oids(&[1, 2, 3]));
+        let sync = peer.expect("ping");
+        peer.reply(&sync, Value::None);
+        drop(peer);
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(11), |peer| {
+            let missed = peer.expect("getInvalidations");
+            peer.reply(&missed, Value::tuple([Tid(11).into(), Value::list([])]));
+        });
+        let asked = peer.expect("new_oids");
+        peer.reply(&asked, oids(&[7, 8]));
+    };
+    play(script, |client, _| {
+        assert_eq!(client.new_oid().unwrap(), Oid(1));
+        assert_eq!(client.new_oid().unwrap(), Oid(2));
+        client.sync().unwrap();
+        wait_until(|| client.last_tid() == Tid(11));
+        assert_eq!(client.new_oid().unwrap(), Oid(7));
+    });
+}
+
+#[test]
+fn a_load_that_is_under_way_is_joined_and_not_sent_again() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        let load = peer.expect("loadBefore");
+        peer.expect_silence();
+        peer.reply_load(&load, b"data", Tid(5));
+        let sync = peer.expect("ping");
+        peer.reply(&sync, Value::None);
+    };
+    play(script, |client, _| {
+        let load = || client.load_before(Oid(1), Tid(11)).unwrap().unwrap().data;
+        client.prefetch(&[Oid(1)], Tid(11));
+        client.prefetch(&[Oid(1)], Tid(11));
+        thread::scope(|scope| {
+            let others: Vec<_> = (0..3).map(|_| scope.spawn(load)).collect();
+            for other in others {
+                assert_eq!(other.join().unwrap(), b"data".as_slice());
+            }
+        });
+        client.sync().unwrap();
+    });
+}
+
+#[test]
+fn a_server_with_an_older_database_is_refused() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        drop(peer);
+        // For example a server with yesterday's backup.
+        let mut peer = Peer::accept(listener);
+        let register = peer.expect("register");
+        peer.reply(&register, Tid(5).into());
+        peer.expect_end();
+    };
+    play_waiting(Duration::from_secs(2), script, |client, log| {
+        wait_until(|| !client.is_connected());
+        let error = client.wait().unwrap_err().to_string();
+        assert!(error.contains("another or an older database"), "{error}");
+        assert_eq!(*log.0.lock(), []);
+        assert_eq!(client.last_tid(), Tid(10));
+    });
+}

@@ -1,0 +1,7 @@
+//! Tests of the configuration from outside, in one program: it links once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod files;
+mod properties;
+mod toml;

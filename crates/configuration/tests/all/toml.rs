@@ -1,0 +1,131 @@
+//! TOML: rejected texts, with the place and advice of each mistake; the base of relative paths.
+
+use std::path::{Path, PathBuf};
+
+use zodium_configuration::{
+    Configuration, ConfigurationError, LogDestination, StorageKind, Surroundings, parse_toml, read,
+};
+use zodium_types::Address;
+
+fn parse(text: &str, path: &str) -> Result<Configuration, ConfigurationError> {
+    let surroundings = Surroundings { directory: "/srv".into(), environment: &|_| None };
+    parse_toml(text, Path::new(path), &surroundings).map(|(configuration, _)| configuration)
+}
+
+/// The report of each mistake in a text.
+fn refused(text: &str) -> Vec<String> {
+    match parse(text, "a.toml") {
+        Err(ConfigurationError::Mistakes(mistakes)) => {
+            mistakes.iter().map(|mistake| mistake.to_string()).collect()
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn each_mistake_is_shown_at_its_line_and_column() {
+    for (text, place, expected) in [
+        ("[serve]\n", "1:2", "did you mean `server`?"),
+        ("[server]\n\nadress = '8100'\n", "3:1", "did you mean `address`?"),
+        ("[server]\nread_only = true\n", "2:1", "did you mean `read-only`?"),
+        ("[server]\naddress = '8100\n", "2:16", "literal string"),
+        ("[server]\naddress = ['8100', 'x']\n", "2:20", "\"x\" is not an address"),
+        ("[server]\nencoding = 'msgpak'\n", "2:12", "did you mean \"msgpack\""),
+        ("[server]\nworkers = -1\n", "2:11", "not below zero"),
+        ("[server]\nworkers = 65536\n", "2:11", "too many"),
+        ("[server]\nread-only = 'yes'\n", "2:13", "not a string"),
+        ("[server]\ntransaction-timeout = '5 min'\n", "2:23", "\"5m\""),
+        ("[server]\nmessage-size-max = '4GiB'\n", "2:20", "shorter than 4 GiB"),
+        ("[server]\ntls = 'certificate.pem'\n", "2:7", "begin it with [server.tls]"),
+        ("[server.tls]\ncertificate = 'a'\n", "1:1", "needs `authenticate`"),
+        ("[server.tls]\ncertifcate = 'a'\nauthenticate = 'b'\n", "2:1", "`certificate`?"),
+        (
+            "[server.tls]\ncertificate = 'a'\nauthenticate = 'b'\nkey-password-file = 'c'\n\
+             key-password-environment = 'D'\n",
+            "5:28",
+            "not in both",
+        ),
+        ("[storage]\npath = 'a'\n", "1:1", "[[storage]]"),
+        ("storage = ['a']\n", "1:11", "[[storage]]"),
+        ("[[storage]]\nname = 'a'\n", "1:1", "`memory = true`"),
+        ("[[storage]]\nmemory = true\npath = 'a'\n", "2:10", "has no file"),
+        ("[[storage]]\npath = ''\n", "2:8", "is not a path"),
+        ("[[storage]]\npath = 'a'\nquota = '10 MiBs'\n", "3:9", "give a size"),
+        ("[[storage]]\npath = 'a'\nallow = [5]\n", "3:10", "give a string"),
+        ("[[storage]]\npath = 'a'\n[storage.pack]\nat = '25:00'\n", "4:6", "\"23:59\""),
+        (
+            "[[storage]]\npath = 'a'\n[storage.pack]\nat = '1:00'\non = 'sundy'\n",
+            "5:6",
+            "did you mean \"sunday\"",
+        ),
+        ("[[storage]]\npath = 'a'\n[storage.pack]\non = 'sunday'\n", "4:6", "at = \"03:30\""),
+        (
+            "[[storage]]\npath = 'a'\n[storage.pack]\nat = '1:00'\nkeep-days = -1\n",
+            "5:13",
+            "not below zero",
+        ),
+        ("[log]\nlevel = 'inof'\n", "2:9", "did you mean \"info\""),
+        ("[log]\nformat = 'xml'\n", "2:10", "human, json"),
+        ("[monitor]\n", "1:1", "needs `address`"),
+    ] {
+        let mistakes = refused(text);
+        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+        let mistake = &mistakes[0];
+        assert!(mistake.starts_with(&format!("a.toml:{place}: ")), "{place}: {mistake}");
+        assert!(mistake.contains(expected), "{expected}: {mistake}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_shown_at_once_and_in_order() {
+    let text = "[server]\nworkers = -1\nx = 1\n[log]\nlevel = 5\n[monitor]\naddress = 'y'\n";
+    let mistakes = refused(text);
+    for (mistake, place) in mistakes.iter().zip(["2:11", "3:1", "5:9", "7:11"]) {
+        assert!(mistake.starts_with(&format!("a.toml:{place}: ")), "{mistake}");
+    }
+    assert_eq!(mistakes.len(), 4, "{mistakes:#?}");
+}
+
+#[test]
+fn a_mistake_looks_as_compilers_show_it() {
+    let expected = [
+        "a.toml:2:3: unknown setting `lvl` in [log]",
+        "  |",
+        "2 |   lvl = 'info'",
+        "  |   ^^^",
+        "  = known here: to, format, level",
+    ]
+    .join("\n");
+    assert_eq!(refused("[log]\n  lvl = 'info'\n"), [expected]);
+}
+
+#[test]
+fn paths_begin_at_the_directory_of_the_file() {
+    let text = "[server]\naddress = ['8100', './zeo.sock']\n[[storage]]\npath = 'var/Data.fs'\n\
+                blob-directory = '/blobs'\n[log]\nto = ['stderr', './stderr', 'zeo.log']\n";
+    for (file, directory) in [("etc/zodium.toml", "/srv/etc"), ("/etc/zodium.toml", "/etc")] {
+        let configuration = parse(text, file).unwrap();
+        let below = |path: &str| -> PathBuf { Path::new(directory).join(path) };
+        assert_eq!(configuration.server.addresses[1], Address::Unix(below("zeo.sock")));
+        let kind = StorageKind::File { path: below("var/Data.fs"), truncate: false };
+        assert_eq!(configuration.storages[0].kind, kind);
+        assert_eq!(configuration.storages[0].blob_directory, Some("/blobs".into()));
+        let files = ["stderr", "zeo.log"].map(|name| LogDestination::File(below(name)));
+        assert_eq!(configuration.log.destinations[0], LogDestination::Stderr);
+        assert_eq!(configuration.log.destinations[1..], files);
+    }
+}
+
+#[test]
+fn files_are_read_by_either_name() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["zodium.toml", "zodium"] {
+        let path = directory.path().join(name);
+        std::fs::write(&path, "[[storage]]\npath = 'Data.fs'\n").unwrap();
+        let (configuration, warnings) = read(&path).unwrap();
+        let kind = StorageKind::File { path: directory.path().join("Data.fs"), truncate: false };
+        assert_eq!(configuration.storages[0].kind, kind);
+        assert!(warnings.is_empty());
+        assert_eq!(configuration.check(), []);
+    }
+}

@@ -1,0 +1,17 @@
+//! Tests of the engine from outside, in one program: it links once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod blobs;
+mod commit_model;
+mod commits_on_disk;
+mod damaged_objects;
+mod failing_disk;
+mod invalidations;
+mod pack;
+mod released_space;
+mod reopening;
+mod slow_disk;
+mod support;
+mod transaction_timeout;
+mod undo_and_restore;

@@ -1,0 +1,295 @@
+//! Recorded lengths and sums of blobs: a shortened or changed blob is found, and no sound blob is
+//! called damaged, whatever other programs and crashes did meanwhile.
+
+mod model;
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::{commit, count_warnings, data_file, overwrite, stores, tid};
+use zodium_blobs::BlobError;
+use zodium_blobs::{BlobDirectory, BlobReading, NewBlob};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
+use zodium_filestorage::{
+    BlobsToCheck, CheckOptions, CheckedBlobs, Damage, DamageKind, FileStorage, FileStorageError,
+    OpenOptions, check_with_blobs,
+};
+use zodium_types::{Oid, Tid};
+
+const BLOBS: &str = "Blobs";
+const SUMS: &str = "Blobs/.zodium-sums";
+/// `ZODB.blob.Blob` without a state.
+const RECORD: &[u8] = b"cZODB.blob\nBlob\nq\x01.N.";
+
+fn open(disk: &(impl Disk + Clone + 'static)) -> FileStorage {
+    let options =
+        OpenOptions { blob_directory: Some(BLOBS.into()), ..OpenOptions::new(data_file()) };
+    FileStorage::open(Arc::new(disk.clone()), &options).expect("it opens")
+}
+
+/// Where the data of a new blob come from.
+#[derive(Clone, Copy, Debug)]
+enum New<'a> {
+    /// A client sends them.
+    Sent(&'a [u8]),
+    /// A client that shares the directory has put them there.
+    Put(&'a [u8]),
+    /// Of an earlier transaction, as an undo does it.
+    SameAs(Tid),
+}
+
+fn commit_blobs(storage: &FileStorage, disk: &MemoryDisk, tid: Tid, new: &[(u64, New<'_>)]) {
+    let directory = storage.blobs().unwrap();
+    let temporary = |(oid, new): &(u64, New<'_>)| match new {
+        New::Sent(data) => {
+            let mut blob = directory.temporary().unwrap();
+            data.chunks(7).for_each(|chunk| blob.append(chunk).unwrap());
+            Some(blob)
+        }
+        New::Put(data) => {
+            let path = directory.folder_of(Oid(*oid)).join("new.tmp-");
+            disk.put(&path, data.to_vec());
+            Some(directory.adopt(Oid(*oid), "new.tmp-").unwrap())
+        }
+        New::SameAs(_) => None,
+    };
+    let temporary: Vec<_> = new.iter().map(temporary).collect();
+    let blobs = new.iter().zip(&temporary).map(|((oid, new), sent)| match (new, sent) {
+        (New::SameAs(tid), _) => (Oid(*oid), NewBlob::SameAs(*tid)),
+        (_, sent) => (Oid(*oid), NewBlob::Sent(sent.as_ref().unwrap())),
+    });
+    let mut staged = directory.stage(&blobs.collect::<Vec<_>>()).unwrap();
+    staged.commit(tid).unwrap();
+    let records: Vec<_> = new.iter().map(|(oid, _)| (*oid, RECORD)).collect();
+    commit(storage, stores(tid, &records)).unwrap();
+    staged.keep();
+}
+
+fn load(directory: &BlobDirectory, oid: u64, tid: Tid) -> Result<Vec<u8>, FileStorageError> {
+    let mut reading = BlobReading::new(directory.open_committed(Oid(oid), tid)?);
+    let mut data = directory.read_on(&mut reading, 11)?;
+    while reading.left() > 0 {
+        data.extend(directory.read_on(&mut reading, 11)?);
+    }
+    Ok(data)
+}
+
+/// What a check of the whole finds that is about blobs.
+fn check(disk: &MemoryDisk, data: bool) -> (Vec<Damage>, CheckedBlobs) {
+    let directory = BlobDirectory::open(Arc::new(disk.clone()), Path::new(BLOBS), true).unwrap();
+    let options = CheckOptions {
+        path: data_file().to_owned(),
+        references: false,
+        pickles: false,
+        patience: Duration::ZERO,
+        progress: &|_, _| (),
+    };
+    let mut found = Vec::new();
+    let blobs = Some(BlobsToCheck { directory: &directory, data });
+    let checked = check_with_blobs(disk, &options, blobs, &mut |damage| found.push(damage.clone()));
+    (found, checked.unwrap().blobs.unwrap())
+}
+
+/// Objects 1 to 3 sent, put there and undone.
+fn written() -> (MemoryDisk, FileStorage) {
+    let disk = MemoryDisk::new();
+    let storage = open(&disk);
+    commit_blobs(&storage, &disk, tid(1), &[(1, New::Sent(b"one")), (2, New::Put(b"two two"))]);
+    commit_blobs(&storage, &disk, tid(2), &[(1, New::Sent(b"")), (3, New::Sent(&[3; 100]))]);
+    commit_blobs(&storage, &disk, tid(3), &[(1, New::SameAs(tid(1))), (2, New::SameAs(tid(1)))]);
+    (disk, storage)
+}
+
+const ALL: [(u64, u64, &[u8]); 6] = [
+    (1, 1, b"one"),
+    (2, 1, b"two two"),
+    (1, 2, b""),
+    (3, 2, &[3; 100]),
+    (1, 3, b"one"),
+    (2, 3, b"two two"),
+];
+
+#[test]
+fn a_blob_of_another_length_is_an_error_that_names_it_and_all_others_load() {
+    for (oid, number, data) in ALL {
+        for bytes in [&data[..data.len() / 2], &[data, b"more"].concat()] {
+            if bytes == data {
+                continue;
+            }
+            let (disk, storage) = written();
+            let directory = storage.blobs().unwrap();
+            let path = directory.path_of(Oid(oid), tid(number));
+            // Not through the file itself: an undone one has two names.
+            disk.put(&path, bytes.to_vec());
+            assert_eq!(storage.damaged_places(), 0);
+            for _ in 0..3 {
+                let error = load(directory, oid, tid(number)).unwrap_err();
+                let (found, recorded) = (bytes.len(), data.len());
+                let FileStorageError::Blob(BlobError::Length { .. }) = error else {
+                    panic!("{error}")
+                };
+                let text = error.to_string();
+                assert!(text.contains(&format!("{found} bytes, {recorded} were")), "{text}");
+                assert!(text.contains(path.to_str().unwrap()), "{text}");
+                assert_eq!(storage.damaged_places(), 1);
+            }
+            for (other, of, data) in ALL.iter().filter(|(o, n, _)| (*o, *n) != (oid, number)) {
+                assert_eq!(load(directory, *other, tid(*of)).unwrap(), *data);
+            }
+            // An undo must not bring it back.
+            directory.stage(&[(Oid(oid), NewBlob::SameAs(tid(number)))]).unwrap_err();
+            let (found, blobs) = check(&disk, false);
+            let [damage] = &found[..] else { panic!("{found:?}") };
+            assert_eq!(damage.kind, DamageKind::BlobLength);
+            assert_eq!((damage.oid, damage.tid), (Some(Oid(oid)), Some(tid(number))));
+            assert_eq!((blobs.records, blobs.damaged, blobs.missing), (6, 1, 0));
+            disk.put(&path, data.to_vec());
+            assert_eq!(load(directory, oid, tid(number)).unwrap(), data);
+            assert_eq!(storage.damaged_places(), 0, "it was put back");
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_is_an_error_before_the_last_piece_and_found_by_a_check() {
+    for (oid, number, data) in ALL.into_iter().filter(|(.., data)| !data.is_empty()) {
+        let (disk, storage) = written();
+        let directory = storage.blobs().unwrap();
+        let path = directory.path_of(Oid(oid), tid(number));
+        let mut changed = data.to_vec();
+        changed[data.len() / 2] ^= 0x10;
+        disk.put(&path, changed);
+        let error = load(directory, oid, tid(number)).unwrap_err();
+        assert!(matches!(error, FileStorageError::Blob(BlobError::Sum { .. })), "{error}");
+        // Now that it is known, at once.
+        let error = directory.open_committed(Oid(oid), tid(number)).unwrap_err();
+        assert!(matches!(error, BlobError::Sum { .. }), "{error}");
+        assert_eq!(storage.damaged_places(), 1);
+        assert_eq!(check(&disk, false).0, []);
+        let (found, blobs) = check(&disk, true);
+        let [damage] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(damage.kind, DamageKind::BlobSum);
+        assert_eq!((damage.oid, damage.tid), (Some(Oid(oid)), Some(tid(number))));
+        assert_eq!(blobs.damaged, 1);
+        disk.put(&path, data.to_vec());
+        assert_eq!(load(directory, oid, tid(number)).unwrap(), data);
+        assert_eq!(storage.damaged_places(), 0, "it was put back");
+    }
+}
+
+#[test]
+fn what_is_recorded_is_known_to_the_next_session() {
+    let (disk, storage) = written();
+    storage.close().unwrap();
+    drop(storage);
+    // After an orderly stop also without power.
+    for disk in [disk.after_power_cut(), disk.after_power_cut_with_names_lost()] {
+        assert_eq!(check(&disk, true).1.unrecorded, 0);
+        let storage = open(&disk);
+        let directory = storage.blobs().unwrap();
+        disk.put(&directory.path_of(Oid(3), tid(2)), vec![3; 99]);
+        load(directory, 3, tid(2)).unwrap_err();
+    }
+}
+
+#[test]
+fn sums_that_cannot_be_written_fail_no_commit_and_are_told_once() {
+    let files = MemoryDisk::new();
+    let disk = FaultyDisk::new(files.clone());
+    let storage = open(&disk);
+    commit_blobs(&storage, &files, tid(1), &[(1, New::Sent(b"first"))]);
+    let ((), warnings) = count_warnings(|| {
+        for number in 2..=5 {
+            let directory = storage.blobs().unwrap();
+            let mut blob = directory.temporary().unwrap();
+            blob.append(b"unrecorded").unwrap();
+            let mut staged = directory.stage(&[(Oid(1), NewBlob::Sent(&blob))]).unwrap();
+            staged.commit(tid(number)).unwrap();
+            commit(&storage, stores(tid(number), &[(1, RECORD)])).unwrap();
+            disk.fail(Operation::Write, 1, ErrorKind::StorageFull);
+            staged.keep();
+            assert!(disk.has_failed());
+            disk.mend();
+        }
+    });
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    commit_blobs(&storage, &files, tid(6), &[(1, New::Sent(b"last"))]);
+    let directory = storage.blobs().unwrap();
+    for number in 2..=5 {
+        assert_eq!(load(directory, 1, tid(number)).unwrap(), b"unrecorded");
+    }
+    let (found, blobs) = check(&files, true);
+    assert_eq!((found, blobs.unrecorded), (Vec::new(), 4));
+    for number in [1, 6] {
+        files.put(&directory.path_of(Oid(1), tid(number)), b"x".to_vec());
+        load(directory, 1, tid(number)).unwrap_err();
+    }
+}
+
+/// An older file was put back, and the same tid comes again: whatever was recorded of it before is
+/// gone before the log has it.
+#[test]
+fn a_crash_before_a_blob_is_recorded_leaves_nothing_recorded_of_its_tid() {
+    let (old, storage) = written();
+    storage.close().unwrap();
+    let disk = MemoryDisk::new();
+    disk.create_folder(Path::new(BLOBS)).unwrap();
+    disk.put(Path::new(SUMS), old.bytes(Path::new(SUMS)).unwrap());
+    let storage = open(&disk);
+    let directory = storage.blobs().unwrap();
+    let mut blob = directory.temporary().unwrap();
+    blob.append(b"of another history").unwrap();
+    let mut staged = directory.stage(&[(Oid(1), NewBlob::Sent(&blob))]).unwrap();
+    staged.commit(tid(1)).unwrap();
+    commit(&storage, stores(tid(1), &[(1, RECORD)])).unwrap();
+    for crashed in [disk.after_kill(), disk.after_power_cut()] {
+        let storage = open(&crashed);
+        let found = load(storage.blobs().unwrap(), 1, tid(1)).unwrap();
+        assert_eq!(found, b"of another history");
+        let (found, blobs) = check(&crashed, true);
+        assert_eq!((found, blobs.unrecorded), (Vec::new(), 1));
+    }
+    staged.leave();
+}
+
+#[test]
+fn no_flipped_bit_of_the_sums_calls_a_blob_damaged() {
+    let (disk, storage) = written();
+    storage.close().unwrap();
+    drop(storage);
+    let bytes = disk.bytes(Path::new(SUMS)).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        overwrite(&disk, Path::new(SUMS), &flipped);
+        let (found, blobs) = check(&disk, true);
+        assert_eq!(found, [], "bit {bit}");
+        assert!(blobs.unrecorded <= 1, "bit {bit}");
+        let storage = open(&disk.after_kill());
+        for (oid, number, data) in ALL {
+            assert_eq!(load(storage.blobs().unwrap(), oid, tid(number)).unwrap(), data);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_recorded_where_nothing_may_be_written() {
+    let (disk, storage) = written();
+    storage.close().unwrap();
+    drop(storage);
+    disk.remove(Path::new(SUMS)).unwrap();
+    let paths = disk.paths();
+    let (found, blobs) = check(&disk, true);
+    assert_eq!((found, blobs.unrecorded), (Vec::new(), 6));
+    let options = OpenOptions {
+        read_only: true,
+        blob_directory: Some(BLOBS.into()),
+        ..OpenOptions::new(data_file())
+    };
+    let storage = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
+    assert_eq!(load(storage.blobs().unwrap(), 1, tid(1)).unwrap(), b"one");
+    assert_eq!(disk.paths(), paths);
+    assert!(disk.open(Path::new(SUMS), OpenMode::Read).is_err());
+}

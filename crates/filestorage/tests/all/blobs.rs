@@ -1,0 +1,186 @@
+//! Blobs of transactions of which it is not known at once whether they are in the log: the next
+//! opening asks the log, and removes no blob that the log may have.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::support::{commit, copied_body, data_file, data_of, stores, tid};
+use bytes::Bytes;
+use zodium_blobs::{NewBlob, StagedBlobs};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
+use zodium_filestorage::{ChecksumMode, FileStorage, NewRecord, NewTransaction, OpenOptions};
+use zodium_storage::PackOptions;
+use zodium_types::{Oid, Tid};
+
+const BLOBS: &str = "Blobs";
+const OID: Oid = Oid(3);
+/// `ZODB.blob.Blob` without a state.
+const RECORD: &[u8] = b"cZODB.blob\nBlob\nq\x01.N.";
+
+fn open(disk: impl Disk + 'static) -> FileStorage {
+    let options = OpenOptions {
+        checksums: ChecksumMode::Full,
+        blob_directory: Some(BLOBS.into()),
+        ..OpenOptions::new(data_file())
+    };
+    FileStorage::open(Arc::new(disk), &options).expect("it opens")
+}
+
+fn disk() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    disk.create_folder(Path::new(BLOBS)).unwrap();
+    disk
+}
+
+fn stage(storage: &FileStorage) -> StagedBlobs {
+    let blobs = storage.blobs().unwrap();
+    let mut sent = blobs.temporary().unwrap();
+    sent.append(b"large").unwrap();
+    blobs.stage(&[(OID, NewBlob::Sent(&sent))]).unwrap()
+}
+
+fn intents(disk: &MemoryDisk) -> usize {
+    let is_intent = |path: &&std::path::PathBuf| path.to_string_lossy().ends_with(".intent");
+    disk.paths().iter().filter(is_intent).count()
+}
+
+/// Commits a blob and leaves it to the next opening to find that out.
+fn committed_and_left(disk: &MemoryDisk) -> std::path::PathBuf {
+    let storage = open(disk.clone());
+    let mut staged = stage(&storage);
+    staged.commit(tid(1)).unwrap();
+    commit(&storage, stores(tid(1), &[(OID.0, RECORD)])).unwrap();
+    staged.leave();
+    let path = storage.blobs().unwrap().path_of(OID, tid(1));
+    assert_eq!(intents(disk), 1);
+    path
+}
+
+#[test]
+fn a_blob_that_the_log_has_stays() {
+    let disk = disk();
+    let path = committed_and_left(&disk);
+    drop(open(disk.clone()));
+    assert_eq!(disk.bytes(&path).as_deref(), Some(&b"large"[..]));
+    assert_eq!(intents(&disk), 0);
+}
+
+#[test]
+fn a_blob_whose_record_cannot_be_read_stays() {
+    let disk = disk();
+    let path = committed_and_left(&disk);
+    let bytes = data_of(&disk);
+    let at = bytes.windows(RECORD.len()).position(|window| window == RECORD).unwrap();
+    let file = disk.open(data_file(), OpenMode::Write).unwrap();
+    file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
+    file.sync().unwrap();
+    let storage = open(disk.clone());
+    storage.load_serial(OID, tid(1)).unwrap_err();
+    assert_eq!(disk.bytes(&path).as_deref(), Some(&b"large"[..]));
+}
+
+/// The failed sync proves nothing: the name may come back.
+#[test]
+fn a_blob_whose_folder_was_not_synced_is_looked_for_at_the_next_opening() {
+    let disk = FaultyDisk::new(disk());
+    let storage = open(disk.clone());
+    let mut staged = stage(&storage);
+    let path = storage.blobs().unwrap().path_of(OID, tid(1));
+    // The renaming, then the sync of the folder.
+    disk.fail(Operation::Folder, 2, ErrorKind::Other);
+    staged.commit(tid(1)).unwrap_err();
+    assert!(disk.has_failed());
+    drop(staged);
+    storage.blobs().unwrap().settle();
+    drop(storage);
+    assert_eq!(intents(disk.files()), 1, "the next opening must find it");
+    disk.files().put(&path, b"large".to_vec());
+    drop(open(disk.files().clone()));
+    assert_eq!(disk.files().bytes(&path), None);
+    assert_eq!(intents(disk.files()), 0);
+}
+
+#[test]
+fn a_blob_that_was_given_up_leaves_nothing() {
+    let disk = disk();
+    let storage = open(disk.clone());
+    let mut staged = stage(&storage);
+    staged.commit(tid(1)).unwrap();
+    let path = storage.blobs().unwrap().path_of(OID, tid(1));
+    assert!(disk.exists(&path).unwrap());
+    drop(staged);
+    storage.blobs().unwrap().settle();
+    assert_eq!((disk.bytes(&path), intents(&disk)), (None, 0));
+}
+
+/// Where nothing before the pack time takes less space than before, the list of dropped blobs would
+/// fit the file from before as well: a crash before the renaming would take blobs of that file.
+#[test]
+fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
+    /// A damaged record of one byte of data becomes a deletion, which takes 7 bytes more. So many
+    /// of them take the place of the record of the blob.
+    const SMALL: u64 = (42 + RECORD.len() as u64) / 7;
+    assert_eq!(SMALL * 7, 42 + RECORD.len() as u64);
+    let disk = disk();
+    let storage = open(disk.clone());
+    let small = (10..10 + SMALL).map(|oid| (oid, &b"N"[..]));
+    let objects: Vec<_> = [(0, RECORD), (OID.0, RECORD)].into_iter().chain(small).collect();
+    commit(&storage, stores(tid(1), &[(0, RECORD)])).unwrap();
+    commit_blob(&storage, tid(2), &objects);
+    commit_blob(&storage, tid(3), &[(OID.0, RECORD)]);
+    // As an undo: this alone is why a pack keeps the first revision of the blob.
+    let data = Bytes::from_static(RECORD);
+    let body = copied_body(&storage, OID, Some(data), Some(tid(2))).unwrap();
+    let records = vec![NewRecord { oid: OID, body }];
+    commit(&storage, NewTransaction { records, ..stores(tid(4), &[]) }).unwrap();
+    let cancelled = Arc::default();
+    let options = PackOptions {
+        gc: false,
+        keep_old: false,
+        abort_on_dangling: false,
+        progress: &|_, _, _| (),
+        packed: &|_| (),
+        cancelled: &cancelled,
+    };
+    let mut pack = storage.begin_pack(tid(3), &options).unwrap().unwrap();
+    storage.finish_pack(&mut pack).unwrap();
+    storage.remove_packed_blobs(&pack).unwrap();
+    drop(pack);
+    let path = storage.blobs().unwrap().path_of(OID, tid(2));
+    storage.close().unwrap();
+    drop(storage);
+    for (oid, tid) in (10..10 + SMALL).map(|oid| (Oid(oid), tid(2))).chain([(OID, tid(4))]) {
+        damage(&disk, oid, tid);
+    }
+
+    let damaged = disk.after_kill();
+    let storage = open(disk.clone());
+    let mut pack = storage.begin_pack_without_damaged(tid(3), &options).unwrap().unwrap();
+    assert_eq!(pack.dropped().count() as u64, SMALL + 1);
+    let crashed = disk.after_kill();
+    let packed = storage.finish_pack(&mut pack).unwrap();
+    assert_eq!(packed.size_after, packed.size_before);
+
+    assert_eq!(data_of(&crashed), data_of(&damaged));
+    drop(open(crashed.clone()));
+    assert_eq!(crashed.bytes(&path).as_deref(), Some(&b"large"[..]));
+}
+
+/// Commits objects, of which one has a blob.
+fn commit_blob(storage: &FileStorage, tid: Tid, objects: &[(u64, &[u8])]) {
+    let mut staged = stage(storage);
+    staged.commit(tid).unwrap();
+    commit(storage, stores(tid, objects)).unwrap();
+    staged.keep();
+}
+
+/// Flips a bit of the data, or back pointer, of the record of a revision.
+fn damage(disk: &MemoryDisk, oid: Oid, tid: Tid) {
+    let start = [oid.to_bytes(), tid.to_bytes()].concat();
+    let bytes = data_of(disk);
+    let at = bytes.windows(start.len()).position(|window| window == start).unwrap() + 42;
+    let file = disk.open(data_file(), OpenMode::Write).unwrap();
+    file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
+    file.sync().unwrap();
+}

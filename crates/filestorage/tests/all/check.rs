@@ -1,0 +1,280 @@
+//! Files that are damaged in every place and way, checked: what the format can tell is told, and
+//! nothing makes the check panic or change the file.
+
+use std::time::Duration;
+
+use crate::support::{
+    Field, History, Model, commit, companion, data_file, data_of, disk_of, for_each_seed, open,
+    stores, tid,
+};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+use zodium_disk::{Disk, MemoryDisk, OpenMode};
+use zodium_filestorage::{
+    CheckOptions, Checked, Damage, DamageKind, FileStorageError, IndexVerdict, check,
+};
+
+fn try_check(
+    disk: &MemoryDisk,
+    contents: bool,
+) -> Result<(Checked, Vec<Damage>), FileStorageError> {
+    check_patiently(disk, contents, Duration::ZERO)
+}
+
+fn check_patiently(
+    disk: &MemoryDisk,
+    contents: bool,
+    patience: Duration,
+) -> Result<(Checked, Vec<Damage>), FileStorageError> {
+    let mut found = Vec::new();
+    let options = CheckOptions {
+        path: data_file().to_owned(),
+        references: contents,
+        pickles: contents,
+        patience,
+        progress: &|_, _| {},
+    };
+    let checked = check(disk, &options, &mut |damage| found.push(damage.clone()))?;
+    assert_eq!(checked.damages, found.len() as u64);
+    Ok((checked, found))
+}
+
+/// What is found in these bytes; a file that is none at all counts as one damage.
+fn found_in(bytes: &[u8]) -> Vec<Damage> {
+    let disk = disk_of(bytes);
+    match try_check(&disk, false) {
+        Ok((_, found)) => {
+            assert_eq!(data_of(&disk), bytes);
+            found
+        }
+        Err(FileStorageError::NotFileStorage { .. }) => vec![Damage {
+            kind: DamageKind::Magic,
+            position: 0,
+            what: String::new(),
+            oid: None,
+            tid: None,
+        }],
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn written(rng: &SmallRng, bytes_min: u64) -> (MemoryDisk, Model) {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let mut history = History::new(rng.clone());
+    while history.model.size() < bytes_min {
+        history.commit_batch(&storage);
+    }
+    storage.close().unwrap();
+    (disk, history.model)
+}
+
+#[test]
+fn what_a_storage_writes_is_whole_and_so_is_its_index() {
+    for_each_seed(10, "check", |_, rng| {
+        let (disk, model) = written(rng, 20_000);
+        let (checked, found) = try_check(&disk, false).unwrap();
+        assert_eq!(found, []);
+        assert_eq!(checked.index, IndexVerdict::Agrees);
+        assert_eq!(checked.bytes, model.size());
+        assert_eq!(checked.transactions, model.transactions.len() as u64);
+    });
+}
+
+#[test]
+fn wrong_bit_outside_of_contents_is_found() {
+    for_each_seed(2, "check", |_, rng| {
+        let (disk, model) = written(rng, 1_000);
+        let mut bytes = data_of(&disk);
+        for field in Field::all(&bytes, &model) {
+            if matches!(field.name, "data" | "metadata") {
+                continue;
+            }
+            for bit in field.start * 8..field.end * 8 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let is_found = !found_in(&bytes).is_empty();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                match field.name {
+                    // 8 bytes of data take the room of a back pointer.
+                    "data length" if bit == field.start * 8 + 59 => {}
+                    // Nothing tells what an object is called that has one record only.
+                    "oid" if bytes[field.start + 16..field.start + 24] == [0; 8] => {}
+                    // Nothing tells the tid of a transaction without records but its order.
+                    "transaction tid" if is_empty(&model, &bytes, field.start) => {}
+                    name => assert!(is_found, "bit {bit}, {name}"),
+                }
+            }
+        }
+    });
+}
+
+fn is_empty(model: &Model, bytes: &[u8], start: usize) -> bool {
+    let tid = u64::from_be_bytes(bytes[start..start + 8].try_into().unwrap());
+    model.transactions.iter().any(|t| t.tid.0 == tid && t.records.is_empty())
+}
+
+#[test]
+fn end_that_is_cut_or_zeroed_at_any_byte_is_found_as_a_tail() {
+    for_each_seed(2, "check", |_, rng| {
+        let (disk, model) = written(rng, 1_500);
+        let bytes = data_of(&disk);
+        let mut starts = vec![4];
+        for transaction in &model.transactions {
+            starts.push(starts[starts.len() - 1] + transaction.length() as usize + 8);
+        }
+        let begun = *starts.iter().rev().nth(3).unwrap_or(&4);
+        for end in begun..bytes.len() {
+            let last = *starts.iter().filter(|start| **start <= end).max().unwrap();
+            let found = found_in(&bytes[..end]);
+            match last == end {
+                true => assert_eq!(found, []),
+                false => {
+                    let [tail] = &found[..] else { panic!("cut at {end}: {found:?}") };
+                    assert_eq!((tail.kind, tail.position), (DamageKind::Tail, last as u64));
+                }
+            }
+            let mut zeroed = bytes.clone();
+            zeroed[end..].fill(0);
+            assert_eq!(found_in(&zeroed).is_empty(), zeroed == bytes, "zeroed from {end}");
+        }
+    });
+}
+
+#[test]
+fn commit_under_way_is_no_damage() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(0, b"root")])).unwrap();
+    let end = storage.size();
+    commit(&storage, stores(tid(2), &[(0, b"root again")])).unwrap();
+    drop(storage);
+    let bytes = data_of(&disk);
+    let begun = end as usize + 40;
+    disk.put(data_file(), bytes[..begun].to_vec());
+    let file = disk.open(data_file(), OpenMode::Write).unwrap();
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        file.write_all_at(&bytes[begun..], begun as u64).unwrap();
+    });
+    let (checked, found) = check_patiently(&disk, false, Duration::from_secs(60)).unwrap();
+    writer.join().unwrap();
+    assert_eq!(found, []);
+    assert_eq!((checked.bytes, checked.transactions), (end, 1));
+}
+
+#[test]
+fn extension_that_is_no_pickle_is_found() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for (n, extension) in [(1, &b"\x80\x03}."[..]), (2, b"\x80\x03}"), (3, b"")] {
+        let mut transaction = stores(tid(n), &[]);
+        transaction.metadata.extension = extension.to_vec();
+        commit(&storage, transaction).unwrap();
+    }
+    let (_, found) = try_check(&disk, true).unwrap();
+    let [damage] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((damage.kind, damage.tid), (DamageKind::Pickle, Some(tid(2))));
+}
+
+#[test]
+fn check_goes_on_after_damage_in_the_middle() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=9 {
+        commit(&storage, stores(tid(n), &[(n % 3, &[b'x'; 100]), (n + 10, b"data")])).unwrap();
+    }
+    drop(storage);
+    let bytes = data_of(&disk);
+    let length = (bytes.len() - 4) / 9;
+    let start = |n: usize| 4 + (n - 1) * length;
+    let mut damaged = bytes.clone();
+    // The header of the second, two records of the fifth, and the length of the eighth.
+    damaged[start(2)..start(2) + 23].fill(0xff);
+    damaged[start(5) + 23 + 24] ^= 1;
+    damaged[start(5) + 23 + 142 + 24] ^= 1;
+    damaged[start(8) + length - 1] ^= 1;
+    let found = found_in(&damaged);
+    let at = |kind| {
+        let of = found.iter().filter(|damage| damage.kind == kind).map(|d| d.position as usize);
+        of.collect::<Vec<_>>()
+    };
+    assert_eq!(at(DamageKind::Transaction), [start(2), start(8)]);
+    assert_eq!(at(DamageKind::RecordField), [start(5) + 23, start(5) + 23 + 142]);
+    // The headers of the second's records are whole, its own is not: what followed it is told.
+    assert_eq!(at(DamageKind::Previous), [start(5) + 23]);
+    assert_eq!(found.len(), 5, "{found:?}");
+}
+
+#[test]
+fn stored_copy_of_a_data_file_is_taken_for_data() {
+    for_each_seed(3, "check", |_, rng| {
+        let (inner, _) = written(rng, 3_000);
+        let disk = MemoryDisk::new();
+        let storage = open(disk.clone());
+        commit(&storage, stores(tid(1), &[(0, b"root")])).unwrap();
+        commit(&storage, stores(tid(2), &[(1, &data_of(&inner))])).unwrap();
+        commit(&storage, stores(tid(3), &[(0, b"root again")])).unwrap();
+        let mut bytes = data_of(&disk);
+        let second = 4 + 23 + 42 + 4 + 8;
+        bytes[second + 8] ^= 0x40;
+        let found = found_in(&bytes);
+        let [gap] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((gap.kind, gap.position), (DamageKind::Transaction, second as u64));
+    });
+}
+
+#[test]
+fn index_that_names_other_records_is_found() {
+    for_each_seed(5, "check", |_, rng| {
+        let (disk, _) = written(rng, 5_000);
+        let index = disk.bytes(&companion(".index")).unwrap();
+        for _ in 0..50 {
+            let mut damaged = index.clone();
+            let at = rng.random_range(0..damaged.len());
+            damaged[at] ^= 1 << rng.random_range(0..8);
+            disk.put(&companion(".index"), damaged);
+            let (checked, found) = try_check(&disk, false).unwrap();
+            // The number of the pickle protocol, which changes nothing.
+            if at > 0 && index[at - 1..=at] == [0x80, 3] {
+                continue;
+            }
+            let told = found.iter().all(|damage| damage.kind == DamageKind::Index);
+            let is_old_format = found.is_empty() && checked.index == IndexVerdict::None;
+            assert!(told && (is_old_format || checked.index == IndexVerdict::Differs), "byte {at}");
+        }
+    });
+}
+
+#[test]
+fn references_that_lead_nowhere_and_data_that_are_no_pickles_are_found() {
+    let record = |references: &[u64]| {
+        let mut data = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03]".to_vec();
+        for oid in references {
+            data.extend_from_slice(b"C\x08");
+            data.extend_from_slice(&oid.to_be_bytes());
+            data.extend_from_slice(b"h\x00\x86Qa");
+        }
+        data.push(b'.');
+        data
+    };
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    // What an object referred to once does not count.
+    commit(&storage, stores(tid(1), &[(0, &record(&[77]))])).unwrap();
+    let objects = [(0, &record(&[1, 2, 3])[..]), (1, &record(&[0])), (3, &record(&[1, 4, 4]))];
+    commit(&storage, stores(tid(2), &objects)).unwrap();
+    commit(&storage, stores(tid(3), &[(5, b"\x80\x03not"), (6, b"N.N.")])).unwrap();
+    let (_, found) = try_check(&disk, true).unwrap();
+    let found: Vec<_> = found.iter().map(|d| (d.kind, d.oid.unwrap().0, d.what.as_str())).collect();
+    let missing = |oid| {
+        format!(
+            "a reference from a persistent.mapping.PersistentMapping to object {oid:016x}, \
+             which does not exist"
+        )
+    };
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!(found[0], (DamageKind::Reference, 0, &missing(2)[..]));
+    assert_eq!(found[1], (DamageKind::Reference, 3, &missing(4)[..]));
+    assert_eq!((found[2].0, found[2].1), (DamageKind::Pickle, 5));
+    assert_eq!(found[3], (DamageKind::Pickle, 6, "data that begin with no class"));
+}

@@ -1,0 +1,290 @@
+//! What is whole in a damaged file comes out of it, and what comes out is whole.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::{
+    History, Model, commit, copied_body, data_file, data_of, disk_of, for_each_seed, open, stores,
+    tid,
+};
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use zodium_disk::MemoryDisk;
+use zodium_filestorage::{
+    CheckOptions, Damage, DamageKind, FileStorage, FileStorageError, NewBody, NewRecord,
+    NewTransaction, OpenOptions, RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary,
+    check, recover,
+};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+fn recovered_file() -> &'static Path {
+    Path::new("Recovered.fs")
+}
+
+struct Outcome {
+    disk: MemoryDisk,
+    bytes: Vec<u8>,
+    notes: Vec<RecoveryNote>,
+    summary: RecoverySummary,
+}
+
+fn try_recover(bytes: &[u8], partial: bool) -> Result<Outcome, FileStorageError> {
+    let (disk, mut notes) = (disk_of(bytes), Vec::new());
+    let options = RecoverOptions {
+        from: data_file().to_owned(),
+        to: recovered_file().to_owned(),
+        partial,
+        drop_mismatches: false,
+        progress: &|_, _| {},
+    };
+    let summary = recover(&disk, &options, &mut |note| notes.push(note.clone()))?;
+    assert_eq!(data_of(&disk), bytes);
+    let bytes = disk.bytes(recovered_file()).unwrap();
+    Ok(Outcome { disk, bytes, notes, summary })
+}
+
+fn damage_of(disk: &MemoryDisk, path: &Path) -> Vec<Damage> {
+    let mut found = Vec::new();
+    let options = CheckOptions {
+        path: path.to_owned(),
+        references: true,
+        pickles: true,
+        patience: Duration::ZERO,
+        progress: &|_, _| {},
+    };
+    check(disk, &options, &mut |damage| found.push(damage.clone())).unwrap();
+    found.retain(|damage| damage.kind.name() != "pickle");
+    found
+}
+
+fn recovered_tids(outcome: &Outcome) -> Vec<Tid> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::new(recovered_file()) };
+    let storage = FileStorage::open(std::sync::Arc::new(outcome.disk.clone()), &options).unwrap();
+    let mut transactions = storage.iterate(None, None).unwrap();
+    let mut tids = Vec::new();
+    while let Some(transaction) = transactions.step().unwrap() {
+        tids.push(transaction.tid);
+    }
+    tids
+}
+
+fn written(rng: &SmallRng, bytes_min: u64) -> (Vec<u8>, Model) {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let mut history = History::new(rng.clone());
+    while history.model.size() < bytes_min {
+        history.commit_batch(&storage);
+    }
+    (data_of(&disk), history.model)
+}
+
+#[test]
+fn whole_file_comes_out_byte_for_byte() {
+    for_each_seed(10, "recover", |_, rng| {
+        let (bytes, _) = written(rng, 20_000);
+        let outcome = try_recover(&bytes, false).unwrap();
+        assert_eq!(outcome.notes, []);
+        assert!(outcome.bytes == bytes);
+    });
+}
+
+#[test]
+fn byte_wrong_anywhere_costs_its_own_transaction_at_most() {
+    for_each_seed(2, "recover", |_, rng| {
+        let (bytes, model) = written(rng, 1_500);
+        let mut damaged = bytes.clone();
+        let mut end = 4;
+        for (number, transaction) in model.transactions.iter().enumerate() {
+            let start = end;
+            end += transaction.length() as usize + 8;
+            for at in start..end {
+                damaged[at] ^= 0xff;
+                let outcome = try_recover(&damaged, at % 2 == 0).unwrap();
+                damaged[at] ^= 0xff;
+                assert_eq!(damage_of(&outcome.disk, recovered_file()), [], "byte {at}");
+                let tids = recovered_tids(&outcome);
+                let others = model.transactions.iter().enumerate();
+                let others = others.filter(|(other, t)| *other != number && t.counts());
+                for (_, other) in others {
+                    assert!(tids.contains(&other.tid), "byte {at}: {} is lost", other.tid);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_left_out_is_told() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=5 {
+        commit(&storage, stores(tid(n), &[(1, b"abc"), (n + 10, b"def")])).unwrap();
+    }
+    let bytes = data_of(&disk);
+    let length = (bytes.len() - 4) / 5;
+    let third = 4 + 2 * length;
+    let mut damaged = bytes.clone();
+    damaged[third + length - 1] ^= 1;
+
+    let outcome = try_recover(&damaged, false).unwrap();
+    let [note] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
+    assert_eq!(note.kind, RecoveryKind::LeftOut);
+    assert_eq!((note.start, note.end), (third as u64, (third + length) as u64));
+    // The last record ends where nothing says that its transaction ends.
+    assert_eq!((&note.oids[..], &note.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
+    assert_eq!(outcome.summary.bytes_left_out, length as u64);
+    assert_eq!((outcome.summary.transactions, outcome.summary.records), (4, 8));
+    assert_eq!(recovered_tids(&outcome), [1, 2, 4, 5].map(tid));
+
+    let outcome = try_recover(&damaged, true).unwrap();
+    assert_eq!(outcome.notes[0].records_kept, 1);
+    assert_eq!((outcome.summary.transactions, outcome.summary.transactions_partial), (5, 1));
+    assert_eq!(recovered_tids(&outcome), [1, 2, 3, 4, 5].map(tid));
+    assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+}
+
+#[test]
+fn records_before_a_damage_are_kept_where_they_end_of_themselves() {
+    let pickles = b"\x80\x03cm\nC\n.\x80\x03}.";
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, pickles), (2, pickles), (3, pickles)])).unwrap();
+    let end = data_of(&disk).len() - 8;
+    commit(&storage, stores(tid(2), &[(4, pickles)])).unwrap();
+    let bytes = data_of(&disk);
+    for start in end - pickles.len() - 42..end - pickles.len() {
+        let mut damaged = bytes.clone();
+        damaged[start..end].fill(0);
+        let outcome = try_recover(&damaged, true).unwrap();
+        assert_eq!(outcome.summary.records, 3, "{start}");
+        assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+    }
+}
+
+/// Three transactions: data, other data, and the first ones again by a back pointer.
+fn undone() -> Vec<u8> {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"first data"), (2, b"beside")])).unwrap();
+    commit(&storage, stores(tid(2), &[(1, b"other data")])).unwrap();
+    let body = copied_body(&storage, Oid(1), Some("first data".into()), Some(tid(1))).unwrap();
+    assert!(matches!(body, NewBody::SameAs(_)));
+    let transaction = NewTransaction {
+        tid: tid(3),
+        status: TransactionStatus::Normal,
+        metadata: TransactionMetadata::default(),
+        records: vec![NewRecord { oid: Oid(1), body }],
+    };
+    commit(&storage, transaction).unwrap();
+    data_of(&disk)
+}
+
+#[test]
+fn data_behind_a_back_pointer_are_fetched_from_a_transaction_that_is_left_out() {
+    let mut bytes = undone();
+    bytes[4 + 16] = b'?';
+    let outcome = try_recover(&bytes, false).unwrap();
+    assert_eq!(recovered_tids(&outcome), [2, 3].map(tid));
+    let needle = b"first data";
+    assert!(outcome.bytes.windows(needle.len()).any(|bytes| bytes == needle));
+    assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+    assert_eq!(outcome.notes.len(), 1);
+}
+
+#[test]
+fn record_whose_data_are_lost_is_left_out_and_named() {
+    let mut bytes = undone();
+    bytes[4..4 + 23 + 42].fill(0);
+    let outcome = try_recover(&bytes, true).unwrap();
+    let [gap, record] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
+    assert_eq!((gap.start, gap.records_kept, &gap.tids[..]), (4, 1, &[tid(1)][..]));
+    assert_eq!((&record.oids[..], &record.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
+    // What stood beside it is kept, by what the record says of itself.
+    assert_eq!(recovered_tids(&outcome), [1, 2, 3].map(tid));
+    assert_eq!(outcome.summary.records, 2);
+    assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let disk = disk_of(&undone());
+    let options = |to: &str| RecoverOptions {
+        from: data_file().to_owned(),
+        to: to.into(),
+        partial: false,
+        drop_mismatches: false,
+        progress: &|_, _| {},
+    };
+    assert!(recover(&disk, &options("Data.fs"), &mut |_| {}).is_err());
+    disk.put(Path::new("Other.fs.index"), b"index".to_vec());
+    assert!(recover(&disk, &options("Other.fs"), &mut |_| {}).is_err());
+    assert_eq!(disk.bytes(Path::new("Other.fs")), None);
+    assert_eq!(data_of(&disk), undone());
+}
+
+/// What may happen to a file.
+#[derive(Clone, Debug)]
+enum Mutation {
+    Flip(usize),
+    Fill(usize, usize, u8),
+    Remove(usize, usize),
+    Repeat(usize, usize),
+    Cut(usize),
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let (at, length) = (0..100_000_usize, prop_oneof![1..10_usize, 1..600_usize]);
+    prop_oneof![
+        at.clone().prop_map(Mutation::Flip),
+        (at.clone(), length.clone(), prop_oneof![Just(0), Just(0xff), any::<u8>()])
+            .prop_map(|(at, length, byte)| Mutation::Fill(at, length, byte)),
+        (at.clone(), length.clone()).prop_map(|(at, length)| Mutation::Remove(at, length)),
+        (at.clone(), length).prop_map(|(at, length)| Mutation::Repeat(at, length)),
+        at.prop_map(Mutation::Cut),
+    ]
+}
+
+fn mutate(bytes: &mut Vec<u8>, mutation: &Mutation) {
+    let size = bytes.len();
+    let part = |at: usize, length: usize| at % size..(at % size + length).min(size);
+    match *mutation {
+        _ if size == 0 => {}
+        Mutation::Flip(at) => bytes[at / 8 % size] ^= 1 << (at % 8),
+        Mutation::Fill(at, length, byte) => bytes[part(at, length)].fill(byte),
+        Mutation::Remove(at, length) => drop(bytes.drain(part(at, length))),
+        Mutation::Repeat(at, length) => bytes.extend_from_within(part(at, length)),
+        Mutation::Cut(at) => bytes.truncate(at % size),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..Default::default()
+    })]
+
+    #[test]
+    fn whatever_happened_to_a_file_what_comes_out_of_it_is_whole(
+        seed in 0..8_u64,
+        mutations in prop::collection::vec(mutation(), 1..6),
+        partial in any::<bool>(),
+    ) {
+        let (mut bytes, _) = written(&rand::SeedableRng::seed_from_u64(seed), 3_000);
+        mutations.iter().for_each(|mutation| mutate(&mut bytes, mutation));
+        match try_recover(&bytes, partial) {
+            Ok(outcome) => {
+                prop_assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+                // What follows from the rest is put right without a word.
+                let mut damage = damage_of(&outcome.disk, data_file());
+                damage.retain(|damage| damage.kind != DamageKind::Previous);
+                if outcome.notes.is_empty() {
+                    prop_assert_eq!(damage, []);
+                }
+                recovered_tids(&outcome);
+            }
+            Err(FileStorageError::NotFileStorage { .. }) => {}
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests of TLS from outside, in one program: it links once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod clients;
+mod files;
+mod servers;
+mod support;
