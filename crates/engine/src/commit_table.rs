@@ -17,7 +17,13 @@ use crate::notice::{Mailbox, Notice};
 use crate::transaction::Voted;
 
 /// A transaction that the log writer has taken.
-pub(crate) type TakenTransaction = (TransactionNumber, Tid, Voted);
+pub(crate) struct TakenTransaction {
+    pub(crate) number: TransactionNumber,
+    pub(crate) tid: Tid,
+    pub(crate) voted: Voted,
+    /// The mailbox of its session.
+    pub(crate) owner: Arc<dyn Mailbox>,
+}
 
 /// The payload of a transaction in the commit machine.
 pub(crate) struct Carried {
@@ -144,9 +150,11 @@ impl CommitTable {
         let mut state = self.state.lock();
         let batch = state.machine.next_batch(transactions_max, clock_tid);
         let take = |(number, tid)| {
-            let voted = state.machine.payload_mut(number).and_then(|carried| carried.voted.take());
+            let carried = state.machine.payload_mut(number)?;
+            let voted = carried.voted.take();
             assert!(voted.is_some(), "a ready transaction has its records");
-            Some((number, tid, voted?))
+            let owner = Arc::clone(&carried.owner);
+            Some(TakenTransaction { number, tid, voted: voted?, owner })
         };
         batch.into_iter().filter_map(take).collect()
     }

@@ -109,7 +109,7 @@ impl Input {
         let mut buffer = ReadBuf::new(&mut scratch[..limit]);
         ready!(stream.poll_read(context, &mut buffer)?);
         let bytes = buffer.filled();
-        link.metrics().bytes_received.add(bytes.len() as u64);
+        link.note_read(bytes.len());
         if let Some(busy_poll) = &shared.busy_poll {
             busy_poll.note_request();
         }

@@ -10,7 +10,9 @@
 
 mod busy_poll;
 mod handshake;
+mod inbox;
 mod input;
+mod jobs;
 mod link;
 mod listener;
 mod log_limiter;
@@ -23,6 +25,8 @@ mod tls_tests;
 mod unfinished;
 mod worker;
 
+pub use inbox::{Inbox, InboxSender, inbox};
+pub use jobs::{Blocking, JOBS_MAX, Jobs, RuntimeThreads};
 pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use metrics::LinkMetrics;

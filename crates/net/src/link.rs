@@ -78,6 +78,8 @@ struct LinkState {
     closing: Cell<Option<CloseReason>>,
     /// The output may wait for the answers to the next requests.
     deferred: Cell<bool>,
+    /// Bytes were read since [`Link::takes_activity`].
+    is_active: Cell<bool>,
     /// Graceful stop: no more is read, and the link ends when its session is idle.
     stopping: Cell<bool>,
     ended: Cell<bool>,
@@ -107,6 +109,7 @@ impl Link {
                 push_bytes: Cell::new(0),
                 closing: Cell::new(None),
                 deferred: Cell::new(false),
+                is_active: Cell::new(false),
                 stopping: Cell::new(false),
                 ended: Cell::new(false),
                 waker: RefCell::new(None),
@@ -181,7 +184,7 @@ impl Link {
         &self.state.limits.memory
     }
 
-    pub(crate) fn metrics(&self) -> &LinkMetrics {
+    fn metrics(&self) -> &LinkMetrics {
         &self.state.metrics
     }
 
@@ -219,6 +222,16 @@ impl Link {
     /// Used instead of [waking](Link::wake) the link at once. The caller must wake it later.
     pub fn defer(&self) {
         self.state.deferred.set(true);
+    }
+
+    /// Whether the peer has sent something since the last call: it will probably soon send more.
+    pub fn takes_activity(&self) -> bool {
+        self.state.is_active.take()
+    }
+
+    pub(crate) fn note_read(&self, bytes: usize) {
+        self.state.is_active.set(true);
+        self.metrics().bytes_received.add(bytes as u64);
     }
 
     /// Ends the link once the output is sent.

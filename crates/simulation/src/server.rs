@@ -13,9 +13,9 @@ use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
 use zodium_engine::{Config as StorageConfig, LogWriter, Storage};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
-use zodium_net::{Host, Limits};
+use zodium_net::{Blocking, Host, Limits};
 use zodium_storage::StorageError;
-use zodium_zeo_server::{Blocking, Config, Offer, Server as ZeoServer, ZeoService};
+use zodium_zeo_server::{Config, Offer, Server as ZeoServer, ZeoService};
 
 use crate::history::path;
 use crate::pipe::ServerEnd;

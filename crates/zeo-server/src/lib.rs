@@ -21,7 +21,6 @@ mod foreign_protocol;
 mod info;
 mod inspection;
 mod iterators;
-mod jobs;
 mod loads;
 mod local;
 mod log_chunk;
@@ -46,7 +45,6 @@ mod vote;
 mod voting;
 
 pub use inspection::SessionMetrics;
-pub use jobs::Blocking;
 pub use reports::{Inspection, SessionReport, TransactionReport, WorkerReport};
 pub use server::{Config, Offer, Server};
 pub use service::ZeoService;

@@ -6,10 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use zodium_engine::{Mailbox, Notice};
+use zodium_net::Blocking;
 use zodium_tls::PeerIdentity;
 
-use crate::jobs::Blocking;
 use crate::reports::{Inquiry, SessionReport, WorkerReport};
 use crate::server::Server;
 use crate::statistics::{Statistics, Tally};
@@ -38,25 +37,15 @@ pub(crate) trait Described {
 }
 
 impl LocalServer {
-    /// Subscribes to all storages. It must be called within a worker's runtime.
+    /// Makes subscribers of all storages. It must be called within a worker's runtime.
     pub(crate) fn start(server: Arc<Server>, blocking: Rc<dyn Blocking>) -> Rc<LocalServer> {
         let mut subscribers = BTreeMap::new();
         for (name, served) in &server.storages {
-            let (sender, receiver) = mpsc::unbounded_channel();
-            let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
             let statistics = Arc::new(Statistics::default());
             served.statistics.lock().push(Arc::clone(&statistics));
-            let last_seen = served.storage.subscribe(Arc::clone(&mailbox));
             let storage = Arc::clone(&served.storage);
             let notice_interval = server.config.notice_interval;
-            let subscriber = StorageSubscriber::new(
-                storage,
-                mailbox,
-                receiver,
-                statistics,
-                last_seen,
-                notice_interval,
-            );
+            let subscriber = StorageSubscriber::new(storage, statistics, notice_interval);
             let subscriber = Rc::new(subscriber);
             tokio::task::spawn_local(Rc::clone(&subscriber).run());
             tokio::task::spawn_local(Rc::clone(&subscriber).send_deferred());
@@ -124,15 +113,5 @@ async fn answer(local: Rc<LocalServer>, mut inquiries: mpsc::UnboundedReceiver<I
     while let Some((listed_max, answer)) = inquiries.recv().await {
         // The receiver may be gone; ignore the error.
         let _ = answer.send(local.report(listed_max));
-    }
-}
-
-/// The sending end of a subscriber's inbox, for the engine.
-pub(crate) struct Sender(pub(crate) mpsc::UnboundedSender<Notice>);
-
-impl Mailbox for Sender {
-    fn post(&self, notice: Notice) {
-        // A worker that has stopped has no sessions left.
-        let _ = self.0.send(notice);
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use zodium_net::Link;
+use zodium_net::{JOBS_MAX, Jobs, Link};
 use zodium_pickle::Value;
 use zodium_zeo::codec::Encoding;
 
@@ -15,7 +15,6 @@ use crate::call::{Arguments, Method};
 use crate::exception::{Exception, tid_value};
 use crate::info::info;
 use crate::iterators::Iterators;
-use crate::jobs::{JOBS_MAX, Jobs};
 use crate::local::LocalServer;
 use crate::peer::Peer;
 use crate::replies::{Replies, Reply, ReplyTo};

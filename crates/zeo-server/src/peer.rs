@@ -9,12 +9,11 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use zodium_engine::Storage;
 use zodium_engine::commit::TransactionNumber;
-use zodium_net::Link;
+use zodium_net::{Jobs, Link};
 use zodium_pickle::Value;
 use zodium_types::Memory;
 
 use crate::exception::Exception;
-use crate::jobs::Jobs;
 use crate::replies::{Replies, Reply, ReplyTo};
 use crate::statistics::{Statistics, Tally};
 use crate::subscriber::StorageSubscriber;

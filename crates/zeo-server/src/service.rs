@@ -3,9 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use zodium_net::{Link, Service};
+use zodium_net::{Blocking, Link, RuntimeThreads, Service};
 
-use crate::jobs::{Blocking, RuntimeThreads};
 use crate::local::LocalServer;
 use crate::server::Server;
 use crate::session::SessionHandle;
@@ -16,7 +15,7 @@ pub struct ZeoService {
 }
 
 impl ZeoService {
-    /// Creates a service that subscribes to all storages.
+    /// Creates a service for all storages.
     ///
     /// It must be called within a worker's runtime, whose blocking threads execute the jobs.
     pub fn new(server: Arc<Server>) -> ZeoService {

@@ -353,9 +353,7 @@ impl Session {
         if !read_only && !writable {
             return Err(Exception::read_only());
         }
-        // The client may know of later commits from another worker. With an older last tid it would
-        // take this for a server that has lost them.
-        subscriber.catch_up();
+        subscriber.attend();
         let last_seen = subscriber.last_seen();
         let encoding = self.encoding.get().unwrap_or(self.local.server.config.encoding);
         let parts = Parts::new(

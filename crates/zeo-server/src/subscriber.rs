@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Mailbox, Notice, Storage};
-use zodium_net::{CloseReason, Link};
+use zodium_net::{CloseReason, Inbox, InboxSender, Link, inbox};
 use zodium_storage::StorageError;
 use zodium_types::Tid;
 use zodium_zeo::codec::{CodecError, Encoding, encode_invalidation};
@@ -44,15 +44,34 @@ pub(crate) trait Recipient {
     fn send_info(&self);
 }
 
+/// The sending end of a subscriber's inbox, for the engine.
+struct NoticeSender(InboxSender<Notice>);
+
+impl Mailbox for NoticeSender {
+    fn post(&self, notice: Notice) {
+        self.0.send(notice);
+    }
+
+    fn post_patiently(&self, notice: Notice) -> bool {
+        self.0.send_patiently(notice)
+    }
+
+    fn remind(&self) -> Option<Duration> {
+        self.0.remind()
+    }
+}
+
 pub(crate) struct StorageSubscriber {
     pub(crate) storage: Arc<Storage>,
     pub(crate) mailbox: Arc<dyn Mailbox>,
-    inbox: RefCell<mpsc::UnboundedReceiver<Notice>>,
+    inbox: Inbox<Notice>,
     pub(crate) statistics: Arc<Statistics>,
     /// The last transaction that was broadcast to the sessions of this worker.
     ///
     /// Sessions report this one as "the last transaction", never a later one of the storage.
     last_seen: Cell<Tid>,
+    /// Whether commits are posted here: only to workers with sessions.
+    is_subscribed: Cell<bool>,
     sessions: RefCell<BTreeMap<u64, Rc<dyn Recipient>>>,
     pub(crate) voting: Voting,
     /// Least time between invalidations that are sent without an answer; zero: sent at once.
@@ -63,20 +82,20 @@ pub(crate) struct StorageSubscriber {
 }
 
 impl StorageSubscriber {
+    /// Creates a subscriber, which subscribes when it gets its first session.
     pub(crate) fn new(
         storage: Arc<Storage>,
-        mailbox: Arc<dyn Mailbox>,
-        inbox: mpsc::UnboundedReceiver<Notice>,
         statistics: Arc<Statistics>,
-        last_seen: Tid,
         notice_interval: Duration,
     ) -> StorageSubscriber {
+        let (sender, inbox) = inbox(notice_interval);
         StorageSubscriber {
             storage,
-            mailbox,
-            inbox: RefCell::new(inbox),
+            mailbox: Arc::new(NoticeSender(sender)),
+            inbox,
             statistics,
-            last_seen: Cell::new(last_seen),
+            last_seen: Cell::new(Tid::ZERO),
+            is_subscribed: Cell::new(false),
             sessions: RefCell::default(),
             voting: Voting::default(),
             notice_interval,
@@ -87,22 +106,31 @@ impl StorageSubscriber {
 
     /// Handles notices; never ends.
     pub(crate) async fn run(self: Rc<Self>) {
-        while let Some(notice) =
-            std::future::poll_fn(|context| self.inbox.borrow_mut().poll_recv(context)).await
-        {
+        loop {
+            let notice = self.inbox.next().await;
             self.handle(notice);
         }
     }
 
     /// Sends deferred invalidations that have not left with an answer; never ends.
+    ///
+    /// A client that has sent requests since the last time gets them with its next answer, or the
+    /// next time.
     pub(crate) async fn send_deferred(self: Rc<Self>) {
         loop {
             self.deferred.notified().await;
             tokio::time::sleep(self.notice_interval).await;
             self.noticed.set(Some(Instant::now()));
             for session in self.sessions.borrow().values() {
-                if !session.link().output().is_empty() {
-                    session.link().wake();
+                let link = session.link();
+                let is_active = link.takes_activity();
+                if link.output().is_empty() {
+                    continue;
+                }
+                if is_active {
+                    self.deferred.notify_one();
+                } else {
+                    link.wake();
                 }
             }
         }
@@ -152,15 +180,28 @@ impl StorageSubscriber {
 
     /// Handles the next notice; false if there is none.
     fn handle_next(&self) -> bool {
-        let notice = self.inbox.borrow_mut().try_recv();
-        notice.map(|notice| self.handle(notice)).is_ok()
+        let notice = self.inbox.take();
+        notice.map(|notice| self.handle(notice)).is_some()
+    }
+
+    /// Makes the subscriber current, for a session that is about to be added.
+    ///
+    /// Its client may know of later commits from another worker. With an older last transaction it
+    /// would take this for a server that has lost them.
+    pub(crate) fn attend(&self) {
+        if self.is_subscribed.replace(true) {
+            self.catch_up();
+        } else {
+            self.last_seen.set(self.storage.subscribe(Arc::clone(&self.mailbox)));
+        }
     }
 
     pub(crate) fn last_seen(&self) -> Tid {
         self.last_seen.get()
     }
 
-    /// Adds a session, which gets every commit from now on.
+    /// Adds a session, which gets every commit after [`StorageSubscriber::last_seen`]. After
+    /// [`StorageSubscriber::attend`], without a wait in between.
     pub(crate) fn add(&self, number: u64, session: Rc<dyn Recipient>) {
         self.sessions.borrow_mut().insert(number, session);
         self.statistics.connections.add(1);
@@ -169,6 +210,11 @@ impl StorageSubscriber {
     pub(crate) fn remove(&self, number: u64) {
         if self.sessions.borrow_mut().remove(&number).is_some() {
             self.statistics.connections.subtract(1);
+        }
+        if self.sessions.borrow().is_empty() && self.is_subscribed.replace(false) {
+            self.storage.unsubscribe(&self.mailbox);
+            // A later session must not get what was posted before.
+            self.drain_inbox();
         }
     }
 

@@ -15,3 +15,4 @@ mod slow_disk;
 mod support;
 mod transaction_timeout;
 mod undo_and_restore;
+mod waiting_notices;

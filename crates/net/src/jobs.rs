@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::Link;
 use tokio::sync::{Semaphore, oneshot};
-use zodium_net::Link;
 
 /// Most requests of a connection in progress at once; no more are read until some end.
-pub(crate) const JOBS_MAX: usize = 1000;
+pub const JOBS_MAX: usize = 1000;
 
 /// Most of them that may produce large answers at once (loads from the disk, histories), since each
 /// holds its answer.
@@ -22,7 +22,7 @@ pub trait Blocking: 'static {
 }
 
 /// The blocking threads of the worker's runtime.
-pub(crate) struct RuntimeThreads;
+pub struct RuntimeThreads;
 
 impl Blocking for RuntimeThreads {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {
@@ -33,7 +33,7 @@ impl Blocking for RuntimeThreads {
 
 /// The jobs of one connection; all clones are the same.
 #[derive(Clone)]
-pub(crate) struct Jobs {
+pub struct Jobs {
     shared: Rc<Shared>,
 }
 
@@ -54,7 +54,7 @@ struct Shared {
 impl Jobs {
     /// Creates the jobs of a connection. `before_done` runs before each job is finished, and `gone`
     /// says when the connection has ended.
-    pub(crate) fn new(
+    pub fn new(
         link: Link,
         blocking: Rc<dyn Blocking>,
         before_done: Box<dyn Fn()>,
@@ -67,38 +67,38 @@ impl Jobs {
     }
 
     /// The number of requests in progress.
-    pub(crate) fn running(&self) -> usize {
+    pub fn running(&self) -> usize {
         self.shared.running.get()
     }
 
     /// Whether a job is in progress during which no requests are read.
-    pub(crate) fn is_paused(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.shared.is_paused.get()
     }
 
     /// Whether the connection has ended.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.shared.gone.load(Ordering::Relaxed)
     }
 
     /// As [`Jobs::is_gone`], for jobs. Relaxed: it only lets them end earlier.
-    pub(crate) fn gone(&self) -> Arc<AtomicBool> {
+    pub fn gone(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.gone)
     }
 
     /// Counts a request that is answered by several jobs, until [`Jobs::end`].
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.shared.running.set(self.running() + 1);
     }
 
     /// Ends a request that [`Jobs::begin`] counted.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.shared.running.set(self.running() - 1);
     }
 
     /// Runs `job` on a blocking thread and gives its result. `None` if the thread panicked, which
     /// ends the process anyway.
-    pub(crate) fn run_blocking<T, J>(&self, job: J) -> impl Future<Output = Option<T>> + use<T, J>
+    pub fn run_blocking<T, J>(&self, job: J) -> impl Future<Output = Option<T>> + use<T, J>
     where
         T: Send + 'static,
         J: FnOnce() -> T + Send + 'static,
@@ -114,7 +114,7 @@ impl Jobs {
     /// Runs `job` on a blocking thread, and then `done` with its result on the worker.
     ///
     /// `done` runs even if the connection has ended meanwhile; see [`Jobs::is_gone`].
-    pub(crate) fn spawn<T: Send + 'static>(
+    pub fn spawn<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(T) + 'static,
@@ -123,7 +123,7 @@ impl Jobs {
     }
 
     /// As [`Jobs::spawn`]; no requests are read until the job has ended.
-    pub(crate) fn spawn_pausing<T: Send + 'static>(
+    pub fn spawn_pausing<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(T) + 'static,
@@ -138,7 +138,7 @@ impl Jobs {
 
     /// As [`Jobs::spawn`], for jobs with large answers. It begins when the client has read most of
     /// its earlier answers, and few such jobs are in progress.
-    pub(crate) fn spawn_answer<T: Send + 'static>(
+    pub fn spawn_answer<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(T) + 'static,
@@ -155,7 +155,7 @@ impl Jobs {
 
     /// As [`Jobs::spawn`], for jobs that may read a whole file. It begins when one of the `places`
     /// is free.
-    pub(crate) fn spawn_search<T: Send + 'static>(
+    pub fn spawn_search<T: Send + 'static>(
         &self,
         places: Arc<Semaphore>,
         job: impl FnOnce() -> T + Send + 'static,
@@ -190,20 +190,67 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::collections::VecDeque;
 
-    use crate::testing::{Client, run_local, settle, storage};
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::{Limits, Protocol};
+
+    type Job = Box<dyn FnOnce() + Send>;
+
+    /// Jobs that run when a test says so.
+    #[derive(Clone, Default)]
+    struct Queued(Rc<RefCell<VecDeque<Job>>>);
+
+    impl Queued {
+        /// Runs the next job; false if there is none.
+        fn run_next(&self) -> bool {
+            let job = self.0.borrow_mut().pop_front();
+            job.map(|job| job()).is_some()
+        }
+    }
+
+    impl Blocking for Queued {
+        fn run(&self, job: Job) {
+            self.0.borrow_mut().push_back(job);
+        }
+    }
+
+    /// Runs a test with the jobs of a connection.
+    fn run(test: impl AsyncFnOnce(Jobs, Queued)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let (queued, metrics) = (Queued::default(), Arc::default());
+            let link = Link::new(
+                "a client".to_owned(),
+                Protocol::default(),
+                None,
+                Limits::default(),
+                metrics,
+            );
+            let blocking = Rc::new(queued.clone());
+            let jobs = Jobs::new(link, blocking, Box::new(|| ()), Arc::default());
+            test(jobs, queued).await;
+        });
+    }
+
+    /// Lets all other tasks of the worker run.
+    async fn settle() {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
 
     #[test]
     fn no_requests_are_read_during_a_pausing_job() {
-        run_local(async {
-            let client = Client::connect(storage()).await;
-            let jobs = &client.peer.jobs;
+        run(async |jobs, queued| {
             jobs.spawn_pausing(|| (), |()| ());
             jobs.spawn(|| (), |()| ());
             settle().await;
             assert!(jobs.is_paused());
             assert_eq!(jobs.running(), 2);
-            assert!(client.blocking.run_next());
+            assert!(queued.run_next());
             settle().await;
             assert!(!jobs.is_paused());
             assert_eq!(jobs.running(), 1);
@@ -212,28 +259,24 @@ mod tests {
 
     #[test]
     fn so_many_answers_at_once_are_produced_and_the_others_wait() {
-        run_local(async {
-            let client = Client::connect(storage()).await;
-            let done = std::rc::Rc::<RefCell<Vec<usize>>>::default();
-            for number in 0..super::ANSWERING_MAX + 1 {
-                let done = std::rc::Rc::clone(&done);
-                client
-                    .peer
-                    .jobs
-                    .spawn_answer(move || number, move |number| done.borrow_mut().push(number));
+        run(async |jobs, queued| {
+            let done = Rc::<RefCell<Vec<usize>>>::default();
+            for number in 0..ANSWERING_MAX + 1 {
+                let done = Rc::clone(&done);
+                jobs.spawn_answer(move || number, move |number| done.borrow_mut().push(number));
             }
             settle().await;
-            assert_eq!(client.peer.jobs.running(), super::ANSWERING_MAX + 1);
+            assert_eq!(jobs.running(), ANSWERING_MAX + 1);
             let mut ran = 0;
-            while client.blocking.run_next() {
+            while queued.run_next() {
                 ran += 1;
             }
-            assert_eq!(ran, super::ANSWERING_MAX);
+            assert_eq!(ran, ANSWERING_MAX);
             settle().await;
-            assert!(client.blocking.run_next());
+            assert!(queued.run_next());
             settle().await;
-            assert!(done.borrow().iter().copied().eq(0..super::ANSWERING_MAX + 1));
-            assert_eq!(client.peer.jobs.running(), 0);
+            assert!(done.borrow().iter().copied().eq(0..ANSWERING_MAX + 1));
+            assert_eq!(jobs.running(), 0);
         });
     }
 }
