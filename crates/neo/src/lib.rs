@@ -1,4 +1,4 @@
-//! The NEO protocol, version 5, as NEO/py speaks it: pure functions over bytes.
+//! The NEO protocol, version 5, as NEO/py speaks it, and the partition table: no I/O, no threads.
 //!
 //! Nothing here reads a socket, and nothing decides what a message does. A connection begins with a
 //! [greeting](read_greeting) in each direction. After it each direction is a sequence of msgpack
@@ -18,6 +18,7 @@ pub mod messages;
 #[cfg(test)]
 mod neoppod_tests;
 mod packet;
+mod partition_table;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use greeting::{GREETING, Greeting, GreetingError, PROTOCOL_VERSION, read_gre
 pub use message::{Kind, Message};
 pub use message_id::MessageIds;
 pub use packet::{Packet, encode};
+pub use partition_table::{PartitionTable, TableError};
 pub use scanner::{Frame, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Scan, ScanError, Scanner};
 pub use values::{
     Address, CellState, Checksum, ClusterState, ErrorCode, Extra, NodeId, NodeState, NodeType,

@@ -184,6 +184,18 @@ enumeration! {
     }
 }
 
+impl CellState {
+    /// Whether the storage has all of the partition, and serves reads of it.
+    pub fn is_readable(self) -> bool {
+        matches!(self, CellState::UpToDate | CellState::Feeding)
+    }
+
+    /// Whether the storage takes part in commits to the partition.
+    pub fn is_writable(self) -> bool {
+        matches!(self, CellState::OutOfDate | CellState::UpToDate | CellState::Feeding)
+    }
+}
+
 as_extension! {
     CellState = 0 "a cell state",
     ClusterState = 1 "a cluster state",
