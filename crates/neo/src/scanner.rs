@@ -211,6 +211,9 @@ mod tests {
         assert_eq!(scanner.scan(&stream[4..]), Ok(Scan::Complete(Frame(&stream[4..12]))));
         assert_eq!(scanner.scan(&stream[12..]), Ok(Scan::Complete(Frame(PING))));
         assert_eq!(scanner.scan(b""), Ok(Scan::Need(1)));
+        for _ in 0..MESSAGE_VALUES_MAX {
+            assert_eq!(scanner.scan(PING), Ok(Scan::Complete(Frame(PING))));
+        }
     }
 
     #[test]

@@ -155,3 +155,18 @@ impl<'a> Decode<'a> for Value<'a> {
         if reader.take_nil() { Ok(None) } else { Value::decode(reader).map(Some) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_nest_up_to_a_limit() {
+        let nested = |depth| [&b"\x91".repeat(depth)[..], b"\xc0"].concat();
+        let decode = |bytes: &[u8]| Value::decode(&mut Reader::new(bytes)).map(drop);
+        assert_eq!(decode(&nested(VALUE_NESTING_MAX)), Ok(()));
+        let error = decode(&nested(VALUE_NESTING_MAX + 1)).unwrap_err();
+        assert_eq!((&*error.expected, error.offset), ("at most 16 nested values", 17));
+        assert!(decode(&[&b"\x81\x01".repeat(100_000)[..], b"\xc0"].concat()).is_err());
+    }
+}
