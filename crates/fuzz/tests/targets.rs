@@ -64,4 +64,6 @@ targets! {
     no_certificate_does_harm: "certificates",
     no_saved_cache_does_harm: "saved-cache",
     no_chunk_of_records_does_harm: "log_chunks",
+    no_message_of_neo_does_harm: "neo-messages",
+    no_greeting_of_neo_does_harm: "neo-greetings",
 }

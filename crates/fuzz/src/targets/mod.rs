@@ -9,6 +9,7 @@ mod frames;
 mod index;
 mod log_chunks;
 mod messages;
+mod neo;
 mod pickles;
 mod resolution;
 mod saved_cache;
@@ -52,6 +53,8 @@ pub static TARGETS: &[Target] = &[
     certificates::CERTIFICATES,
     saved_cache::SAVED_CACHE,
     log_chunks::LOG_CHUNKS,
+    neo::MESSAGES,
+    neo::GREETINGS,
 ];
 
 /// Finds a target by name.

@@ -1,0 +1,41 @@
+//! The NEO protocol, version 5, as NEO/py speaks it, and the partition table: no I/O, no threads.
+//!
+//! Nothing here reads a socket, and nothing decides what a message does. A connection begins with a
+//! [greeting](read_greeting) in each direction. After it each direction is a sequence of msgpack
+//! arrays, `[id, code, [arguments...]]`, without a length before them. A [`Scanner`] finds where
+//! the next one ends. [`Packet::decode`] and [`encode`] translate it from and to a [`Message`].
+//!
+//! Key decision: [`Scanner`] bounds the bytes and the number of values of a message before anything
+//! is decoded. Decoding then allocates in proportion to what has arrived.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod greeting;
+mod message;
+mod message_id;
+pub mod messages;
+#[cfg(test)]
+mod neoppod_tests;
+mod packet;
+mod partition_table;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod samples;
+mod scanner;
+mod values;
+mod wire;
+
+pub use error::{DecodeError, TooLong};
+pub use greeting::{GREETING, Greeting, GreetingError, PROTOCOL_VERSION, read_greeting};
+pub use message::{Kind, Message};
+pub use message_id::MessageIds;
+pub use packet::{Packet, encode};
+pub use partition_table::{PartitionTable, TableError};
+pub use scanner::{Frame, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Scan, ScanError, Scanner};
+pub use values::{
+    Address, CellState, Checksum, ClusterState, ErrorCode, Extra, NodeId, NodeState, NodeType,
+    Partition, TableId, VALUE_NESTING_MAX, Value,
+};
+pub use wire::Map;
