@@ -154,12 +154,30 @@ fn missing_test(command: &str, sources: &[Source]) -> Option<String> {
     if files.peek().is_none() {
         return Some(format!("there are no tests for `cargo test {command}`"));
     }
-    // A path of modules names a file, functions in it, or both.
     let wanted = filter.filter(|word| !word.starts_with('-'))?;
-    let is_there = files.any(|source| {
-        wanted.split("::").all(|part| source.path.contains(part) || source.text.contains(part))
+    let is_there = files.any(|source| match after("--test") {
+        // A filter is a part of a test's path.
+        Some(_) => test_paths(source).iter().any(|path| path.contains(wanted)),
+        // Tests inside of sources are in modules of any name.
+        None => {
+            wanted.split("::").all(|part| source.path.contains(part) || source.text.contains(part))
+        }
     });
     (!is_there).then(|| format!("`cargo test {command}` would run nothing"))
+}
+
+/// The paths of the functions of a file below `tests/`, as the test program names them.
+fn test_paths(source: &Source) -> Vec<String> {
+    let (_, file) = source.path.split_once("/tests/").unwrap_or(("", &source.path));
+    let file = file.trim_end_matches(".rs");
+    // `tests/a.rs` and `tests/a/main.rs` are programs, `tests/a/b.rs` is a module.
+    let modules = match file.split_once('/') {
+        None | Some((_, "main")) => String::new(),
+        Some((_, modules)) => modules.replace('/', "::") + "::",
+    };
+    let functions = source.text.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+    let names = functions.filter_map(|rest| rest.split(['(', '<']).next());
+    names.map(|name| format!("{modules}{name}")).collect()
 }
 
 #[cfg(test)]
@@ -195,6 +213,7 @@ tests = ["-p zodium-a --test c even"]
             Source::of("tests/mutants/a.toml", table),
             Source::of("crates/a/src/b.rs", code),
             Source::of("crates/a/tests/c.rs", "fn even() {}\n"),
+            Source::of("crates/a/tests/all/d.rs", "fn an_odd_one() {}\n"),
         ];
         let found = check(&sources).into_iter();
         found.map(|violation| (violation.line, violation.advice)).collect()
@@ -202,7 +221,10 @@ tests = ["-p zodium-a --test c even"]
 
     #[test]
     fn entries_that_do_not_fit_are_reported_at_their_line() {
-        assert_eq!(found(ENTRY, "fn f(n: u8) -> bool { n == 0 }\n"), []);
+        for tests in ["c even", "all", "all odd", "all d::", "all d::an_odd"] {
+            let entry = ENTRY.replace("c even", tests);
+            assert_eq!(found(&entry, "fn f(n: u8) -> bool { n == 0 }\n"), [], "{tests}");
+        }
         let twice = format!("{ENTRY}\n{ENTRY}");
         for (table, code, words) in [
             (ENTRY, "fn f() {}\n", "not there any more"),
@@ -212,6 +234,7 @@ tests = ["-p zodium-a --test c even"]
             (&ENTRY.replace("odd numbers", " "), "const A: bool = 1 == 0;\n", "why it matters"),
             (&ENTRY.replace("--test c", "--test d"), "const A: bool = 1 == 0;\n", "no tests"),
             (&ENTRY.replace(" even", " odd"), "const A: bool = 1 == 0;\n", "run nothing"),
+            (&ENTRY.replace("c even", "all d::odd"), "const A: bool = 1 == 0;\n", "run nothing"),
             (&ENTRY.replace("== 1", "== 0"), "const A: bool = 1 == 0;\n", "is the text before"),
         ] {
             let found = found(table, code);

@@ -30,7 +30,7 @@ fn a_pack_keeps_what_can_be_seen_and_nothing_else() {
     for seed in first..first + from_environment("ZODIUM_PACKS", 300) {
         println!(
             "replay: ZODIUM_PACKS=1 ZODIUM_SEED={seed} \
-             cargo test -p zodium-filestorage --test all pack::can_be_seen"
+             cargo test -p zodium-filestorage --test all can_be_seen"
         );
         pack_random_history(seed);
     }
