@@ -1,5 +1,5 @@
 //! The name of this session in the lock file: the clean-shutdown marker that says whether its
-//! checksums have gaps ([`crate::lock_note`]).
+//! checksums have gaps ([`crate::last_writer`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use tracing::warn;
 use zodium_disk::with_suffix;
 
 use crate::checksums::{Batch, Checksums};
-use crate::lock_note::{self, Note};
+use crate::last_writer::{self, LastWriter};
 use crate::{FileStorage, FileStorageError};
 
 impl FileStorage {
@@ -33,8 +33,8 @@ impl FileStorage {
         let Some(nonce) = synced.ok().and_then(|()| checksums.writing().nonce()) else {
             return self.unname_session();
         };
-        let note = Note { nonce, is_complete: true };
-        lock_note::write(self.disk.as_ref(), &self.path, Some(note)).or_else(|error| {
+        let writer = LastWriter { nonce, is_complete: true };
+        last_writer::write(self.disk.as_ref(), &self.path, Some(writer)).or_else(|error| {
             warn!(file = %self.path.display(), %error,
                 "the session cannot be noted in the lock file");
             self.unname_session()
@@ -43,7 +43,7 @@ impl FileStorage {
 
     /// Removes the name: another program changed the file, so this session did not write all of it.
     pub(crate) fn disown_session(&self) {
-        let written = lock_note::write(self.disk.as_ref(), &self.path, None);
+        let written = last_writer::write(self.disk.as_ref(), &self.path, None);
         let failed =
             |error| FileStorageError::io(&with_suffix(&self.path, ".lock"), "write", error);
         self.warn_of_name(written.map_err(failed));
@@ -97,10 +97,10 @@ impl FileStorage {
         let disk = self.disk.as_ref();
         let log = self.log();
         let nonce = log.checksums.as_ref().and_then(|checksums| checksums.writing().nonce());
-        let note = nonce.map(|nonce| Note { nonce, is_complete: false });
+        let writer = nonce.map(|nonce| LastWriter { nonce, is_complete: false });
         // A name that was cut off without a sync might come back.
-        if self.may_be_named() || !matches!(lock_note::says(disk, &self.path, note), Ok(true)) {
-            lock_note::write(disk, &self.path, note).map_err(|error| {
+        if self.may_be_named() || !matches!(last_writer::says(disk, &self.path, writer), Ok(true)) {
+            last_writer::write(disk, &self.path, writer).map_err(|error| {
                 FileStorageError::io(&with_suffix(&self.path, ".lock"), "write", error)
             })?;
             self.may_be_named.store(false, Ordering::Relaxed);

@@ -11,13 +11,13 @@
 //!
 //! This holds only if our last session crashed, its checksums had no gaps, and no other program has
 //! written since. To record that, the lock file names the session as one without gaps for as long
-//! as this is true ([`crate::lock_note`]).
+//! as this is true ([`crate::last_writer`]).
 
 use zodium_disk::DiskFile;
 
 use crate::FileStorageError;
 use crate::checksums::{Entry, Opened};
-use crate::lock_note::Note;
+use crate::last_writer::LastWriter;
 use crate::lost_sectors::LostSectors;
 use crate::scan::{Scan, TransactionEntry};
 
@@ -34,8 +34,8 @@ impl<'a> TornTransactionDetector<'a> {
     pub(crate) fn find(opened: Option<&'a Opened>) -> Option<TornTransactionDetector<'a>> {
         let opened = opened?;
         let session = opened.session();
-        let complete = Note { nonce: session.nonce, is_complete: true };
-        (!session.is_closed && opened.note() == complete)
+        let complete = LastWriter { nonce: session.nonce, is_complete: true };
+        (!session.is_closed && opened.last_writer() == complete)
             .then_some(TornTransactionDetector { opened })
     }
 

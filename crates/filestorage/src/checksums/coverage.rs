@@ -11,7 +11,7 @@ use zodium_disk::{Disk, DiskFile};
 use super::sums::add_piece;
 use super::{Batch, ChecksumMode, Checksums, SUFFIX, Writing};
 use crate::check::Walk;
-use crate::lock_note::{self, Note};
+use crate::last_writer::{self, LastWriter};
 
 /// Bytes covered at once when nothing waits for the end.
 const COVER_BYTES: u64 = 8 << 20;
@@ -29,8 +29,8 @@ pub(crate) fn take_all(disk: &dyn Disk, path: &Path, data: &Arc<dyn DiskFile>, l
         let writing = checksums.writing();
         writing.close()?;
         disk.sync_folder_of(&side_path)?;
-        let note = writing.nonce().map(|nonce| Note { nonce, is_complete: true });
-        lock_note::write(disk, path, note)
+        let writer = writing.nonce().map(|nonce| LastWriter { nonce, is_complete: true });
+        last_writer::write(disk, path, writer)
     });
     if let Err(error) = made {
         warn!(file = %side_path.display(), %error, "no checksums were made");

@@ -3,7 +3,7 @@
 //! **Invariant.** Checksums are trusted only if no other program has written or replaced the file
 //! since the session that wrote them. All of this must hold:
 //! - the lock file names that session: other programs that open the file for writing cut its name
-//!   off ([`crate::lock_note`]);
+//!   off ([`crate::last_writer`]);
 //! - the data file has the same inode;
 //! - it is at least as long as they cover, and as it was when they were synced; or it ends within
 //!   a transaction that they cover, which no older copy does;
@@ -27,7 +27,7 @@ use super::repair;
 use super::side_file::SideFile;
 use super::sums::sum_at;
 use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
-use crate::lock_note::{self, Note};
+use crate::last_writer::{self, LastWriter};
 
 /// Bytes of entries read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -38,7 +38,7 @@ pub(crate) struct Opened {
     pub(crate) side: Arc<SideFile>,
     pub(super) header: Header,
     /// The marker in the lock file.
-    note: Note,
+    last_writer: LastWriter,
     /// The announcement: entries written before their bytes, by the last batches of that session,
     /// and the entries between them.
     promises: Vec<Entry>,
@@ -55,7 +55,7 @@ pub(crate) fn open(
     length: u64,
 ) -> Result<Option<Opened>, Distrust> {
     // Before the header: a session that begins meanwhile names its predecessor there.
-    let note = lock_note::read(disk, path);
+    let last_writer = last_writer::read(disk, path);
     let side_path = with_suffix(path, SUFFIX);
     let file = match disk.open(&side_path, mode) {
         Ok(file) => file,
@@ -63,16 +63,17 @@ pub(crate) fn open(
         Err(_) => return Err(Distrust::Unreadable),
     };
     let header = read_header(file.as_ref())?;
-    let is_named =
-        |note: &Note| [header.session.nonce, header.session.before].contains(&note.nonce);
-    let note = note.ok().flatten().filter(is_named).ok_or(Distrust::OtherWriter)?;
+    let is_named = |last_writer: &LastWriter| {
+        [header.session.nonce, header.session.before].contains(&last_writer.nonce)
+    };
+    let last_writer = last_writer.ok().flatten().filter(is_named).ok_or(Distrust::OtherWriter)?;
     let status = data.status().map_err(|_| Distrust::Unreadable)?;
     if status.identity.inode != header.log.inode {
         return Err(Distrust::OtherFile);
     }
     let side = SideFile::new(&side_path, file, header.salt, (header.count, header.end));
     let side = Arc::new(side);
-    let mut opened = Opened { side, header, note, promises: Vec::new(), durable_end: 0 };
+    let mut opened = Opened { side, header, last_writer, promises: Vec::new(), durable_end: 0 };
     opened.count_entries(data.as_ref(), length)?;
     // A server may have appended to the log since it was measured.
     let length = data.length().unwrap_or(status.length).max(length);
@@ -100,8 +101,8 @@ impl Opened {
     }
 
     /// The marker of that session, or of its predecessor if it was not written yet.
-    pub(crate) fn note(&self) -> Note {
-        self.note
+    pub(crate) fn last_writer(&self) -> LastWriter {
+        self.last_writer
     }
 
     /// The end of the log when its checksums were written, all of it on stable storage. The log may

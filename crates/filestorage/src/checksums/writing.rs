@@ -61,7 +61,7 @@ impl Writing {
             side.file.sync()?;
         }
         // Until the lock file names this session, it names its predecessor.
-        Writing::begin(side, log, log_end, opened.note().nonce)
+        Writing::begin(side, log, log_end, opened.last_writer().nonce)
     }
 
     /// Creates a side file without entries for a log beside it, and begins a session in it, with

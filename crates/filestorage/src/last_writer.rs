@@ -1,4 +1,4 @@
-//! A line in the lock file which shows that only our session has written since.
+//! The last-writer marker: a line in the lock file that names the session that wrote last.
 //!
 //! The lock file is `zc.lockfile`'s: a space, the process id and a newline. The process that takes
 //! the lock writes it and leaves it there. Our second line is `zodium` and the number of the
@@ -24,19 +24,19 @@ const GAPS: &str = " gaps";
 
 /// The session that wrote last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct LastWriter {
     /// Number of the session.
     pub(crate) nonce: u64,
     /// Whether everything in the file up to the session's last write has checksums.
     pub(crate) is_complete: bool,
 }
 
-impl Note {
-    fn parse(line: &str) -> Option<Note> {
+impl LastWriter {
+    fn parse(line: &str) -> Option<LastWriter> {
         let words = line.strip_prefix(PREFIX)?;
         let with_gaps = words.strip_suffix(GAPS);
         let nonce = u64::from_str_radix(with_gaps.unwrap_or(words), 16).ok()?;
-        Some(Note { nonce, is_complete: with_gaps.is_none() })
+        Some(LastWriter { nonce, is_complete: with_gaps.is_none() })
     }
 
     fn line(self) -> String {
@@ -46,24 +46,24 @@ impl Note {
 }
 
 /// Reads the session that the lock file of a data file names; `None` when it names none.
-pub(crate) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Note>> {
-    Ok(lines(disk, path)?.split('\n').nth(1).and_then(Note::parse))
+pub(crate) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<LastWriter>> {
+    Ok(lines(disk, path)?.split('\n').nth(1).and_then(LastWriter::parse))
 }
 
-/// Whether the lock file has exactly this note behind the process id.
-pub(crate) fn says(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Result<bool> {
+/// Whether the lock file has exactly this marker behind the process id.
+pub(crate) fn says(disk: &dyn Disk, path: &Path, writer: Option<LastWriter>) -> io::Result<bool> {
     let text = lines(disk, path)?;
     let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
-    Ok(rest == note.map(Note::line).unwrap_or_default())
+    Ok(rest == writer.map(LastWriter::line).unwrap_or_default())
 }
 
 /// Writes the name of a session to the lock file, or removes it. Durable when this returns.
-pub(crate) fn write(disk: &dyn Disk, path: &Path, note: Option<Note>) -> io::Result<()> {
+pub(crate) fn write(disk: &dyn Disk, path: &Path, writer: Option<LastWriter>) -> io::Result<()> {
     let lock_path = with_suffix(path, ".lock");
     let before = text(disk, path).unwrap_or_default();
     let mut text = before.split('\n').next().unwrap_or_default().to_owned();
     text.push('\n');
-    text.push_str(&note.map(Note::line).unwrap_or_default());
+    text.push_str(&writer.map(LastWriter::line).unwrap_or_default());
     let file = disk.open(&lock_path, OpenMode::Create)?;
     let length = text.len();
     // Overwrite as well as cut: if the new length were lost, the old name would come back.
@@ -103,13 +103,13 @@ mod tests {
         assert_eq!(read(&disk, path).unwrap(), None);
         disk.put(lock, b" 123\n".to_vec());
         assert_eq!(read(&disk, path).unwrap(), None);
-        let complete = |nonce| Some(Note { nonce, is_complete: true });
+        let complete = |nonce| Some(LastWriter { nonce, is_complete: true });
         write(&disk, path, complete(0xabc)).unwrap();
         assert!(says(&disk, path, complete(0xabc)).unwrap());
         assert!(!says(&disk, path, complete(0xabd)).unwrap() && !says(&disk, path, None).unwrap());
         assert_eq!(disk.after_power_cut().bytes(lock).unwrap(), b" 123\nzodium 0000000000000abc\n");
         assert_eq!(read(&disk, path).unwrap(), complete(0xabc));
-        let gaps = Some(Note { nonce: u64::MAX, is_complete: false });
+        let gaps = Some(LastWriter { nonce: u64::MAX, is_complete: false });
         write(&disk, path, gaps).unwrap();
         assert_eq!(read(&disk, path).unwrap(), gaps);
         assert_eq!(disk.bytes(lock).unwrap(), b" 123\nzodium ffffffffffffffff gaps\n");
