@@ -54,8 +54,8 @@ impl DataFile {
                 Ok(Some(Revision { data, serial, end }))
             }
             Load::NoRevision => Ok(None),
-            // Blocking reads never return `Cold`.
-            Load::Missing | Load::Cold => Err(ClientError::NoObject(oid)),
+            // Blocking reads never return `WouldBlock`.
+            Load::Missing | Load::WouldBlock => Err(ClientError::NoObject(oid)),
         }
     }
 

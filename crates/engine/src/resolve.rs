@@ -33,7 +33,7 @@ enum Revisions {
     /// One of them no longer exists.
     Gone,
     /// They are not in memory, or too large to merge on a worker.
-    Cold,
+    WouldBlock,
 }
 
 impl Storage {
@@ -51,7 +51,7 @@ impl Storage {
         conflicts: Vec<Conflict>,
         access: Access,
     ) -> Result<Option<(Resolved, Vec<Conflict>)>, StorageError> {
-        if access == Access::Resident && conflicts.len() > WORKER_CONFLICTS_MAX {
+        if access == Access::NonBlocking && conflicts.len() > WORKER_CONFLICTS_MAX {
             return Ok(None);
         }
         let Some(resolver) = &self.resolver else {
@@ -65,12 +65,12 @@ impl Storage {
                     resolver.resolve(&old, &committed, &new, access)
                 }
                 Revisions::Gone => Merge::Unresolved,
-                Revisions::Cold => Merge::Cold,
+                Revisions::WouldBlock => Merge::WouldBlock,
             };
             match merged {
                 Merge::Resolved(data) => drop(resolved.data.insert(conflict.oid, data.into())),
                 Merge::Unresolved => left.push(conflict),
-                Merge::Cold => return Ok(None),
+                Merge::WouldBlock => return Ok(None),
             }
         }
         Ok(Some((resolved, left)))
@@ -83,15 +83,19 @@ impl Storage {
         access: Access,
     ) -> Result<Revisions, StorageError> {
         let Conflict { oid, committed, sent, .. } = *conflict;
-        let Some(new) = transaction.stored_data(oid, access)? else { return Ok(Revisions::Cold) };
-        if access == Access::Resident {
+        let Some(new) = transaction.stored_data(oid, access)? else {
+            return Ok(Revisions::WouldBlock);
+        };
+        if access == Access::NonBlocking {
             let old = self.resident_revision(oid, sent)?;
             let committed = self.resident_revision(oid, committed)?;
-            let (Some(old), Some(committed)) = (old, committed) else { return Ok(Revisions::Cold) };
+            let (Some(old), Some(committed)) = (old, committed) else {
+                return Ok(Revisions::WouldBlock);
+            };
             let is_small = old.len() + committed.len() + new.len() <= WORKER_BYTES_MAX;
             return Ok(match is_small {
                 true => Revisions::Found { old, committed, new },
-                false => Revisions::Cold,
+                false => Revisions::WouldBlock,
             });
         }
         // Without a revision (created twice, deleted, packed, damaged) there is nothing to merge
@@ -106,7 +110,7 @@ impl Storage {
 
     /// The data that a transaction wrote, if they are in memory.
     fn resident_revision(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
-        Ok(match self.store.load_before(oid, serial.next(), Access::Resident) {
+        Ok(match self.store.load_before(oid, serial.next(), Access::NonBlocking) {
             Ok(Load::Revision(found)) if found.serial == serial => Some(found.data),
             Ok(_) | Err(StorageError::Corrupt { .. }) => None,
             Err(error) => return Err(error),

@@ -18,5 +18,5 @@ pub enum Merge {
     /// The resolver does not merge these changes.
     Unresolved,
     /// Not in memory: ask again with [`Access::Blocking`], off the worker.
-    Cold,
+    WouldBlock,
 }

@@ -42,7 +42,7 @@ impl Data {
     pub(crate) fn bytes(&self, access: Access) -> Result<Option<Bytes>, StorageError> {
         match (self, access) {
             (Data::Memory(bytes), _) => Ok(Some(bytes.clone())),
-            (Data::Spooled(_), Access::Resident) => Ok(None),
+            (Data::Spooled(_), Access::NonBlocking) => Ok(None),
             (Data::Spooled(spooled), Access::Blocking) => spooled.read().map(Some),
         }
     }

@@ -135,7 +135,7 @@ impl<'a> Undoing<'a> {
         };
         Ok(match resolver.resolve(&undone, &committed, &before, Access::Blocking) {
             Merge::Resolved(merged) => Some(Bytes::from(merged)),
-            Merge::Unresolved | Merge::Cold => None,
+            Merge::Unresolved | Merge::WouldBlock => None,
         })
     }
 

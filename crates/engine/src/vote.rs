@@ -34,7 +34,7 @@ pub enum Check {
     /// locks are free, and the transaction is over.
     Conflicts(Vec<FoundConflict>),
     /// The revisions are not in memory: ask again with [`Access::Blocking`] off the worker.
-    Cold,
+    WouldBlock,
 }
 
 impl Storage {
@@ -78,7 +78,7 @@ impl Storage {
     ) -> Result<Check, VoteError> {
         let outcome = self.check_locked(number, transaction, access);
         match &outcome {
-            Ok(Check::Voted(_) | Check::Cold) => {}
+            Ok(Check::Voted(_) | Check::WouldBlock) => {}
             Ok(Check::Conflicts(found)) if found.iter().all(FoundConflict::is_resolvable) => {
                 let kept = self.commits.machine().resolve(number);
                 // The transaction may have been aborted meanwhile.
@@ -120,13 +120,13 @@ impl Storage {
         access: Access,
     ) -> Result<Check, VoteError> {
         // Back pointers need reads of old records, and blobs are synced: never on a worker.
-        if access == Access::Resident
+        if access == Access::NonBlocking
             && (transaction.writes_back_pointers() || transaction.has_blobs())
         {
-            return Ok(Check::Cold);
+            return Ok(Check::WouldBlock);
         }
         let Some(current) = self.current_serials(transaction, access)? else {
-            return Ok(Check::Cold);
+            return Ok(Check::WouldBlock);
         };
         let writes = transaction.object_writes();
         let conflicts =
@@ -136,7 +136,7 @@ impl Storage {
             let unresolvable = conflicts.split_off(leading_stores(&conflicts));
             if self.may_resolve(&conflicts) {
                 let Some(tried) = self.resolve(transaction, conflicts, access)? else {
-                    return Ok(Check::Cold);
+                    return Ok(Check::WouldBlock);
                 };
                 (resolved, conflicts) = tried;
             }
@@ -145,7 +145,7 @@ impl Storage {
             }
             if !conflicts.is_empty() {
                 let found = found_conflicts(transaction, conflicts, access)?;
-                return Ok(found.map_or(Check::Cold, Check::Conflicts));
+                return Ok(found.map_or(Check::WouldBlock, Check::Conflicts));
             }
         }
         let mut records = self.new_records(transaction, &resolved)?;
@@ -161,7 +161,7 @@ impl Storage {
         let (status, metadata) = (transaction.status, transaction.metadata.clone());
         let new = NewTransaction { status, metadata, records };
         let Poll::Ready(prepared) = self.store.prepare(new, access)? else {
-            return Ok(Check::Cold);
+            return Ok(Check::WouldBlock);
         };
         let staged = self.stage_blobs(transaction, behind).map_err(VoteError::from);
         let staged = staged.and_then(|blobs| {

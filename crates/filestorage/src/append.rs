@@ -236,7 +236,7 @@ impl FileStorage {
     ) -> Result<Option<Reservation>, FileStorageError> {
         let mut state = self.append.lock();
         while state.suspended {
-            if access == Access::Resident {
+            if access == Access::NonBlocking {
                 return Ok(None);
             }
             self.reserving_resumed.wait(&mut state);
@@ -250,7 +250,7 @@ impl FileStorage {
         }
         let mut is_ample = false;
         if wanted > state.reserved_end {
-            if access == Access::Resident {
+            if access == Access::NonBlocking {
                 return Ok(None);
             }
             // Ask the device without the lock: votes take that lock on worker threads.

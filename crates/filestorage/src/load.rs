@@ -37,7 +37,7 @@ impl FileStorage {
         let Some(position) = log.positions.position(oid) else { return Ok(Load::Missing) };
         let stamp = Stamp(log.generation, position);
         // Most loads want the current record, so fetch it whole at once.
-        let Some(current) = log.record(position, oid, access)? else { return Ok(Load::Cold) };
+        let Some(current) = log.record(position, oid, access)? else { return Ok(Load::WouldBlock) };
         let head = current.head();
         if head.tid < before {
             return Ok(revision(&current, None, stamp));
@@ -45,11 +45,11 @@ impl FileStorage {
         let mut end = head.tid;
         let mut previous = head.previous;
         while previous != 0 {
-            let Some(link) = log.link(previous, oid, access)? else { return Ok(Load::Cold) };
+            let Some(link) = log.link(previous, oid, access)? else { return Ok(Load::WouldBlock) };
             if link.tid < before {
                 return Ok(match log.record(link.position, oid, access)? {
                     Some(record) => revision(&record, Some(end), stamp),
-                    None => Load::Cold,
+                    None => Load::WouldBlock,
                 });
             }
             end = link.tid;
@@ -135,7 +135,7 @@ impl FileStorage {
         };
         match access {
             // The search below needs reads that may wait for the disk.
-            Access::Resident => Ok(None),
+            Access::NonBlocking => Ok(None),
             Access::Blocking => {
                 log.tid_around(position, oid)?.map(|tid| Some(Some(tid))).ok_or(error)
             }
@@ -146,7 +146,7 @@ impl FileStorage {
     pub fn serial_of_living(&self, oid: Oid) -> Result<Option<Tid>, FileStorageError> {
         match self.load_before(oid, Tid::MAX, Access::Blocking)? {
             Load::Revision(revision) => Ok(Some(revision.serial)),
-            Load::NoRevision | Load::Missing | Load::Cold => Ok(None),
+            Load::NoRevision | Load::Missing | Load::WouldBlock => Ok(None),
         }
     }
 

@@ -165,7 +165,7 @@ impl LogBytes {
         let verdict = checksums.map(|sums| sums.verify_record(log, position, oid, record, access));
         match verdict.unwrap_or(Ok(Verdict::Untold))? {
             Verdict::Fits => Ok(true),
-            Verdict::Cold => Ok(false),
+            Verdict::WouldBlock => Ok(false),
             Verdict::Untold if ended => Ok(true),
             Verdict::Untold => Err(self.not_ended(position)),
         }
@@ -206,7 +206,7 @@ impl LogBytes {
                 }
                 Err(error) => Err(FileStorageError::io(&self.path, "read", error)),
             },
-            Access::Resident => {
+            Access::NonBlocking => {
                 let count = self.read_some(buffer, position, access)?;
                 Ok(count == Some(buffer.len()))
             }
@@ -220,7 +220,7 @@ impl LogBytes {
         access: Access,
     ) -> Result<Option<usize>, FileStorageError> {
         let result = match access {
-            Access::Resident => self.file.read_resident_at(buffer, position),
+            Access::NonBlocking => self.file.read_resident_at(buffer, position),
             Access::Blocking => self.file.read_up_to(buffer, position).map(Some),
         };
         result.map_err(|error| FileStorageError::io(&self.path, "read", error))
@@ -233,7 +233,7 @@ impl LogBytes {
         access: Access,
     ) -> Result<Option<Stored>, FileStorageError> {
         match access {
-            Access::Resident => Ok(None),
+            Access::NonBlocking => Ok(None),
             Access::Blocking => Err(self.damaged(position, "the file ends inside a record")),
         }
     }

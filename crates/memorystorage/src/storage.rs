@@ -169,7 +169,7 @@ impl Write for MemoryStorage {
         let mut prepared = Vec::with_capacity(records.len());
         for record in records {
             let (data, source) = match record.body {
-                NewBody::Spooled(_) if access == Access::Resident => return Ok(Poll::Pending),
+                NewBody::Spooled(_) if access == Access::NonBlocking => return Ok(Poll::Pending),
                 NewBody::Spooled(data) => (Some(data.read()?), None),
                 NewBody::Data(data) => (Some(data), None),
                 NewBody::Deleted => (None, None),

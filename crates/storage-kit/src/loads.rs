@@ -157,10 +157,10 @@ pub fn blocking_and_resident_reads_agree(tester: &Tester) {
     let first = tester.store(1, "first");
     let second = tester.store(1, "second");
     for before in [first, second, Tid::MAX] {
-        let resident = tester.storage.load_before(Oid(1), before, Access::Resident).unwrap();
+        let resident = tester.storage.load_before(Oid(1), before, Access::NonBlocking).unwrap();
         match (resident, raw(tester, 1, before)) {
             // It need not be in memory.
-            (Load::Cold, _) => {}
+            (Load::WouldBlock, _) => {}
             (Load::Revision(one), Load::Revision(other)) => {
                 assert_eq!((one.data, one.serial), (other.data, other.serial));
                 assert_eq!(one.end, other.end);
@@ -169,7 +169,7 @@ pub fn blocking_and_resident_reads_agree(tester: &Tester) {
             (one, other) => panic!("{one:?} and {other:?}"),
         }
     }
-    let serial = tester.storage.poll_serial(Oid(1), Access::Resident).unwrap();
+    let serial = tester.storage.poll_serial(Oid(1), Access::NonBlocking).unwrap();
     assert!(matches!(serial, Poll::Pending) || serial == Poll::Ready(Some(second)));
 }
 

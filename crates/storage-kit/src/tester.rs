@@ -90,7 +90,7 @@ impl Tester {
                 Some((data, found.serial, found.end))
             }
             Load::NoRevision | Load::Missing => None,
-            Load::Cold => panic!("a blocking load does not wait"),
+            Load::WouldBlock => panic!("a blocking load does not wait"),
         }
     }
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Only what is in memory. For anything else the answer is to ask again.
-    Resident,
+    NonBlocking,
     /// Whatever it takes. Never on a worker thread.
     Blocking,
 }

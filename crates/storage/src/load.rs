@@ -14,7 +14,7 @@ pub enum Load {
     Missing,
     /// The data are not in memory: ask again with [`Access::Blocking`](crate::Access::Blocking),
     /// off the worker.
-    Cold,
+    WouldBlock,
 }
 
 /// One revision of an object.

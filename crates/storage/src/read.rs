@@ -70,7 +70,7 @@ pub trait Read: Send + Sync {
     fn serial_of_living(&self, oid: Oid) -> Result<Option<Tid>, StorageError> {
         match self.load_before(oid, Tid::MAX, Access::Blocking)? {
             Load::Revision(revision) => Ok(Some(revision.serial)),
-            Load::NoRevision | Load::Missing | Load::Cold => Ok(None),
+            Load::NoRevision | Load::Missing | Load::WouldBlock => Ok(None),
         }
     }
 

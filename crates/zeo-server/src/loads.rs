@@ -25,8 +25,8 @@ const GATHER_BYTES_MIN: usize = 5 << 10;
 
 /// Answers a load, at once if the bytes are in memory, else from a blocking thread. Hot path.
 pub(crate) fn load_before(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid) {
-    match peer.storage().reader().load_before(oid, before, Access::Resident) {
-        Ok(Load::Cold) => load_cold(peer, id, oid, before, peer.tally.arrived()),
+    match peer.storage().reader().load_before(oid, before, Access::NonBlocking) {
+        Ok(Load::WouldBlock) => load_cold(peer, id, oid, before, peer.tally.arrived()),
         result => {
             peer.tally.count(Method::LoadBefore);
             reply_load(&peer.replies, &id, oid, result);
@@ -45,8 +45,8 @@ fn load_cold(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid, asked: Insta
         let result = if let Ok(Load::Revision(Revision { end: None, stamp, .. })) = &result
             && !storage.reader().is_still_current(oid, *stamp)
         {
-            match storage.reader().load_before(oid, before, Access::Resident) {
-                Ok(Load::Cold) => return load_cold(&peer, id, oid, before, asked),
+            match storage.reader().load_before(oid, before, Access::NonBlocking) {
+                Ok(Load::WouldBlock) => return load_cold(&peer, id, oid, before, asked),
                 again => again,
             }
         } else {
@@ -61,7 +61,7 @@ fn reply_load(replies: &Replies, id: &MessageId, oid: Oid, result: Result<Load, 
     match result {
         Ok(Load::Revision(revision)) => reply_revision(replies, id, &revision),
         Ok(Load::NoRevision) => replies.put_reply(id, &Value::None),
-        Ok(Load::Missing | Load::Cold) => replies.missing_key(id, oid),
+        Ok(Load::Missing | Load::WouldBlock) => replies.missing_key(id, oid),
         Err(error) => {
             tracing::error!(%oid, %error, "cannot load");
             replies.put_error(id, &error.into());

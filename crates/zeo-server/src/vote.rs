@@ -134,8 +134,8 @@ impl Votes {
         reply_to: ReplyTo,
     ) -> Result<Reply, Exception> {
         let (storage, number) = (Arc::clone(self.peer.storage()), vote.number());
-        let outcome = storage.check(number, &transaction, Access::Resident);
-        if !matches!(outcome, Ok(Check::Cold)) {
+        let outcome = storage.check(number, &transaction, Access::NonBlocking);
+        if !matches!(outcome, Ok(Check::WouldBlock)) {
             return self.checked(vote, transaction, outcome).map(Reply::Value);
         }
         self.slot.borrow_mut().check_later(attempt, vote);
@@ -175,8 +175,8 @@ impl Votes {
                 return Ok(changed);
             }
             Ok(Check::Conflicts(conflicts)) => conflicts,
-            // A blocking check never returns `Cold`.
-            Ok(Check::Cold) => Vec::new(),
+            // A blocking check never returns `WouldBlock`.
+            Ok(Check::WouldBlock) => Vec::new(),
             Err(error) => return Err(self.fail(error)),
         };
         statistics.conflicts.add(conflicts.len() as u64);

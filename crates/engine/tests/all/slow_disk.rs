@@ -66,7 +66,7 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
 fn read_until(storage: &Storage, done: &AtomicBool) -> usize {
     let mut reads = 0;
     while !done.load(Ordering::Relaxed) {
-        let loaded = storage.reader().load_before(Oid(1), Tid::MAX, Access::Resident).unwrap();
+        let loaded = storage.reader().load_before(Oid(1), Tid::MAX, Access::NonBlocking).unwrap();
         assert!(matches!(loaded, Load::Revision(_)));
         assert!(storage.last_tid() > Tid::ZERO);
         reads += 1;

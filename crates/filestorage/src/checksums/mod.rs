@@ -89,7 +89,7 @@ pub(crate) enum Verdict {
     /// It has no checksum, or loads are not compared.
     Untold,
     /// The entry must be read from the disk: ask again with [`Access::Blocking`].
-    Cold,
+    WouldBlock,
 }
 
 /// The checksums of one generation of the log.
@@ -155,14 +155,14 @@ impl Checksums {
         let entry = match self.side().find(position, access) {
             Found::Entry(entry) if entry.part == Part::Record => entry,
             Found::Entry(_) | Found::Uncovered => return Ok(Verdict::Untold),
-            Found::Cold => return Ok(Verdict::Cold),
+            Found::WouldBlock => return Ok(Verdict::WouldBlock),
         };
         if crc32c::crc32c_append(crc32c::crc32c(header), body) == entry.sum {
             return Ok(Verdict::Fits);
         }
-        if access == Access::Resident {
+        if access == Access::NonBlocking {
             // Finding the reason takes more reads.
-            return Ok(Verdict::Cold);
+            return Ok(Verdict::WouldBlock);
         }
         let what = format!("the record of object {oid} does not fit its checksum");
         match self.is_damage(log, position, Some(oid), None, &what) {

@@ -48,7 +48,7 @@ pub(crate) enum Found {
     /// Nothing.
     Uncovered,
     /// Ask again with [`Access::Blocking`].
-    Cold,
+    WouldBlock,
 }
 
 /// A page of entries as read.
@@ -116,10 +116,10 @@ impl SideFile {
         match self.page_of(position, access) {
             Ok(Some(number)) => match self.read_page(number, access, page) {
                 Ok(true) => page.entry(position, self.salt).map_or(Found::Uncovered, Found::Entry),
-                Ok(false) => Found::Cold,
+                Ok(false) => Found::WouldBlock,
                 Err(_) => Found::Uncovered,
             },
-            Ok(None) => Found::Cold,
+            Ok(None) => Found::WouldBlock,
             // An unreadable page covers nothing.
             Err(_) => Found::Uncovered,
         }
@@ -270,7 +270,7 @@ impl SideFile {
             let (buffer, at) = (&mut page.bytes[length..wanted], offset + length as u64);
             let count = match access {
                 Access::Blocking => self.file.read_at(buffer, at)?,
-                Access::Resident => match self.file.read_resident_at(buffer, at)? {
+                Access::NonBlocking => match self.file.read_resident_at(buffer, at)? {
                     Some(0) | None => return Ok(false),
                     Some(count) => count,
                 },

@@ -26,7 +26,7 @@ impl PreparedTransaction {
     ) -> Result<Option<PreparedTransaction>, FileStorageError> {
         let NewTransaction { status, metadata, records } = transaction;
         let points_back = records.iter().any(|record| matches!(record.body, NewBody::SameAs(_)));
-        if points_back && access == Access::Resident {
+        if points_back && access == Access::NonBlocking {
             return Ok(None);
         }
         let points_back = points_back.then(|| storage.back_pointers.enter());

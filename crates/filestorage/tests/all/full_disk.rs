@@ -198,11 +198,11 @@ fn space_reserved_ahead_is_given_back_at_the_close() {
 fn resident_access_never_asks_the_file_system() {
     let disk = FaultyDisk::new(MemoryDisk::new());
     let storage = open(disk.clone());
-    assert!(storage.reserve(100, Access::Resident).unwrap().is_none());
+    assert!(storage.reserve(100, Access::NonBlocking).unwrap().is_none());
     assert_eq!(disk.count(Operation::Reserve), 0);
     let reservation = storage.reserve(100, Access::Blocking).unwrap().unwrap();
     // What was reserved ahead is enough for this one.
-    storage.release(storage.reserve(100, Access::Resident).unwrap().unwrap());
+    storage.release(storage.reserve(100, Access::NonBlocking).unwrap().unwrap());
     storage.release(reservation);
     assert_eq!(disk.count(Operation::Reserve), 1);
 }

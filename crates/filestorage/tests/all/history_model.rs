@@ -99,7 +99,7 @@ fn the_cache_counts_what_it_saves() {
     )
     .unwrap();
     for _ in 0..3 {
-        storage.load_before(Oid(1), Tid::MAX, Access::Resident).unwrap();
+        storage.load_before(Oid(1), Tid::MAX, Access::NonBlocking).unwrap();
     }
     let figures = storage.cache_statistics();
     assert_eq!((figures.hits, figures.misses, figures.entries), (3, 0, 1));

@@ -456,7 +456,7 @@ fn loaded(storage: &FileStorage, oid: Oid, before: Tid) -> Option<(Tid, Bytes)> 
     match storage.load_before(oid, before, Access::Blocking).unwrap() {
         Load::Revision(revision) => Some((revision.serial, revision.data)),
         Load::NoRevision | Load::Missing => None,
-        Load::Cold => unreachable!("access is blocking"),
+        Load::WouldBlock => unreachable!("access is blocking"),
     }
 }
 

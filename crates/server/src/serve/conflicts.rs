@@ -51,7 +51,7 @@ impl Resolver for ServerResolver {
         }
         match (&self.python, access) {
             (None, _) => Merge::Unresolved,
-            (Some(_), Access::Resident) => Merge::Cold,
+            (Some(_), Access::NonBlocking) => Merge::WouldBlock,
             (Some(python), Access::Blocking) => {
                 python.resolve(old, committed, new).map_or(Merge::Unresolved, Merge::Resolved)
             }

@@ -121,11 +121,11 @@ impl Session {
         number: TransactionNumber,
         transaction: &Transaction,
     ) -> Result<Outcome, VoteError> {
-        for access in [Access::Resident, Access::Blocking] {
+        for access in [Access::NonBlocking, Access::Blocking] {
             match self.storage.check(number, transaction, access)? {
                 Check::Voted(voted) => return Ok(Outcome::Voted(number, voted)),
                 Check::Conflicts(found) => return Ok(Outcome::Conflicts(number, found)),
-                Check::Cold => assert_eq!(access, Access::Resident),
+                Check::WouldBlock => assert_eq!(access, Access::NonBlocking),
             }
         }
         unreachable!("a blocking check has an answer")
@@ -235,7 +235,7 @@ pub(crate) fn load(storage: &Storage, oid: u64, before: Tid) -> Option<(Bytes, T
     match storage.reader().load_before(Oid(oid), before, Access::Blocking).unwrap() {
         Load::Revision(revision) => Some((revision.data, revision.serial)),
         Load::NoRevision | Load::Missing => None,
-        Load::Cold => unreachable!("access is blocking"),
+        Load::WouldBlock => unreachable!("access is blocking"),
     }
 }
 

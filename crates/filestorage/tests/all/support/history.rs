@@ -287,7 +287,7 @@ fn load(
 ) -> Result<Option<(Bytes, Tid)>, FileStorageError> {
     Ok(match storage.load_before(oid, before, Access::Blocking)? {
         Load::Revision(revision) => Some((revision.data, revision.serial)),
-        Load::NoRevision | Load::Missing | Load::Cold => None,
+        Load::NoRevision | Load::Missing | Load::WouldBlock => None,
     })
 }
 
@@ -304,7 +304,7 @@ fn check_objects(storage: &FileStorage, model: &Model) {
     }
     let unknown = Oid(7_777);
     assert!(matches!(storage.load_before(unknown, Tid::MAX, Access::Blocking), Ok(Load::Missing)));
-    assert_eq!(storage.current_serial(unknown, Access::Resident).unwrap(), Some(None));
+    assert_eq!(storage.current_serial(unknown, Access::NonBlocking).unwrap(), Some(None));
     assert_eq!(storage.history(unknown, 9).unwrap().len(), 0);
 
     let mut from = Oid(0);
@@ -324,7 +324,7 @@ fn check_object(storage: &FileStorage, model: &Model, oid: Oid, revisions: &[Rev
     let tids = tids.flat_map(|tid| [tid, tid.next()]).chain([Tid::ZERO, Tid::MAX]);
     for before in tids {
         let wanted = revisions.iter().rposition(|revision| revision.tid < before);
-        let found = storage.load_before(oid, before, Access::Resident).unwrap();
+        let found = storage.load_before(oid, before, Access::NonBlocking).unwrap();
         let context = || format!("{oid} before {before}");
         match (found, wanted) {
             (Load::NoRevision, None) => {}
