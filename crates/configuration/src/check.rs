@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 
 use zodium_types::Address;
 
-use crate::model::{
-    Configuration, KeyPassword, LogDestination, PackSchedule, ServerOptions, StorageKind,
-    StorageOptions, TlsOptions,
-};
+use crate::model::Configuration;
+use crate::settings::log::LogDestination;
+use crate::settings::packing::PackSchedule;
+use crate::settings::server::ServerOptions;
+use crate::settings::storage::{StorageKind, StorageOptions};
+use crate::settings::tls::{KeyPassword, TlsOptions};
 
 /// Smallest memory limit for clients.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -301,7 +303,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::{LogOptions, MonitorOptions, Weekday};
+    use crate::settings::log::LogOptions;
+    use crate::settings::monitor::MonitorOptions;
+    use crate::settings::packing::Weekday;
 
     /// A valid configuration, in a directory of its own.
     fn sound() -> (tempfile::TempDir, Configuration) {

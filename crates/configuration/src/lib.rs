@@ -6,25 +6,31 @@
 #![forbid(unsafe_code)]
 
 mod check;
-#[cfg(test)]
 mod document;
 mod error;
 mod model;
 mod names;
 mod read;
+mod settings;
 mod source;
 mod surroundings;
 mod toml_file;
 mod zeo_conf;
 
 pub use check::Problem;
+pub use document::with_settings;
 pub use error::{ConfigurationError, Mistake, Warning};
-pub use model::{
-    Checksums, Configuration, Encoding, KeyPassword, LogDestination, LogFormat, LogOptions,
-    MonitorOptions, PackOptions, PackSchedule, ServerOptions, StorageKind, StorageOptions,
-    TlsOptions, Weekday,
-};
+pub use model::Configuration;
 pub use read::read;
+pub use settings::description::Description;
+pub use settings::kinds::{Values, Word};
+pub use settings::log::{LogDestination, LogFormat, LogOptions};
+pub use settings::monitor::MonitorOptions;
+pub use settings::packing::{PackOptions, PackSchedule, Weekday};
+pub use settings::server::{Encoding, ServerOptions};
+pub use settings::storage::{Checksums, StorageKind, StorageOptions};
+pub use settings::tls::{KeyPassword, TlsOptions};
+pub use settings::{SETTINGS, Setting, Settings};
 pub use source::{FILE_BYTES_MAX, Place};
 pub use surroundings::Surroundings;
 pub use toml_file::{parse_toml, read_toml};

@@ -1,12 +1,9 @@
 //! The TOML format, which has the whole model.
 //!
-//! The values are taken from the parsed tables by hand, rather than by derived code. So all
-//! mistakes are reported at once, each with its place.
+//! The values are taken from the parsed tables by the entries of the table of settings, rather than
+//! by derived code. So all mistakes are reported at once, each with its place.
 
-mod server;
-mod storage;
-mod table;
-mod values;
+pub(crate) mod table;
 mod write;
 
 use std::path::Path;
@@ -16,28 +13,16 @@ use toml::de::DeTable;
 
 use self::table::{Document, Table};
 use crate::error::{ConfigurationError, Findings, Mistake, Warning};
-use crate::model::{Configuration, LogDestination, LogFormat, LogOptions, MonitorOptions};
+use crate::model::Configuration;
+use crate::settings::field::Group;
+use crate::settings::packing::PackOptions;
+use crate::settings::server::ServerOptions;
+use crate::settings::storage::{StorageKind, StorageOptions};
+use crate::settings::tls::TlsOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
 const TABLES: [&str; 4] = ["server", "storage", "log", "monitor"];
-
-/// All tables with their settings, for the test of the documentation.
-#[cfg(test)]
-pub(crate) const KNOWN: &[(&str, &[&str])] = &[
-    ("[server]", server::SERVER.split_last().expect("`tls` is last").1),
-    ("[server.tls]", &server::TLS),
-    ("[[storage]]", storage::STORAGE.split_last().expect("`pack` is last").1),
-    ("[storage.pack]", &storage::PACK),
-    ("[log]", &LOG),
-    ("[monitor]", &MONITOR),
-];
-
-const LOG: [&str; 3] = ["to", "format", "level"];
-
-const MONITOR: [&str; 1] = ["address"];
-
-const FORMATS: [(&str, LogFormat); 2] = [("human", LogFormat::Human), ("json", LogFormat::Json)];
 
 /// Reads a configuration in TOML. Relative paths in it begin at the file's directory.
 ///
@@ -97,38 +82,66 @@ fn line_end(text: &str, position: usize) -> usize {
 fn configuration(root: &Table, findings: &mut Findings) -> Configuration {
     root.check_keys(&TABLES, findings);
     let server = root.table("server", "[server]", findings);
-    let server = server.map(|table| server::server(&table, findings));
+    let server = server.map(|table| server_options(&table, findings));
     let storages = root.tables("storage", findings);
-    let storages = storages.iter().filter_map(|table| storage::storage(table, findings)).collect();
+    let storages = storages.iter().map(|table| storage_options(table, findings)).collect();
     let log = root.table("log", "[log]", findings);
     let monitor = root.table("monitor", "[monitor]", findings);
     Configuration {
         server: server.unwrap_or_default(),
         storages,
-        log: log.map(|table| log_options(&table, findings)).unwrap_or_default(),
-        monitor: monitor.and_then(|table| monitor_options(&table, findings)),
+        log: log.map(|table| group(&table, &[], findings)).unwrap_or_default(),
+        monitor: monitor.map(|table| group(&table, &[], findings)),
     }
 }
 
-fn log_options(table: &Table, findings: &mut Findings) -> LogOptions {
-    table.check_keys(&LOG, findings);
-    let defaults = LogOptions::default();
-    let destinations = table.list("to", findings, |value| match value.as_str() {
-        Some("stdout") => Ok(LogDestination::Stdout),
-        Some("stderr") => Ok(LogDestination::Stderr),
-        _ => table.document.path(value).map(LogDestination::File),
-    });
-    let format = table.setting("format", findings, |value| values::choice(value, &FORMATS));
-    let level = table.setting("level", findings, values::level);
-    LogOptions {
-        destinations: destinations.unwrap_or(defaults.destinations),
-        format: format.unwrap_or(defaults.format),
-        level: level.unwrap_or(defaults.level),
-    }
+/// Reads a group of settings. Reports settings that are neither its own nor inner tables.
+fn group<G: Group>(table: &Table, tables: &[&'static str], findings: &mut Findings) -> G {
+    let known: Vec<_> = G::keys().chain(tables.iter().copied()).collect();
+    table.check_keys(&known, findings);
+    let mut group = G::default();
+    group.take_toml(table, findings);
+    group
 }
 
-fn monitor_options(table: &Table, findings: &mut Findings) -> Option<MonitorOptions> {
-    table.check_keys(&MONITOR, findings);
-    let address = table.required("address", findings, |value| table.document.address(value));
-    Some(MonitorOptions { address: address? })
+fn server_options(table: &Table, findings: &mut Findings) -> ServerOptions {
+    let tls = table.table("tls", "[server.tls]", findings);
+    let tls = tls.map(|table| tls_options(&table, findings));
+    ServerOptions { tls, ..group(table, &["tls"], findings) }
+}
+
+fn tls_options(table: &Table, findings: &mut Findings) -> TlsOptions {
+    if table.has("key-password-file") && table.has("key-password-environment") {
+        let message = "the password of the key is in a file or in the environment, not in both";
+        findings.mistake(table.mistake("key-password-environment", message));
+    }
+    group(table, &[], findings)
+}
+
+fn storage_options(table: &Table, findings: &mut Findings) -> StorageOptions {
+    let pack = table.table("pack", "[storage.pack]", findings);
+    let pack = pack.map(|table| pack_options(&table, findings)).unwrap_or_default();
+    let storage = StorageOptions { pack, ..group(table, &["pack"], findings) };
+    let is_in_memory = storage.kind == StorageKind::Memory;
+    if is_in_memory && (table.has("path") || table.is_true("truncate")) {
+        let message = "a storage in memory has no file: remove `memory`, or `path` and `truncate`";
+        findings.mistake(table.mistake("memory", message));
+    }
+    if !is_in_memory && !table.has("path") && !table.is_misspelt("path") {
+        let message = "[[storage]] needs `path`, the data file";
+        let help = "or `memory = true` for one that is gone when the server ends";
+        findings.mistake(table.mistake("path", message).help(help));
+    }
+    storage
+}
+
+fn pack_options(table: &Table, findings: &mut Findings) -> PackOptions {
+    if !table.has("at") {
+        for key in ["on", "keep-days"].into_iter().filter(|key| table.has(key)) {
+            let message = format!("`{key}` has no effect without `at`");
+            let help = "add a time of day, `at = \"03:30\"`";
+            findings.mistake(table.mistake(key, message).help(help));
+        }
+    }
+    group(table, &[], findings)
 }

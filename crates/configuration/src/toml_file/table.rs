@@ -10,19 +10,16 @@ use crate::error::{Findings, Mistake};
 use crate::names;
 use crate::source::{Place, Source};
 
-/// A converted value, or why it cannot be converted.
-pub(super) type Converted<T> = Result<T, String>;
-
 /// The file that is read.
-pub(super) struct Document {
-    pub(super) source: Arc<Source>,
+pub(crate) struct Document {
+    pub(crate) source: Arc<Source>,
     /// The base of relative paths.
-    pub(super) directory: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 /// One table of the file.
-pub(super) struct Table<'a> {
-    pub(super) document: &'a Document,
+pub(crate) struct Table<'a> {
+    pub(crate) document: &'a Document,
     /// Its name in messages.
     title: String,
     pub(super) place: Place,
@@ -39,12 +36,17 @@ impl<'a> Table<'a> {
         Table { document, title: title.to_owned(), place, entries: table.get_ref() }
     }
 
-    fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+    pub(crate) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.entries.get(key)
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
+    }
+
+    /// Whether a switch is given, and on.
+    pub(super) fn is_true(&self, key: &str) -> bool {
+        self.value(key).is_some_and(|value| value.get_ref().as_bool() == Some(true))
     }
 
     /// Whether a similar name is given, which is reported as unknown.
@@ -75,55 +77,11 @@ impl<'a> Table<'a> {
         Mistake::new(place, message)
     }
 
-    /// The value of an optional setting; reports one that cannot be converted.
-    pub(super) fn setting<T>(
-        &self,
-        key: &str,
-        findings: &mut Findings,
-        convert: impl FnOnce(&DeValue) -> Converted<T>,
-    ) -> Option<T> {
-        let converted = convert(self.value(key)?.get_ref());
-        let report = |message| findings.mistake(self.mistake(key, format!("`{key}`: {message}")));
-        converted.map_err(report).ok()
-    }
-
-    /// The value of a required setting; reports a missing one.
-    pub(super) fn required<T>(
-        &self,
-        key: &str,
-        findings: &mut Findings,
-        convert: impl FnOnce(&DeValue) -> Converted<T>,
-    ) -> Option<T> {
+    /// Reports a required setting that is missing.
+    pub(crate) fn require(&self, key: &str, findings: &mut Findings) {
         if !self.has(key) && !self.is_misspelt(key) {
             findings.mistake(self.mistake(key, format!("{} needs `{key}`", self.title)));
         }
-        self.setting(key, findings, convert)
-    }
-
-    /// The values of a list, or a single value in place of a list of one; reports each mistake.
-    pub(super) fn list<T>(
-        &self,
-        key: &str,
-        findings: &mut Findings,
-        convert: impl Fn(&DeValue) -> Converted<T>,
-    ) -> Option<Vec<T>> {
-        let value = self.value(key)?;
-        let single = std::slice::from_ref(value);
-        let values = match value.get_ref() {
-            DeValue::Array(values) => values,
-            _ => single,
-        };
-        let mut converted = Vec::new();
-        for value in values {
-            match convert(value.get_ref()) {
-                Ok(value) => converted.push(value),
-                Err(message) => {
-                    let message = format!("`{key}`: {message}");
-                    findings.mistake(Mistake::new(self.place_of(value), message));
-                }
-            }
-        }
-        Some(converted)
     }
 
     /// An optional inner table; reports a value that is not a table.

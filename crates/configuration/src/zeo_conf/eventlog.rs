@@ -1,9 +1,9 @@
 //! `<eventlog>`: destinations and level of the log.
 
 use super::section::Section;
-use super::values;
 use crate::error::Findings;
-use crate::model::{LogDestination, LogOptions};
+use crate::settings::kinds::{Kind, zconfig_values};
+use crate::settings::log::{Destination, LogDestination, LogOptions};
 use crate::surroundings::Surroundings;
 
 pub(super) const EVENTLOG: [&str; 1] = ["level"];
@@ -109,11 +109,8 @@ fn logfile(
         let message = format!("{looks}: ignored, lines look as `format` in TOML says");
         findings.warning(&section.place, message);
     }
-    section.required("path", findings, |text| match text {
-        "STDOUT" => Ok(LogDestination::Stdout),
-        "STDERR" => Ok(LogDestination::Stderr),
-        path => values::plain_path(path, surroundings).map(LogDestination::File),
-    })
+    section.require("path", findings);
+    section.setting("path", findings, |text| Destination.zeo_conf(text, surroundings))
 }
 
 /// Whether a rotation setting means no rotation.
@@ -133,7 +130,7 @@ fn level(text: &str) -> Result<u8, String> {
         "trace" => 5,
         "all" => 1,
         "notset" => NOTSET,
-        number => values::integer(number)
+        number => zconfig_values::integer(number)
             .ok()
             .and_then(|number| u8::try_from(number).ok())
             .filter(|number| *number <= 50)

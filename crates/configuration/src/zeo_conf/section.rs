@@ -8,7 +8,7 @@ use crate::source::Place;
 
 /// `<kind name>` with its content, also from included files.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(crate) struct Section {
     /// In lower case; empty for the file as a whole.
     pub(super) kind: String,
     /// In lower case, as ZConfig makes it.
@@ -119,7 +119,7 @@ impl Section {
     }
 
     /// The value of an optional setting; reports one that cannot be converted.
-    pub(super) fn setting<T>(
+    pub(crate) fn setting<T>(
         &self,
         key: &str,
         findings: &mut Findings,
@@ -131,20 +131,14 @@ impl Section {
         converted.map_err(|message| format!("`{key}`: {message}")).map_err(report).ok()
     }
 
-    /// The value of a required setting; reports a missing one.
-    pub(super) fn required<T>(
-        &self,
-        key: &str,
-        findings: &mut Findings,
-        convert: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
+    /// Reports a required setting that is missing.
+    pub(crate) fn require(&self, key: &str, findings: &mut Findings) {
         // A misspelt one is reported as unknown.
         let is_misspelt = |value: &Value| names::nearest(&value.key, &[key]).is_some();
         if self.value(key).is_none() && !self.values.iter().any(is_misspelt) {
             let message = format!("{} needs `{key}`", self.title());
             findings.mistake(Mistake::new(self.place.clone(), message));
         }
-        self.setting(key, findings, convert)
     }
 
     /// The optional inner section of a kind; reports a second one.

@@ -2,17 +2,18 @@
 //! are not served.
 
 use super::section::Section;
-use super::values;
 use crate::error::{Findings, Mistake};
-use crate::model::{PackOptions, StorageKind, StorageOptions};
+use crate::settings::field::Group;
+use crate::settings::kinds::zconfig_values::plain_path;
+use crate::settings::packing::PackOptions;
+use crate::settings::storage::{StorageKind, StorageOptions};
 use crate::surroundings::Surroundings;
-
-pub(super) const FILESTORAGE: [&str; 8] =
-    ["path", "blob-dir", "create", "read-only", "quota", "packer", "pack-gc", "pack-keep-old"];
 
 pub(super) const BLOBSTORAGE: [&str; 1] = ["blob-dir"];
 
 pub(super) const MAPPINGSTORAGE: [&str; 1] = ["name"];
+
+pub(super) const PACKER: &str = "packer";
 
 /// The name of a storage without one.
 const DEFAULT_NAME: &str = "1";
@@ -46,7 +47,7 @@ pub(super) fn storages(
     let mut storages = Vec::new();
     for section in &whole.sections {
         let read = match &section.kind[..] {
-            "filestorage" => filestorage(section, surroundings, findings),
+            "filestorage" => Some(filestorage(section, surroundings, findings)),
             "blobstorage" => blobstorage(section, surroundings, findings),
             "mappingstorage" => Some(mappingstorage(section, findings)),
             _ => {
@@ -109,37 +110,26 @@ fn filestorage(
     section: &Section,
     surroundings: &Surroundings,
     findings: &mut Findings,
-) -> Option<StorageOptions> {
-    section.check_keys(&FILESTORAGE, findings);
+) -> StorageOptions {
+    let known = StorageOptions::zeo_conf_keys().chain(PackOptions::zeo_conf_keys());
+    section.check_keys(&known.chain([PACKER]).collect::<Vec<_>>(), findings);
     section.check_sections(&[], findings);
     refuse_packer(section, findings);
-    let path = |text: &str| values::path(text, surroundings);
-    let data_file = section.required("path", findings, path);
-    let mut flag = |key| section.setting(key, findings, values::boolean);
-    let truncate = flag("create").unwrap_or(false);
-    let read_only = flag("read-only").unwrap_or(false);
-    let garbage_collection = flag("pack-gc").unwrap_or(true);
-    let keep_old = flag("pack-keep-old").unwrap_or(true);
-    let quota_bytes = section.setting("quota", findings, values::byte_size);
-    // An empty `blob-dir` means none, as in FileStorage.
-    let has_blobs = section.value("blob-dir").is_some_and(|value| !value.text.is_empty());
-    let blob_directory = if has_blobs { section.setting("blob-dir", findings, path) } else { None };
-    if truncate && let Some(create) = section.value("create") {
+    section.require("path", findings);
+    let mut storage = StorageOptions { name: name_of(section), ..StorageOptions::default() };
+    storage.take_zeo_conf(section, surroundings, findings);
+    storage.pack.take_zeo_conf(section, surroundings, findings);
+    if matches!(storage.kind, StorageKind::File { truncate: true, .. })
+        && let Some(create) = section.value("create")
+    {
         let message = "`create` begins a new, empty file at each start, in place of what is there";
         findings.warning(&create.place, message);
     }
-    let kind = StorageKind::File { path: data_file?, truncate };
-    Some(StorageOptions {
-        blob_directory,
-        read_only,
-        quota_bytes,
-        pack: PackOptions { garbage_collection, keep_old, ..PackOptions::default() },
-        ..StorageOptions::new(name_of(section), kind)
-    })
+    storage
 }
 
 fn refuse_packer(section: &Section, findings: &mut Findings) {
-    let packer = section.value("packer").filter(|packer| !packer.text.is_empty());
+    let packer = section.value(PACKER).filter(|packer| !packer.text.is_empty());
     if let Some(packer) = packer {
         let message = "`packer`: no Python is ever called";
         let help = "remove it: the server's own packer works while storages are served";
@@ -156,8 +146,9 @@ fn blobstorage(
     section.check_keys(&BLOBSTORAGE, findings);
     let known: Vec<_> = ["filestorage"].into_iter().chain(refused_kinds()).collect();
     section.check_sections(&known, findings);
+    section.require("blob-dir", findings);
     let blob_directory =
-        section.required("blob-dir", findings, |text| values::plain_path(text, surroundings));
+        section.setting("blob-dir", findings, |text| plain_path(text, surroundings));
     section.sections.iter().for_each(|inner| refuse(inner, findings));
     let Some(inner) = section.only("filestorage", findings) else {
         if section.sections.is_empty() {
@@ -166,7 +157,7 @@ fn blobstorage(
         }
         return None;
     };
-    let storage = filestorage(inner, surroundings, findings)?;
+    let storage = filestorage(inner, surroundings, findings);
     if storage.blob_directory.is_some() {
         let message = "its blobs have a directory already, by the <blobstorage> around it";
         let help = "remove one of the two `blob-dir`";

@@ -1,21 +1,13 @@
 //! `<zeo>` and the `<ssl>` in it: the server as a whole.
 
-use super::section::Section;
-use super::values;
-use crate::error::{Findings, Mistake};
-use crate::model::{Encoding, KeyPassword, ServerOptions, TlsOptions};
-use crate::surroundings::Surroundings;
+use std::path::Path;
 
-pub(super) const ZEO: [&str; 8] = [
-    "address",
-    "read-only",
-    "invalidation-queue-size",
-    "invalidation-age",
-    "transaction-timeout",
-    "pid-filename",
-    "client-conflict-resolution",
-    "msgpack",
-];
+use super::section::Section;
+use crate::error::{Findings, Mistake};
+use crate::settings::field::Group;
+use crate::settings::server::{Encoding, ServerOptions};
+use crate::settings::tls::{KeyPassword, TlsOptions};
+use crate::surroundings::Surroundings;
 
 /// Settings of ZEO 4, which later versions reject.
 const GONE: [(&str, &str); 4] = [
@@ -27,7 +19,7 @@ const GONE: [(&str, &str); 4] = [
 
 const AUTHENTICATION: &str = "remove it; an <ssl> section lets in clients by their certificates";
 
-pub(super) const SSL: [&str; 4] = ["certificate", "key", "password-function", "authenticate"];
+pub(super) const PASSWORD_FUNCTION: &str = "password-function";
 
 /// The environment variable for the password of a key, since its function cannot be called.
 pub(super) const KEY_PASSWORD_VARIABLE: &str = "ZODIUM_KEY_PASSWORD";
@@ -44,71 +36,44 @@ pub(super) fn server(
         findings.mistake(Mistake::new(whole.place.clone(), message).help(help));
         return None;
     };
-    zeo.check_keys_beside(&GONE, &ZEO, findings);
+    let known: Vec<_> = ServerOptions::zeo_conf_keys().collect();
+    zeo.check_keys_beside(&GONE, &known, findings);
     zeo.check_sections(&["ssl"], findings);
-    let address = zeo.required("address", findings, |text| values::address(text, surroundings));
-    let defaults = ServerOptions::default();
-    let queue = zeo.setting("invalidation-queue-size", findings, values::count);
-    let queue = queue.and_then(|count| usize::try_from(count).ok());
-    Some(ServerOptions {
-        addresses: address.into_iter().collect(),
-        encoding: encoding(zeo, surroundings, findings),
-        read_only: zeo.setting("read-only", findings, values::boolean).unwrap_or(false),
-        invalidation_queue_size: queue.unwrap_or(defaults.invalidation_queue_size),
-        invalidation_age: zeo.setting("invalidation-age", findings, values::seconds),
-        transaction_timeout: zeo.setting("transaction-timeout", findings, values::whole_seconds),
-        resolvable_classes: Vec::new(),
-        client_conflict_resolution: zeo
-            .setting("client-conflict-resolution", findings, values::boolean)
-            .unwrap_or(defaults.client_conflict_resolution),
-        pid_file: pid_file(zeo, surroundings, findings),
-        tls: zeo.only("ssl", findings).and_then(|ssl| tls(ssl, surroundings, findings)),
-        ..defaults
-    })
+    zeo.require("address", findings);
+    let mut server = ServerOptions { addresses: Vec::new(), ..ServerOptions::default() };
+    server.take_zeo_conf(zeo, surroundings, findings);
+    take_environment(zeo, surroundings, &mut server, findings);
+    server.tls = zeo.only("ssl", findings).map(|ssl| tls(ssl, surroundings, findings));
+    Some(server)
 }
 
-/// The encoding: from the file, else from `ZEO_MSGPACK`, as in runzeo.
-fn encoding(zeo: &Section, surroundings: &Surroundings, findings: &mut Findings) -> Encoding {
-    let by_environment = surroundings.variable("ZEO_MSGPACK").is_some_and(|text| !text.is_empty());
-    let is_given = zeo.value("msgpack").is_some();
-    if by_environment && !is_given {
-        let message = "msgpack is used because the environment variable ZEO_MSGPACK is set";
-        findings.warning(&zeo.place, message);
-    }
-    match zeo.setting("msgpack", findings, values::boolean).unwrap_or(by_environment) {
-        true => Encoding::Msgpack,
-        false => Encoding::Pickle,
-    }
-}
-
-/// The pid file: from the file, else below `INSTANCE_HOME` if that is set, as in runzeo.
-fn pid_file(
+/// Takes what runzeo takes from the environment if the file does not have it.
+fn take_environment(
     zeo: &Section,
     surroundings: &Surroundings,
+    server: &mut ServerOptions,
     findings: &mut Findings,
-) -> Option<std::path::PathBuf> {
-    if zeo.value("pid-filename").is_some_and(|value| !value.text.is_empty()) {
-        return zeo.setting("pid-filename", findings, |text| values::path(text, surroundings));
+) {
+    let variable = |name| surroundings.variable(name).filter(|text| !text.is_empty());
+    if variable("ZEO_MSGPACK").is_some() && zeo.value("msgpack").is_none() {
+        let message = "msgpack is used because the environment variable ZEO_MSGPACK is set";
+        findings.warning(&zeo.place, message);
+        server.encoding = Encoding::Msgpack;
     }
-    let home = surroundings.variable("INSTANCE_HOME").filter(|home| !home.is_empty())?;
-    Some(surroundings.absolute(&std::path::Path::new(&home).join("var/ZEO.pid")))
+    if zeo.value("pid-filename").is_none_or(|value| value.text.is_empty()) {
+        let file = |home| surroundings.absolute(&Path::new(&home).join("var/ZEO.pid"));
+        server.pid_file = variable("INSTANCE_HOME").map(file);
+    }
 }
 
-fn tls(ssl: &Section, surroundings: &Surroundings, findings: &mut Findings) -> Option<TlsOptions> {
-    ssl.check_keys(&SSL, findings);
+fn tls(ssl: &Section, surroundings: &Surroundings, findings: &mut Findings) -> TlsOptions {
+    let known: Vec<_> = TlsOptions::zeo_conf_keys().chain([PASSWORD_FUNCTION]).collect();
+    ssl.check_keys(&known, findings);
     ssl.check_sections(&[], findings);
-    let path = |text: &str| values::path(text, surroundings);
-    let certificate = ssl.required("certificate", findings, path);
-    let key = ssl.setting("key", findings, path);
-    let key_password = key_password(ssl, surroundings, findings);
-    let authenticate = ssl.required("authenticate", findings, |text| match text {
-        "DYNAMIC" | "SIGNED" | "-" => Err(format!(
-            "{text} names no certificates: give a PEM file, or a directory of PEM files, with \
-             certificates of clients or of authorities"
-        )),
-        path => values::plain_path(path, surroundings),
-    });
-    Some(TlsOptions { certificate: certificate?, key, key_password, authenticate: authenticate? })
+    let mut tls = TlsOptions::default();
+    tls.take_zeo_conf(ssl, surroundings, findings);
+    tls.key_password = key_password(ssl, surroundings, findings);
+    tls
 }
 
 fn key_password(
@@ -116,7 +81,7 @@ fn key_password(
     surroundings: &Surroundings,
     findings: &mut Findings,
 ) -> Option<KeyPassword> {
-    let function = ssl.value("password-function").filter(|value| !value.text.is_empty())?;
+    let function = ssl.value(PASSWORD_FUNCTION).filter(|value| !value.text.is_empty())?;
     if surroundings.variable(KEY_PASSWORD_VARIABLE).is_some() {
         return Some(KeyPassword::Environment(KEY_PASSWORD_VARIABLE.to_owned()));
     }

@@ -8,7 +8,7 @@ use zodium_types::Address;
 use crate::surroundings::Surroundings;
 
 /// `yes`, `true`, `on`, `no`, `false`, `off`, in any case.
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match &text.to_lowercase()[..] {
         "yes" | "true" | "on" => Ok(true),
         "no" | "false" | "off" => Ok(false),
@@ -17,14 +17,14 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// A whole number as in Python, with an optional sign, and single underscores between digits.
-pub(super) fn integer(text: &str) -> Result<i64, String> {
+pub(crate) fn integer(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text:?} is not a whole number");
     let digits = without_underscores(text.trim()).ok_or_else(wrong)?;
     digits.parse().map_err(|_| wrong())
 }
 
 /// A whole number, not below zero.
-pub(super) fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     u64::try_from(integer(text)?).map_err(|_| format!("{text:?} is below zero"))
 }
 
@@ -41,7 +41,7 @@ fn without_underscores(text: &str) -> Option<String> {
 }
 
 /// Whole seconds, at least one.
-pub(super) fn whole_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn whole_seconds(text: &str) -> Result<Duration, String> {
     match integer(text) {
         Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.unsigned_abs())),
         Ok(_) => Err("must be at least one second; leave it out for no limit".to_owned()),
@@ -50,7 +50,7 @@ pub(super) fn whole_seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Seconds, with an optional fraction.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a number of seconds");
     let number = without_underscores(text.trim()).ok_or_else(wrong)?;
     let seconds: f64 = number.parse().map_err(|_| wrong())?;
@@ -58,7 +58,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// A size in bytes, with optional `KB`, `MB` or `GB` for powers of 1,024.
-pub(super) fn byte_size(text: &str) -> Result<u64, String> {
+pub(crate) fn byte_size(text: &str) -> Result<u64, String> {
     let lower = text.to_lowercase();
     let units = [("kb", 1_u64 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
     let unit = units.iter().find_map(|(unit, bytes)| Some((lower.strip_suffix(unit)?, *bytes)));
@@ -69,7 +69,7 @@ pub(super) fn byte_size(text: &str) -> Result<u64, String> {
 }
 
 /// An address: `host:port`, `port`, `:port`, or a path with a slash. No host: all interfaces.
-pub(super) fn address(text: &str, surroundings: &Surroundings) -> Result<Address, String> {
+pub(crate) fn address(text: &str, surroundings: &Surroundings) -> Result<Address, String> {
     if text.contains('/') {
         return Ok(Address::Unix(surroundings.absolute(Path::new(text))));
     }
@@ -89,7 +89,7 @@ pub(super) fn address(text: &str, surroundings: &Surroundings) -> Result<Address
 }
 
 /// A path, relative to the working directory or, with `~/`, to the home directory.
-pub(super) fn path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
+pub(crate) fn path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
     let Some(rest) = text.strip_prefix('~') else { return plain_path(text, surroundings) };
     if !rest.is_empty() && !rest.starts_with('/') {
         return Err(format!("{text:?}: homes of other users are not looked up; write the path"));
@@ -100,15 +100,23 @@ pub(super) fn path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, S
     Ok(surroundings.absolute(&Path::new(&home).join(rest.trim_start_matches('/'))))
 }
 
+/// A path; an empty text means none, as in FileStorage.
+pub(crate) fn path_or_none(
+    text: &str,
+    surroundings: &Surroundings,
+) -> Result<Option<PathBuf>, String> {
+    if text.is_empty() { Ok(None) } else { path(text, surroundings).map(Some) }
+}
+
 /// A path, or the name of a program that is looked up in `PATH`.
-pub(super) fn program(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
+pub(crate) fn program(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
     let path = path(text, surroundings)?;
     let is_path = text.contains('/') || text.starts_with('~');
     Ok(if is_path { path } else { path.file_name().map(PathBuf::from).unwrap_or(path) })
 }
 
 /// A path, relative to the working directory; `~` has no special meaning.
-pub(super) fn plain_path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
+pub(crate) fn plain_path(text: &str, surroundings: &Surroundings) -> Result<PathBuf, String> {
     if text.is_empty() {
         return Err("no path is given".to_owned());
     }
