@@ -78,6 +78,10 @@ pub(crate) fn address(text: &str, surroundings: &Surroundings) -> Result<Address
     if bare.is_none() && host.contains(':') {
         return Err(format!("{text:?} has no port: give [{text}]:PORT for IPv6"));
     }
+    let host = bare.unwrap_or(host);
+    if host.contains(['[', ']']) {
+        return Err(format!("{text:?} has no host: brackets are for one IPv6 address, [::1]:PORT"));
+    }
     let Ok(port) = integer(port) else {
         return Err(format!(
             "{text:?} has no port: give HOST:PORT, a PORT, or a /path/to/a/socket"
@@ -85,7 +89,7 @@ pub(crate) fn address(text: &str, surroundings: &Surroundings) -> Result<Address
     };
     let port =
         u16::try_from(port).map_err(|_| format!("{port} is not a port: ports end at 65535"))?;
-    Ok(Address::Tcp { host: bare.unwrap_or(host).to_lowercase(), port })
+    Ok(Address::Tcp { host: host.to_lowercase(), port })
 }
 
 /// A path, relative to the working directory or, with `~/`, to the home directory.
@@ -172,7 +176,9 @@ mod tests {
         assert_eq!(address("LocalHost:8100"), tcp("localhost", 8100));
         assert_eq!(address("[::1]:8100"), tcp("::1", 8100));
         assert_eq!(address("var/zeo.sock"), Ok(Address::Unix("/srv/var/zeo.sock".into())));
-        for wrong in ["", "localhost", "localhost:", "::1:8100", "a:65536", "a:-1", "a:x"] {
+        for wrong in
+            ["", "localhost", "localhost:", "::1:8100", "a:65536", "a:-1", "a:x", "[a:1", "[[a]]:1"]
+        {
             assert!(address(wrong).is_err(), "{wrong}");
         }
     }
