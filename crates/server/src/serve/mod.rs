@@ -9,6 +9,7 @@ mod options;
 mod overrides;
 mod packing;
 mod pid_file;
+mod setting_arguments;
 mod signals;
 mod storages;
 mod timetable;

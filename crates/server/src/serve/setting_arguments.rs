@@ -1,0 +1,198 @@
+//! Options of the command line, made of the table of settings.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+
+use clap::builder::{
+    FalseyValueParser, OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
+    ValueParser,
+};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use zodium_configuration::{Configuration, SETTINGS, Setting, Settings};
+
+/// The values of the options that were given, or set in the environment.
+#[derive(Debug, Default)]
+pub(crate) struct SettingArguments {
+    given: HashMap<&'static str, Vec<OsString>>,
+}
+
+impl SettingArguments {
+    /// Overrides the settings of a configuration.
+    ///
+    /// # Errors
+    ///
+    /// An option is for one storage, and there are several.
+    pub(crate) fn apply(&self, configuration: &mut Configuration) -> Result<(), String> {
+        options().try_for_each(|(_, setting)| match self.given.get(setting.description.option) {
+            Some(texts) => setting.apply(configuration, texts),
+            None => Ok(()),
+        })
+    }
+}
+
+impl FromArgMatches for SettingArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SettingArguments, clap::Error> {
+        let given = options().filter_map(|(_, setting)| {
+            let option = setting.description.option;
+            let texts = match setting.description.flag {
+                "" => matches.get_many(option).map(|texts| texts.cloned().collect()),
+                means => matches.get_flag(option).then(|| vec![means.into()]),
+            };
+            Some((option, texts?))
+        });
+        Ok(SettingArguments { given: given.collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = SettingArguments::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for SettingArguments {
+    fn augment_args(command: Command) -> Command {
+        command.args(options().map(|(group, setting)| argument(group, setting)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        SettingArguments::augment_args(command)
+    }
+}
+
+/// The settings that have options.
+fn options() -> impl Iterator<Item = (&'static Settings, &'static Setting)> {
+    let settings = SETTINGS.iter().flat_map(|group| group.settings.iter().map(move |s| (group, s)));
+    settings.filter(|(_, setting)| !setting.description.option.is_empty())
+}
+
+fn argument(group: &Settings, setting: &'static Setting) -> Arg {
+    let description = setting.description;
+    let mut argument = Arg::new(description.option)
+        .long(description.option)
+        .short(description.short)
+        .alias(description.alias)
+        .help_heading(group.heading_of(setting));
+    if !description.env.is_empty() {
+        argument = argument.env(description.env);
+    }
+    let mut help = description.option_paragraphs();
+    let is_flag = !description.flag.is_empty();
+    if let Some(line) = help.first_mut().filter(|_| !is_flag) {
+        line.push_str(if setting.values.is_list { "; may be repeated" } else { "" });
+        let default = setting.default_shown();
+        line.push_str(&default.map(|text| format!(" [default: {text}]")).unwrap_or_default());
+    }
+    argument = argument.help(help.first().cloned().unwrap_or_default());
+    if help.len() > 1 {
+        argument = argument.long_help(help.join("\n\n"));
+    }
+    if is_flag {
+        return argument.action(ArgAction::SetTrue).value_parser(FalseyValueParser::new());
+    }
+    argument
+        .value_name(description.value)
+        .action(if setting.values.is_list { ArgAction::Append } else { ArgAction::Set })
+        .value_hint(setting.values.is_path.then_some(ValueHint::AnyPath))
+        .value_delimiter(description.separator)
+        .value_parser(parser(setting))
+}
+
+/// Checks values, and leaves them as they are: they are read when they are applied.
+fn parser(setting: &'static Setting) -> ValueParser {
+    let words = &setting.values.words;
+    if words.is_empty() {
+        let check = |text| setting.check(&text).map(|()| text);
+        return OsStringValueParser::new().try_map(check).into();
+    }
+    let words = words.iter().map(|(word, meaning)| PossibleValue::new(*word).help(*meaning));
+    PossibleValuesParser::new(words).map(OsString::from).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use zodium_configuration::{
+        Checksums, Encoding, LogDestination, LogOptions, ServerOptions, StorageKind, StorageOptions,
+    };
+
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<SettingArguments, clap::Error> {
+        let command = SettingArguments::augment_args(Command::new("serve").no_binary_name(true));
+        SettingArguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    fn configuration(words: &[&str]) -> Configuration {
+        let mut configuration = Configuration {
+            server: ServerOptions::default(),
+            storages: vec![StorageOptions::new("1", StorageKind::Memory)],
+            log: LogOptions::default(),
+            monitor: None,
+        };
+        parse(words).unwrap().apply(&mut configuration).unwrap();
+        configuration
+    }
+
+    #[test]
+    fn options_override_settings_of_every_group() {
+        let server = configuration(&[
+            "--msgpack",
+            "--no-reopen",
+            "--busy-poll=50",
+            "-t5m",
+            "--resolvable-class=a.A b.B",
+            "--resolvable-class=c.C",
+        ])
+        .server;
+        assert_eq!((server.encoding, server.reopen_after_failure), (Encoding::Msgpack, false));
+        assert_eq!(server.busy_poll, Some(Duration::from_micros(50)));
+        assert_eq!(server.transaction_timeout, Some(Duration::from_secs(300)));
+        assert_eq!(server.resolvable_classes, ["a.A", "b.B", "c.C"]);
+        let read = configuration(&[
+            "--checksums=commit",
+            "--scrub-interval=0",
+            "--no-pack-gc",
+            "--blob-dir=blobs",
+            "--log-file=STDOUT",
+            "--monitor=9100",
+        ]);
+        let storage = &read.storages[0];
+        assert_eq!((storage.checksums, storage.scrub_interval), (Checksums::Commit, None));
+        assert!(!storage.pack.garbage_collection && storage.pack.keep_old);
+        assert_eq!(storage.blob_directory, Some("blobs".into()));
+        assert_eq!(read.log.destinations, [LogDestination::Stdout]);
+        assert_eq!(read.monitor.unwrap().address, "9100".parse().unwrap());
+    }
+
+    #[test]
+    fn values_are_checked() {
+        for (words, expected) in [
+            ("--message-size-max=5GiB", "shorter than 4 GiB"),
+            ("--message-size-max=many", "give a size"),
+            ("--message-size-max=1", "1024 bytes or more"),
+            ("--handshake-timeout=-1", "give a time"),
+            ("--workers=0", "from 1 to 1024"),
+            ("--connections-max=0", "from 1"),
+            ("--busy-poll=2s", "from 1us to 1s"),
+            ("--busy-poll=long", "a number of microseconds"),
+            ("--checksums=half", "possible values: full, commit, off"),
+            ("--address=nowhere", "is not an address"),
+            ("--blob-dir=", "give a path"),
+            ("--ssl-key-password-file=a --ssl-key-password-file=b", "multiple times"),
+        ] {
+            let words: Vec<_> = words.split(' ').collect();
+            let error = parse(&words).unwrap_err().to_string();
+            assert!(error.contains(expected), "{words:?}: {error}");
+        }
+        assert!(parse(&["--message-size-max=1MiB", "--handshake-timeout=0.5"]).is_ok());
+    }
+
+    #[test]
+    fn an_option_for_one_storage_is_refused_for_several() {
+        let mut configuration = configuration(&[]);
+        configuration.storages.push(StorageOptions::new("2", StorageKind::Memory));
+        let error = parse(&["--blob-dir=a"]).unwrap().apply(&mut configuration).unwrap_err();
+        assert!(error.starts_with("--blob-dir is for one storage, and there are 2"), "{error}");
+    }
+}
