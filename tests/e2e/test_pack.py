@@ -95,18 +95,36 @@ def between(one, other):
 
 
 def packs_by_stock(path, times, gc=True):
-    """The file after packs by the stock FileStorage."""
+    """The file after packs by the stock FileStorage; None if they have lost objects.
+
+    A pack loses those that only an object needs which was garbage at the pack time and came back
+    by an undo. The next pack then fails, since it does not find them.
+    """
     storage = ZODB.FileStorage.FileStorage(str(path), pack_gc=gc)
-    for pack_time in times:
-        storage.pack(pack_time, referencesf)
-    storage.close()
-    return files.read(path)
+    try:
+        for pack_time in times:
+            storage.pack(pack_time, referencesf)
+    except KeyError:
+        assert lost_objects(path)
+        return None
+    finally:
+        storage.close()
+    return None if lost_objects(path) else files.read(path)
+
+
+def lost_objects(path):
+    """The objects that records of a file refer to and that it does not have."""
+    records = [record for txn in files.read(path) for record in txn.records if record.data]
+    needed = {oid for record in records for oid in referencesf(record.data)}
+    return needed - {record.oid for record in records}
 
 
 @pytest.mark.zodium
 @pytest.mark.parametrize("gc", [True, False], ids=["gc", "no-gc"])
 def test_same_result_as_stock(tmp_path, start_server, connect, seeded, encoding, scale, gc):
-    for number in range(int(3 * scale)):
+    wanted = int(3 * scale)
+    compared = 0
+    for number in range(2 * wanted):
         folder = tmp_path / str(number)
         folder.mkdir()
         path, stock = folder / "Data.fs", folder / "stock.fs"
@@ -123,11 +141,19 @@ def test_same_result_as_stock(tmp_path, start_server, connect, seeded, encoding,
             # A second one to the same time finds nothing to do.
             client.pack(pack_time)
         expected = packs_by_stock(stock, times, gc)
-        files.assert_same(files.snapshot(client), expected)
+        packed = files.snapshot(client)
         client.close()
         assert server.stop() == 0
         files.check(path)
+        assert not lost_objects(path)
+        if expected is None:
+            continue
+        files.assert_same(packed, expected)
         assert path.read_bytes() == stock.read_bytes()
+        compared += 1
+        if compared == wanted:
+            break
+    assert compared == wanted
 
 
 def write_application(path, random, undo=True):
