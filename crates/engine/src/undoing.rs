@@ -87,8 +87,6 @@ impl<'a> Undoing<'a> {
             self.done.insert(oid, Current::Nothing);
             return Ok(Some(NewBody::Deleted));
         };
-        // Refuse a damaged target: the undo would replace readable data with unreadable data.
-        self.data_before(oid, previous, tid)?;
         self.done.insert(oid, Current::Revision(previous));
         Ok(Some(NewBody::SameAs(previous)))
     }

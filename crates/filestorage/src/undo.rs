@@ -1,7 +1,8 @@
 //! Finds transactions that can be undone, and their records.
 
+use rustc_hash::FxHashSet;
 use zodium_storage::{Access, UndoneRecord};
-use zodium_types::{Oid, Tid, TransactionStatus};
+use zodium_types::{Tid, TransactionStatus};
 
 use crate::iterate::{self, Transaction, step_scan};
 use crate::scan::Step;
@@ -23,9 +24,13 @@ impl FileStorage {
             Some(TransactionStatus::Undone) => return refused("it was undone"),
             Some(TransactionStatus::Normal) | None => {}
         }
-        let mut records = Vec::new();
+        let (mut records, mut seen) = (Vec::new(), FxHashSet::default());
         scan.each_record(&entry, |record| {
-            records.push((record.header.oid, record.header.previous));
+            let header = &record.header;
+            // Records of one object in a transaction have the same previous revision.
+            if seen.insert(header.oid) {
+                records.push((header.oid, header.previous));
+            }
         })?;
         let previous = |(oid, position)| {
             let link = match position {
@@ -34,7 +39,7 @@ impl FileStorage {
             };
             Ok(UndoneRecord { oid, previous: link.map(|link| link.tid) })
         };
-        last_of_each_object(records).into_iter().map(previous).collect()
+        records.into_iter().map(previous).collect()
     }
 
     /// Passes transactions that can be undone to `accept`, newest first, until it returns false.
@@ -59,13 +64,4 @@ impl FileStorage {
         }
         Ok(())
     }
-}
-
-/// Keeps the last record of each object in a transaction: only that one counts.
-fn last_of_each_object(mut records: Vec<(Oid, u64)>) -> Vec<(Oid, u64)> {
-    let mut seen = rustc_hash::FxHashSet::default();
-    records.reverse();
-    records.retain(|(oid, _)| seen.insert(*oid));
-    records.reverse();
-    records
 }

@@ -57,6 +57,8 @@ fn commit(stage: &Stage, speaker: &mut Speaker, name: u64, objects: &[(Oid, Tid,
 fn a_client_that_registers_is_told_of_all_that_others_have_heard_of() {
     let stage = stage();
     let mut writer = speaker(&stage, 0);
+    // Commits are posted to workers with sessions.
+    let _present = speaker(&stage, 1);
     writer.store(1, &[(Oid(1), Tid::ZERO, b"one")]).unwrap();
     vote(&stage, &mut writer, 1);
     let finish = writer.ask("tpc_finish", [1.into()]).unwrap();
