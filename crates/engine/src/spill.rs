@@ -38,7 +38,7 @@ pub struct Spilled {
 }
 
 impl Data {
-    /// The bytes; `None` when they are in a spool and access is resident only.
+    /// The bytes; `None` when they are in a spool and access is non-blocking.
     pub(crate) fn bytes(&self, access: Access) -> Result<Option<Bytes>, StorageError> {
         match (self, access) {
             (Data::Memory(bytes), _) => Ok(Some(bytes.clone())),

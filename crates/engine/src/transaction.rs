@@ -121,7 +121,7 @@ impl Transaction {
     }
 
     /// The data last stored for an object, for a conflict reply; `None` when they are in a spool
-    /// and access is resident only. Empty for an object that was not stored.
+    /// and access is non-blocking. Empty for an object that was not stored.
     pub(crate) fn stored_data(
         &self,
         oid: Oid,

@@ -270,8 +270,8 @@ fn leading_stores(conflicts: &[Conflict]) -> usize {
     conflicts.iter().take_while(is_store).count()
 }
 
-/// Conflicts with the data of their stores; `None` when these are in a spool and access is resident
-/// only.
+/// Conflicts with the data of their stores; `None` when these are in a spool and access is
+/// non-blocking.
 fn found_conflicts(
     transaction: &Transaction,
     conflicts: Vec<Conflict>,

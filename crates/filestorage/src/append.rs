@@ -228,7 +228,7 @@ impl AppendState {
 
 impl FileStorage {
     /// Reserves space for `bytes` more, so that a full disk refuses a vote and never a finish.
-    /// `None`: the file system has to be asked, but access is resident only.
+    /// `None`: the file system has to be asked, but access is non-blocking.
     pub fn reserve(
         &self,
         bytes: u64,

@@ -97,7 +97,8 @@ impl LogFile {
         }
     }
 
-    /// The record of `oid` at `position`; `None` when it is cold and access is resident only.
+    /// The record of `oid` at `position`; `None` when it is not in memory and access is
+    /// non-blocking.
     pub(crate) fn record(
         &self,
         position: u64,

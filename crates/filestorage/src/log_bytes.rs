@@ -191,7 +191,7 @@ impl LogBytes {
         self.damaged(position, "a record that does not end where another or none begins")
     }
 
-    /// Fills the buffer; `false` when that would wait and access is resident only.
+    /// Fills the buffer; `false` when that would wait and access is non-blocking.
     pub(crate) fn read(
         &self,
         buffer: &mut [u8],

@@ -51,7 +51,7 @@ pub trait Read: Send + Sync {
     }
 
     /// The current serial of `oid`, deletions included; `None` when it was never stored.
-    /// [`Poll::Pending`] when that takes more than a look into memory, and access is resident.
+    /// [`Poll::Pending`] when that takes more than a look into memory, and access is non-blocking.
     ///
     /// A damaged record has the serial of the transaction around it, if that is sound, so that a
     /// client that has the object can store it again.

@@ -79,14 +79,15 @@ pub trait Write: Read {
     fn new_spool(&self) -> Result<Spool, StorageError>;
 
     /// Makes sure that the transaction can be committed: after this only a lost device can stop
-    /// it. [`Poll::Pending`] when that may wait for a device, and access is resident.
+    /// it. [`Poll::Pending`] when that may wait for a device, and access is non-blocking.
     ///
     /// The caller holds the objects of the transaction: until it is committed or aborted, no
     /// other transaction that writes one of them is prepared.
     ///
     /// # Errors
     /// `Full`, `Quota`, `ReadOnly`, `Failed`, `Changed`; `NotUndoable` when a record is
-    /// [`SameAs`](crate::NewBody::SameAs) one that a pack has dropped.
+    /// [`SameAs`](crate::NewBody::SameAs) one that a pack has dropped, and `Corrupt` when that one
+    /// is damaged.
     fn prepare(
         &self,
         transaction: NewTransaction,

@@ -18,7 +18,7 @@ pub(super) struct PreparedTransaction {
 }
 
 impl PreparedTransaction {
-    /// Prepares a transaction. `None`: that may wait, but access is resident only.
+    /// Prepares a transaction. `None`: that may wait, but access is non-blocking.
     pub(super) fn prepare(
         storage: &FileStorage,
         transaction: NewTransaction,
