@@ -17,13 +17,7 @@ use crate::notice::{Mailbox, Notice};
 use crate::transaction::Voted;
 
 /// A transaction that the log writer has taken.
-pub(crate) struct TakenTransaction {
-    pub(crate) number: TransactionNumber,
-    pub(crate) tid: Tid,
-    pub(crate) voted: Voted,
-    /// The mailbox of its session.
-    pub(crate) owner: Arc<dyn Mailbox>,
-}
+pub(crate) type TakenTransaction = (TransactionNumber, Tid, Voted);
 
 /// The payload of a transaction in the commit machine.
 pub(crate) struct Carried {
@@ -150,11 +144,9 @@ impl CommitTable {
         let mut state = self.state.lock();
         let batch = state.machine.next_batch(transactions_max, clock_tid);
         let take = |(number, tid)| {
-            let carried = state.machine.payload_mut(number)?;
-            let voted = carried.voted.take();
+            let voted = state.machine.payload_mut(number).and_then(|carried| carried.voted.take());
             assert!(voted.is_some(), "a ready transaction has its records");
-            let owner = Arc::clone(&carried.owner);
-            Some(TakenTransaction { number, tid, voted: voted?, owner })
+            Some((number, tid, voted?))
         };
         batch.into_iter().filter_map(take).collect()
     }

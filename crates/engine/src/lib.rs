@@ -23,7 +23,6 @@ mod log_writer;
 mod notice;
 mod pack;
 mod pack_status;
-mod reminder;
 mod reopening;
 mod resolve;
 mod resolver;

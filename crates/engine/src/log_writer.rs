@@ -17,7 +17,7 @@ use crate::commit::{CommitError, TransactionNumber};
 use crate::commit_table::TakenTransaction;
 use crate::expiry::ExpiryWatch;
 use crate::group_commit_delay::GroupCommitDelay;
-use crate::notice::{Commit, Commits, Mailbox, Notice};
+use crate::notice::{Commit, Commits, Notice};
 use crate::transaction::Voted;
 
 /// Most transactions in one batch, which has one sync.
@@ -94,8 +94,8 @@ impl LogWriter {
         let clock_tid = Tid::from_unix_nanos(now);
         let batch = storage.commits.take_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
         let count = batch.len();
-        if let Some(last) = batch.last() {
-            self.clock.look(last.tid, now, storage.clock.monotonic());
+        if let Some((_, last, _)) = batch.last() {
+            self.clock.look(*last, now, storage.clock.monotonic());
             storage.write_batch(batch);
         }
         count
@@ -120,11 +120,9 @@ impl Storage {
     fn write_batch(&self, batch: Vec<TakenTransaction>) {
         let mut taken = Vec::with_capacity(batch.len());
         let mut prepared = Vec::with_capacity(batch.len());
-        let mut owners = Vec::with_capacity(batch.len());
-        for TakenTransaction { number, tid, voted, owner } in self.commit_blobs(batch) {
+        for (number, tid, voted) in self.commit_blobs(batch) {
             taken.push((number, voted.blobs));
             prepared.push((tid, voted.prepared));
-            owners.push(owner);
         }
         if prepared.is_empty() {
             return;
@@ -135,13 +133,12 @@ impl Storage {
                 self.figures.appends.record(started.elapsed());
                 self.figures.batches.record(taken.len() as u64);
                 let written = taken.into_iter().zip(committed);
-                let written = written.map(|((number, blobs), committed)| {
+                self.publish(written.map(|((number, blobs), committed)| {
                     if let Some(blobs) = blobs {
                         blobs.keep();
                     }
                     (number, committed)
-                });
-                self.publish(written, &owners);
+                }));
             }
             Err(error) => {
                 // The log may hold these transactions until the storage is reopened.
@@ -155,17 +152,18 @@ impl Storage {
     /// Gives the blobs of transactions their final names, before the log commits the transactions.
     /// If that fails, only the transaction concerned is over: none of it has been written.
     fn commit_blobs(&self, mut batch: Vec<TakenTransaction>) -> Vec<TakenTransaction> {
-        let with_blobs = batch.iter_mut().filter_map(|taken| {
-            let blobs = taken.voted.blobs.as_deref_mut()?;
-            Some((taken.number, (taken.tid, blobs)))
+        let with_blobs = batch.iter_mut().filter_map(|(number, tid, voted)| {
+            let blobs = voted.blobs.as_deref_mut()?;
+            Some((*number, (*tid, blobs)))
         });
         let (numbers, mut blobs): (Vec<_>, Vec<_>) = with_blobs.unzip();
         let outcomes = StagedBlobs::commit_all(&mut blobs);
         for (number, outcome) in numbers.into_iter().zip(outcomes) {
             let Err(error) = outcome else { continue };
-            let failed = batch.iter().position(|taken| taken.number == number);
+            let failed = batch.iter().position(|(failed, ..)| *failed == number);
             if let Some(place) = failed {
-                self.withdraw(number, batch.remove(place).voted, error);
+                let (_, _, voted) = batch.remove(place);
+                self.withdraw(number, voted, error);
             }
         }
         batch
@@ -185,16 +183,12 @@ impl Storage {
 
     /// Announces the transactions of a batch, which loads see already. Posts the notices first,
     /// then frees the locks.
-    fn publish(
-        &self,
-        written: impl Iterator<Item = (TransactionNumber, Committed)>,
-        owners: &[Arc<dyn Mailbox>],
-    ) {
+    fn publish(&self, written: impl Iterator<Item = (TransactionNumber, Committed)>) {
         let commits: Commits = written
             .map(|(number, Committed { tid, oids })| Arc::new(Commit { tid, oids, number }))
             .collect();
         let numbers: Vec<TransactionNumber> = commits.iter().map(|commit| commit.number).collect();
-        self.announce(&commits, owners);
+        self.announce(&commits);
         self.commits.published(&numbers, self.clock.monotonic()).post();
     }
 

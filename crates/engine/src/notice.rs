@@ -1,7 +1,6 @@
 //! The notices that the engine posts to the workers, in the order of the events.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
@@ -26,8 +25,7 @@ pub type Commits = Arc<[Arc<Commit>]>;
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// The transactions that one sync made durable and visible. Posted to every mailbox, in tid
-    /// order. One notice for all of them wakes a worker once, and it writes to each client once. A
-    /// worker that serves none of their clients may get it a little later.
+    /// order. One notice for all of them wakes a worker once, and it writes to each client once.
     Committed(Commits),
     /// A waiting transaction got its locks: its session must check it.
     Granted(TransactionNumber),
@@ -47,21 +45,8 @@ impl Notice {
     }
 }
 
-/// An ordered inbox of a worker. No method may block.
+/// An ordered inbox of a worker. `post` must not block.
 pub trait Mailbox: Send + Sync {
     /// Appends a notice.
     fn post(&self, notice: Notice);
-
-    /// Appends a notice that none of the worker's clients waits for. Returns whether it waits: the
-    /// worker takes it with the next notice, when it looks by itself, or when it is reminded.
-    fn post_patiently(&self, notice: Notice) -> bool {
-        self.post(notice);
-        false
-    }
-
-    /// Wakes the worker if a notice has waited for too long. Returns the time until the next call
-    /// is due; `None` if no notice waits.
-    fn remind(&self) -> Option<Duration> {
-        None
-    }
 }

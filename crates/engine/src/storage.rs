@@ -22,7 +22,6 @@ use crate::figures::WriterFigures;
 use crate::log_writer::LogWriter;
 use crate::notice::{Commit, Commits, Mailbox, Notice};
 use crate::pack_status::PackStatus;
-use crate::reminder::Reminder;
 use crate::reopening::{Reopening, WriteFailure};
 
 /// An open database with its writer thread.
@@ -53,9 +52,7 @@ pub struct Storage {
     /// first post, Acquire by workers: a commit known from any source is then visible here.
     announced: AtomicU64,
     numbers: AtomicU64,
-    pub(crate) reminder: Reminder,
     writer: Mutex<Option<JoinHandle<()>>>,
-    pub(crate) reminder_thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -86,11 +83,6 @@ const RECENT_OIDS_MAX: usize = 1 << 20;
 /// Most objects listed for a client from the log; a client that missed more drops its cache.
 const CHANGED_OIDS_MAX: usize = 1 << 20;
 
-/// Identifies a mailbox.
-fn address_of(mailbox: &Arc<dyn Mailbox>) -> usize {
-    Arc::as_ptr(mailbox).cast::<()>().addr()
-}
-
 impl Subscribers {
     /// Drops the oldest recent commits beyond `commits_max`, or beyond [`RECENT_OIDS_MAX`] objects.
     /// The newest commit stays, unless `commits_max` is 0.
@@ -119,7 +111,6 @@ impl Storage {
             |error| StorageError::Io(format!("{name}: start the log writer: {error}").into());
         let thread = spawned.map_err(refused)?;
         *storage.writer.lock() = Some(thread);
-        storage.start_reminder()?;
         Ok(storage)
     }
 
@@ -165,9 +156,7 @@ impl Storage {
             subscribers: Mutex::new(subscribers),
             announced: AtomicU64::new(last_tid.0),
             numbers: AtomicU64::new(1),
-            reminder: Reminder::default(),
             writer: Mutex::new(None),
-            reminder_thread: Mutex::new(None),
             upkeep: Mutex::default(),
         });
         let writer = LogWriter::new(&storage);
@@ -211,11 +200,12 @@ impl Storage {
         subscribers.last_tid
     }
 
-    /// Removes a mailbox: later commits are not posted to it, and its worker is not reminded of
-    /// those that wait in it.
+    /// Removes a mailbox: later commits are not posted to it.
     pub fn unsubscribe(&self, mailbox: &Arc<dyn Mailbox>) {
-        let address = address_of(mailbox);
-        self.subscribers.lock().mailboxes.retain(|one| address_of(one) != address);
+        // Without the vtables: one type may have several.
+        let is_other =
+            |one: &Arc<dyn Mailbox>| !std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(mailbox));
+        self.subscribers.lock().mailboxes.retain(is_other);
     }
 
     /// The last transaction that any client may know of; some mailboxes may not have it yet.
@@ -303,9 +293,7 @@ impl Storage {
         self.commits.stop();
         let writer = self.writer.lock().take();
         let upkeep = self.upkeep.lock().take();
-        self.reminder.stop();
-        let reminder = self.reminder_thread.lock().take();
-        for thread in [writer, upkeep, reminder].into_iter().flatten() {
+        for thread in [writer, upkeep].into_iter().flatten() {
             // A thread that panicked has ended the process already.
             let _ = thread.join();
         }
@@ -317,9 +305,8 @@ impl Storage {
         TransactionNumber(self.numbers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Posts commits to all mailboxes, patiently to those that own none of them. Only the log
-    /// writer calls this, in tid order.
-    pub(crate) fn announce(&self, commits: &Commits, owners: &[Arc<dyn Mailbox>]) {
+    /// Posts commits to all mailboxes. Only the log writer calls this, in tid order.
+    pub(crate) fn announce(&self, commits: &Commits) {
         let Some(last) = commits.last() else { return };
         self.announced.store(last.tid.0, Ordering::Release);
         let mut subscribers = self.subscribers.lock();
@@ -332,27 +319,9 @@ impl Storage {
                 subscribers.forget_old(self.invalidation_queue_size);
             }
         }
-        let mut owners: Vec<_> = owners.iter().map(address_of).collect();
-        owners.sort_unstable();
-        let mut waits = false;
         for mailbox in &subscribers.mailboxes {
-            let notice = Notice::Committed(Arc::clone(commits));
-            if owners.binary_search(&address_of(mailbox)).is_ok() {
-                mailbox.post(notice);
-            } else {
-                waits |= mailbox.post_patiently(notice);
-            }
+            mailbox.post(Notice::Committed(Arc::clone(commits)));
         }
-        drop(subscribers);
-        if waits {
-            self.reminder.arm();
-        }
-    }
-
-    /// Reminds all workers; returns the time until the next call is due, if one is.
-    pub(crate) fn remind(&self) -> Option<Duration> {
-        let subscribers = self.subscribers.lock();
-        subscribers.mailboxes.iter().filter_map(|mailbox| mailbox.remind()).min()
     }
 
     /// Posts a notice to all mailboxes, after the commits announced before.
@@ -414,7 +383,7 @@ mod tests {
         let announce = |tid, oids: std::ops::Range<u64>| {
             let oids = oids.map(Oid).collect();
             let commit = Commit { tid: Tid(tid), oids, number: TransactionNumber(0) };
-            storage.announce(&[Arc::new(commit)].into(), &[]);
+            storage.announce(&[Arc::new(commit)].into());
         };
         let told = |since| {
             let changed = storage.recently_changed(Tid(since), storage.last_tid());

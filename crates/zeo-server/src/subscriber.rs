@@ -51,14 +51,6 @@ impl Mailbox for NoticeSender {
     fn post(&self, notice: Notice) {
         self.0.send(notice);
     }
-
-    fn post_patiently(&self, notice: Notice) -> bool {
-        self.0.send_patiently(notice)
-    }
-
-    fn remind(&self) -> Option<Duration> {
-        self.0.remind()
-    }
 }
 
 pub(crate) struct StorageSubscriber {
@@ -88,7 +80,7 @@ impl StorageSubscriber {
         statistics: Arc<Statistics>,
         notice_interval: Duration,
     ) -> StorageSubscriber {
-        let (sender, inbox) = inbox(notice_interval);
+        let (sender, inbox) = inbox();
         StorageSubscriber {
             storage,
             mailbox: Arc::new(NoticeSender(sender)),

@@ -209,6 +209,24 @@ fn commits_are_known_as_announced_and_keep_their_locks_while_they_are_posted() {
 }
 
 #[test]
+fn a_mailbox_that_was_removed_is_told_nothing() {
+    let storage = start(MemoryDisk::new());
+    let mailboxes = [(); 2].map(|()| Arc::new(Witness::default()));
+    for mailbox in &mailboxes {
+        mailbox.storage.set(Arc::downgrade(&storage)).unwrap();
+        storage.subscribe(Arc::clone(mailbox) as _);
+    }
+    let mut session = Session::new(&storage);
+    session.store(&[(1, "data")]);
+    let removed: Arc<dyn Mailbox> = Arc::<Witness>::clone(&mailboxes[0]);
+    storage.unsubscribe(&removed);
+    let last = session.store(&[(2, "data")]);
+    assert_eq!(mailboxes.each_ref().map(|mailbox| mailbox.seen.lock().len()), [1, 2]);
+    assert_eq!(storage.subscribe(removed), last);
+    storage.close().unwrap();
+}
+
+#[test]
 fn a_waiting_transaction_hears_of_the_commit_before_it_gets_the_locks() {
     let storage = start(MemoryDisk::new());
     let (mut first, mut second) = (Session::new(&storage), Session::new(&storage));

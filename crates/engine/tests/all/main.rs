@@ -15,4 +15,3 @@ mod slow_disk;
 mod support;
 mod transaction_timeout;
 mod undo_and_restore;
-mod waiting_notices;
