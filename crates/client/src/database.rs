@@ -1,28 +1,44 @@
-//! A storage on a server or in a file.
+//! A storage on a server or in this process.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use zodium_storage::{Read, StorageError};
 use zodium_types::{Oid, Tid};
 
+use crate::stored::{StoredTransactions, load_before};
 use crate::url::Place;
-use crate::{Client, ClientError, CommittedTransaction, DataFile, Options, Revision, View};
+use crate::{Client, ClientError, CommittedTransaction, Options, Revision, View};
 
-/// A storage, opened by URL.
+/// A storage, wherever it is.
 pub enum Database {
     /// A storage on a server.
     Server(Client),
-    /// A `Data.fs`, opened for reading.
-    File(Box<DataFile>),
+    /// A storage that this process has opened.
+    Stored(Arc<dyn Read>),
 }
 
 /// Iterates over transactions.
 pub type Walk<'d> = Box<dyn Iterator<Item = Result<CommittedTransaction, ClientError>> + 'd>;
 
 impl Database {
-    /// Opens `zeo://HOST:PORT/STORAGE`, `zodium://HOST:PORT/STORAGE`, `zeo:///path/to/socket` or
-    /// `file:///path/to/Data.fs`. [`Options::from_url`] lists the parameters.
+    /// Opens `zeo://HOST:PORT/STORAGE`, `zodium://HOST:PORT/STORAGE` or `zeo:///path/to/socket`.
+    /// [`Options::from_url`] lists the parameters.
     pub fn open(url: &str) -> Result<Database, ClientError> {
+        Options::from_url(url).and_then(Database::connect)
+    }
+
+    /// As [`Database::open`], and also `file:///path/to/Data.fs`, which `open_file` opens: any kind
+    /// of storage that can be read.
+    pub fn open_with(
+        url: &str,
+        open_file: impl FnOnce(&Path) -> Result<Arc<dyn Read>, StorageError>,
+    ) -> Result<Database, ClientError> {
         match Place::from_url(url)? {
             Place::Server(options) => Database::connect(*options),
-            Place::File(path) => DataFile::open(&path).map(|file| Database::File(Box::new(file))),
+            Place::File(path) => {
+                open_file(&path).map(Database::Stored).map_err(ClientError::options)
+            }
         }
     }
 
@@ -35,7 +51,7 @@ impl Database {
     pub fn last_tid(&self) -> Tid {
         match self {
             Database::Server(client) => client.last_tid(),
-            Database::File(file) => file.last_tid(),
+            Database::Stored(storage) => storage.last_tid(),
         }
     }
 
@@ -55,7 +71,7 @@ impl Database {
     pub fn load_before(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
         match self {
             Database::Server(client) => client.load_before(oid, before),
-            Database::File(file) => file.load_before(oid, before),
+            Database::Stored(storage) => load_before(storage.as_ref(), oid, before),
         }
     }
 
@@ -67,7 +83,7 @@ impl Database {
     ) -> Result<Walk<'d>, ClientError> {
         Ok(match self {
             Database::Server(client) => Box::new(client.iterate(start, stop)?),
-            Database::File(file) => Box::new(file.iterate(start, stop)?),
+            Database::Stored(storage) => Box::new(StoredTransactions::new(storage, start, stop)?),
         })
     }
 }

@@ -1,21 +1,28 @@
 //! A client for ZEO servers: answers loads from a cache where it can, and reads replies in the
 //! thread that waits for them.
 //!
-//! [`Database::open`] takes the URL of a storage on a server, or of a `Data.fs`. A [`View`] shows
-//! the database as of one transaction:
+//! [`Database::open`] takes the URL of a storage on a server; [`Database::open_with`] also that of a
+//! file, with the kind of storage that reads it. A [`View`] shows the database as of one
+//! transaction:
 //!
 //! ```
+//! use std::sync::Arc;
+//!
 //! use zodium_client::Database;
+//! use zodium_disk::RealDisk;
+//! use zodium_filestorage::{FileStorage, OpenOptions};
 //! use zodium_types::Oid;
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("Data.fs");
-//! # let disk = std::sync::Arc::new(zodium_disk::RealDisk);
-//! # let options = zodium_filestorage::OpenOptions::new(&path);
-//! # zodium_filestorage::FileStorage::open(disk, &options).unwrap().close().unwrap();
+//! # let options = OpenOptions::new(&path);
+//! # FileStorage::open(Arc::new(RealDisk), &options).unwrap().close().unwrap();
 //! # let url = format!("file://{}", path.display());
 //! // Or "zeo://127.0.0.1:8100/1".
-//! let database = Database::open(&url)?;
+//! let database = Database::open_with(&url, |path| {
+//!     let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new(path) };
+//!     Ok(Arc::new(FileStorage::open(Arc::new(RealDisk), &options)?))
+//! })?;
 //! let view = database.now();
 //! match view.load(Oid::ROOT)? {
 //!     Some(root) => println!("{} bytes since {}", root.data.len(), root.serial),
@@ -58,7 +65,6 @@ mod chunk;
 mod client;
 mod connection;
 mod connector;
-mod data_file;
 mod database;
 pub mod direct;
 mod error;
@@ -77,6 +83,7 @@ mod reading;
 mod revision;
 mod shared;
 mod socket;
+mod stored;
 mod table;
 mod transaction;
 mod transport;
@@ -85,7 +92,6 @@ mod view;
 mod watcher;
 
 pub use client::Client;
-pub use data_file::{DataFile, FileTransactions};
 pub use database::{Database, Walk};
 pub use error::ClientError;
 pub use exception::Exception;

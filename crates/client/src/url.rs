@@ -53,7 +53,9 @@ impl Options {
     pub fn from_url(url: &str) -> Result<Options, ClientError> {
         match Place::from_url(url)? {
             Place::Server(options) => Ok(*options),
-            Place::File(_) => Err(ClientError::options(format!("{url}: a file has no options"))),
+            Place::File(_) => Err(ClientError::options(format!(
+                "{url}: a file has no server to connect to; Database::open_with opens both"
+            ))),
         }
     }
 }
@@ -237,7 +239,7 @@ mod tests {
             ("zeo://a:1?ssl_key=k", "ssl_certificate"),
             ("zeo://a:1?ssl_certificate=c", "ssl_authenticate"),
             ("file:", "no file"),
-            ("file:///Data.fs", "has no options"),
+            ("file:///Data.fs", "open_with"),
         ] {
             let said = refusal(url);
             assert!(said.contains(what), "{url}: {said}");

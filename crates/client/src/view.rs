@@ -33,7 +33,7 @@ impl<'d> View<'d> {
             Database::Server(client) => {
                 client.load_many(oids, self.tid.next())?.into_iter().map(absent_or).collect()
             }
-            Database::File(_) => oids.iter().map(|oid| self.load(*oid)).collect(),
+            Database::Stored(_) => oids.iter().map(|oid| self.load(*oid)).collect(),
         }
     }
 

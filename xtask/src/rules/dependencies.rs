@@ -58,7 +58,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
             "zodium-zeo",
         ],
     ),
-    // Applications use it; it knows no server but over its socket, or else the file itself.
+    // Applications use it; it knows no server but over its socket, and no kind of storage.
     (
         "zodium-client",
         &[
@@ -67,7 +67,6 @@ const MAY_USE: [(&str, &[&str]); 25] = [
             "zodium-disk",
             "zodium-blobs",
             "zodium-storage",
-            "zodium-filestorage",
             "zodium-tls",
             "zodium-zeo",
         ],

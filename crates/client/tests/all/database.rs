@@ -1,13 +1,24 @@
 //! The same storage over a server and from its file.
 
+use std::sync::Arc;
+
 use crate::common::{Server, commit, record};
-use zodium_client::{CommittedTransaction, Database, TransactionOptions};
+use zodium_client::{ClientError, CommittedTransaction, Database, TransactionOptions};
+use zodium_disk::RealDisk;
+use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::Encoding;
 
 fn transactions(database: &Database) -> Vec<CommittedTransaction> {
     database.iterate(None, None).unwrap().map(Result::unwrap).collect()
+}
+
+fn open_file(url: &str) -> Result<Database, ClientError> {
+    Database::open_with(url, |path| {
+        let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new(path) };
+        Ok(Arc::new(FileStorage::open(Arc::new(RealDisk), &options)?))
+    })
 }
 
 #[test]
@@ -29,7 +40,7 @@ fn a_file_says_what_its_server_says() {
     let path = folder.path().join("Data file.fs");
     std::fs::write(&path, server.data()).unwrap();
     let url = format!("file://{}", path.display()).replace(' ', "%20");
-    let file = Database::open(&url).unwrap();
+    let file = open_file(&url).unwrap();
     let served = Database::open(&format!("zeo://{}", server.path().display())).unwrap();
     assert_eq!(transactions(&file), transactions(&served));
     assert_eq!(transactions(&file)[0].extension, options.extension);
@@ -52,7 +63,7 @@ fn a_file_says_what_its_server_says() {
 #[test]
 fn a_file_that_is_not_there_is_said_so_and_not_made() {
     let folder = tempfile::tempdir().unwrap();
-    let error = Database::open(&format!("file://{}/no.fs", folder.path().display())).err().unwrap();
+    let error = open_file(&format!("file://{}/no.fs", folder.path().display())).err().unwrap();
     assert!(error.to_string().contains("no.fs"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
