@@ -16,6 +16,7 @@ mod commit_table;
 mod config;
 mod expiry;
 mod figures;
+mod following;
 mod found_conflict;
 mod group_commit_delay;
 mod id_bounds;

@@ -159,6 +159,7 @@ impl Storage {
             writer: Mutex::new(None),
             upkeep: Mutex::default(),
         });
+        storage.follow()?;
         let writer = LogWriter::new(&storage);
         Ok((storage, writer))
     }
@@ -305,7 +306,8 @@ impl Storage {
         TransactionNumber(self.numbers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Posts commits to all mailboxes. Only the log writer calls this, in tid order.
+    /// Posts commits to all mailboxes, in tid order. Only one thread calls this at a time: the log
+    /// writer, or what follows a storage that is only read.
     pub(crate) fn announce(&self, commits: &Commits) {
         let Some(last) = commits.last() else { return };
         self.announced.store(last.tid.0, Ordering::Release);

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cursor;
+mod follow;
 mod packing;
 mod state;
 mod storage;

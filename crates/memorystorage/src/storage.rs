@@ -10,9 +10,9 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use zodium_disk::MemoryDisk;
 use zodium_storage::{
-    Access, Committed as CommittedTransaction, HistoryEntry, Load, NewBody, NewTransaction,
-    ObjectStep, Pack, Prepared, Read, Spool, Stamp, Storage, StorageError, StoredRecord,
-    TransactionCursor, Undo, Write, WriteState,
+    Access, Committed as CommittedTransaction, Follow, Follower, HistoryEntry, Load, NewBody,
+    NewTransaction, ObjectStep, Pack, Prepared, Read, Spool, Stamp, Storage, StorageError,
+    StoredRecord, TransactionCursor, Undo, Write, WriteState,
 };
 use zodium_types::{Distribution, Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -37,18 +37,25 @@ struct PreparedRecord {
 }
 
 /// A storage in memory.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStorage {
-    pub(crate) state: RwLock<State>,
-    /// Held by a batch from its first transaction to its last.
-    committing: Mutex<()>,
-    last_oid: AtomicU64,
+    pub(crate) state: Arc<RwLock<State>>,
+    /// Held by a batch from its first transaction until its followers know of it.
+    pub(crate) followers: Arc<Mutex<Vec<Arc<dyn Follower>>>>,
+    last_oid: Arc<AtomicU64>,
+    is_read_only: bool,
 }
 
 impl MemoryStorage {
     /// An empty storage.
     pub fn new() -> MemoryStorage {
         MemoryStorage::default()
+    }
+
+    /// The same storage for reading only: it sees, and can follow, what this one commits.
+    pub fn reader(&self) -> MemoryStorage {
+        let (state, followers) = (Arc::clone(&self.state), Arc::clone(&self.followers));
+        MemoryStorage { state, followers, last_oid: Arc::clone(&self.last_oid), is_read_only: true }
     }
 }
 
@@ -58,7 +65,7 @@ impl Read for MemoryStorage {
     }
 
     fn is_read_only(&self) -> bool {
-        false
+        self.is_read_only
     }
 
     fn size(&self) -> u64 {
@@ -148,7 +155,7 @@ impl Write for MemoryStorage {
     }
 
     fn write_state(&self) -> WriteState {
-        WriteState::Writable
+        if self.is_read_only { WriteState::ReadOnly } else { WriteState::Writable }
     }
 
     fn sync_durations(&self) -> Distribution {
@@ -164,6 +171,9 @@ impl Write for MemoryStorage {
         transaction: NewTransaction,
         access: Access,
     ) -> Result<Poll<Prepared>, StorageError> {
+        if self.is_read_only {
+            return Err(StorageError::ReadOnly("the storage was opened for reading only".into()));
+        }
         let state = self.state.read();
         let NewTransaction { status, metadata, records } = transaction;
         let mut prepared = Vec::with_capacity(records.len());
@@ -189,7 +199,7 @@ impl Write for MemoryStorage {
         &self,
         batch: Vec<(Tid, Prepared)>,
     ) -> Result<Vec<CommittedTransaction>, StorageError> {
-        let _committing = self.committing.lock();
+        let followers = self.followers.lock();
         let mut committed = Vec::with_capacity(batch.len());
         for (tid, prepared) in batch {
             let transaction = prepared.into_inner::<PreparedTransaction>()?;
@@ -202,6 +212,7 @@ impl Write for MemoryStorage {
             state.add(new);
             committed.push(CommittedTransaction { tid, oids });
         }
+        followers.iter().for_each(|follower| follower.committed(committed.clone()));
         Ok(committed)
     }
 
@@ -224,6 +235,10 @@ impl Storage for MemoryStorage {
     fn packing(&self) -> Option<&dyn Pack> {
         Some(self)
     }
+
+    fn following(&self) -> Option<&dyn Follow> {
+        self.is_read_only.then_some(self)
+    }
 }
 
 /// A prepared transaction as it is kept. A record that it is the same as may have been packed away
@@ -241,7 +256,7 @@ fn committed_as(state: &State, tid: Tid, transaction: PreparedTransaction) -> Co
 }
 
 /// The objects that have a new revision by a transaction, each once.
-fn oids_of(committed: &Committed) -> Vec<Oid> {
+pub(crate) fn oids_of(committed: &Committed) -> Vec<Oid> {
     let mut oids = Vec::new();
     if committed.status != TransactionStatus::Undone {
         for (oid, _) in &committed.records {

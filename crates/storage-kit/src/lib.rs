@@ -8,6 +8,7 @@
 #![allow(missing_docs, reason = "the name of a claim is what it claims")]
 
 pub mod commits;
+pub mod copies;
 pub mod deletions;
 pub mod histories;
 pub mod loads;
@@ -81,6 +82,13 @@ macro_rules! check_storage {
                 storage_is_read_after_it_was_closed, same_as_copies_the_data,
                 same_as_an_unknown_transaction_is_refused, same_as_a_deletion_is_one,
                 commits_from_many_threads_are_all_there, prepared_by_another_storage_is_refused,
+            ];
+            copies: [
+                empty_copy_changes_nothing, applied_transactions_come_back_as_they_were,
+                many_revisions_of_one_object_are_applied_in_order,
+                applied_back_pointer_is_one_where_its_record_is_there,
+                copy_goes_on_where_the_last_one_ended, older_transaction_is_not_applied,
+                unfinished_copy_leaves_nothing_prepared,
             ];
             undos: [
                 unknown_transaction_cannot_be_undone, records_to_undo_name_the_revision_before,

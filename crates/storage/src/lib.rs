@@ -12,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod apply;
 mod error;
+mod follow;
 mod history;
 mod load;
 mod new_transaction;
@@ -25,7 +27,9 @@ mod upkeep;
 mod write;
 
 pub use access::Access;
+pub use apply::Applier;
 pub use error::{Cause, StorageError};
+pub use follow::{Follow, Follower};
 pub use history::{HistoryEntry, LogItem, RecordCursor, Transaction, TransactionCursor};
 pub use history::{ObjectStep, TransactionRecord};
 pub use load::{Load, Revision, Stamp, StoredRecord};

@@ -8,7 +8,7 @@ use std::task::Poll;
 use zodium_blobs::BlobDirectory;
 use zodium_types::{Distribution, Oid, Tid};
 
-use crate::{Access, NewTransaction, Pack, Read, Spool, StorageError, Undo};
+use crate::{Access, Follow, NewTransaction, Pack, Read, Spool, StorageError, Undo};
 
 /// Whether a storage takes commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +123,11 @@ pub trait Storage: Write {
 
     /// Packing, if anything can be freed.
     fn packing(&self) -> Option<&dyn Pack> {
+        None
+    }
+
+    /// The commits of others, if others may write to it. Only where it was opened for reading.
+    fn following(&self) -> Option<&dyn Follow> {
         None
     }
 

@@ -7,6 +7,7 @@ mod commit_model;
 mod commits_on_disk;
 mod damaged_objects;
 mod failing_disk;
+mod following;
 mod invalidations;
 mod pack;
 mod released_space;

@@ -1,0 +1,24 @@
+//! Storages that others write to.
+
+use std::sync::Arc;
+
+use zodium_types::Tid;
+
+use crate::{Committed, Read, StorageError};
+
+/// Is told of the commits of others.
+pub trait Follower: Send + Sync {
+    /// These transactions were committed, and every read sees them. In the order of their tids,
+    /// each once.
+    fn committed(&self, commits: Vec<Committed>);
+}
+
+/// A storage, opened for reading only, that others write to meanwhile.
+pub trait Follow: Read {
+    /// Tells `follower` of each transaction after `since`, first of those that are there already.
+    /// It is kept until the storage is dropped.
+    ///
+    /// # Errors
+    /// When the transactions after `since` cannot be read.
+    fn follow(&self, since: Tid, follower: Arc<dyn Follower>) -> Result<(), StorageError>;
+}
