@@ -154,8 +154,9 @@ impl Bench<'_> {
         while generator.commits() == commits && !generator.has_ended() {
             comparison.interrupt.sleep(self.options.time.seconds)?;
         }
-        let after = Reading::take(server)?;
+        // Before the time is taken: on a busy machine too, no commit counts that came later.
         let commits = generator.commits() - commits;
+        let after = Reading::take(server)?;
         generator.count(false);
         let later = Batches::of(server.monitor)?;
         let clients = generator.finish()?;
