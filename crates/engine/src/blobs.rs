@@ -6,12 +6,12 @@ use zodium_blobs::{BlobDirectory, NewBlob, StagedBlobs, is_blob_record};
 use zodium_storage::{NewBody, NewRecord, StorageError};
 use zodium_types::{Oid, Tid};
 
-use crate::{Storage, Transaction};
+use crate::{Database, Transaction};
 
 /// Blobs of records that point back to others: each object, and the transaction of its blob.
 pub(crate) type BlobsBehind = Vec<(Oid, Tid)>;
 
-impl Storage {
+impl Database {
     /// The older blobs that belong to the records of a transaction's undos. Blocking.
     pub(crate) fn blobs_behind(
         &self,

@@ -26,7 +26,7 @@ pub struct Config {
     /// that conflicts with later changes goes to the client. `*` stands for all classes.
     pub resolvable_classes: Vec<String>,
     /// When the storage reopens its file by itself after a failed write. `None`: only when
-    /// [asked](crate::Storage::ask_to_reopen).
+    /// [asked](crate::Database::ask_to_reopen).
     pub reopening: Option<Reopening>,
 }
 

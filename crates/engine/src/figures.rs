@@ -2,7 +2,7 @@
 
 use zodium_types::{Counter, Distribution, Durations, Sizes};
 
-use crate::Storage;
+use crate::Database;
 use crate::commit::{CommitStatus, LockWait};
 use crate::pack_status::PackStatus;
 
@@ -41,7 +41,7 @@ pub struct StorageFigures {
     pub pack: PackStatus,
 }
 
-impl Storage {
+impl Database {
     /// The current metrics.
     pub fn figures(&self) -> StorageFigures {
         StorageFigures {

@@ -4,23 +4,23 @@ use std::sync::{Arc, Weak};
 
 use zodium_storage::{Committed, Follower, StorageError};
 
-use crate::Storage;
+use crate::Database;
 use crate::commit::TransactionNumber;
 use crate::notice::Commit;
 
 /// Announces what a storage tells, as the log writer announces its own batches.
-struct Announcer(Weak<Storage>);
+struct Announcer(Weak<Database>);
 
 impl Follower for Announcer {
     fn committed(&self, commits: Vec<Committed>) {
-        let Some(storage) = self.0.upgrade() else { return };
+        let Some(database) = self.0.upgrade() else { return };
         let number = TransactionNumber(0); // No session waits for these.
         let commit = |Committed { tid, oids }| Arc::new(Commit { tid, oids, number });
-        storage.announce(&commits.into_iter().map(commit).collect());
+        database.announce(&commits.into_iter().map(commit).collect());
     }
 }
 
-impl Storage {
+impl Database {
     /// Has the storage tell of what others commit, if they may.
     pub(crate) fn follow(self: &Arc<Self>) -> Result<(), StorageError> {
         let Some(following) = self.store.following() else { return Ok(()) };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use zodium_types::{Oid, Tid};
 
-use crate::Storage;
+use crate::Database;
 use crate::VoteError;
 use crate::clock_watch::AHEAD_MAX;
 use crate::transaction::{Transaction, WriteBody};
@@ -27,7 +27,7 @@ const OIDS_AHEAD_MAX: u64 = 1 << 32;
 
 const _: () = assert!(CHOSEN_OID_MAX < COPIED_OID_MAX);
 
-impl Storage {
+impl Database {
     /// Refuses a transaction whose ids would leave too few for others.
     pub(crate) fn check_ids(&self, transaction: &Transaction) -> Result<(), VoteError> {
         self.check_tid(transaction)?;

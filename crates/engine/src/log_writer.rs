@@ -11,7 +11,7 @@ use zodium_blobs::{BlobError, StagedBlobs};
 use zodium_storage::{Committed, StorageError};
 use zodium_types::Tid;
 
-use crate::Storage;
+use crate::Database;
 use crate::clock_watch::ClockWatch;
 use crate::commit::{CommitError, TransactionNumber};
 use crate::commit_table::TakenTransaction;
@@ -27,17 +27,17 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Writes the log of a storage, batch by batch.
 pub struct LogWriter {
-    storage: Arc<Storage>,
+    database: Arc<Database>,
     clock: ClockWatch,
     expiry: ExpiryWatch,
     delay: GroupCommitDelay,
 }
 
 impl LogWriter {
-    pub(crate) fn new(storage: &Arc<Storage>) -> LogWriter {
-        let storage = Arc::clone(storage);
+    pub(crate) fn new(database: &Arc<Database>) -> LogWriter {
+        let database = Arc::clone(database);
         LogWriter {
-            storage,
+            database,
             clock: ClockWatch::default(),
             expiry: ExpiryWatch::default(),
             delay: GroupCommitDelay::default(),
@@ -46,15 +46,15 @@ impl LogWriter {
 
     /// Writes until the storage is closed.
     pub(crate) fn run(mut self) {
-        let storage = Arc::clone(&self.storage);
-        let now = storage.clock.unix_nanos();
-        self.clock.look(storage.store.last_tid(), now, storage.clock.monotonic());
+        let database = Arc::clone(&self.database);
+        let now = database.clock.unix_nanos();
+        self.clock.look(database.store.last_tid(), now, database.clock.monotonic());
         self.expiry.begin(Instant::now());
         loop {
-            let expiring = storage.transaction_timeout.map(|_| WATCH_INTERVAL);
+            let expiring = database.transaction_timeout.map(|_| WATCH_INTERVAL);
             // Not longer than the interval: a test that moves its clock does not wake the writer.
-            let reopening = storage.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
-            if !storage.commits.wait(reopening.or(expiring)) {
+            let reopening = database.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
+            if !database.commits.wait(reopening.or(expiring)) {
                 break;
             }
             self.gather();
@@ -64,18 +64,18 @@ impl LogWriter {
             }
         }
         // The log decides about these blobs when it is opened again.
-        storage.undecided.lock().drain(..).for_each(StagedBlobs::leave);
+        database.undecided.lock().drain(..).for_each(StagedBlobs::leave);
     }
 
     /// Waits for voted transactions, whose clients will soon ask for their finish: if they ask in
     /// time, the same sync serves them.
     fn gather(&mut self) {
-        let status = self.storage.commits.machine().status();
+        let status = self.database.commits.machine().status();
         if status.ready == 0 || status.voted == 0 {
             return;
         }
         if let Some(time_max) = self.delay.time_max() {
-            let all_came = self.storage.commits.gather(status.ready + status.voted, time_max);
+            let all_came = self.database.commits.gather(status.ready + status.voted, time_max);
             self.delay.note_waiting(all_came);
         }
     }
@@ -85,24 +85,24 @@ impl LogWriter {
     ///
     /// A long time between the `now` of two rounds means that this process did not run meanwhile.
     pub fn step(&mut self, now: impl FnOnce() -> Instant) -> usize {
-        let storage = &self.storage;
+        let database = &self.database;
         // Before `now`: a stop between the two then counts as a pause, and nothing expires.
-        let monotonic = storage.clock.monotonic();
-        storage.post_expired(&mut self.expiry, monotonic, now());
-        storage.reopen_if_due();
-        let now = storage.clock.unix_nanos();
+        let monotonic = database.clock.monotonic();
+        database.post_expired(&mut self.expiry, monotonic, now());
+        database.reopen_if_due();
+        let now = database.clock.unix_nanos();
         let clock_tid = Tid::from_unix_nanos(now);
-        let batch = storage.commits.take_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
+        let batch = database.commits.take_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
         let count = batch.len();
         if let Some((_, last, _)) = batch.last() {
-            self.clock.look(*last, now, storage.clock.monotonic());
-            storage.write_batch(batch);
+            self.clock.look(*last, now, database.clock.monotonic());
+            database.write_batch(batch);
         }
         count
     }
 }
 
-impl Storage {
+impl Database {
     /// Commits a voted transaction. [`Notice::Committed`] with this number (or [`Notice::Failed`])
     /// is posted to the mailbox given at its vote.
     ///

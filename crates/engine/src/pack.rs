@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use zodium_storage::{Pack, PackOptions, Packed, StorageError};
 use zodium_types::Tid;
 
-use crate::{Notice, Storage};
+use crate::{Database, Notice};
 
-impl Storage {
+impl Database {
     /// Drops the revisions that no reader sees at `pack_tid` and later. If so configured, also
     /// drops the objects that cannot be reached from the root. `None`: there was nothing to free.
     ///

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use zodium_storage::{PackStep, Packed, StorageError};
 
-use crate::Storage;
+use crate::Database;
 
 /// Packs since the storage was opened.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +40,8 @@ pub struct PackEnd {
     pub result: Result<u64, String>,
 }
 
-impl Storage {
-    /// Notes that a pack begins; [`Storage::note_pack_end`] follows.
+impl Database {
+    /// Notes that a pack begins; [`Database::note_pack_end`] follows.
     pub(crate) fn note_pack(&self) {
         let run = PackRun { started: Instant::now(), progress: None };
         self.pack_status.lock().running = Some(run);

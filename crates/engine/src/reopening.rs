@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 use zodium_storage::{StorageError, WriteState};
 
-use crate::Storage;
+use crate::Database;
 
 /// When a storage reopens its file by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct WriteFailure {
     pause: Duration,
 }
 
-impl Storage {
+impl Database {
     /// Why commits are refused; `None` when they are accepted.
     pub fn write_failure(&self) -> Option<WriteFailure> {
         self.failure.lock().clone()

@@ -10,7 +10,7 @@ use zodium_storage::{Access, Load, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::Conflict;
-use crate::{Merge, Storage, Transaction};
+use crate::{Database, Merge, Transaction};
 
 /// The data that resolve conflicts, by object.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ enum Revisions {
     WouldBlock,
 }
 
-impl Storage {
+impl Database {
     /// Whether the server may resolve some of these conflicts, all of them of stores.
     pub(crate) fn may_resolve(&self, conflicts: &[Conflict]) -> bool {
         self.resolver.is_some() && !conflicts.is_empty()

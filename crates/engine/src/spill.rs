@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use zodium_storage::{Access, Spool, SpooledData, StorageError};
 
-use crate::{Storage, Transaction};
+use crate::{Database, Transaction};
 
 /// Data of one write.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl Transaction {
     }
 }
 
-impl Storage {
+impl Database {
     /// Writes data to the transaction's spool. Blocking.
     pub fn run_spill(&self, spill: Spill) -> Result<Spilled, StorageError> {
         let mut spool = match spill.spool {

@@ -48,7 +48,7 @@ pub(crate) enum WriteBody {
 #[derive(Debug)]
 pub(crate) struct Undo {
     pub(crate) tid: Tid,
-    /// Found by [`crate::Storage::find_undone`], before the locks are requested.
+    /// Found by [`crate::Database::find_undone`], before the locks are requested.
     pub(crate) oids: Option<Vec<Oid>>,
 }
 
@@ -110,7 +110,7 @@ impl Transaction {
         self.undos.push(Undo { tid, oids: None });
     }
 
-    /// Whether it has undos, so that [`crate::Storage::find_undone`] must be called before its
+    /// Whether it has undos, so that [`crate::Database::find_undone`] must be called before its
     /// vote.
     pub fn has_undos(&self) -> bool {
         !self.undos.is_empty()
@@ -219,7 +219,7 @@ impl Transaction {
 }
 
 /// A transaction that passed its vote. It must be finished, or given back with
-/// [`crate::Storage::abort`].
+/// [`crate::Database::abort`].
 #[derive(Debug)]
 pub struct Voted {
     pub(crate) prepared: Prepared,

@@ -13,7 +13,7 @@ use zodium_types::Oid;
 use crate::commit::{Conflict, ConflictKind};
 use crate::transaction::{Transaction, WriteBody};
 use crate::undoing::{UndoConflict, Undoing, Undone};
-use crate::{FoundConflict, Storage, VoteError};
+use crate::{Database, FoundConflict, VoteError};
 
 /// The outcome of a transaction's undos.
 pub(crate) enum UndoOutcome {
@@ -23,7 +23,7 @@ pub(crate) enum UndoOutcome {
     ForClient(Vec<FoundConflict>),
 }
 
-impl Storage {
+impl Database {
     /// The records that the undos write. The caller must hold the locks.
     ///
     /// # Errors

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use tracing::warn;
 use zodium_storage::Upkeep;
 
-use crate::Storage;
+use crate::Database;
 
-impl Storage {
+impl Database {
     /// Starts the thread, which ends when the storage is closed.
     pub fn keep_up(self: &Arc<Self>, mut upkeep: Box<dyn Upkeep>) {
-        let storage = Arc::clone(self);
+        let database = Arc::clone(self);
         let work = move || {
-            while !storage.commits.is_stopping() {
+            while !database.commits.is_stopping() {
                 let wait = upkeep.step();
-                storage.commits.sleep(wait);
+                database.commits.sleep(wait);
             }
         };
         match std::thread::Builder::new().name("upkeep".to_owned()).spawn(work) {

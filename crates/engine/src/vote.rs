@@ -12,32 +12,32 @@ use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::undo::UndoOutcome;
 use crate::undoing::Undoing;
-use crate::{FoundConflict, Mailbox, Storage, VoteError};
+use crate::{Database, FoundConflict, Mailbox, VoteError};
 
-/// The answer to [`Storage::begin_vote`].
+/// The answer to [`Database::begin_vote`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoteStart {
-    /// The transaction holds its locks: call [`Storage::check`].
+    /// The transaction holds its locks: call [`Database::check`].
     Granted,
     /// Other transactions hold the locks: [`crate::Notice::Granted`] will come.
     Waiting,
 }
 
-/// The answer to [`Storage::check`].
+/// The answer to [`Database::check`].
 #[derive(Debug)]
 pub enum Check {
     /// The transaction can be finished.
     Voted(Voted),
     /// The transaction conflicts with committed revisions, and the server did not resolve all
     /// conflicts. If all those left are of stores, the locks stay: the client can resolve against
-    /// revisions that cannot change. Call [`Storage::vote_again`] then, or abort. Otherwise the
+    /// revisions that cannot change. Call [`Database::vote_again`] then, or abort. Otherwise the
     /// locks are free, and the transaction is over.
     Conflicts(Vec<FoundConflict>),
     /// The revisions are not in memory: ask again with [`Access::Blocking`] off the worker.
     WouldBlock,
 }
 
-impl Storage {
+impl Database {
     /// Looks up the records that a transaction undoes. Blocking. Must precede the vote of a
     /// transaction that [has undos](Transaction::has_undos), since these records need locks.
     pub fn find_undone(&self, transaction: &mut Transaction) -> Result<(), VoteError> {
@@ -90,8 +90,8 @@ impl Storage {
     }
 
     /// Continues after the client has resolved its conflicts. True: the locks held suffice, and
-    /// [`Storage::check`] can follow. False: more locks are needed, and those held have been freed;
-    /// start a new vote with [`Storage::begin_vote`].
+    /// [`Database::check`] can follow. False: more locks are needed, and those held have been freed;
+    /// start a new vote with [`Database::begin_vote`].
     pub fn vote_again(
         &self,
         number: TransactionNumber,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tracing::info;
 use zodium_configuration::MonitorOptions;
 use zodium_engine::commit::{LockKey, LockWait};
-use zodium_engine::{PackStatus, Storage, WriteFailure};
+use zodium_engine::{Database, PackStatus, WriteFailure};
 use zodium_filestorage::FileStorage;
 use zodium_monitor::{
     Cache, Checksums, Connection, Health, Listener, Messages, MethodMetrics, Monitor, Network,
@@ -109,7 +109,7 @@ impl Source for Watched {
         let phase = self.serving.lock().phase;
         let storages = self.server().map_or(Vec::new(), |server| {
             let storages = server.storages();
-            let health = |(name, storage): (&str, &Arc<Storage>)| {
+            let health = |(name, storage): (&str, &Arc<Database>)| {
                 let damaged = self.file(name).map_or(0, |file| file.damaged_places());
                 health_of(name, storage, damaged)
             };
@@ -178,7 +178,7 @@ impl Watched {
     }
 }
 
-fn health_of(name: &str, storage: &Storage, damaged: u64) -> StorageHealth {
+fn health_of(name: &str, storage: &Database, damaged: u64) -> StorageHealth {
     let state = match storage.write_state() {
         _ if storage.is_closing() => StorageState::Closing,
         WriteState::Changed => StorageState::Changed,
@@ -196,7 +196,7 @@ fn health_of(name: &str, storage: &Storage, damaged: u64) -> StorageHealth {
 }
 
 /// Describes a failure, and what comes next.
-fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
+fn failure_of(storage: &Database, failure: &WriteFailure) -> String {
     let next = failure.next_attempt.map(|at| storage.unix_seconds_at(at));
     let next = next.map(|at| (at - unix_seconds(SystemTime::now())).max(0.0).ceil());
     let next = match next {
@@ -211,7 +211,7 @@ fn failure_of(storage: &Storage, failure: &WriteFailure) -> String {
 
 fn storage_of(
     name: &str,
-    storage: &Storage,
+    storage: &Database,
     file: Option<&FileStorage>,
     sessions: SessionMetrics,
 ) -> zodium_monitor::Storage {

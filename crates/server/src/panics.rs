@@ -44,7 +44,7 @@ mod tests {
 
     use zodium_configuration::{LogDestination, LogFormat, LogOptions};
     use zodium_disk::{FaultyDisk, MemoryDisk, Operation, SystemClock};
-    use zodium_engine::{Check, Config, Mailbox, Notice, Storage, Transaction, VoteStart};
+    use zodium_engine::{Check, Config, Database, Mailbox, Notice, Transaction, VoteStart};
     use zodium_filestorage::{FileStorage, OpenOptions};
     use zodium_monitor::{Health, Listener, Messages, Monitor, Promise, Snapshot, Source};
     use zodium_net::{Limits, WorkerOptions, Workers};
@@ -156,7 +156,7 @@ mod tests {
             ..Config::default()
         };
         let clock = Arc::new(SystemClock::new());
-        let storage = Storage::start(Arc::new(open(disk.clone())), clock, &config).unwrap();
+        let storage = Database::start(Arc::new(open(disk.clone())), clock, &config).unwrap();
         let metadata = TransactionMetadata::default();
         let mut transaction = Transaction::new(metadata, None, TransactionStatus::Normal).unwrap();
         transaction.store(Oid(1), Tid::ZERO, "data".into());

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use tokio::task::LocalSet;
 use zodium_disk::{Clock, FaultyDisk};
-use zodium_engine::{Config as StorageConfig, LogWriter, Storage};
+use zodium_engine::{Config as StorageConfig, Database, LogWriter};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_net::{Blocking, Host, Limits};
 use zodium_storage::StorageError;
@@ -40,7 +40,7 @@ pub(crate) struct Setting {
 /// A running server.
 pub(crate) struct Server {
     pub(crate) disk: FaultyDisk,
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Arc<Database>,
     pub(crate) file: Arc<FileStorage>,
     witness: Arc<Witness>,
     writer: RefCell<LogWriter>,
@@ -92,7 +92,7 @@ impl Server {
         let file = Arc::new(FileStorage::open(Arc::new(disk.clone()), &setting.open)?);
         cover(&file);
         let kept = Arc::<FileStorage>::clone(&file);
-        let (storage, writer) = Storage::with_writer(kept, clock, &setting.storage)?;
+        let (storage, writer) = Database::with_writer(kept, clock, &setting.storage)?;
         let offer = Offer { storage: Arc::clone(&storage), allow: None };
         let offers = BTreeMap::from([(STORAGE_NAME.to_owned(), offer)]);
         let served = Arc::new(ZeoServer::new(setting.zeo, offers));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use zodium_disk::{FaultyDisk, ManualClock};
-use zodium_engine::{Config as StorageConfig, Storage};
+use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::OpenOptions;
 use zodium_net::Limits;
 use zodium_pickle::Value;
@@ -108,7 +108,7 @@ impl Stage {
     }
 
     /// The served storage.
-    pub fn storage(&self) -> &Arc<Storage> {
+    pub fn storage(&self) -> &Arc<Database> {
         &self.server.storage
     }
 

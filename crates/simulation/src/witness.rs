@@ -4,18 +4,18 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use zodium_engine::{Commit, Mailbox, Notice, Storage};
+use zodium_engine::{Commit, Database, Mailbox, Notice};
 
 /// Checks what must hold while commits are announced. It reads nothing from the disk: work that
 /// runs during a disk call may need locks that the announcement holds.
 pub(crate) struct Witness {
-    storage: Weak<Storage>,
+    storage: Weak<Database>,
     violation: Mutex<Option<String>>,
 }
 
 impl Witness {
     /// Checks all announcements from now on.
-    pub(crate) fn subscribe(storage: &Arc<Storage>) -> Arc<Witness> {
+    pub(crate) fn subscribe(storage: &Arc<Database>) -> Arc<Witness> {
         let storage_of = Arc::downgrade(storage);
         let witness = Arc::new(Witness { storage: storage_of, violation: Mutex::default() });
         let mailbox: Arc<dyn Mailbox> = Arc::clone(&witness) as _;
@@ -40,7 +40,7 @@ impl Mailbox for Witness {
     }
 }
 
-fn look(storage: &Storage, commits: &[Arc<Commit>]) -> Result<(), String> {
+fn look(storage: &Database, commits: &[Arc<Commit>]) -> Result<(), String> {
     let Some(last) = commits.last().map(|commit| commit.tid) else { return Ok(()) };
     let announced = storage.announced_tid();
     if announced != last {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use zodium_blobs::{BlobError, BlobReading};
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
@@ -205,7 +205,7 @@ impl Queue {
 
 impl Download {
     /// Reads the next window. Blocking.
-    fn read(&mut self, storage: &Storage) -> Result<Window, StorageError> {
+    fn read(&mut self, storage: &Database) -> Result<Window, StorageError> {
         let is_first = self.blob.is_none();
         let directory = blobs_of(storage)?;
         let mut blob = match self.blob.take() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use zodium_blobs::TemporaryBlob;
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::{Held, Memory, Oid, Tid};
@@ -255,7 +255,7 @@ impl BlobRecord {
 
 /// Appends chunks to a blob file, and creates it if it is `None`. Blocking.
 fn write(
-    storage: &Storage,
+    storage: &Database,
     blob: Option<TemporaryBlob>,
     chunks: &[Bytes],
 ) -> Result<TemporaryBlob, StorageError> {

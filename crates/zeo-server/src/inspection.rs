@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_types::{Distribution, Durations};
 
 use crate::call::Method;
@@ -60,12 +60,12 @@ impl Server {
     }
 
     /// The storages by name.
-    pub fn storages(&self) -> impl Iterator<Item = (&str, &Arc<Storage>)> {
+    pub fn storages(&self) -> impl Iterator<Item = (&str, &Arc<Database>)> {
         self.storages.iter().map(|(name, served)| (&name[..], &served.storage))
     }
 
     /// The storages by name, with the metrics of their sessions.
-    pub fn metrics(&self) -> Vec<(&str, &Arc<Storage>, SessionMetrics)> {
+    pub fn metrics(&self) -> Vec<(&str, &Arc<Database>, SessionMetrics)> {
         let storages = self.storages.iter();
         storages
             .map(|(name, served)| (&name[..], &served.storage, SessionMetrics::of(served)))

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::Tid;
@@ -40,7 +40,7 @@ pub(crate) fn pack(
     Ok(Reply::Later)
 }
 
-fn run(storage: &Arc<Storage>, pack_tid: Tid, peer: &str) -> Result<(), StorageError> {
+fn run(storage: &Arc<Database>, pack_tid: Tid, peer: &str) -> Result<(), StorageError> {
     let packed = storage.pack(pack_tid);
     if let Err(error) = &packed {
         tracing::error!(peer, file = %storage.reader().name(), %error, "not packed");

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_engine::commit::TransactionNumber;
 use zodium_net::{Jobs, Link};
 use zodium_pickle::Value;
@@ -30,7 +30,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn storage(&self) -> &Arc<Storage> {
+    pub(crate) fn storage(&self) -> &Arc<Database> {
         &self.subscriber.storage
     }
 
@@ -55,7 +55,7 @@ impl Peer {
     pub(crate) fn ask(
         self: &Rc<Self>,
         to: &ReplyTo,
-        question: impl FnOnce(&Storage) -> Result<Value<'static>, Exception> + Send + 'static,
+        question: impl FnOnce(&Database) -> Result<Value<'static>, Exception> + Send + 'static,
     ) -> Reply {
         let (storage, peer, to) = (Arc::clone(self.storage()), Rc::clone(self), to.clone());
         let job = move || question(&storage);
@@ -68,7 +68,7 @@ impl Peer {
         self: &Rc<Self>,
         to: &ReplyTo,
         places: Arc<Semaphore>,
-        question: impl FnOnce(&Storage) -> Result<Value<'static>, Exception> + Send + 'static,
+        question: impl FnOnce(&Database) -> Result<Value<'static>, Exception> + Send + 'static,
     ) -> Reply {
         let (storage, peer, to) = (Arc::clone(self.storage()), Rc::clone(self), to.clone());
         let job = move || question(&storage);

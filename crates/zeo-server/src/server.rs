@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_tls::{AllowList, PeerIdentity};
 use zodium_zeo::codec::Encoding;
 
@@ -33,7 +33,7 @@ pub struct Config {
 /// A storage to be served, and its options.
 pub struct Offer {
     /// The running storage.
-    pub storage: Arc<Storage>,
+    pub storage: Arc<Database>,
     /// The clients that may use it; absent: all that the server accepts.
     pub allow: Option<AllowList>,
 }
@@ -52,7 +52,7 @@ pub struct Server {
 
 /// A served storage.
 pub(crate) struct ServedStorage {
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Arc<Database>,
     allow: Option<AllowList>,
     /// One for each worker.
     pub(crate) statistics: Mutex<Vec<Arc<Statistics>>>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use zodium_engine::commit::TransactionNumber;
-use zodium_engine::{Commit, Mailbox, Notice, Storage};
+use zodium_engine::{Commit, Database, Mailbox, Notice};
 use zodium_net::{CloseReason, Inbox, InboxSender, Link, inbox};
 use zodium_storage::StorageError;
 use zodium_types::Tid;
@@ -54,7 +54,7 @@ impl Mailbox for NoticeSender {
 }
 
 pub(crate) struct StorageSubscriber {
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Arc<Database>,
     pub(crate) mailbox: Arc<dyn Mailbox>,
     inbox: Inbox<Notice>,
     pub(crate) statistics: Arc<Statistics>,
@@ -76,7 +76,7 @@ pub(crate) struct StorageSubscriber {
 impl StorageSubscriber {
     /// Creates a subscriber, which subscribes when it gets its first session.
     pub(crate) fn new(
-        storage: Arc<Storage>,
+        storage: Arc<Database>,
         statistics: Arc<Statistics>,
         notice_interval: Duration,
     ) -> StorageSubscriber {

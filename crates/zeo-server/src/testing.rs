@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use zodium_disk::SystemClock;
-use zodium_engine::{Config, Storage};
+use zodium_engine::{Config, Database};
 use zodium_memorystorage::MemoryStorage;
 
 /// A new storage in memory.
-pub(crate) fn storage() -> Arc<Storage> {
+pub(crate) fn storage() -> Arc<Database> {
     let kept = Arc::new(MemoryStorage::new());
-    Storage::start(kept, Arc::new(SystemClock::new()), &Config::default()).unwrap()
+    Database::start(kept, Arc::new(SystemClock::new()), &Config::default()).unwrap()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use zodium_engine::commit::TransactionNumber;
-use zodium_engine::{Spill, Spilled, Storage, Transaction, Voted};
+use zodium_engine::{Database, Spill, Spilled, Transaction, Voted};
 use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::{Held, Memory};
@@ -32,7 +32,7 @@ const ENTRIES_BYTES_LOW: usize = 64 << 10;
 
 /// The place for a session's transaction, of which there is at most one.
 pub(crate) struct TransactionSlot {
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     statistics: Arc<Statistics>,
     memory: Arc<Memory>,
     open: Option<OpenTransaction>,
@@ -92,7 +92,7 @@ pub(crate) enum Phase {
 impl TransactionSlot {
     /// Creates an empty slot.
     pub(crate) fn new(
-        storage: Arc<Storage>,
+        storage: Arc<Database>,
         statistics: Arc<Statistics>,
         memory: Arc<Memory>,
     ) -> TransactionSlot {
@@ -451,7 +451,7 @@ mod tests {
         fn post(&self, _notice: Notice) {}
     }
 
-    fn slot(storage: &Arc<Storage>) -> TransactionSlot {
+    fn slot(storage: &Arc<Database>) -> TransactionSlot {
         let memory = Memory::new(u64::MAX);
         TransactionSlot::new(Arc::clone(storage), Arc::default(), memory)
     }
@@ -467,7 +467,7 @@ mod tests {
     }
 
     /// A slot whose transaction has the lock of an object.
-    fn locked(storage: &Arc<Storage>, voting: &Voting) -> (TransactionSlot, Ballot) {
+    fn locked(storage: &Arc<Database>, voting: &Voting) -> (TransactionSlot, Ballot) {
         let mut slot = slot(storage);
         slot.begin(1.into(), Instant::now(), transaction).unwrap();
         slot.collect(&1.into(), store).unwrap();
@@ -479,7 +479,7 @@ mod tests {
         (slot, ballot)
     }
 
-    fn holds_locks(storage: &Storage) -> bool {
+    fn holds_locks(storage: &Database) -> bool {
         storage.commit_status().locking > 0
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::sync::Semaphore;
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_pickle::{Limits, Object, Objects, Value, decode};
 use zodium_storage::Transaction;
 use zodium_types::Tid;
@@ -75,7 +75,7 @@ impl Window {
 /// Lists transactions. A filter that matches few reads the whole log, so it ends when the
 /// connection has ended.
 fn list(
-    storage: &Storage,
+    storage: &Database,
     window: &Window,
     specification: &[(Value<'static>, Value<'static>)],
     gone: &AtomicBool,

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use zodium_client::{Client, Options, TransactionOptions};
 use zodium_disk::SystemClock;
-use zodium_engine::{Config as StorageConfig, Storage};
+use zodium_engine::{Config as StorageConfig, Database};
 use zodium_memorystorage::MemoryStorage;
 use zodium_net::{
     Bound, CloseReason, Consumed, Limits, Link, Protocol, Protocols, Service, Session,
@@ -93,7 +93,7 @@ impl Session for Echo {
 fn with_server(test: impl FnOnce(&[Address; 3], oneshot::Sender<Address>, &Seen) + Send) {
     let storage = Arc::new(MemoryStorage::new());
     let clock = Arc::new(SystemClock::new());
-    let storage = Storage::start(storage, clock, &StorageConfig::default()).unwrap();
+    let storage = Database::start(storage, clock, &StorageConfig::default()).unwrap();
     let offer = Offer { storage: Arc::clone(&storage), allow: None };
     let config = Config {
         encoding: Encoding::Msgpack,

@@ -20,7 +20,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::MemoryDisk;
 use zodium_engine::commit::TransactionNumber;
-use zodium_engine::{Commit, Storage, Transaction, VoteStart};
+use zodium_engine::{Commit, Database, Transaction, VoteStart};
 use zodium_types::{Oid, Tid};
 
 const WRITERS: u64 = 6;
@@ -188,7 +188,7 @@ struct Plan {
 
 impl Plan {
     /// From the state that is current, object by object: others commit in between.
-    fn write(&self, storage: &Storage, transaction: &mut Transaction) {
+    fn write(&self, storage: &Database, transaction: &mut Transaction) {
         let (count, serial) = current(storage, self.counter);
         transaction.store(Oid(self.counter), serial, data(count + 1));
         if let Some((from, to, most)) = self.transfer {
@@ -205,7 +205,7 @@ impl Plan {
 }
 
 /// Reads states until told to stop; how many.
-fn read_until(storage: &Storage, first: Tid, done: &AtomicBool) -> u64 {
+fn read_until(storage: &Database, first: Tid, done: &AtomicBool) -> u64 {
     let (mut states, mut last) = (0, first);
     while !done.load(Ordering::Relaxed) {
         let tid = storage.announced_tid();
@@ -228,7 +228,7 @@ fn check_own(writer: &Writer) {
 }
 
 /// The log has the transactions that were told, and each state in it is consistent.
-fn check_log(storage: &Storage, told: &[Arc<Commit>]) {
+fn check_log(storage: &Database, told: &[Arc<Commit>]) {
     let mut transactions = storage.reader().iterate(None, None).unwrap();
     for (before, commit) in told.iter().enumerate() {
         let found = transactions.step().unwrap().expect("what was told is in the log");
@@ -250,7 +250,7 @@ fn check_log(storage: &Storage, told: &[Arc<Commit>]) {
     assert!(transactions.step().unwrap().is_none());
 }
 
-fn check_after_power_cut(disk: &MemoryDisk, storage: &Storage) {
+fn check_after_power_cut(disk: &MemoryDisk, storage: &Database) {
     let reopened = start(disk.after_power_cut());
     assert_eq!(reopened.last_tid(), storage.last_tid());
     for oid in 0..ACCOUNTS + COUNTERS {
@@ -259,16 +259,16 @@ fn check_after_power_cut(disk: &MemoryDisk, storage: &Storage) {
     reopened.close().unwrap();
 }
 
-fn money(storage: &Storage, tid: Tid) -> u64 {
+fn money(storage: &Database, tid: Tid) -> u64 {
     (0..ACCOUNTS).map(|oid| value(storage, oid, tid.next())).sum()
 }
 
-fn value(storage: &Storage, oid: u64, before: Tid) -> u64 {
+fn value(storage: &Database, oid: u64, before: Tid) -> u64 {
     let (data, _) = load(storage, oid, before).expect("the object is there");
     u64::from_be_bytes(data.as_ref().try_into().unwrap())
 }
 
-fn current(storage: &Storage, oid: u64) -> (u64, Tid) {
+fn current(storage: &Database, oid: u64) -> (u64, Tid) {
     let (data, serial) = load(storage, oid, Tid::MAX).expect("the object is there");
     (u64::from_be_bytes(data.as_ref().try_into().unwrap()), serial)
 }

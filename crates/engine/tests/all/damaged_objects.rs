@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::support::{CONFIG, Outcome, Session, text, transaction};
 use bytes::Bytes;
 use zodium_disk::{Disk, MemoryDisk, OpenMode, SystemClock};
-use zodium_engine::{Config, Storage, Transaction};
+use zodium_engine::{Config, Database, Transaction};
 use zodium_engine::{Merge, Resolver};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_storage::StorageError;
@@ -24,18 +24,18 @@ impl Resolver for Eager {
     }
 }
 
-fn start(disk: &MemoryDisk) -> Arc<Storage> {
+fn start(disk: &MemoryDisk) -> Arc<Database> {
     start_with_file(disk).0
 }
 
-fn start_with_file(disk: &MemoryDisk) -> (Arc<Storage>, Arc<FileStorage>) {
+fn start_with_file(disk: &MemoryDisk) -> (Arc<Database>, Arc<FileStorage>) {
     let checksums = ChecksumMode::Full;
     let options = OpenOptions { checksums, ..OpenOptions::new(Path::new("Data.fs")) };
     let file = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
     let config = Config { resolver: Some(Arc::new(Eager)), ..CONFIG };
     let file = Arc::new(file);
     let kept = Arc::<FileStorage>::clone(&file);
-    let storage = Storage::start(kept, Arc::new(SystemClock::new()), &config).unwrap();
+    let storage = Database::start(kept, Arc::new(SystemClock::new()), &config).unwrap();
     (storage, file)
 }
 
@@ -54,7 +54,7 @@ fn store(serial: Tid, data: &'static str) -> Transaction {
 }
 
 /// The conflict that a vote must end with.
-fn conflict(storage: &Storage, session: &mut Session, serial: Tid) -> (Tid, Tid) {
+fn conflict(storage: &Database, session: &mut Session, serial: Tid) -> (Tid, Tid) {
     match session.try_vote(&mut store(serial, "a conflict")).unwrap() {
         Outcome::Conflicts(number, found) => {
             storage.abort(number, None);

@@ -16,7 +16,7 @@ use crate::support::{
 use bytes::Bytes;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 use zodium_engine::commit::CommitError;
-use zodium_engine::{Notice, Storage, VoteError, VoteStart};
+use zodium_engine::{Database, Notice, VoteError, VoteStart};
 use zodium_filestorage::OpenOptions;
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
@@ -90,7 +90,7 @@ fn commit_until_refused(mut session: Session, number: u64) -> BTreeMap<Tid, u64>
     acknowledged
 }
 
-fn check_acknowledged(storage: &Storage, acknowledged: &BTreeMap<Tid, u64>) {
+fn check_acknowledged(storage: &Database, acknowledged: &BTreeMap<Tid, u64>) {
     for (tid, number) in acknowledged {
         for oid in [*number, SESSIONS + 1] {
             let data = storage.reader().load_serial(Oid(oid), *tid).unwrap();
@@ -175,7 +175,7 @@ fn reader_of_a_file_is_refused_at_the_vote() {
     let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new("Data.fs") };
     let file = zodium_filestorage::FileStorage::open(Arc::new(disk), &options).unwrap();
     let clock = Arc::new(zodium_disk::SystemClock::new());
-    let storage = Storage::start(Arc::new(file), clock, &crate::support::CONFIG).unwrap();
+    let storage = Database::start(Arc::new(file), clock, &crate::support::CONFIG).unwrap();
     let mut new = transaction();
     new.store(Oid(1), Tid::ZERO, Bytes::from_static(b"new"));
     let refused = Session::new(&storage).try_vote(&mut new).err();

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::support::{CONFIG, Session, text, transaction};
 use zodium_disk::SystemClock;
-use zodium_engine::{Storage, VoteError};
+use zodium_engine::{Database, VoteError};
 use zodium_memorystorage::MemoryStorage;
 use zodium_storage::{StorageError, WriteState};
 use zodium_types::Oid;
 
-fn serve(storage: MemoryStorage) -> Arc<Storage> {
-    Storage::start(Arc::new(storage), Arc::new(SystemClock::new()), &CONFIG).unwrap()
+fn serve(storage: MemoryStorage) -> Arc<Database> {
+    Database::start(Arc::new(storage), Arc::new(SystemClock::new()), &CONFIG).unwrap()
 }
 
 #[test]

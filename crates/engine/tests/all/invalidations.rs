@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, ManualClock, MemoryDisk, OpenMode, SystemClock};
-use zodium_engine::{Config, Mailbox, Notice, Storage, VoteStart};
+use zodium_engine::{Config, Database, Mailbox, Notice, VoteStart};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_types::{Oid, Tid};
 
@@ -67,7 +67,7 @@ fn only_so_many_transactions_are_remembered_also_after_a_restart() {
 }
 
 /// Transaction n wrote object n, counted from 1.
-fn check_remembered(storage: &Storage, tids: &[Tid], size: usize) {
+fn check_remembered(storage: &Database, tids: &[Tid], size: usize) {
     let Some(&last) = tids.last() else { return };
     for (since, tid) in tids.iter().enumerate() {
         let written: Vec<_> = (since as u64 + 2..=tids.len() as u64).collect();
@@ -161,7 +161,7 @@ fn subscriber_misses_nothing_after_the_tid_it_was_given() {
 /// A mailbox that looks at the storage in the moment in which commits are posted.
 #[derive(Default)]
 struct Witness {
-    storage: OnceLock<Weak<Storage>>,
+    storage: OnceLock<Weak<Database>>,
     seen: Mutex<Vec<Moment>>,
 }
 
@@ -257,7 +257,7 @@ fn no_wrong_bit_in_a_header_hides_an_object_that_was_written() {
     let options = OpenOptions { checksums: ChecksumMode::Full, ..OpenOptions::new(path) };
     let file = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
     let clock = Arc::new(SystemClock::new());
-    let storage = Storage::start(Arc::new(file), clock, &CONFIG).unwrap();
+    let storage = Database::start(Arc::new(file), clock, &CONFIG).unwrap();
     let mut session = Session::new(&storage);
     let mut random = SmallRng::seed_from_u64(1);
     let tids: Vec<_> = (0..50)

@@ -20,7 +20,7 @@ use crate::blobs::client::{Client, DIRECTORY};
 use crate::support::{CONFIG, Outcome, Session, start_with, text, transaction};
 use script::Script;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, SystemClock};
-use zodium_engine::{Config, Reopening, Storage};
+use zodium_engine::{Config, Database, Reopening};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions, ScrubPlace};
 use zodium_storage::{PackStep, WriteState};
 use zodium_types::{Oid, Tid};
@@ -283,11 +283,11 @@ fn storing(oid: u64, data: &'static [u8]) -> zodium_engine::Transaction {
     transaction
 }
 
-fn wait_for_attempts(storage: &Storage, attempts: u32) -> zodium_engine::WriteFailure {
+fn wait_for_attempts(storage: &Database, attempts: u32) -> zodium_engine::WriteFailure {
     wait_for(|| storage.write_failure().filter(|failure| failure.attempts >= attempts))
 }
 
-pub(crate) fn wait_until_writable(storage: &Storage) {
+pub(crate) fn wait_until_writable(storage: &Database) {
     wait_for(|| storage.write_failure().is_none().then_some(()));
     assert_ne!(storage.write_state(), WriteState::Failed);
 }

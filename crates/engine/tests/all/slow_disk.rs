@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::{CONFIG, Session, assert_idle, start_with, transaction};
 use bytes::Bytes;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation, SystemClock};
-use zodium_engine::{Config, Notice, Storage};
+use zodium_engine::{Config, Database, Notice};
 use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid};
 
@@ -63,7 +63,7 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
 }
 
 /// Reads until everything is committed, and counts the reads.
-fn read_until(storage: &Storage, done: &AtomicBool) -> usize {
+fn read_until(storage: &Database, done: &AtomicBool) -> usize {
     let mut reads = 0;
     while !done.load(Ordering::Relaxed) {
         let loaded = storage.reader().load_before(Oid(1), Tid::MAX, Access::NonBlocking).unwrap();

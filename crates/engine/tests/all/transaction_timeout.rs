@@ -8,7 +8,7 @@ use crate::support::{CONFIG, Outcome, Session, assert_idle, start_with, transact
 use bytes::Bytes;
 use zodium_disk::{FaultyDisk, ManualClock, MemoryDisk, Operation};
 use zodium_engine::commit::TransactionNumber;
-use zodium_engine::{Config, Notice, Storage, Transaction, VoteStart};
+use zodium_engine::{Config, Database, Notice, Transaction, VoteStart};
 use zodium_types::{Oid, Tid};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -106,7 +106,7 @@ fn clock_that_goes_back_or_far_ahead_gives_later_tids_all_the_same() {
     storage.close().unwrap();
 }
 
-fn timed(disk: impl zodium_disk::Disk + 'static) -> (Arc<ManualClock>, Arc<Storage>) {
+fn timed(disk: impl zodium_disk::Disk + 'static) -> (Arc<ManualClock>, Arc<Database>) {
     let clock = Arc::new(ManualClock::at(1_700_000_000_000_000_000));
     let config = Config { transaction_timeout: Some(TIMEOUT), ..CONFIG };
     let storage = start_with(disk, Arc::clone(&clock) as _, &config);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use zodium_disk::{MemoryDisk, SystemClock};
-use zodium_engine::{Config as StorageConfig, Storage};
+use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
 use zodium_net::{Bound, Limits, WorkerOptions, Workers};
 use zodium_types::{Address, Tid};
@@ -30,7 +30,7 @@ const WORKERS: usize = 2;
 pub(super) struct InProcess {
     socket: PathBuf,
     disk: MemoryDisk,
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<io::Result<()>>>,
     _folder: TempDir,
@@ -54,7 +54,7 @@ impl InProcess {
             reopening: None,
             ..StorageConfig::default()
         };
-        let storage = Storage::start(Arc::new(file), Arc::new(SystemClock::new()), &config)?;
+        let storage = Database::start(Arc::new(file), Arc::new(SystemClock::new()), &config)?;
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("zeo");
         let (stop, stopped) = oneshot::channel();
@@ -109,7 +109,7 @@ impl Drop for InProcess {
 }
 
 fn serve(
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     encoding: Encoding,
     address: &Address,
     ready: &std::sync::mpsc::Sender<()>,

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 use zodium_configuration::{Configuration, PackSchedule};
-use zodium_engine::Storage;
+use zodium_engine::Database;
 use zodium_storage::StorageError;
 use zodium_types::Tid;
 
@@ -46,7 +46,7 @@ impl Packing {
     }
 }
 
-async fn pack_in_time(name: String, storage: Arc<Storage>, schedule: PackSchedule) {
+async fn pack_in_time(name: String, storage: Arc<Database>, schedule: PackSchedule) {
     let mut timetable = Timetable::new(&schedule, &Zoned::now());
     loop {
         if let Some(next) = timetable.next() {
@@ -78,7 +78,7 @@ async fn pack_in_time(name: String, storage: Arc<Storage>, schedule: PackSchedul
     }
 }
 
-fn pack(name: &str, storage: &Storage, pack_tid: Tid) {
+fn pack(name: &str, storage: &Database, pack_tid: Tid) {
     match storage.pack(pack_tid) {
         // The engine has logged the result.
         Ok(_) => {}

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use tracing::{error, info, warn};
 use zodium_configuration::{Checksums, Configuration, ServerOptions, StorageKind, StorageOptions};
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
-use zodium_engine::{Reopening, Storage};
+use zodium_engine::{Database, Reopening};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_tls::AllowList;
 use zodium_zeo_server::Offer;
@@ -33,7 +33,7 @@ pub(crate) struct OpenStorage {
     /// Its name for clients.
     pub(crate) name: String,
     /// The database.
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Arc<Database>,
     /// The file that keeps it.
     pub(crate) file: Arc<FileStorage>,
     /// The clients that may use it; `None` admits all that can connect.
@@ -123,7 +123,7 @@ impl Storages {
 fn open(
     options: &StorageOptions,
     server: &ServerOptions,
-) -> Result<(Arc<Storage>, Arc<FileStorage>)> {
+) -> Result<(Arc<Database>, Arc<FileStorage>)> {
     let file = match &options.kind {
         StorageKind::Memory => open_in_memory(options, options.read_only || server.read_only)?,
         StorageKind::File { path, .. } => open_file(path, options, server)?,
@@ -143,7 +143,7 @@ fn open(
     };
     let file = Arc::new(file);
     let kept: Arc<FileStorage> = Arc::clone(&file);
-    let storage = Storage::start(kept, Arc::new(SystemClock::new()), &config)?;
+    let storage = Database::start(kept, Arc::new(SystemClock::new()), &config)?;
     if let Some(upkeep) = file.upkeep(options.scrub_interval) {
         storage.keep_up(upkeep);
     }

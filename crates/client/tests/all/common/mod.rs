@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use zodium_client::{Client, Options, TransactionOptions};
 use zodium_disk::{MemoryDisk, SystemClock};
-use zodium_engine::{Config as StorageConfig, Storage};
+use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_net::{Bound, Limits, WorkerOptions, Workers};
 use zodium_types::{Address, Oid, Tid};
@@ -33,7 +33,7 @@ pub(crate) struct Server {
 }
 
 struct Running {
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
@@ -92,7 +92,7 @@ impl Server {
             ..StorageConfig::default()
         };
         let storage =
-            Storage::start(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap();
+            Database::start(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap();
         let (stop, stopped) = oneshot::channel();
         let (ready, listening) = std::sync::mpsc::channel();
         let config = Config {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zodium_blobs::{BlobDirectory, TemporaryBlob};
 use zodium_disk::{Disk, MemoryDisk, SystemClock};
-use zodium_engine::{Config, Storage, Transaction, VoteError};
+use zodium_engine::{Config, Database, Transaction, VoteError};
 use zodium_filestorage::{FileStorage, FileStorageError};
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
@@ -71,7 +71,7 @@ impl Client {
     pub(crate) fn over(file: FileStorage, config: &Config) -> Client {
         let file = Arc::new(file);
         let kept = Arc::<FileStorage>::clone(&file);
-        let storage = Storage::start(kept, Arc::new(SystemClock::new()), config);
+        let storage = Database::start(kept, Arc::new(SystemClock::new()), config);
         Client { session: Session::new(&storage.expect("it starts")), file }
     }
 
@@ -79,7 +79,7 @@ impl Client {
         &self.file
     }
 
-    pub(crate) fn storage(&self) -> &Storage {
+    pub(crate) fn storage(&self) -> &Database {
         &self.session.storage
     }
 

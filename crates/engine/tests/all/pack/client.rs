@@ -8,7 +8,7 @@ use bytes::Bytes;
 use zodium_disk::{Disk, SystemClock};
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{
-    Check, Config, Mailbox, Notice, Storage, Transaction, VoteError, VoteStart, Voted,
+    Check, Config, Database, Mailbox, Notice, Transaction, VoteError, VoteStart, Voted,
 };
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_storage::{Access, Load};
@@ -17,7 +17,7 @@ use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Client {
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Arc<Database>,
     mailbox: Arc<dyn Mailbox>,
     inbox: mpsc::Receiver<Notice>,
 }
@@ -31,7 +31,7 @@ impl Mailbox for Sender {
 }
 
 impl Client {
-    pub(crate) fn new(storage: &Arc<Storage>) -> Client {
+    pub(crate) fn new(storage: &Arc<Database>) -> Client {
         let (sender, inbox) = mpsc::channel();
         let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
         storage.subscribe(Arc::clone(&mailbox));
@@ -121,9 +121,9 @@ pub(crate) fn record(number: u64, references: &[Oid], filler: usize) -> Bytes {
     data.into()
 }
 
-pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Storage> {
+pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Arc<Database> {
     let config = Config { reopening: None, ..Config::default() };
-    Storage::start(Arc::new(open_file(disk, path)), Arc::new(SystemClock::new()), &config).unwrap()
+    Database::start(Arc::new(open_file(disk, path)), Arc::new(SystemClock::new()), &config).unwrap()
 }
 
 pub(crate) fn open_file(disk: Arc<dyn Disk>, path: &Path) -> FileStorage {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use zodium_engine::{Notice, Storage, Transaction};
+use zodium_engine::{Database, Notice, Transaction};
 use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
@@ -211,7 +211,7 @@ impl Script {
     }
 }
 
-fn tids(storage: &Storage) -> BTreeSet<Tid> {
+fn tids(storage: &Database) -> BTreeSet<Tid> {
     let mut tids = BTreeSet::new();
     let mut transactions = storage.reader().iterate(None, None).unwrap();
     while let Some(transaction) = transactions.step().unwrap() {

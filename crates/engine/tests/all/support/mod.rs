@@ -8,7 +8,7 @@ use bytes::Bytes;
 use zodium_disk::{Clock, Disk, SystemClock};
 use zodium_engine::commit::{CommitError, TransactionNumber};
 use zodium_engine::{
-    Check, Commit, Config, FoundConflict, Mailbox, Notice, Storage, Transaction, VoteError,
+    Check, Commit, Config, Database, FoundConflict, Mailbox, Notice, Transaction, VoteError,
     VoteStart, Voted,
 };
 use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions};
@@ -47,7 +47,7 @@ pub(crate) fn try_open_file(
     FileStorage::open(Arc::new(disk), &options)
 }
 
-pub(crate) fn start(disk: impl Disk + 'static) -> Arc<Storage> {
+pub(crate) fn start(disk: impl Disk + 'static) -> Arc<Database> {
     start_with(disk, Arc::new(SystemClock::new()), &CONFIG)
 }
 
@@ -55,13 +55,13 @@ pub(crate) fn start_with(
     disk: impl Disk + 'static,
     clock: Arc<dyn Clock>,
     config: &Config,
-) -> Arc<Storage> {
-    Storage::start(Arc::new(open_file(disk)), clock, config).expect("it starts")
+) -> Arc<Database> {
+    Database::start(Arc::new(open_file(disk)), clock, config).expect("it starts")
 }
 
 /// A client of the engine, with a mailbox of its own.
 pub(crate) struct Session {
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Arc<Database>,
     mailbox: Arc<dyn Mailbox>,
     inbox: mpsc::Receiver<Notice>,
     /// All commits that the mailbox was told of, in that order.
@@ -84,12 +84,12 @@ pub(crate) enum Outcome {
 }
 
 impl Session {
-    pub(crate) fn new(storage: &Arc<Storage>) -> Session {
+    pub(crate) fn new(storage: &Arc<Database>) -> Session {
         Session::subscribed(storage).1
     }
 
     /// A session, and the last tid when its mailbox was added.
-    pub(crate) fn subscribed(storage: &Arc<Storage>) -> (Tid, Session) {
+    pub(crate) fn subscribed(storage: &Arc<Database>) -> (Tid, Session) {
         let (sender, inbox) = mpsc::channel();
         let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
         let last_tid = storage.subscribe(Arc::clone(&mailbox));
@@ -231,7 +231,7 @@ pub(crate) fn transaction_with(tid: Option<Tid>) -> Transaction {
 }
 
 /// The data and serial of the revision before a tid; `None` when there is none.
-pub(crate) fn load(storage: &Storage, oid: u64, before: Tid) -> Option<(Bytes, Tid)> {
+pub(crate) fn load(storage: &Database, oid: u64, before: Tid) -> Option<(Bytes, Tid)> {
     match storage.reader().load_before(Oid(oid), before, Access::Blocking).unwrap() {
         Load::Revision(revision) => Some((revision.data, revision.serial)),
         Load::NoRevision | Load::Missing => None,
@@ -240,13 +240,13 @@ pub(crate) fn load(storage: &Storage, oid: u64, before: Tid) -> Option<(Bytes, T
 }
 
 /// The current data as text.
-pub(crate) fn text(storage: &Storage, oid: u64) -> Option<String> {
+pub(crate) fn text(storage: &Database, oid: u64) -> Option<String> {
     let (data, _) = load(storage, oid, Tid::MAX)?;
     Some(String::from_utf8(data.to_vec()).expect("text"))
 }
 
 /// No transaction holds or waits for anything.
-pub(crate) fn assert_idle(storage: &Storage) {
+pub(crate) fn assert_idle(storage: &Database) {
     let status = storage.commit_status();
     let figures = (status.waiting, status.locking, status.ready, status.writing);
     assert_eq!(figures, (0, 0, 0, 0));

@@ -25,7 +25,7 @@ use crate::pack_status::PackStatus;
 use crate::reopening::{Reopening, WriteFailure};
 
 /// An open database with its writer thread.
-pub struct Storage {
+pub struct Database {
     pub(crate) store: Arc<dyn zodium_storage::Storage>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commits: CommitTable,
@@ -96,31 +96,31 @@ impl Subscribers {
     }
 }
 
-impl Storage {
+impl Database {
     /// Starts serving an open file, with a thread that writes its log.
     pub fn start(
         store: Arc<dyn zodium_storage::Storage>,
         clock: Arc<dyn Clock>,
         config: &Config,
-    ) -> Result<Arc<Storage>, StorageError> {
-        let (storage, writer) = Storage::with_writer(store, clock, config)?;
+    ) -> Result<Arc<Database>, StorageError> {
+        let (database, writer) = Database::with_writer(store, clock, config)?;
         let spawned =
             std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run());
-        let name = storage.store.name();
+        let name = database.store.name();
         let refused =
             |error| StorageError::Io(format!("{name}: start the log writer: {error}").into());
         let thread = spawned.map_err(refused)?;
-        *storage.writer.lock() = Some(thread);
-        Ok(storage)
+        *database.writer.lock() = Some(thread);
+        Ok(database)
     }
 
-    /// As [`Storage::start`] without the thread: only steps of the writer write the log. For
+    /// As [`Database::start`] without the thread: only steps of the writer write the log. For
     /// callers that run everything on one thread.
     pub fn with_writer(
         store: Arc<dyn zodium_storage::Storage>,
         clock: Arc<dyn Clock>,
         config: &Config,
-    ) -> Result<(Arc<Storage>, LogWriter), StorageError> {
+    ) -> Result<(Arc<Database>, LogWriter), StorageError> {
         let last_tid = store.last_tid();
         let recent = recent_of(store.as_ref(), config.invalidation_queue_size)?;
         let number = TransactionNumber(0); // No session waits for these.
@@ -134,7 +134,7 @@ impl Storage {
             Subscribers { last_tid, mailboxes: Vec::new(), recent, recent_oids: 0 };
         subscribers.recent_oids = subscribers.recent.iter().map(|commit| commit.oids.len()).sum();
         subscribers.forget_old(config.invalidation_queue_size);
-        let storage = Arc::new(Storage {
+        let database = Arc::new(Database {
             store,
             clock,
             commits: CommitTable::new(last_tid),
@@ -159,9 +159,9 @@ impl Storage {
             writer: Mutex::new(None),
             upkeep: Mutex::default(),
         });
-        storage.follow()?;
-        let writer = LogWriter::new(&storage);
-        Ok((storage, writer))
+        database.follow()?;
+        let writer = LogWriter::new(&database);
+        Ok((database, writer))
     }
 
     /// Reading: revisions, histories, transactions.
@@ -245,7 +245,7 @@ impl Storage {
         self.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
     }
 
-    /// As [`Storage::recently_changed`], from the log; `None` when the objects are too many or the
+    /// As [`Database::recently_changed`], from the log; `None` when the objects are too many or the
     /// log cannot be read there. The client then drops its cache and misses nothing. Blocking.
     pub fn changed_in_log(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
         let changed = self.changed_up_to(CHANGED_OIDS_MAX, since, told);
@@ -355,40 +355,40 @@ mod tests {
         fn post(&self, _: Notice) {}
     }
 
-    fn start() -> (Arc<Storage>, LogWriter) {
+    fn start() -> (Arc<Database>, LogWriter) {
         let options = OpenOptions::new(Path::new("Data.fs"));
         let file = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
         let config = Config { pack_keep_old: false, reopening: None, ..Config::default() };
-        Storage::with_writer(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap()
+        Database::with_writer(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap()
     }
 
     /// Writes new objects in one transaction.
-    fn store(storage: &Storage, writer: &mut LogWriter, oids: std::ops::Range<u64>) -> Tid {
+    fn store(database: &Database, writer: &mut LogWriter, oids: std::ops::Range<u64>) -> Tid {
         let metadata = TransactionMetadata::default();
         let mut transaction = Transaction::new(metadata, None, TransactionStatus::Normal).unwrap();
         for oid in oids {
             transaction.store(Oid(oid), Tid::ZERO, Bytes::from_static(b"data"));
         }
         let mailbox: Arc<dyn Mailbox> = Arc::new(NoMailbox);
-        let (number, _) = storage.begin_vote(&transaction, &mailbox).unwrap();
-        let checked = storage.check(number, &transaction, Access::Blocking).unwrap();
+        let (number, _) = database.begin_vote(&transaction, &mailbox).unwrap();
+        let checked = database.check(number, &transaction, Access::Blocking).unwrap();
         let Check::Voted(voted) = checked else { panic!("a conflict between new objects") };
-        storage.finish(number, voted).unwrap();
+        database.finish(number, voted).unwrap();
         writer.step(Instant::now);
-        storage.last_tid()
+        database.last_tid()
     }
 
     #[test]
     fn commits_with_more_objects_than_are_remembered_push_out_older_ones() {
-        let (storage, _writer) = start();
+        let (database, _writer) = start();
         let half = RECENT_OIDS_MAX as u64 / 2;
         let announce = |tid, oids: std::ops::Range<u64>| {
             let oids = oids.map(Oid).collect();
             let commit = Commit { tid: Tid(tid), oids, number: TransactionNumber(0) };
-            storage.announce(&[Arc::new(commit)].into());
+            database.announce(&[Arc::new(commit)].into());
         };
         let told = |since| {
-            let changed = storage.recently_changed(Tid(since), storage.last_tid());
+            let changed = database.recently_changed(Tid(since), database.last_tid());
             changed.map(|oids| oids.len() as u64)
         };
         announce(10, 0..half);
@@ -402,22 +402,22 @@ mod tests {
         announce(40, 0..2 * half + 1);
         assert_eq!(told(30), None);
         assert_eq!(told(40), Some(0));
-        assert_eq!(storage.subscribers.lock().recent.len(), 1);
-        storage.close().unwrap();
+        assert_eq!(database.subscribers.lock().recent.len(), 1);
+        database.close().unwrap();
     }
 
     #[test]
     fn who_missed_more_objects_than_are_told_from_the_log_is_told_of_none() {
-        let (storage, mut writer) = start();
-        let first = store(&storage, &mut writer, 0..1);
-        let second = store(&storage, &mut writer, 1..11);
-        let third = store(&storage, &mut writer, 11..12);
+        let (database, mut writer) = start();
+        let first = store(&database, &mut writer, 0..1);
+        let second = store(&database, &mut writer, 1..11);
+        let third = store(&database, &mut writer, 11..12);
         assert!(first < second && second < third);
         let told =
-            |since, told| storage.changed_up_to(10, since, told).unwrap().map(|oids| oids.len());
+            |since, told| database.changed_up_to(10, since, told).unwrap().map(|oids| oids.len());
         assert_eq!(told(first, second), Some(10));
         assert_eq!(told(first, third), None);
         assert_eq!(told(second, third), Some(1));
-        storage.close().unwrap();
+        database.close().unwrap();
     }
 }
