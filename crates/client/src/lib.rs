@@ -1,8 +1,8 @@
 //! A client for ZEO servers: answers loads from a cache where it can, and reads replies in the
 //! thread that waits for them.
 //!
-//! [`Database::open`] takes the URL of a storage on a server; [`Database::open_with`] also that of a
-//! file, with the kind of storage that reads it. A [`View`] shows the database as of one
+//! [`Database::open`] takes the URL of a storage on a server; [`Database::open_with`] also that of
+//! a file, with the kind of storage that reads it. A [`View`] shows the database as of one
 //! transaction:
 //!
 //! ```

@@ -1,8 +1,7 @@
 //! A served database: its storage, its commit machine, its log writer, and its subscribers.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,42 +14,28 @@ use zodium_storage::{Read, StorageError, Undo, WriteState};
 use zodium_types::{Oid, Tid};
 
 use crate::Config;
-use crate::Resolver;
 use crate::commit::{CommitStatus, TransactionNumber};
 use crate::commit_table::CommitTable;
 use crate::figures::WriterFigures;
 use crate::log_writer::LogWriter;
-use crate::notice::{Commit, Commits, Mailbox, Notice};
-use crate::pack_status::PackStatus;
-use crate::reopening::{Reopening, WriteFailure};
+use crate::pack_status::Packs;
+use crate::reopening::WriteFailure;
+use crate::spill::{Spill, Spilled};
+use crate::subscribers::Subscribers;
 
 /// An open database with its writer thread.
 pub struct Database {
     pub(crate) store: Arc<dyn zodium_storage::Storage>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commits: CommitTable,
-    pub(crate) transaction_timeout: Option<Duration>,
-    /// Held by a pack from its start to its end.
-    pub(crate) packing: Mutex<()>,
-    pub(crate) pack_cancelled: Arc<AtomicBool>,
-    pub(crate) pack_gc: bool,
-    pub(crate) pack_keep_old: bool,
-    pub(crate) pack_status: Mutex<PackStatus>,
+    pub(crate) config: Config,
+    pub(crate) packs: Packs,
     pub(crate) figures: WriterFigures,
-    pub(crate) pack_abort_on_dangling: bool,
-    pub(crate) resolver: Option<Arc<dyn Resolver>>,
-    pub(crate) resolvable_classes: Vec<String>,
-    pub(crate) reopening: Option<Reopening>,
     /// The failed write that makes the storage refuse commits.
     pub(crate) failure: Mutex<Option<WriteFailure>>,
     /// Blobs of transactions that the log may hold in part, until that part is cut.
     pub(crate) undecided: Mutex<Vec<StagedBlobs>>,
-    invalidation_queue_size: usize,
-    invalidation_age: Option<Duration>,
-    subscribers: Mutex<Subscribers>,
-    /// The tid of the last commit that may have been posted to any mailbox. Release before the
-    /// first post, Acquire by workers: a commit known from any source is then visible here.
-    announced: AtomicU64,
+    pub(crate) subscribers: Arc<Subscribers>,
     numbers: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
@@ -68,33 +53,8 @@ fn recent_of(store: &dyn Read, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, Sto
     }
 }
 
-/// Changed together under one lock, so that a new subscriber misses no commit and gets none twice.
-struct Subscribers {
-    last_tid: Tid,
-    mailboxes: Vec<Arc<dyn Mailbox>>,
-    /// The newest commits, oldest first.
-    recent: VecDeque<Arc<Commit>>,
-    /// Number of objects in all of them.
-    recent_oids: usize,
-}
-
-/// Most objects in the remembered commits together: of large commits, fewer are remembered.
-const RECENT_OIDS_MAX: usize = 1 << 20;
 /// Most objects listed for a client from the log; a client that missed more drops its cache.
 const CHANGED_OIDS_MAX: usize = 1 << 20;
-
-impl Subscribers {
-    /// Drops the oldest recent commits beyond `commits_max`, or beyond [`RECENT_OIDS_MAX`] objects.
-    /// The newest commit stays, unless `commits_max` is 0.
-    fn forget_old(&mut self, commits_max: usize) {
-        while self.recent.len() > commits_max
-            || (self.recent_oids > RECENT_OIDS_MAX && self.recent.len() > 1)
-        {
-            let Some(oldest) = self.recent.pop_front() else { return };
-            self.recent_oids -= oldest.oids.len();
-        }
-    }
-}
 
 impl Database {
     /// Starts serving an open file, with a thread that writes its log.
@@ -123,43 +83,25 @@ impl Database {
     ) -> Result<(Arc<Database>, LogWriter), StorageError> {
         let last_tid = store.last_tid();
         let recent = recent_of(store.as_ref(), config.invalidation_queue_size)?;
-        let number = TransactionNumber(0); // No session waits for these.
-        let recent = recent.into_iter().map(|(tid, oids)| Arc::new(Commit { tid, oids, number }));
-        let mut recent: VecDeque<_> = recent.collect();
-        if recent.is_empty() && config.invalidation_queue_size > 0 {
-            // A client that knows the last transaction of an empty file can get all that follow.
-            recent.push_back(Arc::new(Commit { tid: last_tid, oids: Vec::new(), number }));
+        let subscribers = Subscribers::new(last_tid, recent, config.invalidation_queue_size);
+        let subscribers = Arc::new(subscribers);
+        if let Some(following) = store.following() {
+            following.follow(last_tid, Arc::clone(&subscribers) as _)?;
         }
-        let mut subscribers =
-            Subscribers { last_tid, mailboxes: Vec::new(), recent, recent_oids: 0 };
-        subscribers.recent_oids = subscribers.recent.iter().map(|commit| commit.oids.len()).sum();
-        subscribers.forget_old(config.invalidation_queue_size);
         let database = Arc::new(Database {
             store,
             clock,
             commits: CommitTable::new(last_tid),
-            transaction_timeout: config.transaction_timeout,
-            packing: Mutex::default(),
-            pack_cancelled: Arc::default(),
-            pack_gc: config.pack_gc,
-            pack_keep_old: config.pack_keep_old,
-            pack_status: Mutex::default(),
+            config: config.clone(),
+            packs: Packs::default(),
             figures: WriterFigures::default(),
-            pack_abort_on_dangling: config.pack_abort_on_dangling,
-            resolver: config.resolver.clone(),
-            resolvable_classes: config.resolvable_classes.clone(),
-            reopening: config.reopening,
             failure: Mutex::default(),
             undecided: Mutex::default(),
-            invalidation_queue_size: config.invalidation_queue_size,
-            invalidation_age: config.invalidation_age,
-            subscribers: Mutex::new(subscribers),
-            announced: AtomicU64::new(last_tid.0),
+            subscribers,
             numbers: AtomicU64::new(1),
             writer: Mutex::new(None),
             upkeep: Mutex::default(),
         });
-        database.follow()?;
         let writer = LogWriter::new(&database);
         Ok((database, writer))
     }
@@ -189,64 +131,35 @@ impl Database {
         self.store.new_oids(count)
     }
 
+    /// Writes data of a large transaction to its spool. Blocking.
+    pub fn run_spill(&self, spill: Spill) -> Result<Spilled, StorageError> {
+        spill.run(self.store.as_ref())
+    }
+
     /// Whether the storage accepts commits.
     pub fn write_state(&self) -> WriteState {
         self.store.write_state()
     }
 
-    /// Adds a mailbox and returns the last tid: every later commit will be posted to the mailbox.
-    pub fn subscribe(&self, mailbox: Arc<dyn Mailbox>) -> Tid {
-        let mut subscribers = self.subscribers.lock();
-        subscribers.mailboxes.push(mailbox);
-        subscribers.last_tid
-    }
-
-    /// Removes a mailbox: later commits are not posted to it.
-    pub fn unsubscribe(&self, mailbox: &Arc<dyn Mailbox>) {
-        // Without the vtables: one type may have several.
-        let is_other =
-            |one: &Arc<dyn Mailbox>| !std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(mailbox));
-        self.subscribers.lock().mailboxes.retain(is_other);
-    }
-
-    /// The last transaction that any client may know of; some mailboxes may not have it yet.
-    pub fn announced_tid(&self) -> Tid {
-        Tid(self.announced.load(Ordering::Acquire))
+    /// Its subscribers, which are told of each commit.
+    pub fn subscribers(&self) -> &Subscribers {
+        &self.subscribers
     }
 
     /// The last transaction that was posted to all mailboxes. Waits for an announcement in
     /// progress.
     pub fn last_tid(&self) -> Tid {
-        self.subscribers.lock().last_tid
-    }
-
-    /// The objects written after `since` and not after `told`, from the recent transactions; `None`
-    /// when these do not go back that far.
-    ///
-    /// `told` is the last transaction that the client knows of. Later commits reach it as notices,
-    /// and only as notices.
-    pub fn recently_changed(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
-        if since >= told {
-            return Some(Vec::new());
-        }
-        let subscribers = self.subscribers.lock();
-        if subscribers.recent.front()?.tid > since {
-            return None;
-        }
-        let newer = subscribers.recent.iter().filter(|r| r.tid > since && r.tid <= told);
-        let mut seen = FxHashSet::default();
-        let oids = newer.flat_map(|commit| commit.oids.iter().copied());
-        Some(oids.filter(|oid| seen.insert(*oid)).collect())
+        self.subscribers.last_tid()
     }
 
     /// Whether the log may be read for a client whose last transaction is `since`.
     pub fn reads_log_since(&self, since: Tid) -> bool {
         let nanos = self.clock.unix_nanos().saturating_sub(since.to_unix_nanos());
-        self.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
+        self.config.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
     }
 
-    /// As [`Database::recently_changed`], from the log; `None` when the objects are too many or the
-    /// log cannot be read there. The client then drops its cache and misses nothing. Blocking.
+    /// As [`Subscribers::recently_changed`], from the log; `None` when the objects are too many or
+    /// the log cannot be read there. The client then drops its cache and misses nothing. Blocking.
     pub fn changed_in_log(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
         let changed = self.changed_up_to(CHANGED_OIDS_MAX, since, told);
         changed.unwrap_or_else(|error| {
@@ -298,39 +211,12 @@ impl Database {
             // A thread that panicked has ended the process already.
             let _ = thread.join();
         }
-        let _packing = self.packing.lock();
+        let _packing = self.packs.wait();
         self.store.close()
     }
 
     pub(crate) fn next_number(&self) -> TransactionNumber {
         TransactionNumber(self.numbers.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Posts commits to all mailboxes, in tid order. Only one thread calls this at a time: the log
-    /// writer, or what follows a storage that is only read.
-    pub(crate) fn announce(&self, commits: &Commits) {
-        let Some(last) = commits.last() else { return };
-        self.announced.store(last.tid.0, Ordering::Release);
-        let mut subscribers = self.subscribers.lock();
-        for commit in commits.iter() {
-            assert!(commit.tid > subscribers.last_tid, "commits are announced in tid order");
-            subscribers.last_tid = commit.tid;
-            if self.invalidation_queue_size > 0 {
-                subscribers.recent_oids += commit.oids.len();
-                subscribers.recent.push_back(Arc::clone(commit));
-                subscribers.forget_old(self.invalidation_queue_size);
-            }
-        }
-        for mailbox in &subscribers.mailboxes {
-            mailbox.post(Notice::Committed(Arc::clone(commits)));
-        }
-    }
-
-    /// Posts a notice to all mailboxes, after the commits announced before.
-    pub(crate) fn post_to_all(&self, notice: &Notice) {
-        for mailbox in &self.subscribers.lock().mailboxes {
-            mailbox.post(notice.clone());
-        }
     }
 }
 
@@ -347,7 +233,7 @@ mod tests {
     use zodium_types::{TransactionMetadata, TransactionStatus};
 
     use super::*;
-    use crate::{Check, Transaction};
+    use crate::{Check, Mailbox, Notice, Transaction};
 
     struct NoMailbox;
 
@@ -376,34 +262,6 @@ mod tests {
         database.finish(number, voted).unwrap();
         writer.step(Instant::now);
         database.last_tid()
-    }
-
-    #[test]
-    fn commits_with_more_objects_than_are_remembered_push_out_older_ones() {
-        let (database, _writer) = start();
-        let half = RECENT_OIDS_MAX as u64 / 2;
-        let announce = |tid, oids: std::ops::Range<u64>| {
-            let oids = oids.map(Oid).collect();
-            let commit = Commit { tid: Tid(tid), oids, number: TransactionNumber(0) };
-            database.announce(&[Arc::new(commit)].into());
-        };
-        let told = |since| {
-            let changed = database.recently_changed(Tid(since), database.last_tid());
-            changed.map(|oids| oids.len() as u64)
-        };
-        announce(10, 0..half);
-        announce(20, half..2 * half);
-        // Exactly the limit.
-        assert_eq!(told(10), Some(half));
-        announce(30, 0..1);
-        assert_eq!(told(10), None);
-        assert_eq!(told(20), Some(1));
-        // The newest commit is remembered, however many objects it has.
-        announce(40, 0..2 * half + 1);
-        assert_eq!(told(30), None);
-        assert_eq!(told(40), Some(0));
-        assert_eq!(database.subscribers.lock().recent.len(), 1);
-        database.close().unwrap();
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Database {
             syncs: self.store.sync_durations(),
             write_failures: self.figures.write_failures.value(),
             reopenings: self.figures.reopenings.value(),
-            pack: self.pack_status.lock().clone(),
+            pack: self.packs.status(),
         }
     }
 

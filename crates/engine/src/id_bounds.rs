@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use zodium_types::{Oid, Tid};
 
-use crate::Database;
 use crate::VoteError;
 use crate::clock_watch::AHEAD_MAX;
 use crate::transaction::{Transaction, WriteBody};
@@ -27,33 +26,35 @@ const OIDS_AHEAD_MAX: u64 = 1 << 32;
 
 const _: () = assert!(CHOSEN_OID_MAX < COPIED_OID_MAX);
 
-impl Database {
-    /// Refuses a transaction whose ids would leave too few for others.
-    pub(crate) fn check_ids(&self, transaction: &Transaction) -> Result<(), VoteError> {
-        self.check_tid(transaction)?;
-        let largest = self.store.last_oid().0.saturating_add(OIDS_AHEAD_MAX);
-        for write in &transaction.writes {
-            let limit = match write.body {
-                WriteBody::Restore { .. } => COPIED_OID_MAX,
-                WriteBody::Store(_) | WriteBody::Delete => CHOSEN_OID_MAX,
-            };
-            let limit = Oid(limit.max(largest));
-            if write.oid > limit {
-                return Err(VoteError::OidTooLarge { oid: write.oid, limit });
-            }
+/// Refuses a transaction whose ids would leave too few for others. `last_oid` is the storage's
+/// largest, and `now` the time in nanoseconds since 1970.
+pub(crate) fn check_ids(
+    transaction: &Transaction,
+    last_oid: Oid,
+    now: u64,
+) -> Result<(), VoteError> {
+    check_tid(transaction, now)?;
+    let largest = last_oid.0.saturating_add(OIDS_AHEAD_MAX);
+    for write in &transaction.writes {
+        let limit = match write.body {
+            WriteBody::Restore { .. } => COPIED_OID_MAX,
+            WriteBody::Store(_) | WriteBody::Delete => CHOSEN_OID_MAX,
+        };
+        let limit = Oid(limit.max(largest));
+        if write.oid > limit {
+            return Err(VoteError::OidTooLarge { oid: write.oid, limit });
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn check_tid(&self, transaction: &Transaction) -> Result<(), VoteError> {
-        let Some(tid) = transaction.explicit_tid else { return Ok(()) };
-        let ahead_max = if transaction.is_copy() { COPIED_AHEAD_MAX } else { AHEAD_MAX };
-        let now = self.clock.unix_nanos();
-        let nanos_max = u64::try_from(ahead_max.as_nanos()).unwrap_or(u64::MAX);
-        if tid <= Tid::from_unix_nanos(now.saturating_add(nanos_max)) {
-            return Ok(());
-        }
-        let ahead = Duration::from_nanos(tid.to_unix_nanos().saturating_sub(now));
-        Err(VoteError::TidAhead { tid, ahead, ahead_max })
+fn check_tid(transaction: &Transaction, now: u64) -> Result<(), VoteError> {
+    let Some(tid) = transaction.explicit_tid else { return Ok(()) };
+    let ahead_max = if transaction.is_copy() { COPIED_AHEAD_MAX } else { AHEAD_MAX };
+    let nanos_max = u64::try_from(ahead_max.as_nanos()).unwrap_or(u64::MAX);
+    if tid <= Tid::from_unix_nanos(now.saturating_add(nanos_max)) {
+        return Ok(());
     }
+    let ahead = Duration::from_nanos(tid.to_unix_nanos().saturating_sub(now));
+    Err(VoteError::TidAhead { tid, ahead, ahead_max })
 }

@@ -51,7 +51,7 @@ impl LogWriter {
         self.clock.look(database.store.last_tid(), now, database.clock.monotonic());
         self.expiry.begin(Instant::now());
         loop {
-            let expiring = database.transaction_timeout.map(|_| WATCH_INTERVAL);
+            let expiring = database.config.transaction_timeout.map(|_| WATCH_INTERVAL);
             // Not longer than the interval: a test that moves its clock does not wake the writer.
             let reopening = database.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
             if !database.commits.wait(reopening.or(expiring)) {
@@ -188,7 +188,7 @@ impl Database {
             .map(|(number, Committed { tid, oids })| Arc::new(Commit { tid, oids, number }))
             .collect();
         let numbers: Vec<TransactionNumber> = commits.iter().map(|commit| commit.number).collect();
-        self.announce(&commits);
+        self.subscribers.announce(&commits);
         self.commits.published(&numbers, self.clock.monotonic()).post();
     }
 
@@ -206,7 +206,7 @@ impl Database {
     }
 
     fn post_expired(&self, watch: &mut ExpiryWatch, monotonic: Duration, now: Instant) {
-        let Some(timeout) = self.transaction_timeout else { return };
+        let Some(timeout) = self.config.transaction_timeout else { return };
         if !watch.is_due(now, timeout) {
             return;
         }

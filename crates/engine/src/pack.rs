@@ -17,32 +17,31 @@ impl Database {
     /// # Errors
     /// As [`Pack::pack`]. The storage is unchanged.
     pub fn pack(&self, pack_tid: Tid) -> Result<Option<Packed>, StorageError> {
-        let Some(_packing) = self.packing.try_lock() else {
+        let Some(_alone) = self.packs.begin() else {
             let name = self.store.name();
             return Err(StorageError::AlreadyPacking(format!("{name}: already packing").into()));
         };
-        self.note_pack();
         let packed = self.pack_alone(pack_tid);
         if let Err(error) = &packed {
             self.note_pack_failure(error);
         }
-        self.note_pack_end(&packed);
+        self.packs.note_end(&packed);
         packed
     }
 
     /// Cancels a pack in progress and refuses later ones: the storage is about to be closed.
     pub fn cancel_pack(&self) {
-        self.pack_cancelled.store(true, Ordering::Relaxed);
+        self.packs.cancelled().store(true, Ordering::Relaxed);
     }
 
     fn pack_alone(&self, pack_tid: Tid) -> Result<Option<Packed>, StorageError> {
         let options = PackOptions {
-            gc: self.pack_gc,
-            keep_old: self.pack_keep_old,
-            abort_on_dangling: self.pack_abort_on_dangling,
-            progress: &|step, done, total| self.note_pack_progress(step, done, total),
-            packed: &|_| self.post_to_all(&Notice::Packed),
-            cancelled: &self.pack_cancelled,
+            gc: self.config.pack_gc,
+            keep_old: self.config.pack_keep_old,
+            abort_on_dangling: self.config.pack_abort_on_dangling,
+            progress: &|step, done, total| self.packs.note_progress(step, done, total),
+            packed: &|_| self.subscribers.post_to_all(&Notice::Packed),
+            cancelled: self.packs.cancelled(),
         };
         self.pack_side()?.pack(pack_tid, &options)
     }

@@ -1,10 +1,11 @@
 //! The progress and results of a storage's packs.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use zodium_storage::{PackStep, Packed, StorageError};
-
-use crate::Database;
 
 /// Packs since the storage was opened.
 #[derive(Clone, Debug, Default)]
@@ -40,21 +41,45 @@ pub struct PackEnd {
     pub result: Result<u64, String>,
 }
 
-impl Database {
-    /// Notes that a pack begins; [`Database::note_pack_end`] follows.
-    pub(crate) fn note_pack(&self) {
-        let run = PackRun { started: Instant::now(), progress: None };
-        self.pack_status.lock().running = Some(run);
+/// The packs of one database: one at a time.
+#[derive(Default)]
+pub(crate) struct Packs {
+    /// Held by a pack from its start to its end.
+    alone: Mutex<()>,
+    cancelled: Arc<AtomicBool>,
+    status: Mutex<PackStatus>,
+}
+
+impl Packs {
+    /// Keeps packs away; `None` while one is in progress.
+    pub(crate) fn begin(&self) -> Option<MutexGuard<'_, ()>> {
+        let alone = self.alone.try_lock()?;
+        self.status.lock().running = Some(PackRun { started: Instant::now(), progress: None });
+        Some(alone)
     }
 
-    pub(crate) fn note_pack_progress(&self, step: PackStep, done: u64, total: u64) {
-        if let Some(run) = &mut self.pack_status.lock().running {
+    /// Waits for the end of a pack in progress, and keeps others away.
+    pub(crate) fn wait(&self) -> MutexGuard<'_, ()> {
+        self.alone.lock()
+    }
+
+    /// Set to have a pack given up.
+    pub(crate) fn cancelled(&self) -> &Arc<AtomicBool> {
+        &self.cancelled
+    }
+
+    pub(crate) fn status(&self) -> PackStatus {
+        self.status.lock().clone()
+    }
+
+    pub(crate) fn note_progress(&self, step: PackStep, done: u64, total: u64) {
+        if let Some(run) = &mut self.status.lock().running {
             run.progress = Some((step, done, total));
         }
     }
 
-    pub(crate) fn note_pack_end(&self, packed: &Result<Option<Packed>, StorageError>) {
-        let mut status = self.pack_status.lock();
+    pub(crate) fn note_end(&self, packed: &Result<Option<Packed>, StorageError>) {
+        let mut status = self.status.lock();
         let Some(run) = status.running.take() else { return };
         let freed = |packed: &Packed| packed.size_before.saturating_sub(packed.size_after);
         let result = match packed {

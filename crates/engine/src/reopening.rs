@@ -63,18 +63,18 @@ impl Database {
             return;
         }
         let now = self.clock.monotonic();
-        let pause = self.reopening.map_or(Duration::ZERO, |reopening| reopening.first);
+        let pause = self.config.reopening.map_or(Duration::ZERO, |reopening| reopening.first);
         self.figures.write_failures.add(1);
         *failure = Some(WriteFailure {
             reason: error.to_string(),
             attempts: 0,
-            next_attempt: self.reopening.map(|_| now + pause),
+            next_attempt: self.config.reopening.map(|_| now + pause),
             since: now,
             pause,
         });
         drop(failure);
         self.commits.wake();
-        match self.reopening {
+        match self.config.reopening {
             // Logged once; the error itself says what to do.
             _ if is_change(error) => error!(%error, "commits are refused from now on, reads go on"),
             Some(_) => error!(%error, "commits are refused from now on, reads go on; the file \
@@ -121,7 +121,7 @@ impl Database {
         failure.reason = error.to_string();
         // Waiting does not bring back lost data.
         let is_lost = matches!(error, StorageError::Corrupt { .. } | StorageError::Failed { .. });
-        failure.next_attempt = match self.reopening {
+        failure.next_attempt = match self.config.reopening {
             Some(Reopening { longest, .. }) if !is_lost => {
                 failure.pause = (failure.pause * 2).min(longest);
                 Some(self.clock.monotonic() + failure.pause)

@@ -6,11 +6,11 @@
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use zodium_storage::{Access, Load, StorageError};
+use zodium_storage::{Access, Load, Read, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::Conflict;
-use crate::{Database, Merge, Transaction};
+use crate::{Merge, Resolver, Transaction};
 
 /// The data that resolve conflicts, by object.
 #[derive(Debug, Default)]
@@ -36,13 +36,17 @@ enum Revisions {
     WouldBlock,
 }
 
-impl Database {
-    /// Whether the server may resolve some of these conflicts, all of them of stores.
-    pub(crate) fn may_resolve(&self, conflicts: &[Conflict]) -> bool {
-        self.resolver.is_some() && !conflicts.is_empty()
-    }
+/// Resolves the conflicts of a transaction.
+pub(crate) struct ConflictResolution<'d> {
+    /// Where the revisions are read.
+    pub(crate) store: &'d dyn Read,
+    /// What merges them; without it no conflict is resolved.
+    pub(crate) resolver: Option<&'d dyn Resolver>,
+}
 
-    /// Resolves conflicts; also returns those left. `None`: ask again with [`Access::Blocking`].
+impl ConflictResolution<'_> {
+    /// Resolves conflicts of stores; also returns those left. `None`: ask again with
+    /// [`Access::Blocking`].
     ///
     /// The caller must hold the locks: the revision merged with must still be current at the write.
     pub(crate) fn resolve(
@@ -51,12 +55,12 @@ impl Database {
         conflicts: Vec<Conflict>,
         access: Access,
     ) -> Result<Option<(Resolved, Vec<Conflict>)>, StorageError> {
+        let Some(resolver) = self.resolver else {
+            return Ok(Some((Resolved::default(), conflicts)));
+        };
         if access == Access::NonBlocking && conflicts.len() > WORKER_CONFLICTS_MAX {
             return Ok(None);
         }
-        let Some(resolver) = &self.resolver else {
-            return Ok(Some((Resolved::default(), conflicts)));
-        };
         let mut resolved = Resolved::default();
         let mut left = Vec::new();
         for conflict in conflicts {

@@ -4,9 +4,9 @@
 //! spill off the worker, and accepts no more stores until it has given back the result.
 
 use bytes::Bytes;
-use zodium_storage::{Access, Spool, SpooledData, StorageError};
+use zodium_storage::{Access, Spool, SpooledData, StorageError, Write};
 
-use crate::{Database, Transaction};
+use crate::Transaction;
 
 /// Data of one write.
 #[derive(Clone, Debug)]
@@ -97,15 +97,15 @@ impl Transaction {
     }
 }
 
-impl Database {
-    /// Writes data to the transaction's spool. Blocking.
-    pub fn run_spill(&self, spill: Spill) -> Result<Spilled, StorageError> {
-        let mut spool = match spill.spool {
+impl Spill {
+    /// Writes the data to the transaction's spool. Blocking.
+    pub(crate) fn run(self, store: &dyn Write) -> Result<Spilled, StorageError> {
+        let mut spool = match self.spool {
             Some(spool) => spool,
-            None => self.store.new_spool()?,
+            None => store.new_spool()?,
         };
-        let mut data = Vec::with_capacity(spill.data.len());
-        for (place, bytes) in spill.data {
+        let mut data = Vec::with_capacity(self.data.len());
+        for (place, bytes) in self.data {
             data.push((place, spool.append(&bytes)?));
         }
         spool.flush()?;

@@ -7,13 +7,13 @@
 //! the error of a store that can be tried again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use zodium_storage::{NewRecord, StorageError};
+use zodium_storage::{NewRecord, StorageError, Undo};
 use zodium_types::Oid;
 
 use crate::commit::{Conflict, ConflictKind};
 use crate::transaction::{Transaction, WriteBody};
 use crate::undoing::{UndoConflict, Undoing, Undone};
-use crate::{Database, FoundConflict, VoteError};
+use crate::{FoundConflict, VoteError};
 
 /// The outcome of a transaction's undos.
 pub(crate) enum UndoOutcome {
@@ -23,12 +23,20 @@ pub(crate) enum UndoOutcome {
     ForClient(Vec<FoundConflict>),
 }
 
-impl Database {
+/// Undoes what a transaction asks for.
+pub(crate) struct Undos<'d> {
+    /// The history.
+    pub(crate) history: &'d dyn Undo,
+    /// Classes whose undos go to the client that cannot be merged here.
+    pub(crate) resolvable_classes: &'d [String],
+}
+
+impl Undos<'_> {
     /// The records that the undos write. The caller must hold the locks.
     ///
     /// # Errors
     /// When neither the server nor the client can undo some of the records.
-    pub(crate) fn undo_records(
+    pub(crate) fn records(
         &self,
         transaction: &Transaction,
         undoing: &mut Undoing<'_>,
@@ -63,7 +71,7 @@ impl Database {
     fn undone_records(&self, transaction: &Transaction) -> Result<Vec<Undone>, StorageError> {
         let mut undone = Vec::new();
         for undo in &transaction.undos {
-            let records = self.records_to_undo(undo.tid)?.into_iter();
+            let records = self.history.records_to_undo(undo.tid)?.into_iter();
             undone.extend(records.map(|record| Undone { tid: undo.tid, record }));
         }
         Ok(undone)

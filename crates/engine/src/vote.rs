@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, StorageError, UndoneRecord};
+use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, StorageError};
 use zodium_types::{Oid, Tid};
 
+use crate::blobs::{blobs_behind, stage_blobs};
 use crate::commit::{Conflict, ConflictKind, LockAnswer, TransactionNumber, check};
-use crate::resolve::Resolved;
+use crate::id_bounds::check_ids;
+use crate::resolve::{ConflictResolution, Resolved};
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
-use crate::undo::UndoOutcome;
+use crate::undo::{UndoOutcome, Undos};
 use crate::undoing::Undoing;
 use crate::{Database, FoundConflict, Mailbox, VoteError};
 
@@ -42,7 +44,7 @@ impl Database {
     /// transaction that [has undos](Transaction::has_undos), since these records need locks.
     pub fn find_undone(&self, transaction: &mut Transaction) -> Result<(), VoteError> {
         for undo in &mut transaction.undos {
-            let records = self.records_to_undo(undo.tid)?;
+            let records = self.undo_side()?.records_to_undo(undo.tid)?;
             undo.oids = Some(records.iter().map(|record| record.oid).collect());
         }
         Ok(())
@@ -57,7 +59,7 @@ impl Database {
         transaction: &Transaction,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Result<(TransactionNumber, VoteStart), VoteError> {
-        self.check_ids(transaction)?;
+        check_ids(transaction, self.store.last_oid(), self.clock.unix_nanos())?;
         let number = self.next_number();
         let (locks, now) = (transaction.locks(), self.clock.monotonic());
         let owner = Arc::clone(mailbox);
@@ -90,8 +92,8 @@ impl Database {
     }
 
     /// Continues after the client has resolved its conflicts. True: the locks held suffice, and
-    /// [`Database::check`] can follow. False: more locks are needed, and those held have been freed;
-    /// start a new vote with [`Database::begin_vote`].
+    /// [`Database::check`] can follow. False: more locks are needed, and those held have been
+    /// freed; start a new vote with [`Database::begin_vote`].
     pub fn vote_again(
         &self,
         number: TransactionNumber,
@@ -134,12 +136,12 @@ impl Database {
         let mut resolved = Resolved::default();
         if let Err(mut conflicts) = conflicts {
             let unresolvable = conflicts.split_off(leading_stores(&conflicts));
-            if self.may_resolve(&conflicts) {
-                let Some(tried) = self.resolve(transaction, conflicts, access)? else {
-                    return Ok(Check::WouldBlock);
-                };
-                (resolved, conflicts) = tried;
-            }
+            let resolver = self.config.resolver.as_deref();
+            let resolution = ConflictResolution { store: self.reader(), resolver };
+            let Some(tried) = resolution.resolve(transaction, conflicts, access)? else {
+                return Ok(Check::WouldBlock);
+            };
+            (resolved, conflicts) = tried;
             if conflicts.is_empty() {
                 conflicts = unresolvable;
             }
@@ -149,12 +151,12 @@ impl Database {
             }
         }
         let mut records = self.new_records(transaction, &resolved)?;
-        let mut undoing = Undoing::new(self.reader(), self.resolver.clone());
+        let mut undoing = Undoing::new(self.reader(), self.config.resolver.clone());
         let undone = match self.undo_records(transaction, &mut undoing)? {
             UndoOutcome::Records(undone) => undone,
             UndoOutcome::ForClient(found) => return Ok(Check::Conflicts(found)),
         };
-        let behind = self.blobs_behind(transaction, &undone)?;
+        let behind = blobs_behind(self.store.as_ref(), transaction, &undone)?;
         let changed = undone.iter().map(|record| record.oid);
         let changed = changed.chain(resolved.data.keys().copied()).collect();
         records.extend(undone);
@@ -163,7 +165,7 @@ impl Database {
         let Poll::Ready(prepared) = self.store.prepare(new, access)? else {
             return Ok(Check::WouldBlock);
         };
-        let staged = self.stage_blobs(transaction, behind).map_err(VoteError::from);
+        let staged = stage_blobs(self.store.as_ref(), transaction, behind).map_err(VoteError::from);
         let staged = staged.and_then(|blobs| {
             self.commits.machine().voted(number)?;
             Ok(blobs)
@@ -249,9 +251,16 @@ impl Database {
         })
     }
 
-    /// The records that an undo of this transaction undoes. Blocking.
-    pub(crate) fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, StorageError> {
-        self.undo_side()?.records_to_undo(tid)
+    fn undo_records(
+        &self,
+        transaction: &Transaction,
+        undoing: &mut Undoing<'_>,
+    ) -> Result<UndoOutcome, VoteError> {
+        if !transaction.has_undos() {
+            return Ok(UndoOutcome::Records(Vec::new()));
+        }
+        let resolvable_classes = &self.config.resolvable_classes;
+        Undos { history: self.undo_side()?, resolvable_classes }.records(transaction, undoing)
     }
 
     /// Frees the locks of a transaction whose check failed.

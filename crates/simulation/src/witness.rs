@@ -19,7 +19,7 @@ impl Witness {
         let storage_of = Arc::downgrade(storage);
         let witness = Arc::new(Witness { storage: storage_of, violation: Mutex::default() });
         let mailbox: Arc<dyn Mailbox> = Arc::clone(&witness) as _;
-        storage.subscribe(mailbox);
+        storage.subscribers().add(mailbox);
         witness
     }
 
@@ -42,7 +42,7 @@ impl Mailbox for Witness {
 
 fn look(storage: &Database, commits: &[Arc<Commit>]) -> Result<(), String> {
     let Some(last) = commits.last().map(|commit| commit.tid) else { return Ok(()) };
-    let announced = storage.announced_tid();
+    let announced = storage.subscribers().announced_tid();
     if announced != last {
         return Err(format!("{last} is posted while {announced} is known as announced"));
     }

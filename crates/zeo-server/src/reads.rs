@@ -105,7 +105,7 @@ pub(crate) fn invalidations(
     // Anything but a tid is from no known transaction.
     let Some(since) = value.as_tid() else { return Ok(Reply::Value(Value::None)) };
     let (storage, last_seen) = (Arc::clone(peer.storage()), peer.subscriber.last_seen());
-    if let Some(oids) = storage.recently_changed(since, last_seen) {
+    if let Some(oids) = storage.subscribers().recently_changed(since, last_seen) {
         return Ok(Reply::Value(invalidations_value(last_seen, oids)));
     }
     if !storage.reads_log_since(since) {
@@ -116,7 +116,7 @@ pub(crate) fn invalidations(
     jobs.spawn(job, move |changed| {
         // The session may have seen more commits while the log was read.
         let now = peer.subscriber.last_seen();
-        let later = peer.storage().recently_changed(last_seen, now);
+        let later = peer.storage().subscribers().recently_changed(last_seen, now);
         let value = match (changed, later) {
             (Some(oids), Some(later)) => {
                 invalidations_value(now, oids.into_iter().chain(later).collect())

@@ -151,7 +151,7 @@ impl StorageSubscriber {
     /// and told this client of it, whose answer must then not lag behind. The caller must not
     /// borrow a part of a session.
     pub(crate) fn catch_up(&self) {
-        if self.storage.announced_tid() <= self.last_seen.get() {
+        if self.storage.subscribers().announced_tid() <= self.last_seen.get() {
             return;
         }
         let last = self.storage.last_tid();
@@ -184,7 +184,7 @@ impl StorageSubscriber {
         if self.is_subscribed.replace(true) {
             self.catch_up();
         } else {
-            self.last_seen.set(self.storage.subscribe(Arc::clone(&self.mailbox)));
+            self.last_seen.set(self.storage.subscribers().add(Arc::clone(&self.mailbox)));
         }
     }
 
@@ -204,7 +204,7 @@ impl StorageSubscriber {
             self.statistics.connections.subtract(1);
         }
         if self.sessions.borrow().is_empty() && self.is_subscribed.replace(false) {
-            self.storage.unsubscribe(&self.mailbox);
+            self.storage.subscribers().remove(&self.mailbox);
             // A later session must not get what was posted before.
             self.drain_inbox();
         }

@@ -208,7 +208,7 @@ impl Plan {
 fn read_until(storage: &Database, first: Tid, done: &AtomicBool) -> u64 {
     let (mut states, mut last) = (0, first);
     while !done.load(Ordering::Relaxed) {
-        let tid = storage.announced_tid();
+        let tid = storage.subscribers().announced_tid();
         assert!(tid >= last, "{tid} after {last}");
         last = tid;
         assert_eq!(money(storage, tid), ACCOUNTS * MONEY, "at {tid}");

@@ -32,7 +32,7 @@ fn commits_of_the_writer_reach_clients_of_the_reader() {
     assert_eq!(seen, [(second, vec![Oid(1), Oid(2)]), (third, vec![Oid(2)])]);
     assert_eq!(text(&following, 2).as_deref(), Some("c"));
     assert_eq!(following.last_tid(), third);
-    assert_eq!(following.recently_changed(second, third), Some(vec![Oid(2)]));
+    assert_eq!(following.subscribers().recently_changed(second, third), Some(vec![Oid(2)]));
     following.close().unwrap();
     writing.store(&[(3, "after the reader has gone")]);
     writer.close().unwrap();

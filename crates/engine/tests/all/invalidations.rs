@@ -22,7 +22,7 @@ fn what_was_written_in_between_is_told_each_object_once() {
     let first = session.store(&[(1, "a"), (2, "a")]);
     let second = session.store(&[(2, "b"), (3, "b")]);
     let third = session.store(&[(3, "c"), (1, "c")]);
-    let changed = |since, told| storage.recently_changed(since, told).map(sorted);
+    let changed = |since, told| storage.subscribers().recently_changed(since, told).map(sorted);
     assert_eq!(changed(first, third), Some(vec![1, 2, 3]));
     assert_eq!(changed(second, third), Some(vec![1, 3]));
     assert_eq!(changed(first, second), Some(vec![2, 3]));
@@ -39,9 +39,9 @@ fn what_was_written_in_between_is_told_each_object_once() {
 fn empty_file_knows_all_since_its_beginning() {
     let storage = start(MemoryDisk::new());
     let mut session = Session::new(&storage);
-    assert_eq!(storage.recently_changed(Tid::ZERO, Tid::ZERO), Some(vec![]));
+    assert_eq!(storage.subscribers().recently_changed(Tid::ZERO, Tid::ZERO), Some(vec![]));
     let tid = session.store(&[(1, "a")]);
-    assert_eq!(storage.recently_changed(Tid::ZERO, tid), Some(vec![Oid(1)]));
+    assert_eq!(storage.subscribers().recently_changed(Tid::ZERO, tid), Some(vec![Oid(1)]));
     storage.close().unwrap();
 }
 
@@ -71,7 +71,7 @@ fn check_remembered(storage: &Database, tids: &[Tid], size: usize) {
     let Some(&last) = tids.last() else { return };
     for (since, tid) in tids.iter().enumerate() {
         let written: Vec<_> = (since as u64 + 2..=tids.len() as u64).collect();
-        let told = storage.recently_changed(*tid, last).map(sorted);
+        let told = storage.subscribers().recently_changed(*tid, last).map(sorted);
         if *tid == last {
             assert_eq!(told, Some(vec![]));
         } else if since + size >= tids.len() {
@@ -94,7 +94,7 @@ fn log_is_read_for_those_that_were_not_away_too_long() {
     clock.advance(Duration::from_secs(1800));
     let second = session.store(&[(2, "b")]);
     let third = session.store(&[(3, "c"), (2, "c")]);
-    assert_eq!(storage.recently_changed(first, third), None);
+    assert_eq!(storage.subscribers().recently_changed(first, third), None);
     assert!(storage.reads_log_since(first));
     let changed = |since, told| sorted(storage.changed_in_log(since, told).unwrap());
     assert_eq!(changed(first, third), [2, 3]);
@@ -124,7 +124,7 @@ fn memory_and_log_tell_the_same() {
     }
     for since in &tids {
         for told in &tids {
-            let recent = storage.recently_changed(*since, *told).map(sorted);
+            let recent = storage.subscribers().recently_changed(*since, *told).map(sorted);
             let in_log = sorted(storage.changed_in_log(*since, *told).unwrap());
             assert_eq!(recent, Some(in_log));
         }
@@ -182,7 +182,7 @@ impl Mailbox for Witness {
         self.seen.lock().push(Moment {
             commits: commits.len(),
             last: commits.last().expect("not empty").tid,
-            announced: storage.announced_tid(),
+            announced: storage.subscribers().announced_tid(),
             locked: storage.commit_status().writing,
         });
     }
@@ -194,7 +194,7 @@ fn commits_are_known_as_announced_and_keep_their_locks_while_they_are_posted() {
     let storage = start(MemoryDisk::new());
     let witness = Arc::new(Witness::default());
     witness.storage.set(Arc::downgrade(&storage)).unwrap();
-    storage.subscribe(Arc::clone(&witness) as _);
+    storage.subscribers().add(Arc::clone(&witness) as _);
     let mut session = Session::new(&storage);
     for number in 0..20 {
         session.store(&[(number % 3, "data")]);
@@ -214,15 +214,15 @@ fn a_mailbox_that_was_removed_is_told_nothing() {
     let mailboxes = [(); 2].map(|()| Arc::new(Witness::default()));
     for mailbox in &mailboxes {
         mailbox.storage.set(Arc::downgrade(&storage)).unwrap();
-        storage.subscribe(Arc::clone(mailbox) as _);
+        storage.subscribers().add(Arc::clone(mailbox) as _);
     }
     let mut session = Session::new(&storage);
     session.store(&[(1, "data")]);
     let removed: Arc<dyn Mailbox> = Arc::<Witness>::clone(&mailboxes[0]);
-    storage.unsubscribe(&removed);
+    storage.subscribers().remove(&removed);
     let last = session.store(&[(2, "data")]);
     assert_eq!(mailboxes.each_ref().map(|mailbox| mailbox.seen.lock().len()), [1, 2]);
-    assert_eq!(storage.subscribe(removed), last);
+    assert_eq!(storage.subscribers().add(removed), last);
     storage.close().unwrap();
 }
 

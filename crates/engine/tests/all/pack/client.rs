@@ -34,7 +34,7 @@ impl Client {
     pub(crate) fn new(storage: &Arc<Database>) -> Client {
         let (sender, inbox) = mpsc::channel();
         let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
-        storage.subscribe(Arc::clone(&mailbox));
+        storage.subscribers().add(Arc::clone(&mailbox));
         Client { storage: Arc::clone(storage), mailbox, inbox }
     }
 

@@ -92,7 +92,7 @@ impl Session {
     pub(crate) fn subscribed(storage: &Arc<Database>) -> (Tid, Session) {
         let (sender, inbox) = mpsc::channel();
         let mailbox: Arc<dyn Mailbox> = Arc::new(Sender(sender));
-        let last_tid = storage.subscribe(Arc::clone(&mailbox));
+        let last_tid = storage.subscribers().add(Arc::clone(&mailbox));
         let session = Session { storage: Arc::clone(storage), mailbox, inbox, seen: Vec::new() };
         (last_tid, session)
     }

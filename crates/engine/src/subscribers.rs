@@ -1,0 +1,182 @@
+//! The mailboxes that are told of each commit, and the newest commits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use zodium_storage::{Committed, Follower};
+use zodium_types::{Oid, Tid};
+
+use crate::commit::TransactionNumber;
+use crate::notice::{Commit, Commits, Mailbox, Notice};
+
+/// Most objects in the remembered commits together: of large commits, fewer are remembered.
+const RECENT_OIDS_MAX: usize = 1 << 20;
+/// The number of commits that no session waits for.
+const NO_TRANSACTION: TransactionNumber = TransactionNumber(0);
+
+/// The subscribers of a database.
+pub struct Subscribers {
+    told: Mutex<Told>,
+    /// The tid of the last commit that may have been posted to any mailbox. Release before the
+    /// first post, Acquire by workers: a commit known from any source is then visible here.
+    announced: AtomicU64,
+    /// How many commits are remembered.
+    recent_max: usize,
+}
+
+/// Changed together under one lock, so that a new subscriber misses no commit and gets none twice.
+struct Told {
+    last_tid: Tid,
+    mailboxes: Vec<Arc<dyn Mailbox>>,
+    /// The newest commits, oldest first.
+    recent: VecDeque<Arc<Commit>>,
+    /// Number of objects in all of them.
+    recent_oids: usize,
+}
+
+impl Subscribers {
+    /// None yet, of a storage whose last transactions are these, oldest first.
+    pub(crate) fn new(
+        last_tid: Tid,
+        recent: Vec<(Tid, Vec<Oid>)>,
+        recent_max: usize,
+    ) -> Subscribers {
+        let mut told =
+            Told { last_tid, mailboxes: Vec::new(), recent: VecDeque::new(), recent_oids: 0 };
+        for (tid, oids) in recent {
+            told.remember(Arc::new(Commit { tid, oids, number: NO_TRANSACTION }), recent_max);
+        }
+        if told.recent.is_empty() {
+            // A client that knows the last transaction of an empty file can get all that follow.
+            let nothing = Commit { tid: last_tid, oids: Vec::new(), number: NO_TRANSACTION };
+            told.remember(Arc::new(nothing), recent_max);
+        }
+        Subscribers { told: Mutex::new(told), announced: AtomicU64::new(last_tid.0), recent_max }
+    }
+
+    /// Adds a mailbox and returns the last tid: every later commit will be posted to the mailbox.
+    pub fn add(&self, mailbox: Arc<dyn Mailbox>) -> Tid {
+        let mut told = self.told.lock();
+        told.mailboxes.push(mailbox);
+        told.last_tid
+    }
+
+    /// Removes a mailbox: later commits are not posted to it.
+    pub fn remove(&self, mailbox: &Arc<dyn Mailbox>) {
+        // Without the vtables: one type may have several.
+        let is_other =
+            |one: &Arc<dyn Mailbox>| !std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(mailbox));
+        self.told.lock().mailboxes.retain(is_other);
+    }
+
+    /// The last transaction that any client may know of; some mailboxes may not have it yet.
+    pub fn announced_tid(&self) -> Tid {
+        Tid(self.announced.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that was posted to all mailboxes. Waits for an announcement in
+    /// progress.
+    pub fn last_tid(&self) -> Tid {
+        self.told.lock().last_tid
+    }
+
+    /// The objects written after `since` and not after `told`, from the recent transactions; `None`
+    /// when these do not go back that far.
+    ///
+    /// `told` is the last transaction that the client knows of. Later commits reach it as notices,
+    /// and only as notices.
+    pub fn recently_changed(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
+        if since >= told {
+            return Some(Vec::new());
+        }
+        let state = self.told.lock();
+        if state.recent.front()?.tid > since {
+            return None;
+        }
+        let newer = state.recent.iter().filter(|r| r.tid > since && r.tid <= told);
+        let mut seen = FxHashSet::default();
+        let oids = newer.flat_map(|commit| commit.oids.iter().copied());
+        Some(oids.filter(|oid| seen.insert(*oid)).collect())
+    }
+
+    /// Posts commits to all mailboxes, in tid order. One thread calls this at a time: the log
+    /// writer, or that of a storage that others write to.
+    pub(crate) fn announce(&self, commits: &Commits) {
+        let Some(last) = commits.last() else { return };
+        self.announced.store(last.tid.0, Ordering::Release);
+        let mut told = self.told.lock();
+        for commit in commits.iter() {
+            assert!(commit.tid > told.last_tid, "commits are announced in tid order");
+            told.last_tid = commit.tid;
+            told.remember(Arc::clone(commit), self.recent_max);
+        }
+        for mailbox in &told.mailboxes {
+            mailbox.post(Notice::Committed(Arc::clone(commits)));
+        }
+    }
+
+    /// Posts a notice to all mailboxes, after the commits announced before.
+    pub(crate) fn post_to_all(&self, notice: &Notice) {
+        for mailbox in &self.told.lock().mailboxes {
+            mailbox.post(notice.clone());
+        }
+    }
+}
+
+impl Follower for Subscribers {
+    fn committed(&self, commits: Vec<Committed>) {
+        let commit =
+            |Committed { tid, oids }| Arc::new(Commit { tid, oids, number: NO_TRANSACTION });
+        self.announce(&commits.into_iter().map(commit).collect());
+    }
+}
+
+impl Told {
+    /// Adds a commit, and drops the oldest ones beyond `commits_max`, or beyond
+    /// [`RECENT_OIDS_MAX`] objects. The newest commit stays, unless `commits_max` is 0.
+    fn remember(&mut self, commit: Arc<Commit>, commits_max: usize) {
+        self.recent_oids += commit.oids.len();
+        self.recent.push_back(commit);
+        while self.recent.len() > commits_max
+            || (self.recent_oids > RECENT_OIDS_MAX && self.recent.len() > 1)
+        {
+            let Some(oldest) = self.recent.pop_front() else { return };
+            self.recent_oids -= oldest.oids.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_with_more_objects_than_are_remembered_push_out_older_ones() {
+        let subscribers = Subscribers::new(Tid::ZERO, Vec::new(), 100);
+        let half = RECENT_OIDS_MAX as u64 / 2;
+        let announce = |tid, oids: std::ops::Range<u64>| {
+            let oids = oids.map(Oid).collect();
+            let commit = Commit { tid: Tid(tid), oids, number: NO_TRANSACTION };
+            subscribers.announce(&[Arc::new(commit)].into());
+        };
+        let told = |since| {
+            let changed = subscribers.recently_changed(Tid(since), subscribers.last_tid());
+            changed.map(|oids| oids.len() as u64)
+        };
+        announce(10, 0..half);
+        announce(20, half..2 * half);
+        // Exactly the limit.
+        assert_eq!(told(10), Some(half));
+        announce(30, 0..1);
+        assert_eq!(told(10), None);
+        assert_eq!(told(20), Some(1));
+        // The newest commit is remembered, however many objects it has.
+        announce(40, 0..2 * half + 1);
+        assert_eq!(told(30), None);
+        assert_eq!(told(40), Some(0));
+        assert_eq!(subscribers.told.lock().recent.len(), 1);
+    }
+}
