@@ -223,7 +223,7 @@ KINDS := system syscalls messenger load load-polled load-site load-small load-co
   commit conflict client client-site client-iterate pack start start-large idle
 of-system := system
 of-syscalls := syscalls
-of-messenger := messenger --rounds 3 --seconds 0.3 --warm-up 0.1 --block-bytes 16,4096
+of-messenger := messenger --rounds 3 --seconds 0.3 --warm-up 0.1
 of-load := load $(BESIDE) $(WIRES) $(KEPT) --rounds 5 --seconds 1
 of-load-site := load $(BESIDE) $(KEPT) $(SITE) --rounds 3 --seconds 1 --cells 1x1,16x1,1x64
 of-load-small := load $(BESIDE) $(KEPT) $(SMALL) --rounds 5 --seconds 1

@@ -160,14 +160,19 @@ def test_a_commit_that_is_not_what_was_acknowledged_is_noticed(binary, tmp_path)
 
 
 def test_the_link_layer_is_measured_variant_by_variant(bench):
-    measured = bench("messenger", *QUICK, "--block-bytes=16,5000", "--depths=1,8")["Messenger"]
-    variants = ("base", "checksum", "unthrottled", "allocated", "copied", "floor")
-    assert keys(measured, "block_bytes", "in_flight") == {
-        (variant, "raw", size, depth)
+    options = ("--block-bytes=16,5000", "--blocks=3,40", "--depths=1,250")
+    measured = bench("messenger", *QUICK, *options)["Messenger"]
+    variants = ("base", "checksum", "allocated", "copied", "floor")
+    expected = {
+        (variant, "raw", size, blocks, depth)
         for variant in variants
         for size in ("16", "5000")
-        for depth in ("1", "8")
+        for blocks in ("3", "40")
+        for depth in ("1", "250")
     }
+    # Elsewhere there is no back-pressure that could be left out.
+    expected |= {("unthrottled", "raw", "5000", blocks, "250") for blocks in ("3", "40")}
+    assert keys(measured, "block_bytes", "blocks", "in_flight") == expected
 
 
 def test_starts_are_measured_with_and_without_an_index(bench):

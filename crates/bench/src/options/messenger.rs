@@ -13,6 +13,11 @@ pub(crate) struct MessengerOptions {
           value_parser = object_bytes, help_heading = "Measuring")]
     pub(crate) block_bytes: Vec<u32>,
 
+    /// Numbers of different blocks: few stay in the processor's caches, many come from memory
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64,16384",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = "Measuring")]
+    pub(crate) blocks: Vec<u64>,
+
     /// Requests that the one client has in flight
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,64",
           value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
@@ -42,7 +47,7 @@ pub(crate) enum Variant {
     Base,
     /// With a CRC-32C over each sent block
     Checksum,
-    /// Without back-pressure
+    /// Without back-pressure; measured only where so much is in flight that base has some
     Unthrottled,
     /// With an allocation and a copy for each block
     Allocated,
