@@ -13,16 +13,12 @@ use zodium_disk::{Disk, FileLock, SpaceWatch};
 use zodium_storage::WriteState;
 use zodium_types::{Distribution, Durations, Oid, Tid};
 
-use crate::append::{AppendState, WriteFailure};
-use crate::back_pointers::BackPointers;
 use crate::format::Magic;
-use crate::locking::{self, NameLocks};
-use crate::log::LogFile;
-use crate::old_logs::OldLogs;
-use crate::open_options::OpenOptions;
-use crate::record_cache::RecordCacheStatistics;
-use crate::recovery::{self, Recovered};
-use crate::{ChecksumMode, FileStorageError, index_snapshot};
+use crate::open;
+use crate::open::{NameLocks, OpenOptions, Recovered};
+use crate::read::{LogFile, OldLogs, RecordCacheStatistics};
+use crate::write::{AppendState, BackPointers, WriteFailure};
+use crate::{ChecksumMode, FileStorageError};
 
 /// Largest oid that the storage hands out: ZODB's tools read oids as signed numbers.
 const NEW_OID_MAX: u64 = i64::MAX as u64;
@@ -83,7 +79,7 @@ impl FileStorage {
         options: &OpenOptions<'_>,
     ) -> Result<FileStorage, FileStorageError> {
         let named = options.path.clone();
-        let path = locking::resolve(disk.as_ref(), &named)?;
+        let path = open::resolve(disk.as_ref(), &named)?;
         let blob_directory = options.blob_directory.clone();
         let options = &OpenOptions { path, blob_directory, ..*options };
         let path = options.path.as_path();
@@ -91,9 +87,9 @@ impl FileStorage {
             true => None,
             false => Some(NameLocks::take(disk.as_ref(), &named, path)?),
         };
-        let (file, data_lock) = locking::open_data_file(disk.as_ref(), options)?;
+        let (file, data_lock) = open::open_data_file(disk.as_ref(), options)?;
         let status = file.status().map_err(|error| FileStorageError::io(path, "look at", error))?;
-        let recovered = recovery::recover(disk.as_ref(), options, file)?;
+        let recovered = open::recover(disk.as_ref(), options, file)?;
         let checksums = recovered.start_checksums(disk.as_ref(), options);
         let Recovered { file, magic, positions, end, last_tid, damages, is_index_unused, .. } =
             recovered;
@@ -253,7 +249,7 @@ impl FileStorage {
         if self.is_damage_suspected() {
             return;
         }
-        if let Err(error) = index_snapshot::save(self.disk.as_ref(), &self.log()) {
+        if let Err(error) = open::save_index(self.disk.as_ref(), &self.log()) {
             warn!(file = %self.path.display(), %error, "the index could not be saved");
         }
     }
@@ -266,7 +262,7 @@ impl FileStorage {
                  more");
             return Ok(());
         }
-        index_snapshot::save(self.disk.as_ref(), &self.log())
+        open::save_index(self.disk.as_ref(), &self.log())
     }
 
     /// Releases reserved space and saves the index. The storage can still be read. After a failed

@@ -1,6 +1,6 @@
 //! How long the index of ten million objects takes to write and to read, without the disk.
 
-#[path = "../../src/index_file.rs"]
+#[path = "../../src/open/index_file.rs"]
 mod subject;
 
 use std::error::Error;

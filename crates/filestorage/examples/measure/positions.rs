@@ -1,6 +1,6 @@
 //! What an object costs in the index of positions, in memory and at each lookup.
 
-#[path = "../../src/positions/mod.rs"]
+#[path = "../../src/read/positions/mod.rs"]
 #[allow(dead_code, reason = "only lookups are measured")]
 mod subject;
 

@@ -1,6 +1,6 @@
 //! What a hit, a miss and an insertion cost in the cache of records.
 
-#[path = "../../src/record_cache/mod.rs"]
+#[path = "../../src/read/record_cache/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "only lookups and insertions are measured")]
 mod subject;
 

@@ -7,8 +7,8 @@ use zodium_blobs::Fingerprint;
 use zodium_disk::{Disk, OpenMode};
 use zodium_types::{Oid, Tid};
 
-use super::Paced;
-use crate::damage::{Damage, DamageKind};
+use super::paced::Paced;
+use crate::format::{Damage, DamageKind};
 
 /// A record of a blob.
 #[derive(Clone, Copy)]

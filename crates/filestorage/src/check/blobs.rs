@@ -14,13 +14,10 @@ use zodium_disk::{Disk, DiskFile};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::blob_data::{BlobData, BlobRecord};
-use super::look::Look;
-use super::walk::{Piece, SeenRecord, Walk};
-use super::window::Window;
 use super::{CheckOptions, PATIENCE_STEP};
 use crate::FileStorageError;
-use crate::damage::{Damage, DamageKind};
-use crate::format::DATA_HEADER_BYTES;
+use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind};
+use crate::scan::{Look, Piece, SeenRecord, Walk, Window};
 
 /// Bytes of a record that are enough to see whether its class is that of blobs.
 const CLASS_BYTES: u64 = 256;

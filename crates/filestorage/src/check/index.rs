@@ -11,9 +11,10 @@ use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::Oid;
 
-use crate::damage::{Damage, DamageKind};
-use crate::index_file::{self, IndexFileError};
-use crate::positions::Positions;
+use crate::format::{Damage, DamageKind};
+use crate::open::IndexFileError;
+use crate::open::read_index_file;
+use crate::read::Positions;
 
 /// Most differences that are reported one by one.
 const TOLD_MAX: u64 = 100;
@@ -49,7 +50,7 @@ impl IndexCheck {
         let positions = Positions::new();
         let mut nowhere = None;
         let read =
-            index_file::read(Stream { file: file.as_ref(), position: 0 }, |oid, at| match at {
+            read_index_file(Stream { file: file.as_ref(), position: 0 }, |oid, at| match at {
                 0 => nowhere = Some(oid),
                 at => drop(positions.publish(oid, at)),
             });

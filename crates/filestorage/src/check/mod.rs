@@ -11,13 +11,9 @@
 mod blob_data;
 mod blobs;
 mod index;
-mod look;
 mod objects;
 mod paced;
 mod pointers;
-mod resync;
-mod walk;
-mod window;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,18 +23,14 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 
 pub use blobs::{BlobsToCheck, CheckedBlobs};
 pub use index::IndexVerdict;
-pub(crate) use look::Look;
 pub(crate) use paced::Paced;
-pub(crate) use walk::{Piece, SeenRecord, Walk};
-use window::LOOK_BYTES;
-pub(crate) use window::{WALK_BYTES, Window};
 
-use crate::FileStorageError;
-use crate::checksums::{self, Comparison, Distrust, Opened};
-use crate::damage::{Damage, DamageKind};
-use crate::format::{MAGIC_BYTES, Magic};
-use crate::locking::resolve;
-use crate::positions::Positions;
+use crate::checksums::{Comparison, Distrust, Opened};
+use crate::format::{Damage, DamageKind, MAGIC_BYTES, Magic};
+use crate::open::resolve;
+use crate::read::Positions;
+use crate::scan::{LOOK_BYTES, Look, Piece, Resync, Walk, Window};
+use crate::{FileStorageError, checksums};
 use blobs::BlobCheck;
 use index::IndexCheck;
 use objects::Objects;
@@ -243,7 +235,7 @@ impl Source {
         let end = file.length().map_err(io("read"))?;
         let mut window = Window::new(path, &file, end, LOOK_BYTES);
         let magic = window.bytes(0, MAGIC_BYTES as usize).and_then(Magic::parse);
-        let is_one = magic.is_some() || resync::Resync::new(&window).find(MAGIC_BYTES).is_some();
+        let is_one = magic.is_some() || Resync::new(&window).find(MAGIC_BYTES).is_some();
         match is_one {
             true => Ok(Source { file, end, magic }),
             false => Err(FileStorageError::NotFileStorage { path: path.to_owned() }),

@@ -6,14 +6,12 @@
 use zodium_pickle::{Limits, Reference, class_of_record, decode, references_of_record};
 use zodium_types::Oid;
 
-use crate::check::look::Look;
-use crate::check::pointers::Deleted;
-use crate::check::walk::{SeenRecord, Walk};
-use crate::check::{CheckOptions, Paced};
-use crate::damage::{Damage, DamageKind};
-use crate::format::DATA_HEADER_BYTES;
-use crate::positions::Positions;
-use crate::scan::TransactionEntry;
+use super::CheckOptions;
+use super::paced::Paced;
+use super::pointers::Deleted;
+use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind};
+use crate::read::Positions;
+use crate::scan::{Look, SeenRecord, TransactionEntry, Walk};
 
 /// The current records.
 pub(crate) struct Objects<'a> {

@@ -7,11 +7,9 @@
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, TransactionStatus};
 
-use crate::check::look::Look;
-use crate::check::walk::{Piece, SeenRecord};
-use crate::damage::{Damage, DamageKind};
-use crate::positions::Positions;
-use crate::scan::DataEntry;
+use crate::format::{Damage, DamageKind};
+use crate::read::Positions;
+use crate::scan::{DataEntry, Look, Piece, SeenRecord};
 
 /// Targets that are looked up together.
 const BATCH: usize = 1 << 16;

@@ -8,9 +8,8 @@ use super::entry_stream::EntryStream;
 use super::evidence::Evidence;
 use super::side_file::SideFile;
 use super::sums::each_chunk;
-use crate::check::{Piece, Window};
-use crate::damage::{Damage, DamageKind};
-use crate::format::POINTER_BYTES;
+use crate::format::{Damage, DamageKind, POINTER_BYTES};
+use crate::scan::{Piece, Window};
 
 /// Compares transactions in the order of the log.
 pub(crate) struct Comparison<'a> {
@@ -33,7 +32,7 @@ impl Comparison<'_> {
     }
 
     /// The position at which the entries turned out to belong to another log.
-    pub(super) fn other_at(&self) -> Option<u64> {
+    pub(crate) fn other_at(&self) -> Option<u64> {
         self.other_at
     }
 

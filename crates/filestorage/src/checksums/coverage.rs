@@ -8,10 +8,14 @@ use tracing::warn;
 use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile};
 
+use super::batch::Batch;
+use super::last_writer;
+use super::last_writer::LastWriter;
+use super::opening::SUFFIX;
 use super::sums::add_piece;
-use super::{Batch, ChecksumMode, Checksums, SUFFIX, Writing};
-use crate::check::Walk;
-use crate::last_writer::{self, LastWriter};
+use super::writing::Writing;
+use super::{ChecksumMode, Checksums};
+use crate::scan::Walk;
 
 /// Bytes covered at once when nothing waits for the end.
 const COVER_BYTES: u64 = 8 << 20;

@@ -12,8 +12,8 @@ use super::entry::{Entry, Part};
 use super::repair;
 use super::side_file::SideFile;
 use super::sums::sum_at;
-use crate::check::{Piece, Walk};
 use crate::format::MAGIC_BYTES;
+use crate::scan::{Piece, Walk};
 
 /// Consecutive transactions without any match that show another log.
 const OTHERS_MIN: u64 = 8;

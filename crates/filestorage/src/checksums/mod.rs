@@ -25,11 +25,12 @@ mod entry;
 mod entry_stream;
 mod evidence;
 mod header;
+mod last_writer;
 mod opening;
 mod passage;
 mod repair;
+mod session_name;
 mod side_file;
-mod storage;
 mod sums;
 mod writing;
 
@@ -48,10 +49,10 @@ pub(crate) use damages::Damages;
 pub use distrust::Distrust;
 pub(crate) use entry::{Entry, Part};
 pub(crate) use evidence::Evidence;
+pub(crate) use last_writer::LastWriter;
 pub(crate) use opening::{Opened, SUFFIX, open};
 pub(crate) use passage::Passage;
 pub(crate) use side_file::{Found, Page, SideFile};
-pub use storage::ScrubPlace;
 pub(crate) use writing::Writing;
 
 use crate::FileStorageError;

@@ -3,7 +3,7 @@
 //! **Invariant.** Checksums are trusted only if no other program has written or replaced the file
 //! since the session that wrote them. All of this must hold:
 //! - the lock file names that session: other programs that open the file for writing cut its name
-//!   off ([`crate::last_writer`]);
+//!   off ([`LastWriter`]);
 //! - the data file has the same inode;
 //! - it is at least as long as they cover, and as it was when they were synced; or it ends within
 //!   a transaction that they cover, which no older copy does;
@@ -23,11 +23,11 @@ use super::distrust::Distrust;
 use super::entry::{ENTRY_BYTES, Entry, Part};
 use super::evidence::Evidence;
 use super::header::{HEADER_BYTES, Header, READ_BYTES as HEADER_READ_BYTES, Session};
-use super::repair;
+use super::last_writer::LastWriter;
 use super::side_file::SideFile;
 use super::sums::sum_at;
+use super::{last_writer, repair};
 use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
-use crate::last_writer::{self, LastWriter};
 
 /// Bytes of entries read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -246,8 +246,7 @@ fn read_data_header(data: &dyn DiskFile, position: u64) -> Option<DataHeader> {
 mod tests {
     use zodium_disk::MemoryDisk;
 
-    use super::super::header::LogState;
-    use super::*;
+    use super::{super::header::LogState, *};
 
     const SALT: u64 = 7;
 

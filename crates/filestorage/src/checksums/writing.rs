@@ -14,7 +14,7 @@ use super::header::{HEADER_BYTES, Header, LogState, Session, random};
 use super::opening::Opened;
 use super::side_file::SideFile;
 use crate::format::MAGIC_BYTES;
-use crate::new_file;
+use crate::format::create_like;
 
 /// End of the coverage if no entry counts. No log ends there.
 const VOID_END: u64 = 0;
@@ -73,7 +73,7 @@ impl Writing {
         log_end: u64,
         before: u64,
     ) -> io::Result<Writing> {
-        let created = new_file::create(disk, path, OpenMode::Truncate, model);
+        let created = create_like(disk, path, OpenMode::Truncate, model);
         let file = created.map_err(io::Error::other)?;
         file.write_all_at(&[0; HEADER_BYTES as usize], 0)?;
         let side = SideFile::new(path, file, random(), (0, MAGIC_BYTES));

@@ -6,7 +6,7 @@ use zodium_types::Oid;
 
 use super::watch::Watch;
 use crate::FileStorageError;
-use crate::log::LogFile;
+use crate::read::LogFile;
 
 /// References that are logged one by one; the rest are only counted.
 const LOGGED_MAX: u64 = 100;

@@ -36,21 +36,20 @@ use zodium_disk::{Disk, DiskFile};
 use zodium_storage::{PackOptions, Packed};
 use zodium_types::{Tid, TransactionStatus};
 
-pub use self::lost::DroppedRecord;
-use self::lost::Lost;
-use self::output::Output;
-use self::packed_log::{PackedLog, frees_anything};
-use self::reachable::Reachable;
-use self::sums::Sums;
-use self::watch::Watch;
-use crate::append::{Suspension, WriteFailure};
 use crate::checksums::{SUFFIX, Writing};
 use crate::format::MAGIC_BYTES;
-use crate::iterate::step_scan;
-use crate::locking::lock_data;
-use crate::log::LogFile;
+use crate::open::lock_data;
+use crate::read::{LogFile, step_scan};
 use crate::scan::{Scan, Step};
+use crate::write::{Suspension, WriteFailure};
 use crate::{FileStorage, FileStorageError};
+pub use lost::DroppedRecord;
+use lost::Lost;
+use output::Output;
+use packed_log::{PackedLog, frees_anything};
+use reachable::Reachable;
+use sums::Sums;
+use watch::Watch;
 
 /// What may be left to copy when commits are made to wait: some milliseconds' worth.
 const BEHIND_BYTES_MAX: u64 = 1 << 20;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
+use crate::FileStorageError;
 use crate::format::Magic;
-use crate::{FileStorageError, new_file};
+use crate::format::create_like;
 
 /// The buffer is written out when it has grown to this.
 const WRITE_BYTES: usize = 1 << 20;
@@ -33,7 +34,7 @@ impl Output {
         model: &Path,
         magic: Magic,
     ) -> Result<Output, FileStorageError> {
-        let file = new_file::create(disk, path, OpenMode::Truncate, model)?;
+        let file = create_like(disk, path, OpenMode::Truncate, model)?;
         let buffer = magic.bytes().to_vec();
         Ok(Output { path: path.to_owned(), file, buffer, written: 0, synced: 0 })
     }

@@ -25,8 +25,7 @@ use super::sums::Sums;
 use super::watch::Watch;
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, TransactionHeader};
-use crate::log::LogFile;
-use crate::positions::Positions;
+use crate::read::{LogFile, Positions};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
 
 /// Data are copied in pieces of this size.

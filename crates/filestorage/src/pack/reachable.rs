@@ -21,8 +21,7 @@ use super::dangling::{Dangling, Missing};
 use super::lost::{Lost, Part};
 use super::watch::Watch;
 use crate::FileStorageError;
-use crate::log::LogFile;
-use crate::positions::Positions;
+use crate::read::{LogFile, Positions};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
 
 /// In a position: the object is to be kept.

@@ -14,7 +14,7 @@ use super::lost::{DroppedRecord, Lost, LostRecord, Part};
 use super::watch::Watch;
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
-use crate::log::LogFile;
+use crate::read::LogFile;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
 
 /// Bytes read between two reports of progress.

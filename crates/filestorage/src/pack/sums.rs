@@ -6,7 +6,7 @@ use tracing::warn;
 
 use crate::checksums::{Batch, ChecksumMode, Checksums, RecordSum, Writing};
 use crate::format::{MAGIC_BYTES, TransactionHeader};
-use crate::log::LogFile;
+use crate::read::LogFile;
 
 /// Entries written at once.
 const WRITE_ENTRIES: usize = 16 << 10;

@@ -16,15 +16,15 @@ use zodium_disk::with_suffix;
 use zodium_disk::{Disk, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use crate::FileStorageError;
-use crate::check::{Look, Paced, Piece, SeenRecord, Source, Walk};
-use crate::checksums::{self, Comparison, Distrust};
-use crate::damage::{Damage, DamageKind};
+use crate::check::{Paced, Source};
+use crate::checksums::{Comparison, Distrust};
 use crate::format::{
-    DATA_HEADER_BYTES, MAGIC_BYTES, Magic, TRANSACTION_HEADER_BYTES, TransactionHeader,
+    DATA_HEADER_BYTES, Damage, DamageKind, MAGIC_BYTES, Magic, TRANSACTION_HEADER_BYTES,
+    TransactionHeader,
 };
-use crate::locking::resolve;
-use crate::scan::TransactionEntry;
+use crate::open::resolve;
+use crate::scan::{Look, Piece, SeenRecord, TransactionEntry, Walk};
+use crate::{FileStorageError, checksums};
 use output::{Body, Output, Planned, PlannedRecord};
 use salvage::{Group, salvage};
 

@@ -7,14 +7,14 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Tid, TransactionStatus};
 
 use super::moved::Moved;
-use crate::check::Window;
+use crate::FileStorageError;
+use crate::format::create_like;
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, Magic, POINTER_BYTES, TRANSACTION_HEADER_BYTES,
     TransactionHeader, record_bytes,
 };
-use crate::positions::Positions;
-use crate::scan::DataEntry;
-use crate::{FileStorageError, new_file};
+use crate::read::Positions;
+use crate::scan::{DataEntry, Window};
 
 /// The buffer is written out when it has grown to this.
 const WRITE_BYTES: usize = 1 << 20;
@@ -77,7 +77,7 @@ impl Output {
         model: &Path,
         magic: Magic,
     ) -> Result<Output, FileStorageError> {
-        let file = new_file::create(disk, path, OpenMode::CreateNew, model)?;
+        let file = create_like(disk, path, OpenMode::CreateNew, model)?;
         Ok(Output {
             path: path.to_owned(),
             file,

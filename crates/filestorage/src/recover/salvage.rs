@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use zodium_types::Tid;
 
-use crate::check::{Look, SeenRecord, WALK_BYTES, Window};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, u64_at};
+use crate::scan::{Look, SeenRecord, WALK_BYTES, Window};
 
 /// The whole records of a transaction that is damaged.
 pub(super) struct Group {

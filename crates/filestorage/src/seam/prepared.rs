@@ -4,14 +4,14 @@
 use zodium_storage::{Access, NewBody, NewRecord, NewTransaction};
 use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
 
-use crate::append;
-use crate::back_pointers::PointsBack;
+use crate::write;
+use crate::write::PointsBack;
 use crate::{FileStorage, FileStorageError, Reservation};
 
 pub(super) struct PreparedTransaction {
     status: TransactionStatus,
     metadata: TransactionMetadata,
-    records: Vec<append::NewRecord>,
+    records: Vec<write::NewRecord>,
     pub(super) reservation: Reservation,
     /// Keeps a pack from moving records until the transaction is written.
     _points_back: Option<PointsBack>,
@@ -32,7 +32,7 @@ impl PreparedTransaction {
         let points_back = points_back.then(|| storage.back_pointers.enter());
         let records = records.into_iter().map(|record| storage.with_position(record));
         let records: Vec<_> = records.collect::<Result<_, _>>()?;
-        let bytes = append::NewTransaction::bytes(&metadata, &records);
+        let bytes = write::NewTransaction::bytes(&metadata, &records);
         let Some(reservation) = storage.reserve(bytes, access)? else { return Ok(None) };
         Ok(Some(PreparedTransaction {
             status,
@@ -47,21 +47,21 @@ impl PreparedTransaction {
     pub(super) fn with_tid(
         self,
         tid: Tid,
-    ) -> (append::NewTransaction, Reservation, Option<PointsBack>) {
+    ) -> (write::NewTransaction, Reservation, Option<PointsBack>) {
         let PreparedTransaction { status, metadata, records, reservation, _points_back } = self;
-        (append::NewTransaction { tid, status, metadata, records }, reservation, _points_back)
+        (write::NewTransaction { tid, status, metadata, records }, reservation, _points_back)
     }
 }
 
 impl FileStorage {
-    fn with_position(&self, record: NewRecord) -> Result<append::NewRecord, FileStorageError> {
+    fn with_position(&self, record: NewRecord) -> Result<write::NewRecord, FileStorageError> {
         let NewRecord { oid, body } = record;
         let body = match body {
-            NewBody::Data(data) => append::NewBody::Data(data),
-            NewBody::Spooled(data) => append::NewBody::Spooled(data),
-            NewBody::SameAs(tid) => append::NewBody::SameAs(self.position_of(oid, tid)?),
-            NewBody::Deleted => append::NewBody::Deleted,
+            NewBody::Data(data) => write::NewBody::Data(data),
+            NewBody::Spooled(data) => write::NewBody::Spooled(data),
+            NewBody::SameAs(tid) => write::NewBody::SameAs(self.position_of(oid, tid)?),
+            NewBody::Deleted => write::NewBody::Deleted,
         };
-        Ok(append::NewRecord { oid, body })
+        Ok(write::NewRecord { oid, body })
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use triomphe::{HeaderSlice, HeaderWithLength, ThinArc};
 use zodium_types::Tid;
 
-use crate::record_cache::Weighted;
+use super::record_cache::Weighted;
 
 /// A data record with its back pointer followed. The bytes are its data. They are empty when it has
 /// no data, or when the data have their own allocation.

@@ -9,15 +9,12 @@ use zodium_blobs::BlobDirectory;
 use zodium_disk::Disk;
 use zodium_disk::with_suffix;
 
-use super::{ChecksumFigures, ChecksumMode, Checksums, Comparison, SUFFIX, Writing};
 use crate::FileStorage;
-use crate::check::Walk;
-use crate::damage::Damage;
-use crate::format::MAGIC_BYTES;
-use crate::log::LogFile;
-use crate::open_options::OpenOptions;
-use crate::recovery::Recovered;
-use crate::scan::Scan;
+use crate::checksums::{ChecksumFigures, ChecksumMode, Checksums, Comparison, SUFFIX, Writing};
+use crate::format::{Damage, MAGIC_BYTES};
+use crate::open::{OpenOptions, Recovered};
+use crate::read::LogFile;
+use crate::scan::{Scan, Walk};
 
 /// Transactions at the end that are held against their checksums when a file is opened, as far as
 /// they lie within so many bytes.

@@ -15,10 +15,9 @@ use tracing::warn;
 use zodium_disk::DiskFile;
 use zodium_disk::with_suffix;
 
-use crate::append::{WriteFailure, bytes_ahead, reserve_error};
-use crate::iterate::step_scan;
-use crate::log::LogFile;
-use crate::recent::{Piece, RecentAppends};
+use super::append::{WriteFailure, bytes_ahead, reserve_error};
+use super::recent::{Piece, RecentAppends};
+use crate::read::{LogFile, step_scan};
 use crate::{FileStorage, FileStorageError};
 
 /// Bytes read back at once.

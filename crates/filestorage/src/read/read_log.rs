@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 use zodium_storage::Access;
 use zodium_storage::LogItem;
 
+use super::iterate::{TransactionIterator, tid_of};
+use super::log_bytes::LogBytes;
 use crate::FileStorageError;
-use crate::iterate::{TransactionIterator, tid_of};
-use crate::log_bytes::LogBytes;
 use crate::scan::{DataEntry, Scan, TransactionEntry};
 
 /// Bytes read at once.

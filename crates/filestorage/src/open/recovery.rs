@@ -11,17 +11,16 @@ use tracing::warn;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use crate::checksums::{self, Distrust, Opened, Part, Passage};
-use crate::damage::{Damage, DamageKind};
-use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, Magic};
-use crate::index_snapshot::{self, Found};
-use crate::open_options::OpenOptions;
-use crate::positions::Positions;
-use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
-use crate::set_aside::BrokenEnd;
-use crate::tail::Tail;
-use crate::torn::TornTransactionDetector;
-use crate::{ChecksumMode, FileStorageError};
+use super::index_snapshot;
+use super::index_snapshot::Found;
+use super::options::OpenOptions;
+use super::set_aside::BrokenEnd;
+use super::torn::TornTransactionDetector;
+use crate::checksums::{Distrust, Opened, Part, Passage};
+use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind, DataHeader, MAGIC_BYTES, Magic};
+use crate::read::Positions;
+use crate::scan::{DataEntry, Scan, Step, Tail, TransactionEntry};
+use crate::{ChecksumMode, FileStorageError, checksums};
 
 /// Bytes scanned between two reports of progress.
 const PROGRESS_STEP_BYTES: u64 = 8 << 20;

@@ -4,7 +4,8 @@ use rustc_hash::FxHashSet;
 use zodium_storage::{Access, UndoneRecord};
 use zodium_types::{Tid, TransactionStatus};
 
-use crate::iterate::{self, Transaction, step_scan};
+use super::iterate;
+use super::iterate::{Transaction, step_scan};
 use crate::scan::Step;
 use crate::{FileStorage, FileStorageError};
 

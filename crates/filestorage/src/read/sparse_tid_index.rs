@@ -1,7 +1,7 @@
 //! Positions of some transactions by tid, which shorten the search for an old transaction.
 //!
 //! The log is a chain, and has no index by tid. So the log writer notes an entry at every 1,024th
-//! transaction, and so does each walk along the chain ([`crate::tid_search`]).
+//! transaction, and so does each walk along the chain ([`super::tid_search`]).
 //!
 //! Key decision: entries are not built when a file is opened, and not saved. They cost 16 bytes
 //! for each 1,024 transactions passed.

@@ -8,7 +8,7 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 use crate::FileStorageError;
 
 /// Creates an empty file at `path`, which the readers of the file at `model` may read.
-pub(crate) fn create(
+pub(crate) fn create_like(
     disk: &dyn Disk,
     path: &Path,
     mode: OpenMode,

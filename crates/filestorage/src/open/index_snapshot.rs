@@ -23,11 +23,11 @@ use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, FileStream, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use super::index_file;
+use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
-use crate::log::LogFile;
-use crate::positions::Positions;
+use crate::read::{LogFile, Positions};
 use crate::scan::Scan;
-use crate::{FileStorageError, index_file};
 
 /// Longest file that is read instead of using an index without a voucher.
 const REBUILT_BYTES_MAX: u64 = 64 << 20;

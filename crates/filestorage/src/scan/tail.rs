@@ -16,12 +16,12 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_types::Tid;
 
+use super::scanner::{Scan, Step, TransactionEntry};
 use crate::FileStorageError;
 use crate::format::{
     DATA_HEADER_BYTES, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
 };
-use crate::scan::{Scan, Step, TransactionEntry};
 
 /// Bytes read at once in a search.
 const WINDOW_BYTES: usize = 1 << 20;

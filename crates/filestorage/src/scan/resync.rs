@@ -4,12 +4,12 @@
 //! tid. So data that contain a transaction, such as a stored copy of a data file, are not taken for
 //! one: they are at another position.
 
-use crate::check::window::{LOOK_BYTES, WALK_BYTES, Window};
+use super::scanner::TransactionEntry;
+use super::window::{LOOK_BYTES, WALK_BYTES, Window};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, STATUS_OFFSET, TRANSACTION_HEADER_BYTES,
     TransactionHeader, u64_at,
 };
-use crate::scan::TransactionEntry;
 use zodium_types::TransactionStatus;
 
 /// Transactions without records that are looked past for one that has some.

@@ -8,11 +8,11 @@ use zodium_disk::DiskFile;
 use zodium_pickle::is_whole_record;
 use zodium_types::Oid;
 
-use crate::check::window::{LOOK_BYTES, Window};
+use super::scanner::{DataEntry, TransactionEntry};
+use super::window::{LOOK_BYTES, Window};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
-use crate::scan::{DataEntry, TransactionEntry};
 
 /// Finds records by their positions.
 pub(crate) struct Look {

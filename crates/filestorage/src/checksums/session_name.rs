@@ -1,5 +1,5 @@
 //! The name of this session in the lock file: the clean-shutdown marker that says whether its
-//! checksums have gaps ([`crate::last_writer`]).
+//! checksums have gaps ([`LastWriter`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 use tracing::warn;
 use zodium_disk::with_suffix;
 
-use crate::checksums::{Batch, Checksums};
-use crate::last_writer::{self, LastWriter};
+use super::Checksums;
+use super::batch::Batch;
+use super::last_writer;
+use super::last_writer::LastWriter;
 use crate::{FileStorage, FileStorageError};
 
 impl FileStorage {

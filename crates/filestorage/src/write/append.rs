@@ -9,14 +9,13 @@ use zodium_disk::{DiskFile, FileIdentity};
 use zodium_storage::{Access, SpooledData};
 use zodium_types::{Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
 
+use super::recent::RecentAppends;
 use crate::checksums::{Batch, RecordSum};
 use crate::format::{
-    DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader, record_bytes,
+    DataHeader, LostSectors, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,
+    record_bytes,
 };
-use crate::log::LogFile;
-use crate::lost_sectors::LostSectors;
-use crate::recent::RecentAppends;
-use crate::record::new_record;
+use crate::read::{LogFile, new_record};
 use crate::{FileStorage, FileStorageError};
 
 /// Bodies of at least this size are written from their own memory. Smaller ones are gathered into

@@ -16,7 +16,7 @@ use tracing::info;
 use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, FileLock, LockError, OpenMode};
 
-use crate::open_options::OpenOptions;
+use super::options::OpenOptions;
 use crate::{FileStorageError, checksums};
 
 /// Attempts to open a data file that is replaced while its lock is taken.

@@ -11,16 +11,15 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_types::{Tid, TransactionStatus};
 
+use super::resync::{Resync, next_record};
+use super::scanner::{DataEntry, TransactionEntry};
+use super::tail::Tail;
+use super::window::{WALK_BYTES, Window};
 use crate::FileStorageError;
-use crate::check::resync::{Resync, next_record};
-use crate::check::window::{WALK_BYTES, Window};
-use crate::damage::{Damage, DamageKind};
 use crate::format::{
-    DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
-    TRANSACTION_HEADER_BYTES, TransactionHeader,
+    DATA_HEADER_BYTES, Damage, DamageKind, DataHeader, MAGIC_BYTES, POINTER_BYTES,
+    STATUS_CHECKPOINT, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
-use crate::scan::{DataEntry, TransactionEntry};
-use crate::tail::Tail;
 
 /// A piece of the file.
 pub(crate) struct Piece {

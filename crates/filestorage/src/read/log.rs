@@ -13,15 +13,15 @@ use zodium_disk::DiskFile;
 use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
+use super::log_bytes::{Body, LogBytes};
+use super::old_logs::PinnedLog;
+use super::positions::Positions;
+use super::record::{Record, RecordContent, RecordHead, new_record};
+use super::record_cache::RecordCache;
+use super::sparse_tid_index::SparseTidIndex;
 use crate::FileStorageError;
 use crate::checksums::{Checksums, Damages};
 use crate::format::{DATA_HEADER_BYTES, DataHeader};
-use crate::log_bytes::{Body, LogBytes};
-use crate::old_logs::PinnedLog;
-use crate::positions::Positions;
-use crate::record::{Record, RecordContent, RecordHead, new_record};
-use crate::record_cache::RecordCache;
-use crate::sparse_tid_index::SparseTidIndex;
 
 pub(crate) struct LogFile {
     bytes: Arc<LogBytes>,

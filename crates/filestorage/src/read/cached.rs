@@ -8,10 +8,10 @@ use bytes::Bytes;
 use zodium_storage::LOOKED_UP_TOGETHER;
 use zodium_types::{Oid, Tid};
 
+use super::log::LogFile;
+use super::record::{Record, RecordContent};
+use super::record_cache::Loan;
 use crate::FileStorage;
-use crate::log::LogFile;
-use crate::record::{Record, RecordContent};
-use crate::record_cache::Loan;
 
 /// Lends cached current revisions to one thread while it answers a batch of loads. It gives the
 /// same answers as [`FileStorage::load_before`] at less cost: the work that all loads share is done

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use zodium_storage::{Access, Load, ObjectStep, Revision, Stamp, StoredRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use super::iterate::{Transaction, step_scan, tid_of, transaction_of};
+use super::log::{Link, LogFile};
+use super::record::{Record, RecordContent};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
-use crate::iterate::{Transaction, step_scan, tid_of, transaction_of};
-use crate::log::{Link, LogFile};
-use crate::record::{Record, RecordContent};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 use crate::{FileStorage, FileStorageError};
 

@@ -11,7 +11,8 @@ use tracing::warn;
 use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
-use crate::{FileStorageError, new_file};
+use crate::FileStorageError;
+use crate::format::create_like;
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
@@ -70,7 +71,7 @@ impl BrokenEnd<'_> {
             }
             _ => FileStorageError::io(copy, "write", error),
         };
-        let file = new_file::create(disk, copy, OpenMode::Truncate, self.path)?;
+        let file = create_like(disk, copy, OpenMode::Truncate, self.path)?;
         let mut buffer = vec![0; COPY_BYTES.min(bytes as usize)];
         let mut position = self.start;
         while position < self.end {

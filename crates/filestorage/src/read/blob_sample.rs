@@ -6,9 +6,9 @@ use zodium_blobs::is_blob_record;
 use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
+use super::log::LogFile;
+use super::log_bytes::Body;
 use crate::FileStorage;
-use crate::log::LogFile;
-use crate::log_bytes::Body;
 
 /// Result of a look at a sample of a storage's current records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

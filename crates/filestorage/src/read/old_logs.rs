@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 
+use super::log_bytes::LogBytes;
 use crate::FileStorageError;
-use crate::log_bytes::LogBytes;
 
 /// Old files kept open for iterators, not counting the current file. One more pack ends the
 /// iterators of the oldest.

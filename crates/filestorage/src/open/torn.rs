@@ -2,7 +2,7 @@
 //!
 //! The log is synced once for a batch. If the power fails before the sync, any sectors of the batch
 //! may be missing. A missing sector within a record's data leaves the structure intact, but it
-//! leaves a trace: zeros ([`lost_sectors`](crate::lost_sectors)).
+//! leaves a trace: zeros ([`lost_sectors`](crate::format::LostSectors)).
 //!
 //! A batch whose own data have such a trace, which is rare, is announced: its checksums are made
 //! durable before its bytes are written. Behind the bytes known to be durable, two kinds of
@@ -11,14 +11,13 @@
 //!
 //! This holds only if our last session crashed, its checksums had no gaps, and no other program has
 //! written since. To record that, the lock file names the session as one without gaps for as long
-//! as this is true ([`crate::last_writer`]).
+//! as this is true ([`LastWriter`]).
 
 use zodium_disk::DiskFile;
 
 use crate::FileStorageError;
-use crate::checksums::{Entry, Opened};
-use crate::last_writer::LastWriter;
-use crate::lost_sectors::LostSectors;
+use crate::checksums::{Entry, LastWriter, Opened};
+use crate::format::LostSectors;
 use crate::scan::{Scan, TransactionEntry};
 
 /// Bytes looked through at once.

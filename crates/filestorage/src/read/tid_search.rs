@@ -7,11 +7,11 @@
 use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
+use super::log::LogFile;
+use super::sparse_tid_index::{INTERVAL, Place, Stretch};
 use crate::FileStorageError;
 use crate::format::MAGIC_BYTES;
-use crate::log::LogFile;
 use crate::scan::{Scan, Step, TransactionEntry};
-use crate::sparse_tid_index::{INTERVAL, Place, Stretch};
 
 /// A walk over at most this many bytes needs no look at the index.
 const NEAR_BYTES: u64 = 256 << 10;

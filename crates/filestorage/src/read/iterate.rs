@@ -6,9 +6,9 @@ use zodium_storage::Access;
 use zodium_storage::TransactionRecord;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
+use super::log_bytes::{Body, LogBytes};
+use super::old_logs::PinnedLog;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
-use crate::log_bytes::{Body, LogBytes};
-use crate::old_logs::PinnedLog;
 use crate::scan::{Scan, Step, TransactionEntry};
 use crate::{FileStorage, FileStorageError};
 

@@ -1,0 +1,29 @@
+//! Reads what is committed: the log with the index into it and the cached records, loads, and
+//! iteration.
+
+mod blob_sample;
+mod cached;
+mod iterate;
+mod load;
+mod log;
+mod log_bytes;
+mod old_logs;
+mod positions;
+mod read_log;
+mod record;
+mod record_cache;
+mod sparse_tid_index;
+mod tid_search;
+mod undo;
+
+pub use blob_sample::BlobSample;
+pub use cached::{BorrowedRevision, BorrowedRevisions, CachedRevisions};
+pub(crate) use iterate::step_scan;
+pub use iterate::{RecordIterator, Transaction, TransactionIterator};
+pub use load::HistoryEntry;
+pub(crate) use log::LogFile;
+pub use old_logs::OLD_LOGS_MAX;
+pub(crate) use old_logs::OldLogs;
+pub(crate) use positions::Positions;
+pub(crate) use record::new_record;
+pub use record_cache::RecordCacheStatistics;
