@@ -3,12 +3,13 @@
 use zodium_types::Oid;
 
 use super::distrust::Distrust;
-use super::entry::{Entry, Part};
+use super::entry::Entry;
 use super::entry_stream::EntryStream;
 use super::evidence::Evidence;
 use super::side_file::SideFile;
 use super::sums::each_chunk;
 use crate::format::{Damage, DamageKind, POINTER_BYTES};
+use crate::scan::Part;
 use crate::scan::{Piece, Window};
 
 /// Compares transactions in the order of the log.

@@ -10,14 +10,7 @@
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 16;
 
-/// The part of the log that a sum covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// A transaction without its records: header, metadata, and the copy of its length.
-    Frame,
-    /// A data record: header, and data or back pointer.
-    Record,
-}
+use crate::scan::Part;
 
 /// The sum of one part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

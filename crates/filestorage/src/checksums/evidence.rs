@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use zodium_disk::DiskFile;
 
-use super::entry::{Entry, Part};
+use super::entry::Entry;
 use super::repair;
 use super::side_file::SideFile;
 use super::sums::sum_at;
 use crate::format::MAGIC_BYTES;
+use crate::scan::Part;
 use crate::scan::{Piece, Walk};
 
 /// Consecutive transactions without any match that show another log.

@@ -19,7 +19,6 @@
 mod batch;
 mod comparison;
 mod coverage;
-mod damages;
 mod distrust;
 mod entry;
 mod entry_stream;
@@ -29,6 +28,7 @@ mod last_writer;
 mod opening;
 mod passage;
 mod repair;
+mod scan_sums;
 mod session_name;
 mod side_file;
 mod sums;
@@ -45,17 +45,17 @@ use zodium_types::{Oid, Tid};
 pub(crate) use batch::{Batch, RecordSum};
 pub(crate) use comparison::Comparison;
 pub(crate) use coverage::take_all;
-pub(crate) use damages::Damages;
 pub use distrust::Distrust;
-pub(crate) use entry::{Entry, Part};
+pub(crate) use entry::Entry;
 pub(crate) use evidence::Evidence;
 pub(crate) use last_writer::LastWriter;
 pub(crate) use opening::{Opened, SUFFIX, open};
 pub(crate) use passage::Passage;
-pub(crate) use side_file::{Found, Page, SideFile};
+pub(crate) use side_file::{Found, SideFile};
 pub(crate) use writing::Writing;
 
 use crate::FileStorageError;
+use crate::scan::{Damages, Part};
 
 /// How checksums are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

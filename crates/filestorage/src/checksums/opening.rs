@@ -20,7 +20,7 @@ use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
 use super::distrust::Distrust;
-use super::entry::{ENTRY_BYTES, Entry, Part};
+use super::entry::{ENTRY_BYTES, Entry};
 use super::evidence::Evidence;
 use super::header::{HEADER_BYTES, Header, READ_BYTES as HEADER_READ_BYTES, Session};
 use super::last_writer::LastWriter;
@@ -28,6 +28,7 @@ use super::side_file::SideFile;
 use super::sums::sum_at;
 use super::{last_writer, repair};
 use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
+use crate::scan::Part;
 
 /// Bytes of entries read at once.
 const READ_BYTES: usize = 64 << 10;

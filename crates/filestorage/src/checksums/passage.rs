@@ -6,12 +6,13 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_storage::Access;
 
-use super::entry::{Entry, Part};
+use super::entry::Entry;
 use super::evidence::Evidence;
 use super::opening::Opened;
 use super::repair;
 use super::side_file::{Found, Page, SideFile};
 use crate::format::{DataHeader, TransactionHeader};
+use crate::scan::Part;
 
 /// Longest record whose header is repaired by trying each of its bits.
 const REPAIRED_BYTES_MAX: u64 = 16 << 20;

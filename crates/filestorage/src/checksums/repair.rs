@@ -7,11 +7,12 @@
 
 use zodium_disk::DiskFile;
 
-use super::entry::{Entry, Part};
+use super::entry::Entry;
 use super::sums::{frame_sum, sum_of};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
+use crate::scan::Part;
 
 /// Longest metadata whose bits are tried.
 const METADATA_BYTES_MAX: u64 = 4096;

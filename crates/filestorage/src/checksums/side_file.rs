@@ -14,8 +14,9 @@ use std::sync::{Arc, OnceLock};
 use zodium_disk::DiskFile;
 use zodium_storage::Access;
 
-use super::entry::{ENTRY_BYTES, Entry, Part, position_of};
+use super::entry::{ENTRY_BYTES, Entry, position_of};
 use super::header::Header;
+use crate::scan::Part;
 
 /// Entries of a page.
 pub(super) const PAGE_ENTRIES: u64 = 256;

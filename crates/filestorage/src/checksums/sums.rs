@@ -3,10 +3,10 @@
 use zodium_disk::DiskFile;
 
 use super::batch::{Batch, RecordSum};
-use super::entry::Part;
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,
 };
+use crate::scan::Part;
 use crate::scan::{Piece, Window};
 
 /// Bytes summed at once.

@@ -16,10 +16,10 @@ use super::index_snapshot::Found;
 use super::options::OpenOptions;
 use super::set_aside::BrokenEnd;
 use super::torn::TornTransactionDetector;
-use crate::checksums::{Distrust, Opened, Part, Passage};
+use crate::checksums::{Distrust, Opened, Passage};
 use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind, DataHeader, MAGIC_BYTES, Magic};
 use crate::read::Positions;
-use crate::scan::{DataEntry, Scan, Step, Tail, TransactionEntry};
+use crate::scan::{DataEntry, Part, Scan, Step, Tail, TransactionEntry};
 use crate::{ChecksumMode, FileStorageError, checksums};
 
 /// Bytes scanned between two reports of progress.

@@ -20,8 +20,9 @@ use super::record::{Record, RecordContent, RecordHead, new_record};
 use super::record_cache::RecordCache;
 use super::sparse_tid_index::SparseTidIndex;
 use crate::FileStorageError;
-use crate::checksums::{Checksums, Damages};
+use crate::checksums::Checksums;
 use crate::format::{DATA_HEADER_BYTES, DataHeader};
+use crate::scan::Damages;
 
 pub(crate) struct LogFile {
     bytes: Arc<LogBytes>,

@@ -11,9 +11,9 @@ use zodium_storage::Access;
 use zodium_types::Oid;
 
 use crate::FileStorageError;
-use crate::checksums::{Checksums, Damages, Log, Verdict};
+use crate::checksums::{Checksums, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
-use crate::scan::Scan;
+use crate::scan::{Damages, Scan};
 
 /// Bytes read first for a record whose length is unknown: most records fit.
 const FIRST_READ_BYTES: usize = 4096 + DATA_HEADER_BYTES;
@@ -60,8 +60,9 @@ impl LogBytes {
 
     /// A scan of committed transactions up to `end`, whose headers must match their checksums.
     pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
+        let sums = self.checksums.as_ref().and_then(|sums| sums.for_scan(&self.file, end));
         Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
-            .committed(self.checksums.as_ref(), &self.damages)
+            .committed(sums, &self.damages)
     }
 
     /// Follows back pointers from the record at `position` to the record that holds the data.

@@ -8,7 +8,7 @@ use zodium_disk::DiskFile;
 use zodium_pickle::is_whole_record;
 use zodium_types::Oid;
 
-use super::scanner::{DataEntry, TransactionEntry};
+use super::entries::{DataEntry, TransactionEntry};
 use super::window::{LOOK_BYTES, Window};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, TRANSACTION_HEADER_BYTES, TransactionHeader,

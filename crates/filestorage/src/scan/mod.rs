@@ -1,15 +1,21 @@
 //! Reads a data file in its order. A [`Scan`] stops at damage, a [`Walk`] continues behind it.
 
+mod damages;
+mod entries;
 mod look;
 mod resync;
 mod scanner;
 mod tail;
+mod verification;
 mod walk;
 mod window;
 
+pub(crate) use damages::Damages;
+pub(crate) use entries::{DataEntry, Step, TransactionEntry};
 pub(crate) use look::Look;
 pub(crate) use resync::Resync;
-pub(crate) use scanner::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
+pub(crate) use scanner::{Scan, WINDOW_BYTES};
 pub(crate) use tail::Tail;
+pub(crate) use verification::{Part, Sums};
 pub(crate) use walk::{Piece, SeenRecord, Walk};
 pub(crate) use window::{LOOK_BYTES, WALK_BYTES, Window};

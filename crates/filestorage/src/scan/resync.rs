@@ -4,7 +4,7 @@
 //! tid. So data that contain a transaction, such as a stored copy of a data file, are not taken for
 //! one: they are at another position.
 
-use super::scanner::TransactionEntry;
+use super::entries::TransactionEntry;
 use super::window::{LOOK_BYTES, WALK_BYTES, Window};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, STATUS_OFFSET, TRANSACTION_HEADER_BYTES,

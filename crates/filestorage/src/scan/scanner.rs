@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::DiskFile;
-use zodium_storage::Access;
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_types::TransactionMetadata;
 
+use super::damages::Damages;
+use super::entries::{DataEntry, Step, TransactionEntry};
+use super::verification::Sums;
 use crate::FileStorageError;
-use crate::checksums::{Checksums, Damages, Found, Log, Page, Part};
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
@@ -17,53 +18,6 @@ use crate::format::{
 
 /// Bytes read at once on a scan forward.
 pub(crate) const WINDOW_BYTES: usize = 1 << 20;
-
-/// A transaction found by a scan.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TransactionEntry {
-    pub(crate) position: u64,
-    pub(crate) header: TransactionHeader,
-}
-
-impl TransactionEntry {
-    pub(crate) fn records_start(&self) -> u64 {
-        self.position + self.header.records_offset()
-    }
-
-    /// End of the data records; the copy of the length follows.
-    pub(crate) fn records_end(&self) -> u64 {
-        self.position + self.header.length
-    }
-
-    pub(crate) fn next_position(&self) -> u64 {
-        self.records_end() + POINTER_BYTES
-    }
-
-    pub(crate) fn status(&self) -> Option<TransactionStatus> {
-        TransactionStatus::from_byte(self.header.status)
-    }
-
-    pub(crate) fn tid(&self) -> Tid {
-        self.header.tid
-    }
-}
-
-/// A data record found by a scan.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DataEntry {
-    pub(crate) position: u64,
-    pub(crate) header: DataHeader,
-}
-
-/// The finding of a scan at a position.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Transaction(TransactionEntry),
-    /// The end of the scan.
-    End,
-    /// The file ends within the transaction that begins here, or it was voted and not finished.
-    Unfinished,
-}
 
 /// Reads the headers of a file through a window that moves with the scan.
 pub(crate) struct Scan<'a> {
@@ -74,9 +28,9 @@ pub(crate) struct Scan<'a> {
     window_start: u64,
     window_bytes: usize,
     /// Counter of damage, if everything up to `end` is committed: anything broken there is damage.
-    damages: Option<Arc<Damages>>,
+    pub(super) damages: Option<Arc<Damages>>,
     /// The checksums to verify records and transaction frames.
-    checksums: Option<(Arc<Checksums>, Box<Page>)>,
+    pub(super) checksums: Option<Box<dyn Sums + 'a>>,
 }
 
 impl<'a> Scan<'a> {
@@ -102,11 +56,10 @@ impl<'a> Scan<'a> {
     /// it. A mismatch is damage, is counted as such, and never ends the scan without an error.
     pub(crate) fn committed(
         mut self,
-        checksums: Option<&Arc<Checksums>>,
+        checksums: Option<impl Sums + 'a>,
         damages: &Arc<Damages>,
     ) -> Scan<'a> {
-        let checksums = checksums.filter(|checksums| checksums.verifies_loads());
-        self.checksums = checksums.map(|checksums| (Arc::clone(checksums), Page::empty()));
+        self.checksums = checksums.map(|checksums| Box::new(checksums) as Box<dyn Sums>);
         self.damages = Some(Arc::clone(damages));
         self
     }
@@ -312,114 +265,12 @@ impl<'a> Scan<'a> {
         metadata.ok_or_else(|| self.damaged(start, "the file ends inside a transaction header"))
     }
 
-    /// The checksum of a transaction's frame as it is in the file. The copy of the length was
-    /// compared when the entry was made.
-    pub(crate) fn frame_sum(&mut self, entry: &TransactionEntry) -> Result<u32, FileStorageError> {
-        let sum = self.sum(0, entry.position, entry.records_start())?;
-        Ok(crc32c::crc32c_append(sum, &entry.header.length.to_be_bytes()))
-    }
-
-    /// The checksum of a record as it is in the file.
-    pub(crate) fn record_sum(&mut self, record: &DataEntry) -> Result<u32, FileStorageError> {
-        self.sum(0, record.position, record.position + record.header.record_bytes())
-    }
-
-    fn sum(&mut self, mut sum: u32, start: u64, end: u64) -> Result<u32, FileStorageError> {
-        let mut position = start;
-        while position < end {
-            let count = (end - position).min(WINDOW_BYTES as u64) as usize;
-            sum = crc32c::crc32c_append(sum, self.expect_bytes(position, count)?);
-            position += count as u64;
-        }
-        Ok(sum)
-    }
-
-    /// Verifies the header and metadata of a committed transaction: with its checksum, or with the
-    /// bytes around it when it has none.
-    fn verify_transaction(&mut self, entry: &TransactionEntry) -> Result<(), FileStorageError> {
-        if self.damages.is_none() {
-            return Ok(());
-        }
-        let Some(sum) = self.sealed_sum(entry.position, Part::Frame) else {
-            return self.verify_by_neighbours(entry);
-        };
-        if self.frame_sum(entry)? == sum {
-            return Ok(());
-        }
-        let what = "a transaction that does not fit its checksum";
-        self.refuse(entry.position, None, entry.tid(), what)?;
-        self.verify_by_neighbours(entry)
-    }
-
-    /// Reports a checksum mismatch, unless the checksums are of another log.
-    fn refuse(
-        &self,
-        position: u64,
-        oid: Option<Oid>,
-        tid: Tid,
-        what: &str,
-    ) -> Result<(), FileStorageError> {
-        let Some((checksums, _)) = &self.checksums else { return Ok(()) };
-        let log = Log { file: &self.file, end: self.end };
-        match checksums.is_damage(log, position, oid, Some(tid), what) {
-            true => Err(self.damaged(position, what)),
-            false => Ok(()),
-        }
-    }
-
-    /// Compares a header without a checksum with its first record, which names its transaction. If
-    /// it has no record, its tid must be between those of the transactions around it.
-    fn verify_by_neighbours(&mut self, entry: &TransactionEntry) -> Result<(), FileStorageError> {
-        if entry.records_start() < entry.records_end() {
-            let bytes = self.chunk::<DATA_HEADER_BYTES>(entry.records_start())?;
-            let first = bytes.map(|bytes| DataHeader::parse(&bytes));
-            let agrees = first.is_some_and(|first| {
-                (first.tid, first.transaction) == (entry.tid(), entry.position)
-            });
-            let what = "a transaction whose first record names another one";
-            return if agrees { Ok(()) } else { Err(self.damaged(entry.position, what)) };
-        }
-        let before = match entry.position.checked_sub(POINTER_BYTES) {
-            Some(trailer) if trailer >= MAGIC_BYTES => {
-                let length = self.chunk(trailer)?.map_or(0, |copy: [u8; 8]| u64_at(&copy, 0));
-                self.tid_at(trailer.saturating_sub(length))?
-            }
-            _ => None,
-        };
-        let next = self.tid_at(entry.next_position())?;
-        let tid = entry.tid();
-        if before.is_none_or(|before| before < tid) && next.is_none_or(|next| tid < next) {
-            return Ok(());
-        }
-        Err(self.damaged(entry.position, "a transaction that is not later than the one before it"))
-    }
-
-    fn tid_at(&mut self, position: u64) -> Result<Option<Tid>, FileStorageError> {
-        Ok(self.chunk(position)?.map(|bytes: [u8; 8]| Tid(u64_at(&bytes, 0))))
-    }
-
-    /// Verifies a record with its checksum.
-    pub(crate) fn verify_record(&mut self, record: &DataEntry) -> Result<(), FileStorageError> {
-        let Some(sum) = self.sealed_sum(record.position, Part::Record) else { return Ok(()) };
-        if self.record_sum(record)? == sum {
-            return Ok(());
-        }
-        let DataHeader { oid, tid, .. } = record.header;
-        let what = format!("the record of object {oid} does not fit its checksum");
-        self.refuse(record.position, Some(oid), tid, &what)
-    }
-
-    /// The stored checksum of the part at a position.
-    fn sealed_sum(&mut self, position: u64, part: Part) -> Option<u32> {
-        let (checksums, page) = self.checksums.as_mut()?;
-        match checksums.side().find_with(position, Access::Blocking, page) {
-            Found::Entry(entry) if entry.part == part => Some(entry.sum),
-            _ => None,
-        }
-    }
-
     /// Bytes at a position where a header states that there are some.
-    fn expect_bytes(&mut self, position: u64, length: usize) -> Result<&[u8], FileStorageError> {
+    pub(super) fn expect_bytes(
+        &mut self,
+        position: u64,
+        length: usize,
+    ) -> Result<&[u8], FileStorageError> {
         if position.checked_add(length as u64).is_none_or(|end| end > self.end) {
             return Err(self.damaged(position, "the file ends inside a record"));
         }
@@ -427,7 +278,7 @@ impl<'a> Scan<'a> {
     }
 
     #[inline]
-    fn chunk<const N: usize>(
+    pub(super) fn chunk<const N: usize>(
         &mut self,
         position: u64,
     ) -> Result<Option<[u8; N]>, FileStorageError> {
@@ -481,7 +332,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn damaged(&self, position: u64, what: impl Into<String>) -> FileStorageError {
+    pub(super) fn damaged(&self, position: u64, what: impl Into<String>) -> FileStorageError {
         let what = what.into();
         if let Some(damages) = &self.damages {
             damages.note(position, None, None, &what);

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_types::Tid;
 
-use super::scanner::{Scan, Step, TransactionEntry};
+use super::entries::{Step, TransactionEntry};
+use super::scanner::Scan;
 use crate::FileStorageError;
 use crate::format::{
     DATA_HEADER_BYTES, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,

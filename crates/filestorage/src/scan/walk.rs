@@ -11,8 +11,8 @@ use std::sync::Arc;
 use zodium_disk::DiskFile;
 use zodium_types::{Tid, TransactionStatus};
 
+use super::entries::{DataEntry, TransactionEntry};
 use super::resync::{Resync, next_record};
-use super::scanner::{DataEntry, TransactionEntry};
 use super::tail::Tail;
 use super::window::{WALK_BYTES, Window};
 use crate::FileStorageError;

@@ -32,7 +32,7 @@ impl Damages {
     }
 
     /// Forgets all places: they were not damaged.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.places.lock().clear();
     }
 
