@@ -5,6 +5,10 @@
 //! - readers see only the published part of the log, and the published part is durable;
 //! - everything beside `Data.fs` can be deleted: it is rebuilt from the log.
 //!
+//! [`FileStorage`] owns the parts. Their rooms, in the order of their imports: `sync`, `format`,
+//! `scan`, `checksums`, `read`, `open`, `write`, `upkeep`, `pack`, `check`, `recover`. Each is used
+//! through its `mod.rs` only. `storage` and `seam` come last.
+//!
 //! This crate deals with positions and bytes. The engine decides which transaction may commit, and
 //! the protocol crates speak to the clients.
 
@@ -32,10 +36,10 @@ pub use checksums::{ChecksumFigures, ChecksumMode, Distrust};
 pub use error::{FileChange, FileStorageError};
 pub use format::{Damage, DamageKind, Magic};
 pub use open::OpenOptions;
-pub use pack::{DroppedRecord, Pack};
+pub use pack::{DroppedRecord, Pack, Packer};
 pub use read::{
-    BlobSample, BorrowedRevision, BorrowedRevisions, CachedRevisions, HistoryEntry, OLD_LOGS_MAX,
-    RecordCacheStatistics, RecordIterator, Transaction, TransactionIterator,
+    BlobSample, HistoryEntry, OLD_LOGS_MAX, Reader, RecordCacheStatistics, RecordIterator,
+    Transaction, TransactionIterator,
 };
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};
 pub use storage::FileStorage;

@@ -255,7 +255,7 @@ fn storage_of(
 }
 
 fn cache_of(file: &FileStorage) -> Cache {
-    let cache = file.cache_statistics();
+    let cache = file.reader().cache_statistics();
     Cache {
         hits: cache.hits,
         misses: cache.misses,

@@ -270,7 +270,7 @@ fn check_revisions(files: &MemoryDisk, history: &History) -> Result<(), String> 
             if next.is_some_and(|next| next <= history.packed) {
                 continue;
             }
-            match file.load_before(oid, tid.next(), Access::Blocking) {
+            match file.reader().load_before(oid, tid.next(), Access::Blocking) {
                 Ok(Load::Revision(found))
                     if found.data == *data && found.serial == *tid && found.end == next => {}
                 other => return Err(format!("{oid} of {tid} is in the end {other:?}")),

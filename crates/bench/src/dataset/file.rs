@@ -133,7 +133,7 @@ mod tests {
         let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new(path) };
         let storage = FileStorage::open(Arc::new(RealDisk), &options).unwrap();
         for oid in (0..dataset.len()).map(Oid) {
-            let data = storage.load_serial(oid, dataset.tid(oid)).unwrap().unwrap();
+            let data = storage.reader().load_serial(oid, dataset.tid(oid)).unwrap().unwrap();
             assert_eq!(dataset.check(oid, &data), Ok(()));
             assert_eq!(dataset.data(oid), data);
         }

@@ -128,8 +128,8 @@ fn object_that_a_pack_has_dropped_is_stored_again_over_the_same_serial() {
         let checksums = ChecksumMode::Full;
         let opened = OpenOptions { checksums, ..OpenOptions::new(Path::new("Data.fs")) };
         let file = FileStorage::open(Arc::new(disk.clone()), &opened).unwrap();
-        let mut pack = file.begin_pack_without_damaged(pack_tid, &options).unwrap().unwrap();
-        file.finish_pack(&mut pack).unwrap();
+        let mut pack = file.packer().begin_without_damaged(pack_tid, &options).unwrap().unwrap();
+        file.packer().finish(&mut pack).unwrap();
         drop((pack, file));
         let storage = start(&disk);
         let mut session = Session::new(&storage);

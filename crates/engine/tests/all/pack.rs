@@ -103,8 +103,9 @@ fn a_pack_sees_all_of_a_commit_or_nothing() {
         let image = disk.after_power_cut();
         if image.bytes(Path::new("Data.fs.index")).is_some() {
             let file = open_file(Arc::new(image), Path::new("Data.fs"));
-            let first = file.serial_of_living(Oid(1)).unwrap();
-            assert!(oids.iter().all(|oid| file.serial_of_living(*oid).unwrap() == first));
+            let reader = file.reader();
+            let first = reader.serial_of_living(Oid(1)).unwrap();
+            assert!(oids.iter().all(|oid| reader.serial_of_living(*oid).unwrap() == first));
         }
     }
     committer.join().unwrap();

@@ -9,8 +9,7 @@ use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile};
 
 use super::batch::Batch;
-use super::last_writer;
-use super::last_writer::LastWriter;
+use super::last_writer::{self, LastWriter};
 use super::opening::SUFFIX;
 use super::sums::add_piece;
 use super::writing::Writing;

@@ -51,10 +51,12 @@ pub(crate) use evidence::Evidence;
 pub(crate) use last_writer::LastWriter;
 pub(crate) use opening::{Opened, SUFFIX, open};
 pub(crate) use passage::Passage;
+pub(crate) use session_name::SessionName;
 pub(crate) use side_file::{Found, SideFile};
 pub(crate) use writing::Writing;
 
 use crate::FileStorageError;
+use crate::format::Damage;
 use crate::scan::{Damages, Part};
 
 /// How checksums are used.
@@ -126,6 +128,10 @@ impl Checksums {
     pub(crate) fn end_of_record(&self, position: u64, records_end: u64) -> Option<u64> {
         let is_used = !self.writing.is_void();
         is_used.then(|| self.side().end_of_record(position, records_end)).flatten()
+    }
+
+    pub(crate) fn note(&self, damage: &Damage) {
+        self.damages.note(damage.position, damage.oid, damage.tid, &damage.what);
     }
 
     pub(crate) fn writing(&self) -> &Writing {

@@ -1,11 +1,13 @@
 //! The bytes of `Data.fs`, and what can be said about them without reading a whole file.
 
 mod damage;
+mod data_file;
 mod layout;
 mod lost_sectors;
 mod new_file;
 
 pub use damage::{Damage, DamageKind};
+pub(crate) use data_file::DataFile;
 pub use layout::Magic;
 pub(crate) use layout::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,

@@ -7,6 +7,7 @@ mod locking;
 mod options;
 mod recovery;
 mod set_aside;
+mod start_checksums;
 mod torn;
 
 pub(crate) use index_file::{IndexFileError, read as read_index_file};

@@ -11,8 +11,7 @@ use tracing::warn;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use super::index_snapshot;
-use super::index_snapshot::Found;
+use super::index_snapshot::{self, Found};
 use super::options::OpenOptions;
 use super::set_aside::BrokenEnd;
 use super::torn::TornTransactionDetector;

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use zodium_blobs::is_blob_record;
+use zodium_blobs::{BlobDirectory, is_blob_record};
 use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 use super::log::LogFile;
 use super::log_bytes::Body;
-use crate::FileStorage;
+use super::reader::Reader;
 
 /// Result of a look at a sample of a storage's current records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,12 +21,12 @@ pub struct BlobSample {
     pub first_missing: Option<PathBuf>,
 }
 
-impl FileStorage {
+impl Reader {
     /// Reads up to `count` current records, spread evenly over all objects, and checks that each
     /// blob among them has its file. Blocking: each record is one read of the data file.
     ///
     /// Unreadable records are skipped here: loads of them return errors.
-    pub fn sample_blobs(&self, count: usize) -> BlobSample {
+    pub fn sample_blobs(&self, blobs: Option<&BlobDirectory>, count: usize) -> BlobSample {
         let log = self.log();
         let mut chosen = spread(&log, count);
         // In file order, so that a disk seeks in one direction only.
@@ -35,7 +35,7 @@ impl FileStorage {
         for (oid, position) in chosen {
             let Some(tid) = blob_at(&log, oid, position) else { continue };
             sample.blobs += 1;
-            let Some(directory) = self.blobs() else {
+            let Some(directory) = blobs else {
                 sample.missing += 1;
                 continue;
             };

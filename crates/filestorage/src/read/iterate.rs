@@ -8,9 +8,10 @@ use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use super::log_bytes::{Body, LogBytes};
 use super::old_logs::PinnedLog;
+use super::reader::Reader;
+use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
 use crate::scan::{Scan, Step, TransactionEntry};
-use crate::{FileStorage, FileStorageError};
 
 /// Bytes read at once while stepping. A client asks for each step separately.
 const STEP_WINDOW_BYTES: usize = 16 << 10;
@@ -49,7 +50,7 @@ pub struct RecordIterator {
     next: u64,
 }
 
-impl FileStorage {
+impl Reader {
     /// Transactions with `start <= tid <= stop`, oldest first.
     pub fn iterate(
         &self,

@@ -8,10 +8,11 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::iterate::{Transaction, step_scan, tid_of, transaction_of};
 use super::log::{Link, LogFile};
+use super::reader::Reader;
 use super::record::{Record, RecordContent};
+use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
-use crate::{FileStorage, FileStorageError};
 
 /// Bytes read at once during the search for the transaction of a damaged record.
 const LOOK_BYTES: usize = 4 << 10;
@@ -25,7 +26,7 @@ pub struct HistoryEntry {
     pub transaction: Transaction,
 }
 
-impl FileStorage {
+impl Reader {
     /// The latest revision of `oid` written by a transaction before `before`.
     pub fn load_before(
         &self,

@@ -95,8 +95,8 @@ mod tests {
             packed: &|_| (),
             cancelled: &Arc::new(AtomicBool::new(false)),
         };
-        let mut pack = storage.begin_pack(Tid(tid), &options).unwrap().unwrap();
-        storage.finish_pack(&mut pack).unwrap();
+        let mut pack = storage.packer().begin(Tid(tid), &options).unwrap().unwrap();
+        storage.packer().finish(&mut pack).unwrap();
     }
 
     /// Steps to the next transaction, reads its record, and returns its tid.
@@ -117,7 +117,7 @@ mod tests {
         let mut iterators = Vec::new();
         let mut last = 3;
         for _ in 0..=OLD_LOGS_MAX {
-            let mut iterator = storage.iterate(None, None).unwrap();
+            let mut iterator = storage.reader().iterate(None, None).unwrap();
             let first = step(&mut iterator).unwrap();
             iterators.push((iterator, first, last));
             let index_and_cache = Arc::downgrade(&storage.log());
@@ -147,9 +147,9 @@ mod tests {
         let storage =
             FileStorage::open(Arc::new(MemoryDisk::new()), &OpenOptions::new("Data.fs")).unwrap();
         (1..=2).for_each(|tid| commit(&storage, tid));
-        let mut kept = storage.iterate(None, None).unwrap();
+        let mut kept = storage.reader().iterate(None, None).unwrap();
         for tid in 2..10 {
-            let dropped = (tid > 2).then(|| storage.iterate(None, None).unwrap());
+            let dropped = (tid > 2).then(|| storage.reader().iterate(None, None).unwrap());
             pack(&storage, tid);
             drop(dropped);
             commit(&storage, tid + 1);

@@ -4,12 +4,12 @@ use rustc_hash::FxHashSet;
 use zodium_storage::{Access, UndoneRecord};
 use zodium_types::{Tid, TransactionStatus};
 
-use super::iterate;
-use super::iterate::{Transaction, step_scan};
+use super::iterate::{self, Transaction, step_scan};
+use super::reader::Reader;
+use crate::FileStorageError;
 use crate::scan::Step;
-use crate::{FileStorage, FileStorageError};
 
-impl FileStorage {
+impl Reader {
     /// The records of transaction `tid`, for an undo.
     pub fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, FileStorageError> {
         let refused = |reason| Err(FileStorageError::NotUndoable { tid, reason });

@@ -8,4 +8,5 @@ mod packing;
 mod prepared;
 mod read;
 mod undo;
+mod upkeep;
 mod write;

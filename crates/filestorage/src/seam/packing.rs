@@ -53,7 +53,7 @@ impl FileStorage {
             }
         };
         let options = PackOptions { progress: &progress, ..*options };
-        let Some(pack) = self.begin_pack(until, &options)? else {
+        let Some(pack) = self.packer().begin(until, &options)? else {
             info!(%file, "packing would free nothing");
             return Ok(None);
         };
@@ -84,7 +84,7 @@ impl FileStorage {
         mut pack: crate::Pack,
         options: &PackOptions<'_>,
     ) -> Result<(Packed, Duration), FileStorageError> {
-        let closed = self.back_pointers.close();
+        let closed = self.appender.back_pointers.close();
         loop {
             let transactions = closed.wait(CANCEL_INTERVAL);
             if options.cancelled.load(Ordering::Relaxed) {
@@ -96,15 +96,15 @@ impl FileStorage {
             (options.progress)(PackStep::Waiting, 0, transactions);
         }
         // Ordinary commits went on during that wait.
-        self.catch_up(&mut pack)?;
-        let appending = self.appending.lock();
+        self.packer().catch_up(&mut pack)?;
+        let appending = self.appender.lock();
         let started = Instant::now();
-        let packed = self.finish_pack(&mut pack);
+        let packed = self.packer().finish(&mut pack);
         let stall = started.elapsed();
         drop(appending);
         drop(closed);
         if packed.is_ok()
-            && let Err(error) = self.remove_packed_blobs(&pack)
+            && let Err(error) = self.packer().remove_blobs(&pack)
         {
             warn!(file = %self.path().display(), %error,
                 "not all blobs of dropped revisions could be removed; the next start will");

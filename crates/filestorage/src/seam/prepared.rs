@@ -4,8 +4,7 @@
 use zodium_storage::{Access, NewBody, NewRecord, NewTransaction};
 use zodium_types::{Tid, TransactionMetadata, TransactionStatus};
 
-use crate::write;
-use crate::write::PointsBack;
+use crate::write::{self, PointsBack};
 use crate::{FileStorage, FileStorageError, Reservation};
 
 pub(super) struct PreparedTransaction {
@@ -29,7 +28,7 @@ impl PreparedTransaction {
         if points_back && access == Access::NonBlocking {
             return Ok(None);
         }
-        let points_back = points_back.then(|| storage.back_pointers.enter());
+        let points_back = points_back.then(|| storage.appender.back_pointers.enter());
         let records = records.into_iter().map(|record| storage.with_position(record));
         let records: Vec<_> = records.collect::<Result<_, _>>()?;
         let bytes = write::NewTransaction::bytes(&metadata, &records);
@@ -59,7 +58,7 @@ impl FileStorage {
         let body = match body {
             NewBody::Data(data) => write::NewBody::Data(data),
             NewBody::Spooled(data) => write::NewBody::Spooled(data),
-            NewBody::SameAs(tid) => write::NewBody::SameAs(self.position_of(oid, tid)?),
+            NewBody::SameAs(tid) => write::NewBody::SameAs(self.reader.position_of(oid, tid)?),
             NewBody::Deleted => write::NewBody::Deleted,
         };
         Ok(write::NewRecord { oid, body })

@@ -1,17 +1,16 @@
 //! The reading traits of the seam.
 
-use std::ops::ControlFlow;
 use std::task::Poll;
 
 use bytes::Bytes;
 use zodium_storage::{
-    Access, HistoryEntry, LOOKED_UP_TOGETHER, Load, ObjectStep, Read, ResidentRevision,
-    ResidentRevisions, Stamp, StorageError, StoredRecord, TransactionCursor,
+    Access, HistoryEntry, Load, ObjectStep, Read, ResidentRevisions, Stamp, StorageError,
+    StoredRecord, TransactionCursor,
 };
 use zodium_types::{Oid, Tid};
 
 use super::cursor::LogCursor;
-use crate::{CachedRevisions, FileStorage};
+use crate::FileStorage;
 
 impl Read for FileStorage {
     fn name(&self) -> String {
@@ -19,7 +18,7 @@ impl Read for FileStorage {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        self.file.read_only
     }
 
     fn size(&self) -> u64 {
@@ -27,7 +26,7 @@ impl Read for FileStorage {
     }
 
     fn object_count(&self) -> u64 {
-        FileStorage::object_count(self)
+        self.reader.object_count()
     }
 
     fn last_tid(&self) -> Tid {
@@ -35,32 +34,32 @@ impl Read for FileStorage {
     }
 
     fn last_oid(&self) -> Oid {
-        FileStorage::last_oid(self)
+        self.oids.last()
     }
 
     fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError> {
-        Ok(FileStorage::load_before(self, oid, before, access)?)
+        Ok(self.reader.load_before(oid, before, access)?)
     }
 
     fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {
-        FileStorage::is_still_current(self, oid, stamp)
+        self.reader.is_still_current(oid, stamp)
     }
 
     fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError> {
-        Ok(FileStorage::record(self, oid, serial)?)
+        Ok(self.reader.record(oid, serial)?)
     }
 
     fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Option<Bytes>, StorageError> {
-        Ok(FileStorage::load_serial(self, oid, serial)?)
+        Ok(self.reader.load_serial(oid, serial)?)
     }
 
     fn poll_serial(&self, oid: Oid, access: Access) -> Result<Poll<Option<Tid>>, StorageError> {
-        let serial = FileStorage::current_serial(self, oid, access)?;
+        let serial = self.reader.current_serial(oid, access)?;
         Ok(serial.map_or(Poll::Pending, Poll::Ready))
     }
 
     fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
-        let entries = FileStorage::history(self, oid, count)?.into_iter();
+        let entries = self.reader.history(oid, count)?.into_iter();
         let entry = |entry: crate::HistoryEntry| HistoryEntry {
             size: entry.size,
             transaction: entry.transaction.into(),
@@ -69,7 +68,7 @@ impl Read for FileStorage {
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
-        Ok(FileStorage::next_object(self, from)?)
+        Ok(self.reader.next_object(from)?)
     }
 
     fn iterate(
@@ -77,40 +76,14 @@ impl Read for FileStorage {
         start: Option<Tid>,
         stop: Option<Tid>,
     ) -> Result<Box<dyn TransactionCursor>, StorageError> {
-        Ok(Box::new(LogCursor::new(FileStorage::iterate(self, start, stop)?)))
+        Ok(Box::new(LogCursor::new(self.reader.iterate(start, stop)?)))
     }
 
     fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
-        Ok(FileStorage::recent(self, count)?)
+        Ok(self.reader.recent(count)?)
     }
 
     fn read_resident(&self, look_up: &mut dyn FnMut(&dyn ResidentRevisions)) {
-        look_up(&self.cached_revisions());
-    }
-}
-
-impl ResidentRevisions for CachedRevisions {
-    fn look_up(
-        &self,
-        oids: &[Oid],
-        visit: &mut dyn FnMut(usize, Option<ResidentRevision<'_>>) -> ControlFlow<()>,
-    ) {
-        let found = CachedRevisions::look_up(self, oids.iter().copied());
-        for number in 0..oids.len().min(LOOKED_UP_TOGETHER) {
-            let flow = match found.current(number) {
-                Some(revision) => visit(
-                    number,
-                    Some(ResidentRevision {
-                        data: revision.data(),
-                        serial: revision.serial(),
-                        share: &|| revision.shared_data(),
-                    }),
-                ),
-                None => visit(number, None),
-            };
-            if flow.is_break() {
-                return;
-            }
-        }
+        look_up(&self.reader.cached_revisions());
     }
 }

@@ -7,11 +7,11 @@ use crate::FileStorage;
 
 impl Undo for FileStorage {
     fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, StorageError> {
-        Ok(FileStorage::records_to_undo(self, tid)?)
+        Ok(self.reader.records_to_undo(tid)?)
     }
 
     fn undo_log(&self, accept: &mut dyn FnMut(&Transaction) -> bool) -> Result<(), StorageError> {
         let accept = |transaction: &crate::Transaction| accept(&transaction.clone().into());
-        Ok(FileStorage::undo_log(self, accept)?)
+        Ok(self.reader.undo_log(accept)?)
     }
 }

@@ -16,19 +16,19 @@ use crate::FileStorage;
 
 impl Write for FileStorage {
     fn new_oids(&self, count: u64) -> Option<RangeInclusive<u64>> {
-        FileStorage::new_oids(self, count)
+        self.oids.hand_out(count)
     }
 
     fn write_state(&self) -> WriteState {
-        FileStorage::write_state(self)
+        self.appender.write_state()
     }
 
     fn sync_durations(&self) -> Distribution {
-        FileStorage::sync_durations(self)
+        self.appender.sync_durations()
     }
 
     fn new_spool(&self) -> Result<Spool, StorageError> {
-        Spool::new(self.disk.as_ref(), self.path(), Arc::clone(&self.space))
+        Spool::new(self.file.disk.as_ref(), self.path(), Arc::clone(self.appender.space()))
     }
 
     fn prepare(
@@ -52,7 +52,7 @@ impl Write for FileStorage {
             pointing_back.extend(points_back);
         }
         // Held from the first appended byte until the last transaction is published.
-        let _appending = self.appending.lock();
+        let _appending = self.appender.lock();
         let appended = self.append(&transactions, reservations)?;
         let publish = |appended: crate::Appended| {
             let committed = Committed { tid: appended.tid(), oids: appended.oids() };
@@ -70,7 +70,7 @@ impl Write for FileStorage {
 
     fn reopen(&self) -> Result<(), StorageError> {
         // Keeps a pack, too, from replacing the file meanwhile.
-        let _appending = self.appending.lock();
+        let _appending = self.appender.lock();
         Ok(FileStorage::reopen(self)?)
     }
 

@@ -1,6 +1,6 @@
-//! Checksums in the life of a storage: opened and closed with it, and kept up in between.
+//! Keeps up what lies beside the data file.
 
-mod background;
-mod checksums;
+mod side_files;
 
-pub use checksums::ScrubPlace;
+pub use side_files::ScrubPlace;
+pub(crate) use side_files::{SideFiles, close_checksums, sync_checksums, verify_tail};

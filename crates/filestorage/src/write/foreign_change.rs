@@ -14,26 +14,28 @@ use std::ops::RangeInclusive;
 
 use zodium_disk::{FileIdentity, FileStatus};
 
+use super::appender::Appender;
+use crate::FileStorageError;
 use crate::error::FileChange;
-use crate::{FileStorage, FileStorageError};
+use crate::format::DataFile;
 
-impl FileStorage {
+impl Appender {
     /// Checks that the data file is as this storage wrote it. The caller makes sure that nothing is
-    /// [appended](FileStorage::append) meanwhile.
+    /// [appended](Appender::append) meanwhile.
     ///
     /// # Errors
     /// [`FileStorageError::Changed`] with the difference.
-    pub fn check_unchanged(&self) -> Result<(), FileStorageError> {
+    pub(crate) fn check_unchanged(&self) -> Result<(), FileStorageError> {
         let (identity, lengths) = {
-            let state = self.append.lock();
-            (state.identity, state.end()..=state.refused_end())
+            let state = self.state.lock();
+            (state.identity, state.end..=state.refused_end)
         };
         self.check_file(identity, lengths)
     }
 
     /// Checks that the path still leads to the open file.
     pub(crate) fn check_identity(&self) -> Result<(), FileStorageError> {
-        let identity = self.append.lock().identity;
+        let identity = self.state.lock().identity;
         self.check_file(identity, 0..=u64::MAX)
     }
 
@@ -43,11 +45,12 @@ impl FileStorage {
         identity: FileIdentity,
         lengths: RangeInclusive<u64>,
     ) -> Result<(), FileStorageError> {
-        let found = self.disk.status(&self.named);
-        let found = found.map_err(|error| FileStorageError::io(&self.path, "look at", error))?;
+        let DataFile { disk, path, named, .. } = &*self.file;
+        let found = disk.status(named);
+        let found = found.map_err(|error| FileStorageError::io(path, "look at", error))?;
         match change(identity, &lengths, found) {
             None => Ok(()),
-            Some(change) => Err(FileStorageError::Changed { path: self.path.clone(), change }),
+            Some(change) => Err(FileStorageError::Changed { path: path.clone(), change }),
         }
     }
 }

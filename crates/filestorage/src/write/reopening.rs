@@ -11,14 +11,15 @@
 
 use std::path::Path;
 
-use tracing::warn;
 use zodium_disk::DiskFile;
 use zodium_disk::with_suffix;
 
-use super::append::{WriteFailure, bytes_ahead, reserve_error};
+use super::append_state::WriteFailure;
+use super::appender::{Appender, bytes_ahead, reserve_error};
 use super::recent::{Piece, RecentAppends};
+use crate::FileStorageError;
+use crate::format::DataFile;
 use crate::read::{LogFile, step_scan};
-use crate::{FileStorage, FileStorageError};
 
 /// Bytes read back at once.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -26,26 +27,27 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// header, so an opening after a crash takes it for an unfinished transaction and cuts it.
 const PROBE: &[u8; 8] = b"reopened";
 
-impl FileStorage {
+impl Appender {
     /// Allows appends again after a failure, if the device holds the acknowledged bytes and can be
-    /// written to. Does nothing if nothing failed.
+    /// written to. Does nothing if nothing failed. Returns whether the name of a packed file had to
+    /// be made durable.
     ///
-    /// Blocking. The caller makes sure that nothing is [appended](FileStorage::append) meanwhile.
+    /// Blocking. The caller makes sure that nothing is [appended](Appender::append) meanwhile.
     ///
     /// # Errors
     /// Appends stay refused, and the caller can try again. [`FileStorageError::Corrupt`] names the
     /// place where the device does not hold the acknowledged bytes. [`FileStorageError::Changed`]:
     /// another program changed the file, and must change it back. Other errors name the failed
     /// operation.
-    pub fn reopen(&self) -> Result<(), FileStorageError> {
+    pub(crate) fn reopen(&self, log: &LogFile) -> Result<bool, FileStorageError> {
         let (failure, end, promised, recent) = {
-            let state = self.append.lock();
-            (state.failure, state.end(), state.promised(), state.recent.clone())
+            let state = self.state.lock();
+            (state.failure, state.end, state.promised, state.recent.clone())
         };
         match failure {
-            None => return Ok(()),
+            None => return Ok(false),
             Some(WriteFailure::Unknown) => {
-                return Err(FileStorageError::Failed { path: self.path.clone() });
+                return Err(FileStorageError::Failed { path: self.file.path.clone() });
             }
             Some(WriteFailure::Name | WriteFailure::Log | WriteFailure::Changed) => {}
         }
@@ -54,49 +56,34 @@ impl FileStorage {
         if failure == Some(WriteFailure::Name) {
             self.make_name_durable()?;
         }
-        let log = self.log();
-        let file = log.file.as_ref();
-        verify(&log, end, &recent)?;
-        self.append.lock().refuse_up_to(end + PROBE.len() as u64);
-        cut(&self.path, file, end)?;
-        probe(&self.path, file, end)?;
-        cut(&self.path, file, end)?;
-        verify(&log, end, &recent)?;
+        let (file, path) = (log.file.as_ref(), self.file.path.as_path());
+        verify(log, end, &recent)?;
+        self.state.lock().refuse_up_to(end + PROBE.len() as u64);
+        cut(path, file, end)?;
+        probe(path, file, end)?;
+        cut(path, file, end)?;
+        verify(log, end, &recent)?;
         // Cutting has freed the space reserved for voted transactions.
         let reserve = |bytes: u64| file.reserve(end, end + bytes).map(|()| end + bytes);
         let reserved = reserve(promised + bytes_ahead(end)).or_else(|_| reserve(promised));
-        let reserved = reserved.map_err(|error| reserve_error(&self.path, error, promised))?;
-        self.append.lock().reopened(reserved);
-        if failure == Some(WriteFailure::Name) {
-            self.resume_blob_removal()?;
-        }
-        Ok(())
-    }
-
-    /// Cuts refused transactions before a failed storage is closed. The next opening would take
-    /// whole transactions behind the end for committed.
-    pub(crate) fn cut_refused(&self) {
-        // `close` itself reports that another program changed the file.
-        if let Err(error) = self.reopen()
-            && !matches!(error, FileStorageError::Changed { .. })
-        {
-            warn!(file = %self.path.display(), %error,
-                "what failed to be committed was not cut, and may be in the file as a whole");
-        }
+        let reserved = reserved.map_err(|error| reserve_error(path, error, promised))?;
+        self.state.lock().reopened(reserved);
+        Ok(failure == Some(WriteFailure::Name))
     }
 
     /// Makes another change in the folder durable. That makes the earlier rename durable too.
     fn make_name_durable(&self) -> Result<(), FileStorageError> {
-        let probe = with_suffix(&self.path, ".reopening");
+        let DataFile { disk, path, .. } = &*self.file;
+        let probe = with_suffix(path, ".reopening");
         let failed = |operation| {
             let probe = probe.clone();
             move |error| FileStorageError::io(&probe, operation, error)
         };
-        let opened = self.disk.open(&probe, zodium_disk::OpenMode::Create);
+        let opened = disk.open(&probe, zodium_disk::OpenMode::Create);
         opened.map_err(failed("create"))?;
-        self.disk.sync_folder_of(&probe).map_err(failed("sync the folder of"))?;
-        self.disk.remove(&probe).map_err(failed("remove"))?;
-        self.disk.sync_folder_of(&probe).map_err(failed("sync the folder of"))
+        disk.sync_folder_of(&probe).map_err(failed("sync the folder of"))?;
+        disk.remove(&probe).map_err(failed("remove"))?;
+        disk.sync_folder_of(&probe).map_err(failed("sync the folder of"))
     }
 }
 

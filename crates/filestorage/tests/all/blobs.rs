@@ -76,7 +76,7 @@ fn a_blob_whose_record_cannot_be_read_stays() {
     file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
     file.sync().unwrap();
     let storage = open(disk.clone());
-    storage.load_serial(OID, tid(1)).unwrap_err();
+    storage.reader().load_serial(OID, tid(1)).unwrap_err();
     assert_eq!(disk.bytes(&path).as_deref(), Some(&b"large"[..]));
 }
 
@@ -143,9 +143,9 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
         packed: &|_| (),
         cancelled: &cancelled,
     };
-    let mut pack = storage.begin_pack(tid(3), &options).unwrap().unwrap();
-    storage.finish_pack(&mut pack).unwrap();
-    storage.remove_packed_blobs(&pack).unwrap();
+    let mut pack = storage.packer().begin(tid(3), &options).unwrap().unwrap();
+    storage.packer().finish(&mut pack).unwrap();
+    storage.packer().remove_blobs(&pack).unwrap();
     drop(pack);
     let path = storage.blobs().unwrap().path_of(OID, tid(2));
     storage.close().unwrap();
@@ -156,10 +156,10 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
 
     let damaged = disk.after_kill();
     let storage = open(disk.clone());
-    let mut pack = storage.begin_pack_without_damaged(tid(3), &options).unwrap().unwrap();
+    let mut pack = storage.packer().begin_without_damaged(tid(3), &options).unwrap().unwrap();
     assert_eq!(pack.dropped().count() as u64, SMALL + 1);
     let crashed = disk.after_kill();
-    let packed = storage.finish_pack(&mut pack).unwrap();
+    let packed = storage.packer().finish(&mut pack).unwrap();
     assert_eq!(packed.size_after, packed.size_before);
 
     assert_eq!(data_of(&crashed), data_of(&damaged));

@@ -92,8 +92,8 @@ fn a_wrong_bit_in_the_second_length_and_one_in_a_record_are_no_broken_end() {
     bytes[end - 9] ^= 1;
     let storage = case.open_with(&bytes);
     assert_eq!(storage.checksum_figures().unwrap().damaged, 2);
-    storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
-    storage.load_before(Oid(2), Tid::MAX, Access::Blocking).unwrap_err();
+    storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
+    storage.reader().load_before(Oid(2), Tid::MAX, Access::Blocking).unwrap_err();
 }
 
 /// What the last transaction consists of.
@@ -300,7 +300,7 @@ impl Case {
 
     fn check_loads(&self, storage: &FileStorage) {
         for oid in self.model.objects().keys() {
-            storage.load_before(*oid, Tid::MAX, Access::Blocking).unwrap();
+            storage.reader().load_before(*oid, Tid::MAX, Access::Blocking).unwrap();
         }
         assert_eq!(storage.last_tid(), self.model.last_tid().next());
     }
@@ -324,7 +324,7 @@ fn commit_last(storage: &FileStorage, kind: Kind, model: &Model) {
     let data = |data: &[u8]| NewBody::Data(data.to_vec().into());
     let undone = || {
         let source = model.transactions[model.transactions.len() - 2].tid;
-        let data = storage.load_serial(Oid(1), source).unwrap();
+        let data = storage.reader().load_serial(Oid(1), source).unwrap();
         copied_body(storage, Oid(1), data, Some(source)).unwrap()
     };
     let bodies = match kind {

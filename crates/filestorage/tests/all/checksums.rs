@@ -189,7 +189,7 @@ fn reading_stays_before_a_transaction_that_does_not_fit_its_checksum() {
     file.sync().unwrap();
 
     let storage = open(disk.clone());
-    let mut transactions = storage.iterate(None, None).unwrap();
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
     for attempt in 0..3 {
         let mut seen = Vec::new();
         let read = transactions.read(true, |item| {
@@ -295,8 +295,8 @@ fn pack_writes_the_checksums_of_the_new_file() {
             packed: &|_| (),
             cancelled: &Arc::default(),
         };
-        let mut pack = storage.begin_pack(storage.last_tid(), &options).unwrap().unwrap();
-        storage.finish_pack(&mut pack).unwrap();
+        let mut pack = storage.packer().begin(storage.last_tid(), &options).unwrap().unwrap();
+        storage.packer().finish(&mut pack).unwrap();
         drop(pack);
         let figures = storage.checksum_figures().unwrap();
         assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0));
@@ -325,10 +325,10 @@ fn pack_without_checksums_leaves_none_that_are_taken_for_those_of_the_new_file()
             packed: &|_| (),
             cancelled: &Arc::default(),
         };
-        let Some(mut pack) = storage.begin_pack(storage.last_tid(), &options).unwrap() else {
+        let Some(mut pack) = storage.packer().begin(storage.last_tid(), &options).unwrap() else {
             return;
         };
-        storage.finish_pack(&mut pack).unwrap();
+        storage.packer().finish(&mut pack).unwrap();
         drop((pack, storage));
         // As a stock server would have left it.
         disk.put(&companion(".checksums"), side);
@@ -374,10 +374,10 @@ fn crash_at_any_step_of_commits_and_a_pack_leaves_checksums_that_fit_or_none() {
             packed: &|_| (),
             cancelled: &Arc::default(),
         };
-        if let Some(mut pack) = storage.begin_pack(storage.last_tid(), &options).unwrap() {
+        if let Some(mut pack) = storage.packer().begin(storage.last_tid(), &options).unwrap() {
             history.commit_batch(&storage);
-            storage.catch_up(&mut pack).unwrap();
-            storage.finish_pack(&mut pack).unwrap();
+            storage.packer().catch_up(&mut pack).unwrap();
+            storage.packer().finish(&mut pack).unwrap();
         }
         history.commit_batch(&storage);
         storage.close().unwrap();

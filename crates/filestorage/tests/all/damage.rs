@@ -88,7 +88,7 @@ fn a_history_that_runs_in_a_circle_is_refused_when_it_is_read() {
     bytes[record(0) + 16..][..8].copy_from_slice(&newer.to_be_bytes());
     disk.put(data_file(), bytes);
     let storage = open_read_only(disk).unwrap();
-    let older = storage.load_before(Oid(1), tid(1), Access::Blocking);
+    let older = storage.reader().load_before(Oid(1), tid(1), Access::Blocking);
     assert_eq!(damaged_at(older), record(0) as u64);
 }
 

@@ -30,7 +30,7 @@ fn flip(disk: &MemoryDisk, position: u64) {
 }
 
 fn load(storage: &FileStorage, oid: u64) -> Result<(), FileStorageError> {
-    storage.load_before(Oid(oid), Tid::MAX, Access::Blocking).map(drop)
+    storage.reader().load_before(Oid(oid), Tid::MAX, Access::Blocking).map(drop)
 }
 
 #[test]
@@ -62,14 +62,14 @@ fn wrong_header_of_a_transaction_is_counted_by_whatever_passes_it() {
     type Read = fn(&FileStorage) -> Result<(), FileStorageError>;
     let reads: [(&str, Read); 5] = [
         ("iteration", |storage| {
-            let mut transactions = storage.iterate(None, None)?;
+            let mut transactions = storage.reader().iterate(None, None)?;
             while transactions.step()?.is_some() {}
             Ok(())
         }),
-        ("history", |storage| storage.history(Oid(4), 10).map(drop)),
-        ("undo", |storage| storage.records_to_undo(tid(5)).map(drop)),
-        ("undo log", |storage| storage.undo_log(|_| true)),
-        ("recent", |storage| storage.recent(10).map(drop)),
+        ("history", |storage| storage.reader().history(Oid(4), 10).map(drop)),
+        ("undo", |storage| storage.reader().records_to_undo(tid(5)).map(drop)),
+        ("undo log", |storage| storage.reader().undo_log(|_| true)),
+        ("recent", |storage| storage.reader().recent(10).map(drop)),
     ];
     for (name, read) in reads {
         for mode in MODES {
@@ -93,8 +93,8 @@ fn file_that_was_cut_while_it_is_served_is_counted_as_damaged() {
         assert_eq!(storage.damaged_places(), 1, "{mode:?}");
         damaged_at(load(&storage, 8));
         assert_eq!(storage.damaged_places(), 2, "{mode:?}");
-        let mut transactions = storage.iterate(Some(tid(1)), None).err();
-        if let Ok(mut all) = storage.iterate(None, None) {
+        let mut transactions = storage.reader().iterate(Some(tid(1)), None).err();
+        if let Ok(mut all) = storage.reader().iterate(None, None) {
             while transactions.is_none() {
                 transactions = all.step().err();
             }
@@ -122,8 +122,8 @@ fn what_an_opening_tries_out_is_no_damage() {
                     other.put(&crate::support::companion(".checksums"), side);
                 }
                 let storage = open_summed(&other, mode);
-                storage.iterate(None, None).unwrap().step().unwrap();
-                storage.undo_log(|_| true).unwrap();
+                storage.reader().iterate(None, None).unwrap().step().unwrap();
+                storage.reader().undo_log(|_| true).unwrap();
                 load(&storage, 8).unwrap();
                 assert_eq!(storage.damaged_places(), 0, "{name}, {mode:?}");
             }

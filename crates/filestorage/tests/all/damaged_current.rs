@@ -34,7 +34,7 @@ fn record_of_object_11(positions: &[u64]) -> u64 {
 type Serial = Result<Option<Option<Tid>>, FileStorageError>;
 
 fn serial(storage: &FileStorage) -> Serial {
-    storage.current_serial(Oid(11), Access::Blocking)
+    storage.reader().current_serial(Oid(11), Access::Blocking)
 }
 
 fn is_right(serial: &Serial) -> bool {
@@ -80,7 +80,7 @@ fn serial_is_asked_off_the_worker_when_its_record_is_damaged() {
     let (disk, storage, positions) = written(ChecksumMode::Full);
     let file = disk.open(data_file(), OpenMode::Write).unwrap();
     file.write_all_at(&[0xff], record_of_object_11(&positions)).unwrap();
-    let resident = storage.current_serial(Oid(11), Access::NonBlocking);
+    let resident = storage.reader().current_serial(Oid(11), Access::NonBlocking);
     assert_eq!(resident.unwrap(), None);
     assert!(is_right(&serial(&storage)));
 }

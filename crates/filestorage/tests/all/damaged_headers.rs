@@ -95,7 +95,7 @@ fn shown(transaction: &ModelTransaction) -> String {
 fn iterated(storage: &FileStorage, start: Tid, stop: Tid) -> (Vec<String>, Option<u64>) {
     let mut found = Vec::new();
     let mut iterate = || -> Result<(), FileStorageError> {
-        let mut transactions = storage.iterate(Some(start), Some(stop))?;
+        let mut transactions = storage.reader().iterate(Some(start), Some(stop))?;
         while let Some(transaction) = transactions.step()? {
             let mut records = transactions.records(&transaction);
             let mut all = Vec::new();
@@ -114,7 +114,7 @@ fn iterated(storage: &FileStorage, start: Tid, stop: Tid) -> (Vec<String>, Optio
 /// The tids and oids that a read of the log shows, and whether an error ended it.
 fn read(storage: &FileStorage, start: Tid) -> (Vec<(Tid, Vec<Oid>)>, bool) {
     let mut found: Vec<(Tid, Vec<Oid>)> = Vec::new();
-    let Ok(mut log) = storage.iterate(Some(start), None) else { return (found, true) };
+    let Ok(mut log) = storage.reader().iterate(Some(start), None) else { return (found, true) };
     let read = log.read(true, |item| {
         match item {
             LogItem::Transaction { tid, .. } => found.push((tid, Vec::new())),
@@ -134,7 +134,7 @@ fn read(storage: &FileStorage, start: Tid) -> (Vec<(Tid, Vec<Oid>)>, bool) {
 fn undone(storage: &FileStorage, tid: Tid) -> Answer<Vec<String>> {
     let undo = || -> Result<Vec<String>, FileStorageError> {
         let mut undoing = Undoing::default();
-        let records = storage.records_to_undo(tid)?;
+        let records = storage.reader().records_to_undo(tid)?;
         let bodies = records.into_iter().map(|record| {
             let body = undo_record(storage, tid, record, &mut undoing)?;
             Ok(format!("{} {body:?}", record.oid))
@@ -150,7 +150,7 @@ fn undone(storage: &FileStorage, tid: Tid) -> Answer<Vec<String>> {
 
 fn undo_log(storage: &FileStorage) -> (Vec<Tid>, bool) {
     let mut found = Vec::new();
-    let listed = storage.undo_log(|transaction| {
+    let listed = storage.reader().undo_log(|transaction| {
         found.push(transaction.tid);
         true
     });
@@ -199,7 +199,7 @@ impl Sound<'_> {
             }
         }
         for oid in transactions[number].oids() {
-            let Ok(history) = self.storage.history(oid, usize::MAX) else { continue };
+            let Ok(history) = self.storage.reader().history(oid, usize::MAX) else { continue };
             let history: Vec<_> = history.iter().map(|e| (e.transaction.tid, e.size)).collect();
             let wanted = self.model.revisions(oid);
             let wanted: Vec<_> = wanted.iter().rev().map(|r| (r.tid, r.size)).collect();
@@ -207,7 +207,7 @@ impl Sound<'_> {
         }
         let wanted: Vec<Tid> = self.model.undoable().map(|t| t.tid).collect();
         assert_same_or_cut(&wanted, undo_log(self.storage), &format!("undo log: {flip}"));
-        if let Ok(recent) = self.storage.recent(usize::MAX) {
+        if let Ok(recent) = self.storage.reader().recent(usize::MAX) {
             let oids = |t: &ModelTransaction| if t.counts() { t.oids() } else { Vec::new() };
             let wanted: Vec<_> = transactions.iter().map(|t| (t.tid, oids(t))).collect();
             assert_eq!(recent, wanted, "recent: {flip}");
@@ -315,7 +315,7 @@ fn status_is_not_believed_before_its_checksum() {
             assert_eq!(iterated(&storage, tid, Tid::MAX), (Vec::new(), Some(position)));
             assert_eq!(undone(&storage, tid), Err(position));
             assert!(undo_log(&storage).1);
-            assert!(storage.recent(usize::MAX).is_err());
+            assert!(storage.reader().recent(usize::MAX).is_err());
         }
     });
 }

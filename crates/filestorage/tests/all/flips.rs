@@ -124,7 +124,7 @@ struct Flipped<'a> {
 impl Flipped<'_> {
     /// The data as they stand in the file, unless they are served otherwise.
     fn is_served(&self, part: &Part) -> Result<bool, FileStorageError> {
-        let served = self.storage.load_serial(part.oid.unwrap(), part.tid)?;
+        let served = self.storage.reader().load_serial(part.oid.unwrap(), part.tid)?;
         let start = part.start + RECORD_HEADER_BYTES;
         let mut bytes = vec![0; (part.end - start) as usize];
         self.file.read_exact_at(&mut bytes, start).unwrap();

@@ -17,7 +17,7 @@ use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk};
 use zodium_filestorage::{
     CheckOptions, ChecksumMode, FileChange, FileStorage, FileStorageError, OpenOptions, check,
 };
-use zodium_storage::{PackOptions, WriteState};
+use zodium_storage::{PackOptions, Write as _, WriteState};
 use zodium_types::Oid;
 
 /// A folder with a data file of one transaction, which is closed.
@@ -91,7 +91,7 @@ fn the_lock_is_on_the_packed_file_too_and_readers_of_the_old_one_keep_none() {
     let folder = Folder::new();
     let storage = folder.open("Data.fs").unwrap();
     commit(&storage, stores(tid(2), &[(1, b"two")])).unwrap();
-    let old = storage.iterate(None, None).unwrap();
+    let old = storage.reader().iterate(None, None).unwrap();
     pack(&storage).unwrap();
     fs::remove_file(folder.path("Data.fs.lock")).unwrap();
     assert_eq!(locked_by_this_process(folder.open("Data.fs")), folder.path("Data.fs"));
@@ -112,8 +112,8 @@ fn pack(storage: &FileStorage) -> Result<(), FileStorageError> {
         packed: &|_| (),
         cancelled: &cancelled,
     };
-    let mut pack = storage.begin_pack(tid(2), &options)?.expect("there is something to free");
-    storage.finish_pack(&mut pack).map(drop)
+    let mut pack = storage.packer().begin(tid(2), &options)?.expect("there is something to free");
+    storage.packer().finish(&mut pack).map(drop)
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn through_a_symbolic_link_the_file_itself_is_packed_and_has_the_companions() {
     assert_eq!(names, ["Data.fs", "Data.fs.lock"]);
     drop(storage);
     let storage = folder.open("Data.fs").unwrap();
-    assert_eq!(storage.load_serial(Oid(1), tid(3)).unwrap().unwrap(), "three");
+    assert_eq!(storage.reader().load_serial(Oid(1), tid(3)).unwrap().unwrap(), "three");
     storage.close().unwrap();
     // The checksums are beside the file, so a check through the link sees the changed byte too.
     let mut bytes = folder.bytes("Data.fs");
@@ -258,10 +258,10 @@ fn a_pack_does_not_take_the_name_from_a_file_that_another_program_put_there() {
         packed: &|_| (),
         cancelled: &cancelled,
     };
-    let mut begun = storage.begin_pack(tid(2), &options).unwrap().unwrap();
+    let mut begun = storage.packer().begin(tid(2), &options).unwrap().unwrap();
     fs::write(folder.path("other"), b"another file").unwrap();
     fs::rename(folder.path("other"), folder.path("Data.fs")).unwrap();
-    assert_eq!(change(storage.finish_pack(&mut begun)), FileChange::Replaced);
+    assert_eq!(change(storage.packer().finish(&mut begun)), FileChange::Replaced);
     drop(begun);
     assert_eq!(change(pack(&storage)), FileChange::Replaced);
     assert_eq!(storage.write_state(), WriteState::Changed);
@@ -298,8 +298,8 @@ fn commits_go_on_once_the_file_is_the_same_again() {
     drop(storage);
     let (storage, warnings) = count_warnings(|| folder.open("Data.fs").unwrap());
     assert!(warnings.is_empty(), "{warnings:?}");
-    assert_eq!(storage.load_serial(Oid(1), tid(5)).unwrap().unwrap(), "five");
-    assert_eq!(storage.serial_of_living(Oid(2)).unwrap(), None);
+    assert_eq!(storage.reader().load_serial(Oid(1), tid(5)).unwrap().unwrap(), "five");
+    assert_eq!(storage.reader().serial_of_living(Oid(2)).unwrap(), None);
 }
 
 #[test]

@@ -49,8 +49,8 @@ fn pack(storage: &FileStorage, tid: Tid) {
         packed: &|_| (),
         cancelled: &Arc::default(),
     };
-    if let Some(mut pack) = storage.begin_pack(tid, &options).unwrap() {
-        storage.finish_pack(&mut pack).unwrap();
+    if let Some(mut pack) = storage.packer().begin(tid, &options).unwrap() {
+        storage.packer().finish(&mut pack).unwrap();
     }
 }
 
@@ -66,7 +66,7 @@ fn revisions_of(storage: &FileStorage, oids: &[Oid]) -> Revisions {
     let mut revisions = Revisions::new();
     for oid in oids {
         if let Load::Revision(found) =
-            storage.load_before(*oid, Tid::MAX, Access::Blocking).expect("a sound file")
+            storage.reader().load_before(*oid, Tid::MAX, Access::Blocking).expect("a sound file")
         {
             revisions.insert(*oid, (found.serial, found.data.to_vec()));
         }
@@ -231,7 +231,7 @@ impl World {
             let storage = open(image.clone(), ChecksumMode::Full);
             let oids: Vec<_> = truth.keys().copied().collect();
             assert!(revisions_of(&storage, &oids) == truth, "other revisions after {steps}");
-            assert_eq!(storage.object_count(), truth.len() as u64, "after {steps}");
+            assert_eq!(storage.reader().object_count(), truth.len() as u64, "after {steps}");
             cover(&storage);
             storage.scrub(Default::default(), u64::MAX);
             assert_eq!(storage.checksum_figures().unwrap().damaged, 0, "after {steps}");
@@ -400,7 +400,7 @@ fn checksums_that_turn_out_to_be_of_another_log_are_taken_anew() {
     let (other, _) = write(1);
     overwrite(&disk, data_file(), &data_of(&other));
     let (loaded, warnings) =
-        count_warnings(|| storage.load_before(Oid(7), Tid::MAX, Access::Blocking));
+        count_warnings(|| storage.reader().load_before(Oid(7), Tid::MAX, Access::Blocking));
     assert!(loaded.is_ok(), "{loaded:?}");
     assert!(warnings.iter().any(|line| line.contains("not used any more")), "{warnings:?}");
     let figures = storage.checksum_figures().unwrap();

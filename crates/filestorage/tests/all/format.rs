@@ -125,7 +125,7 @@ fn write_example(storage: &FileStorage) {
     commit(0x03f5_9458_1777_7777, "joe", "hi", vec![], vec![store(1, "AAAA")]);
     commit(0x03f5_9458_1bbb_bbbb, "joe", "hi", vec![], vec![store(1, "BBBBB")]);
 
-    let undone = storage.records_to_undo(Tid(0x03f5_9458_1bbb_bbbb)).unwrap();
+    let undone = storage.reader().records_to_undo(Tid(0x03f5_9458_1bbb_bbbb)).unwrap();
     let mut undoing = Undoing::default();
     let undone = undone.into_iter().map(|record| {
         let body = undo_record(storage, Tid(0x03f5_9458_1bbb_bbbb), record, &mut undoing).unwrap();

@@ -364,7 +364,7 @@ fn an_iteration_goes_on_where_a_read_failed() {
         commit(&storage, new).unwrap();
     }
     for nth in 1.. {
-        let mut transactions = storage.iterate(None, None).unwrap();
+        let mut transactions = storage.reader().iterate(None, None).unwrap();
         let (mut seen, mut failures) = (Vec::new(), 0);
         disk.fail(Operation::Read, nth, ErrorKind::Other);
         loop {

@@ -21,6 +21,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use zodium_disk::{Disk, MemoryDisk};
 use zodium_filestorage::{FileStorage, OpenOptions};
+use zodium_storage::Write as _;
 use zodium_types::Oid;
 
 #[test]
@@ -294,7 +295,7 @@ fn disk_with(bytes: &[u8], index: Option<&[u8]>, voucher: Option<&[u8]>) -> Memo
 fn check(bytes: &[u8], model: &Model, index: Option<&[u8]>, voucher: Option<&[u8]>) {
     let storage = open_read_only(disk_with(bytes, index, voucher)).unwrap();
     assert!(same_answers(&storage, model).unwrap(), "index {index:x?}, voucher {voucher:x?}");
-    assert_eq!(storage.object_count(), model.objects().len() as u64);
+    assert_eq!(storage.reader().object_count(), model.objects().len() as u64);
     assert_eq!(storage.new_oids(1), open(disk_of(bytes)).new_oids(1));
 }
 
@@ -320,5 +321,5 @@ fn scanned_bytes(disk: &MemoryDisk) -> u64 {
 }
 
 fn current(storage: &FileStorage, oid: u64) -> Option<zodium_types::Tid> {
-    storage.serial_of_living(Oid(oid)).unwrap()
+    storage.reader().serial_of_living(Oid(oid)).unwrap()
 }

@@ -44,7 +44,7 @@ fn reads(disk: &FaultyDisk, work: impl FnOnce()) -> u64 {
 
 fn undo_newest(storage: &FileStorage, count: usize) {
     let mut left = count;
-    let listed = storage.undo_log(|_| {
+    let listed = storage.reader().undo_log(|_| {
         left -= 1;
         left > 0
     });
@@ -58,7 +58,7 @@ fn the_newest_transactions_are_listed_with_a_read_or_two() {
     let count = reads(&disk, || undo_newest(&storage, 20));
     assert!(count <= 3, "{count} reads");
     // All that a filter rejects: many transactions come with each read.
-    let all = reads(&disk, || storage.undo_log(|_| true).unwrap());
+    let all = reads(&disk, || storage.reader().undo_log(|_| true).unwrap());
     assert!(all * 16_000 < 2 * data_of(disk.files()).len() as u64, "{all} reads");
 }
 
@@ -97,10 +97,10 @@ fn what_is_appended_is_found_with_few_reads() {
 
 /// Undo and iteration find the `n`-th transaction, and what comes after a tid between two.
 fn assert_finds(storage: &FileStorage, n: u64) {
-    let records = storage.records_to_undo(tid(n));
+    let records = storage.reader().records_to_undo(tid(n));
     assert!(matches!(&records, Ok(found) if found.len() == 1), "{n}: {records:?}");
     for (start, expected) in [(tid(n), tid(n)), (tid(n).next(), tid(n + 1))] {
-        let first = storage.iterate(Some(start), None).unwrap().step().unwrap();
+        let first = storage.reader().iterate(Some(start), None).unwrap().step().unwrap();
         assert_eq!(first.map(|transaction| transaction.tid), Some(expected));
     }
 }
@@ -109,9 +109,9 @@ fn assert_finds(storage: &FileStorage, n: u64) {
 fn what_is_not_there_is_not_found() {
     let (_, storage) = cold_file(oid_of_few);
     for missing in [Tid::ZERO, tid(5).next(), tid(60_000).next(), tid(TRANSACTIONS), Tid::MAX] {
-        let refused = storage.records_to_undo(missing);
+        let refused = storage.reader().records_to_undo(missing);
         assert!(matches!(refused, Err(FileStorageError::NotUndoable { .. })), "{refused:?}");
     }
-    let after = storage.iterate(Some(tid(TRANSACTIONS)), None).unwrap().step().unwrap();
+    let after = storage.reader().iterate(Some(tid(TRANSACTIONS)), None).unwrap().step().unwrap();
     assert!(after.is_none());
 }

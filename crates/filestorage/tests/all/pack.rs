@@ -108,10 +108,10 @@ fn a_crash_at_any_step_leaves_the_old_file_or_the_new_one() {
     let storage = open(&disk);
     storage.save_index().unwrap();
     let (seen, cancelled) = (history.last_tid(), Arc::default());
-    let mut pack = storage.begin_pack(pack_tid, &options(true, &cancelled)).unwrap().unwrap();
+    let mut pack = storage.packer().begin(pack_tid, &options(true, &cancelled)).unwrap().unwrap();
     history.store(&storage, &[Oid::ROOT]);
     disk.keep_images();
-    storage.finish_pack(&mut pack).unwrap();
+    storage.packer().finish(&mut pack).unwrap();
 
     let packed = history.packed(pack_tid, seen, true);
     let (mut old, mut new) = (0, 0);
@@ -139,7 +139,7 @@ fn the_removal_of_the_index_is_durable_before_the_copy_takes_its_place() {
     assert!(indexes.iter().all(|index| disk.bytes(index).is_some()));
     let cancelled = Arc::default();
     let pack_tid = history.transactions[40].tid;
-    let pack = storage.begin_pack(pack_tid, &options(true, &cancelled)).unwrap();
+    let pack = storage.packer().begin(pack_tid, &options(true, &cancelled)).unwrap();
     assert!(pack.is_some());
     let crashed = disk.after_power_cut_with_names_lost();
     assert!(crashed.bytes(Path::new(PATH)).is_some());
@@ -171,26 +171,26 @@ fn the_old_file_is_kept_if_wanted_and_only_then() {
         let storage = open(&disk);
         let cancelled = Arc::default();
         let options = PackOptions { keep_old, ..options(true, &cancelled) };
-        let mut pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
-        let packed = storage.finish_pack(&mut pack).unwrap();
+        let mut pack = storage.packer().begin(history.last_tid(), &options).unwrap().unwrap();
+        let packed = storage.packer().finish(&mut pack).unwrap();
         let old = disk.bytes(Path::new("Data.fs.old"));
         assert_eq!(old, keep_old.then(|| bytes.clone()));
         assert_eq!(packed.size_before, bytes.len() as u64);
         assert_eq!(packed.size_after, disk.bytes(Path::new(PATH)).unwrap().len() as u64);
         assert_eq!(storage.size(), packed.size_after);
-        assert_eq!(storage.object_count(), packed.objects_after);
+        assert_eq!(storage.reader().object_count(), packed.objects_after);
     }
 }
 
 #[test]
 fn who_reads_the_old_file_goes_on_with_it() {
     let (_, storage, history) = storage_with_history(12, 60);
-    let mut iterator = storage.iterate(None, None).unwrap();
+    let mut iterator = storage.reader().iterate(None, None).unwrap();
     let first = iterator.step().unwrap().unwrap();
     let revision = current(&storage, Oid::ROOT).unwrap();
-    assert!(storage.is_still_current(Oid::ROOT, revision.stamp));
+    assert!(storage.reader().is_still_current(Oid::ROOT, revision.stamp));
     assert!(pack(&storage, history.last_tid(), true).unwrap().is_some());
-    assert!(!storage.is_still_current(Oid::ROOT, revision.stamp));
+    assert!(!storage.reader().is_still_current(Oid::ROOT, revision.stamp));
     assert_eq!(first.tid, history.transactions[0].tid);
     assert_same(&read_all(iterator), &history.transactions[1..]);
 }
@@ -205,13 +205,14 @@ fn an_object_that_comes_into_use_during_the_pack_is_not_lost() {
         history.store_references(&storage, Oid::ROOT, &[]);
         let unlinked = history.last_tid();
         let cancelled = Arc::default();
-        let mut pack = storage.begin_pack(unlinked, &options(true, &cancelled)).unwrap().unwrap();
+        let mut pack =
+            storage.packer().begin(unlinked, &options(true, &cancelled)).unwrap().unwrap();
         if undoes {
             assert!(history.undo_transaction(&storage, unlinked));
         } else {
             history.store_references(&storage, Oid(2), &[lost]);
         }
-        let error = storage.finish_pack(&mut pack).unwrap_err();
+        let error = storage.packer().finish(&mut pack).unwrap_err();
         assert!(matches!(error, FileStorageError::PackOvertaken { oid } if oid == lost), "{error}");
         drop(pack);
         assert_same(&read(&storage), &history.transactions);
@@ -232,9 +233,9 @@ fn an_object_that_is_written_again_when_it_comes_into_use_does_not_stop_the_pack
     history.store_references(&storage, Oid::ROOT, &[]);
     history.store_references(&storage, object, &[]);
     let (seen, cancelled) = (history.last_tid(), Arc::default());
-    let mut pack = storage.begin_pack(seen, &options(true, &cancelled)).unwrap().unwrap();
+    let mut pack = storage.packer().begin(seen, &options(true, &cancelled)).unwrap().unwrap();
     history.store_all_references(&storage, &[(Oid::ROOT, &[object]), (object, &[])]);
-    storage.finish_pack(&mut pack).unwrap();
+    storage.packer().finish(&mut pack).unwrap();
     assert_same(&read(&storage), &history.packed(seen, seen, true));
 }
 
@@ -245,12 +246,12 @@ fn back_pointers_behind_one_that_became_data_point_to_the_right_record() {
     history.store_all_references(&storage, &[(Oid::ROOT, &[one, two]), (one, &[]), (two, &[])]);
     history.store_all_references(&storage, &[(one, &[]), (two, &[])]);
     let (seen, cancelled) = (history.last_tid(), Arc::default());
-    let mut pack = storage.begin_pack(seen, &options(true, &cancelled)).unwrap().unwrap();
+    let mut pack = storage.packer().begin(seen, &options(true, &cancelled)).unwrap().unwrap();
     // What it points back to is not in the copy any more.
     assert!(history.undo_transaction(&storage, seen));
     let undo = history.last_tid();
     history.restore_from(&storage, two, undo);
-    storage.finish_pack(&mut pack).unwrap();
+    storage.packer().finish(&mut pack).unwrap();
     let found = read(&storage);
     assert_same_but_sources(&found, &history.packed(seen, seen, true), seen, seen);
     assert_eq!(found.last().unwrap().records[0].source, Some(undo));
@@ -283,6 +284,7 @@ fn the_undo_log_ends_where_a_pack_has_been() {
     commit(&storage, Tid(3)).unwrap();
     let mut listed = Vec::new();
     storage
+        .reader()
         .undo_log(|transaction| {
             listed.push(transaction.tid);
             true
@@ -298,10 +300,10 @@ fn an_undo_that_was_prepared_before_the_pack_finds_its_records_again() {
         history.store_references(&storage, Oid::ROOT, &[]);
     }
     let [_, before, packed, last] = [0, 1, 2, 3].map(|number: usize| &history.transactions[number]);
-    assert_eq!(storage.records_to_undo(packed.tid).unwrap().len(), 1);
-    let found = storage.records_to_undo(last.tid).unwrap()[0];
+    assert_eq!(storage.reader().records_to_undo(packed.tid).unwrap().len(), 1);
+    let found = storage.reader().records_to_undo(last.tid).unwrap()[0];
     assert!(pack(&storage, packed.tid, true).unwrap().is_some());
-    let refused = storage.records_to_undo(packed.tid);
+    let refused = storage.reader().records_to_undo(packed.tid);
     assert!(matches!(refused, Err(FileStorageError::NotUndoable { tid, .. }) if tid == packed.tid));
     let body = undo_record(&storage, last.tid, found, &mut Undoing::default()).unwrap().unwrap();
     commit_body(&storage, Tid(last.tid.0 + 1), body).unwrap();
@@ -314,14 +316,14 @@ fn one_pack_at_a_time_and_a_dropped_one_is_over() {
     let (disk, storage, history) = storage_with_history(13, 60);
     let cancelled = Arc::default();
     let options = options(true, &cancelled);
-    let pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
+    let pack = storage.packer().begin(history.last_tid(), &options).unwrap().unwrap();
     assert!(disk.exists(Path::new("Data.fs.pack")).unwrap());
-    let second = storage.begin_pack(history.last_tid(), &options);
+    let second = storage.packer().begin(history.last_tid(), &options);
     assert!(matches!(second, Err(FileStorageError::AlreadyPacking { .. })));
     drop(pack);
     assert!(!disk.exists(Path::new("Data.fs.pack")).unwrap());
-    let mut pack = storage.begin_pack(history.last_tid(), &options).unwrap().unwrap();
-    storage.finish_pack(&mut pack).unwrap();
+    let mut pack = storage.packer().begin(history.last_tid(), &options).unwrap().unwrap();
+    storage.packer().finish(&mut pack).unwrap();
 }
 
 #[test]
@@ -330,7 +332,7 @@ fn a_cancelled_pack_leaves_the_file_as_it_was() {
     let bytes = disk.bytes(Path::new(PATH));
     let cancelled = Arc::new(AtomicBool::new(true));
     let options = options(true, &cancelled);
-    let pack = storage.begin_pack(history.last_tid(), &options);
+    let pack = storage.packer().begin(history.last_tid(), &options);
     assert!(matches!(pack, Err(FileStorageError::PackCancelled { .. })));
     assert_eq!(disk.bytes(Path::new(PATH)), bytes);
     assert!(!disk.exists(Path::new("Data.fs.pack")).unwrap());
@@ -394,7 +396,7 @@ fn dangling_references_are_counted_and_stop_a_pack_only_when_asked() {
 
     let cancelled = Arc::default();
     let strict = PackOptions { abort_on_dangling: true, ..options(true, &cancelled) };
-    let refused = storage.begin_pack(pack_tid, &strict).map(drop).unwrap_err();
+    let refused = storage.packer().begin(pack_tid, &strict).map(drop).unwrap_err();
     let FileStorageError::Dangling { references: 2, .. } = refused else { panic!("{refused}") };
     let text = refused.to_string();
     let first = "object 0000000000000001 (persistent.list.PersistentList) refers to object \
@@ -408,7 +410,7 @@ fn dangling_references_are_counted_and_stop_a_pack_only_when_asked() {
     assert!(current(&storage, Oid(2)).is_some());
     // Without gc nobody asks who refers to whom.
     let lax = PackOptions { gc: false, ..strict };
-    assert!(storage.begin_pack(pack_tid, &lax).unwrap().is_none());
+    assert!(storage.packer().begin(pack_tid, &lax).unwrap().is_none());
 }
 
 /// Writes a history, packs it at some time, perhaps while it goes on, and packs it again.
@@ -443,7 +445,7 @@ fn pack_and_check(
     let later = history.transactions.iter().find(|transaction| transaction.tid > pack_tid);
     let is_repeated = later.is_some_and(|later| later.status == TransactionStatus::Packed);
     let (seen, begun) =
-        (history.last_tid(), storage.begin_pack(pack_tid, &options(gc, &cancelled)));
+        (history.last_tid(), storage.packer().begin(pack_tid, &options(gc, &cancelled)));
     // What is committed during the pack is not "at the pack time" even when that lies ahead.
     let pack_tid = pack_tid.min(seen);
     let expected = history.packed(pack_tid, seen, gc);
@@ -462,7 +464,7 @@ fn pack_and_check(
     };
     assert!(!is_repeated);
     let Some(mut pack) = commit_meanwhile(storage, history, pack) else { return };
-    let packed = storage.finish_pack(&mut pack).unwrap();
+    let packed = storage.packer().finish(&mut pack).unwrap();
     assert!(packed.size_after < packed.size_before || history.last_tid() > seen);
 
     let expected: Vec<_> = expected
@@ -488,7 +490,7 @@ fn commit_meanwhile(storage: &FileStorage, history: &mut History, mut pack: Pack
     for _ in 0..history.random.random_range(0..4) {
         let count = history.random.random_range(0..4);
         history.write(storage, count);
-        match storage.catch_up(&mut pack) {
+        match storage.packer().catch_up(&mut pack) {
             Err(FileStorageError::PackOvertaken { .. }) => {
                 assert_loads(storage, history);
                 return None;
@@ -526,7 +528,7 @@ fn assert_loads(storage: &FileStorage, history: &History) {
     for &oid in &oids {
         let times = tids.iter().flat_map(|tid| [*tid, tid.next()]).chain([Tid::MAX]);
         for before in times.filter(|before| *before > history.packed_to) {
-            let found = storage.load_before(oid, before, Access::Blocking).unwrap();
+            let found = storage.reader().load_before(oid, before, Access::Blocking).unwrap();
             let expected = revision(transactions, oid, Tid(before.0 - 1));
             match (found, expected) {
                 (Load::Revision(found), Some((serial, Some(data)))) => {
@@ -543,7 +545,7 @@ fn assert_loads(storage: &FileStorage, history: &History) {
     }
     let mut walked = BTreeSet::new();
     let mut next = Some(Oid(0));
-    while let Some(step) = next.and_then(|oid| storage.next_object(oid).unwrap()) {
+    while let Some(step) = next.and_then(|oid| storage.reader().next_object(oid).unwrap()) {
         walked.insert(step.oid);
         next = step.following;
     }
@@ -607,18 +609,18 @@ fn options<'a>(gc: bool, cancelled: &'a Arc<AtomicBool>) -> PackOptions<'a> {
 
 fn pack(storage: &FileStorage, tid: Tid, gc: bool) -> Result<Option<Packed>, FileStorageError> {
     let cancelled = Arc::default();
-    match storage.begin_pack(tid, &options(gc, &cancelled))? {
-        Some(mut pack) => storage.finish_pack(&mut pack).map(Some),
+    match storage.packer().begin(tid, &options(gc, &cancelled))? {
+        Some(mut pack) => storage.packer().finish(&mut pack).map(Some),
         None => Ok(None),
     }
 }
 
 fn read(storage: &FileStorage) -> Vec<Transaction> {
-    read_all(storage.iterate(None, None).unwrap())
+    read_all(storage.reader().iterate(None, None).unwrap())
 }
 
 fn current(storage: &FileStorage, oid: Oid) -> Option<Revision> {
-    match storage.load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
+    match storage.reader().load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
         Load::Revision(revision) => Some(revision),
         _ => None,
     }

@@ -171,14 +171,16 @@ fn nothing_is_dropped_from_a_sound_file() {
     let storage = open(&plain);
     let cancelled = Arc::default();
     let pack_tid = history.transactions[20].tid;
-    let mut pack = storage.begin_pack(pack_tid, &options(&cancelled)).unwrap().unwrap();
-    storage.finish_pack(&mut pack).unwrap();
+    let mut pack = storage.packer().begin(pack_tid, &options(&cancelled)).unwrap().unwrap();
+    storage.packer().finish(&mut pack).unwrap();
     let (packed, dropped) = drop_damaged(&disk, pack_tid, true).unwrap();
     assert_eq!((dropped.len(), packed.dropped, packed.garbage_kept), (0, 0, false));
     assert_eq!(disk.bytes(Path::new(PATH)), plain.bytes(Path::new(PATH)));
     // Once more there is nothing to pack.
     let storage = open(&disk);
-    assert!(storage.begin_pack_without_damaged(pack_tid, &options(&cancelled)).unwrap().is_none());
+    assert!(
+        storage.packer().begin_without_damaged(pack_tid, &options(&cancelled)).unwrap().is_none()
+    );
 }
 
 #[test]
@@ -233,7 +235,7 @@ fn plain_pack_names_the_damage_and_the_option() {
         let storage = open(&damaged);
         let cancelled = Arc::default();
         for pack_tid in [history.last_tid(), history.transactions[2].tid] {
-            let error = storage.begin_pack(pack_tid, &options(&cancelled)).err().unwrap();
+            let error = storage.packer().begin(pack_tid, &options(&cancelled)).err().unwrap();
             let text = error.to_string();
             assert_eq!(text.matches("zodium pack --drop-damaged").count(), 1, "{text}");
             assert!(text.contains(&format!("position {}", record.position)), "{text}");
@@ -254,7 +256,7 @@ fn without_checksums_a_record_whose_end_is_not_known_is_refused() {
             flip(&damaged, record.position + offset);
             let cancelled = Arc::default();
             let begun =
-                storage.begin_pack_without_damaged(history.last_tid(), &options(&cancelled));
+                storage.packer().begin_without_damaged(history.last_tid(), &options(&cancelled));
             let expected = match field {
                 // The length.
                 5 => None,
@@ -333,8 +335,8 @@ fn drop_damaged_of(
     pack_tid: Tid,
     options: &PackOptions<'_>,
 ) -> Result<(Packed, Vec<DroppedRecord>), FileStorageError> {
-    let mut pack = storage.begin_pack_without_damaged(pack_tid, options)?.expect("a pack");
-    let packed = storage.finish_pack(&mut pack)?;
+    let mut pack = storage.packer().begin_without_damaged(pack_tid, options)?.expect("a pack");
+    let packed = storage.packer().finish(&mut pack)?;
     let dropped = pack.dropped().cloned().collect();
     drop(pack);
     storage.close().unwrap();
@@ -437,7 +439,7 @@ fn assert_history(
         let storage = open(&disk);
         for record in dropped.iter().filter(|record| record.is_current) {
             // A client that has the object can store it again, and no new object gets its oid.
-            let serial = storage.current_serial(record.oid.unwrap(), Access::Blocking);
+            let serial = storage.reader().current_serial(record.oid.unwrap(), Access::Blocking);
             assert_eq!(serial.unwrap(), Some(Some(record.tid)), "{context}");
         }
         for tid in history.transactions.iter().map(|t| t.tid).filter(|tid| *tid >= pack_tid) {
@@ -453,7 +455,7 @@ fn assert_history(
 }
 
 fn loaded(storage: &FileStorage, oid: Oid, before: Tid) -> Option<(Tid, Bytes)> {
-    match storage.load_before(oid, before, Access::Blocking).unwrap() {
+    match storage.reader().load_before(oid, before, Access::Blocking).unwrap() {
         Load::Revision(revision) => Some((revision.serial, revision.data)),
         Load::NoRevision | Load::Missing => None,
         Load::WouldBlock => unreachable!("access is blocking"),

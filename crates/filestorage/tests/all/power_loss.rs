@@ -192,11 +192,13 @@ impl Script {
             packed: &|_| (),
             cancelled: &cancelled,
         };
-        let Some(mut pack) = self.storage.begin_pack(packed_to, &options).unwrap() else { return };
+        let Some(mut pack) = self.storage.packer().begin(packed_to, &options).unwrap() else {
+            return;
+        };
         self.commit_batches(2);
-        self.storage.catch_up(&mut pack).unwrap();
+        self.storage.packer().catch_up(&mut pack).unwrap();
         self.commit_batches(1);
-        self.storage.finish_pack(&mut pack).unwrap();
+        self.storage.packer().finish(&mut pack).unwrap();
         self.commit_batches(1);
         drop(pack);
         self.storage.save_index().unwrap();
@@ -228,7 +230,7 @@ impl Script {
 
     fn undo(&mut self, free: &mut Vec<u64>) -> Vec<NewRecord> {
         let undone = self.storage.last_tid();
-        let Ok(found) = self.storage.records_to_undo(undone) else { return Vec::new() };
+        let Ok(found) = self.storage.reader().records_to_undo(undone) else { return Vec::new() };
         let mut undoing = Undoing::default();
         let mut records = Vec::new();
         for record in found {
@@ -247,13 +249,15 @@ impl Script {
         let oid = Oid(free.swap_remove(self.random.random_range(0..free.len())));
         let body = match self.random.random_range(0..20) {
             0 => NewBody::Deleted,
-            1 | 2 => match self.storage.load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
-                Load::Revision(current) => {
-                    let source = Some(current.serial);
-                    copied_body(&self.storage, oid, Some(current.data), source).unwrap()
+            1 | 2 => {
+                match self.storage.reader().load_before(oid, Tid::MAX, Access::Blocking).unwrap() {
+                    Load::Revision(current) => {
+                        let source = Some(current.serial);
+                        copied_body(&self.storage, oid, Some(current.data), source).unwrap()
+                    }
+                    _ => NewBody::Deleted,
                 }
-                _ => NewBody::Deleted,
-            },
+            }
             _ => NewBody::Data(self.data()),
         };
         NewRecord { oid, body }
@@ -366,8 +370,11 @@ fn check_closely(image: &MemoryDisk, last: Tid, context: &dyn Fn() -> String) {
     let bytes = image.bytes(data_file()).unwrap();
     let scanned = open(disk_of(&bytes));
     for oid in (0..OBJECTS).map(Oid) {
-        let of = |storage: &FileStorage| match storage.load_before(oid, Tid::MAX, Access::Blocking)
-        {
+        let of = |storage: &FileStorage| match storage.reader().load_before(
+            oid,
+            Tid::MAX,
+            Access::Blocking,
+        ) {
             Ok(Load::Revision(revision)) => Some((revision.data, revision.serial)),
             Ok(_) => None,
             Err(error) => panic!("{error}: {}", context()),

@@ -25,7 +25,7 @@ impl AsRef<[u8]> for LoadsWhenDropped {
 
 impl Drop for LoadsWhenDropped {
     fn drop(&mut self) {
-        let found = match self.storage.load_before(self.oid, Tid::MAX, Access::Blocking) {
+        let found = match self.storage.reader().load_before(self.oid, Tid::MAX, Access::Blocking) {
             Ok(Load::Revision(revision)) => Ok(revision.serial),
             other => Err(format!("{other:?}")),
         };
@@ -60,11 +60,11 @@ fn a_record_can_be_read_as_soon_as_its_position_is_published() {
 fn an_answer_from_before_a_pack_is_not_taken_for_current_after_it() {
     let storage = open(MemoryDisk::new());
     commit(&storage, stores(tid(1), &[(1, b"older")])).unwrap();
-    let found = storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
+    let found = storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
     let Load::Revision(older) = found else { panic!("{found:?}") };
-    assert!(storage.is_still_current(Oid(1), older.stamp));
+    assert!(storage.reader().is_still_current(Oid(1), older.stamp));
     commit(&storage, stores(tid(2), &[(1, b"newer")])).unwrap();
-    assert!(!storage.is_still_current(Oid(1), older.stamp));
+    assert!(!storage.reader().is_still_current(Oid(1), older.stamp));
 
     let options = PackOptions {
         gc: false,
@@ -74,11 +74,11 @@ fn an_answer_from_before_a_pack_is_not_taken_for_current_after_it() {
         packed: &|_| (),
         cancelled: &Arc::default(),
     };
-    let mut pack = storage.begin_pack(tid(2), &options).unwrap().unwrap();
-    storage.finish_pack(&mut pack).unwrap();
-    assert!(!storage.is_still_current(Oid(1), older.stamp));
-    let found = storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
+    let mut pack = storage.packer().begin(tid(2), &options).unwrap().unwrap();
+    storage.packer().finish(&mut pack).unwrap();
+    assert!(!storage.reader().is_still_current(Oid(1), older.stamp));
+    let found = storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
     let Load::Revision(newer) = found else { panic!("{found:?}") };
     assert_eq!(newer.serial, tid(2));
-    assert!(storage.is_still_current(Oid(1), newer.stamp));
+    assert!(storage.reader().is_still_current(Oid(1), newer.stamp));
 }

@@ -60,7 +60,7 @@ fn damage_of(disk: &MemoryDisk, path: &Path) -> Vec<Damage> {
 fn recovered_tids(outcome: &Outcome) -> Vec<Tid> {
     let options = OpenOptions { read_only: true, ..OpenOptions::new(recovered_file()) };
     let storage = FileStorage::open(std::sync::Arc::new(outcome.disk.clone()), &options).unwrap();
-    let mut transactions = storage.iterate(None, None).unwrap();
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
     let mut tids = Vec::new();
     while let Some(transaction) = transactions.step().unwrap() {
         tids.push(transaction.tid);

@@ -115,10 +115,10 @@ fn ever_stored() -> Vec<Revision> {
     let disk: Arc<MemoryDisk> = Arc::new(disk(history(), None));
     let mut stored = stored();
     let Ok(storage) = FileStorage::open(disk, &options) else { return stored };
-    let Ok(mut transactions) = storage.iterate(None, None) else { return stored };
+    let Ok(mut transactions) = storage.reader().iterate(None, None) else { return stored };
     while let Ok(Some(transaction)) = transactions.step() {
         for oid in (0..OBJECTS).map(Oid) {
-            let found = storage.load_before(oid, transaction.tid, Access::Blocking);
+            let found = storage.reader().load_before(oid, transaction.tid, Access::Blocking);
             if let Ok(Load::Revision(revision)) = found {
                 stored.push((oid, revision.serial, revision.data.to_vec()));
             }
@@ -133,7 +133,7 @@ fn revisions(storage: &FileStorage) -> Vec<Revision> {
     for oid in (0..OBJECTS).map(Oid) {
         let mut before = Tid::MAX;
         for _ in 0..REVISIONS_MAX {
-            let found = storage.load_before(oid, before, Access::Blocking);
+            let found = storage.reader().load_before(oid, before, Access::Blocking);
             let Ok(Load::Revision(revision)) = found else { break };
             revisions.push((oid, revision.serial, revision.data.to_vec()));
             before = revision.serial;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{
-    CheckOptions, FileStorage, FileStorageError, OpenOptions, RecoverOptions, check, recover,
+    CheckOptions, FileStorage, FileStorageError, OpenOptions, Reader, RecoverOptions, check,
+    recover,
 };
 use zodium_storage::{Access, Load, PackOptions};
 use zodium_types::{Oid, Tid};
@@ -112,6 +113,7 @@ pub(super) fn open_named(
 
 /// Reads in every way; errors are fine.
 pub(super) fn read_everything(storage: &FileStorage) {
+    let storage = storage.reader();
     let mut oids: Vec<Oid> = (0..6).map(Oid).collect();
     let mut from = Oid(0);
     for _ in 0..50 {
@@ -145,7 +147,7 @@ pub(super) fn read_everything(storage: &FileStorage) {
     }
 }
 
-fn read_object(storage: &FileStorage, oid: Oid) {
+fn read_object(storage: &Reader, oid: Oid) {
     let _ = storage.current_serial(oid, Access::Blocking);
     let _ = storage.serial_of_living(oid);
     let mut before = Tid::MAX;
@@ -172,9 +174,9 @@ fn pack(storage: &FileStorage) {
         cancelled: &Arc::default(),
         progress: &|_, _, _| (),
     };
-    if let Ok(Some(mut pack)) = storage.begin_pack(Tid::MAX, &options)
-        && storage.catch_up(&mut pack).is_ok()
+    if let Ok(Some(mut pack)) = storage.packer().begin(Tid::MAX, &options)
+        && storage.packer().catch_up(&mut pack).is_ok()
     {
-        let _ = storage.finish_pack(&mut pack);
+        let _ = storage.packer().finish(&mut pack);
     }
 }

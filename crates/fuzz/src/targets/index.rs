@@ -78,7 +78,7 @@ fn assert_same_answers(disk: &MemoryDisk, plain: &FileStorage) {
     assert!(error.is_none(), "an index makes a good file unreadable: {error:?}");
     let Ok(storage) = storage else { return };
     assert_eq!(storage.last_tid(), plain.last_tid());
-    assert_eq!(storage.object_count(), plain.object_count());
+    assert_eq!(storage.reader().object_count(), plain.reader().object_count());
     for oid in (0..20).map(Oid) {
         assert_eq!(current(&storage, oid), current(plain, oid), "object {oid}");
     }
@@ -86,7 +86,7 @@ fn assert_same_answers(disk: &MemoryDisk, plain: &FileStorage) {
 
 /// Serial and data of the current revision.
 fn current(storage: &FileStorage, oid: Oid) -> Option<(Tid, Vec<u8>)> {
-    match storage.load_before(oid, Tid::MAX, Access::Blocking) {
+    match storage.reader().load_before(oid, Tid::MAX, Access::Blocking) {
         Ok(Load::Revision(revision)) => Some((revision.serial, revision.data.to_vec())),
         _ => None,
     }

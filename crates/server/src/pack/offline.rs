@@ -40,14 +40,15 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
     };
     let nanos = u64::try_from(to.as_nanosecond()).unwrap_or(0);
     let pack_tid = Tid::from_unix_nanos(nanos);
+    let packer = file.packer();
     let begun = match how.drop_damaged {
-        true => file.begin_pack_without_damaged(pack_tid, &options),
-        false => file.begin_pack(pack_tid, &options),
+        true => packer.begin_without_damaged(pack_tid, &options),
+        false => packer.begin(pack_tid, &options),
     };
     let Some(mut pack) = begun? else { return Ok(None) };
-    let packed = file.finish_pack(&mut pack)?;
-    let blobs = file
-        .remove_packed_blobs(&pack)
+    let packed = packer.finish(&mut pack)?;
+    let blobs = packer
+        .remove_blobs(&pack)
         .context("packed, but not all blobs of dropped revisions could be removed");
     let closed = file.close();
     let closed =

@@ -18,9 +18,9 @@ pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[List
             storage = name,
             file = %file.path().display(),
             bytes = file.size(),
-            objects = file.object_count(),
+            objects = storage.reader().object_count(),
             last_transaction = %storage.last_tid(),
-            read_only = file.is_read_only(),
+            read_only = storage.reader().is_read_only(),
             "serving"
         );
     }
@@ -68,10 +68,10 @@ fn greet(storages: &Storages, listeners: &[Listener]) {
         println!(
             "    size {}, {} objects, last transaction {}{}{}",
             ByteSize(file.size()),
-            file.object_count(),
+            storage.reader().object_count(),
             moment(storage.last_tid()),
             if file.magic() == Magic::Fs21 { ", pickles of Python 2" } else { "" },
-            if file.is_read_only() { ", read-only" } else { "" },
+            if storage.reader().is_read_only() { ", read-only" } else { "" },
         );
     }
     for listener in listeners {

@@ -26,7 +26,7 @@ pub(crate) fn look_for_missing(storages: &Storages) {
 }
 
 fn look(name: &str, storage: &FileStorage) {
-    let sample = storage.sample_blobs(OBJECTS_MAX);
+    let sample = storage.reader().sample_blobs(storage.blobs(), OBJECTS_MAX);
     if sample.missing == 0 {
         debug!(storage = name, blobs = sample.blobs, "no blob is missing of those looked at");
         return;

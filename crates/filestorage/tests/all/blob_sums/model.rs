@@ -149,11 +149,12 @@ impl History {
             cancelled: &Arc::new(AtomicBool::new(false)),
         };
         let storage = self.storage.take().unwrap();
-        if let Some(mut pack) = storage.begin_pack(tid(number), &options).unwrap() {
-            storage.finish_pack(&mut pack).unwrap();
-            storage.remove_packed_blobs(&pack).unwrap();
-            let is_kept =
-                |blob: &(u64, Tid)| storage.load_serial(Oid(blob.0), blob.1).unwrap().is_some();
+        if let Some(mut pack) = storage.packer().begin(tid(number), &options).unwrap() {
+            storage.packer().finish(&mut pack).unwrap();
+            storage.packer().remove_blobs(&pack).unwrap();
+            let is_kept = |blob: &(u64, Tid)| {
+                storage.reader().load_serial(Oid(blob.0), blob.1).unwrap().is_some()
+            };
             self.entries.retain(|blob, ()| !self.blobs.contains_key(blob) || is_kept(blob));
             self.blobs.retain(|blob, _| is_kept(blob));
         }

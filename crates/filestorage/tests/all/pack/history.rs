@@ -112,7 +112,7 @@ impl History {
 
     /// Undoes transaction `tid`; whether that was possible.
     pub(crate) fn undo_transaction(&mut self, storage: &FileStorage, tid: Tid) -> bool {
-        let Ok(found) = storage.records_to_undo(tid) else { return false };
+        let Ok(found) = storage.reader().records_to_undo(tid) else { return false };
         let (mut undoing, mut records) = (Undoing::default(), Vec::new());
         for record in found {
             let Some(body) = undo_record(storage, tid, record, &mut undoing).unwrap() else {

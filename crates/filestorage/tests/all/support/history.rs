@@ -153,11 +153,11 @@ impl History {
         let chosen = self.rng.random_range(0..before.transactions.len());
         let chosen = &before.transactions[chosen];
         if chosen.status != TransactionStatus::Normal {
-            let refused = storage.records_to_undo(chosen.tid);
+            let refused = storage.reader().records_to_undo(chosen.tid);
             assert!(matches!(refused, Err(FileStorageError::NotUndoable { .. })), "{refused:?}");
             return Vec::new();
         }
-        let found = storage.records_to_undo(chosen.tid).unwrap();
+        let found = storage.reader().records_to_undo(chosen.tid).unwrap();
         let mut wanted = chosen.oids();
         wanted.sort();
         let mut oids: Vec<Oid> = found.iter().map(|record| record.oid).collect();
@@ -236,7 +236,7 @@ pub(crate) fn loads_other_bytes(storage: &FileStorage, model: &Model) -> bool {
     let mut revisions = objects.iter().flat_map(|(oid, all)| all.iter().map(move |r| (oid, r)));
     revisions.any(|(oid, revision)| {
         let before = load(storage, *oid, revision.tid.next());
-        let serial = storage.load_serial(*oid, revision.tid);
+        let serial = storage.reader().load_serial(*oid, revision.tid);
         let other = |found: &Bytes| Some(found) != revision.data.as_ref();
         before.is_ok_and(|found| found.is_some_and(|(found, _)| other(&found)))
             || serial.is_ok_and(|found| found.is_some_and(|found| other(&found)))
@@ -252,9 +252,9 @@ pub(crate) fn same_answers(storage: &FileStorage, model: &Model) -> Result<bool,
             let loaded = load(storage, oid, revision.tid.next())?;
             same &= loaded == revision.data.clone().map(|data| (data, revision.tid));
         }
-        same &= storage.history(oid, usize::MAX)?.len() == revisions.len();
+        same &= storage.reader().history(oid, usize::MAX)?.len() == revisions.len();
     }
-    let mut transactions = storage.iterate(None, None)?;
+    let mut transactions = storage.reader().iterate(None, None)?;
     let mut expected = model.transactions.iter().filter(|transaction| transaction.counts());
     while let Some(found) = transactions.step()? {
         let expected = expected.next();
@@ -271,11 +271,11 @@ pub(crate) fn same_answers(storage: &FileStorage, model: &Model) -> Result<bool,
         let expected = expected.iter().map(|r| (r.oid, r.data.clone(), r.points_to));
         same &= found == expected.collect::<Vec<_>>();
     }
-    storage.undo_log(|_| true)?;
-    storage.recent(usize::MAX)?;
+    storage.reader().undo_log(|_| true)?;
+    storage.reader().recent(usize::MAX)?;
     let mut next = Some(Oid(0));
     while let Some(from) = next {
-        next = storage.next_object(from)?.and_then(|step| step.following);
+        next = storage.reader().next_object(from)?.and_then(|step| step.following);
     }
     Ok(same && expected.next().is_none())
 }
@@ -285,7 +285,7 @@ fn load(
     oid: Oid,
     before: Tid,
 ) -> Result<Option<(Bytes, Tid)>, FileStorageError> {
-    Ok(match storage.load_before(oid, before, Access::Blocking)? {
+    Ok(match storage.reader().load_before(oid, before, Access::Blocking)? {
         Load::Revision(revision) => Some((revision.data, revision.serial)),
         Load::NoRevision | Load::Missing | Load::WouldBlock => None,
     })
@@ -294,7 +294,7 @@ fn load(
 fn check_figures(storage: &FileStorage, model: &Model) {
     assert_eq!(storage.last_tid(), model.last_tid());
     assert_eq!(storage.size(), model.size());
-    assert_eq!(storage.object_count(), model.objects().len() as u64);
+    assert_eq!(storage.reader().object_count(), model.objects().len() as u64);
 }
 
 fn check_objects(storage: &FileStorage, model: &Model) {
@@ -303,20 +303,23 @@ fn check_objects(storage: &FileStorage, model: &Model) {
         check_object(storage, model, *oid, revisions);
     }
     let unknown = Oid(7_777);
-    assert!(matches!(storage.load_before(unknown, Tid::MAX, Access::Blocking), Ok(Load::Missing)));
-    assert_eq!(storage.current_serial(unknown, Access::NonBlocking).unwrap(), Some(None));
-    assert_eq!(storage.history(unknown, 9).unwrap().len(), 0);
+    assert!(matches!(
+        storage.reader().load_before(unknown, Tid::MAX, Access::Blocking),
+        Ok(Load::Missing)
+    ));
+    assert_eq!(storage.reader().current_serial(unknown, Access::NonBlocking).unwrap(), Some(None));
+    assert_eq!(storage.reader().history(unknown, 9).unwrap().len(), 0);
 
     let mut from = Oid(0);
     let mut expected = objects.iter().peekable();
     while let Some((oid, revisions)) = expected.next() {
-        let step = storage.next_object(from).unwrap().unwrap();
+        let step = storage.reader().next_object(from).unwrap().unwrap();
         let current = &revisions[revisions.len() - 1];
         assert_eq!((step.oid, step.serial, &step.data), (*oid, current.tid, &current.data));
         assert_eq!(step.following, expected.peek().map(|(oid, _)| **oid));
         from = Oid(oid.0 + 1);
     }
-    assert!(storage.next_object(from).unwrap().is_none());
+    assert!(storage.reader().next_object(from).unwrap().is_none());
 }
 
 fn check_object(storage: &FileStorage, model: &Model, oid: Oid, revisions: &[Revision]) {
@@ -324,7 +327,7 @@ fn check_object(storage: &FileStorage, model: &Model, oid: Oid, revisions: &[Rev
     let tids = tids.flat_map(|tid| [tid, tid.next()]).chain([Tid::ZERO, Tid::MAX]);
     for before in tids {
         let wanted = revisions.iter().rposition(|revision| revision.tid < before);
-        let found = storage.load_before(oid, before, Access::NonBlocking).unwrap();
+        let found = storage.reader().load_before(oid, before, Access::NonBlocking).unwrap();
         let context = || format!("{oid} before {before}");
         match (found, wanted) {
             (Load::NoRevision, None) => {}
@@ -341,16 +344,16 @@ fn check_object(storage: &FileStorage, model: &Model, oid: Oid, revisions: &[Rev
     for transaction in &model.transactions {
         let wanted = revisions.iter().find(|revision| revision.tid == transaction.tid);
         let wanted = wanted.and_then(|revision| revision.data.clone());
-        assert_eq!(storage.load_serial(oid, transaction.tid).unwrap(), wanted);
+        assert_eq!(storage.reader().load_serial(oid, transaction.tid).unwrap(), wanted);
     }
     let current = &revisions[revisions.len() - 1];
-    let serial = storage.current_serial(oid, Access::Blocking).unwrap();
+    let serial = storage.reader().current_serial(oid, Access::Blocking).unwrap();
     assert_eq!(serial, Some(Some(current.tid)));
     let living = current.data.is_some().then_some(current.tid);
-    assert_eq!(storage.serial_of_living(oid).unwrap(), living);
+    assert_eq!(storage.reader().serial_of_living(oid).unwrap(), living);
 
     for count in [0, 1, 3, usize::MAX] {
-        let history = storage.history(oid, count).unwrap();
+        let history = storage.reader().history(oid, count).unwrap();
         let history: Vec<_> = history.iter().map(history_line).collect();
         let wanted = revisions.iter().rev().take(count);
         assert_eq!(history, wanted.map(|r| (r.tid, r.size)).collect::<Vec<_>>());
@@ -362,7 +365,7 @@ fn history_line(entry: &zodium_filestorage::HistoryEntry) -> (Tid, u64) {
 }
 
 fn check_transactions(storage: &FileStorage, model: &Model) {
-    let mut transactions = storage.iterate(None, None).unwrap();
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
     for wanted in model.transactions.iter().filter(|transaction| transaction.counts()) {
         let found = transactions.step().unwrap().expect("a further transaction");
         assert_eq!((found.tid, found.status), (wanted.tid, wanted.status));
@@ -382,7 +385,7 @@ fn check_transactions(storage: &FileStorage, model: &Model) {
         let wanted = model.transactions.iter().rev().take(count).rev();
         let oids = |t: &ModelTransaction| if t.counts() { t.oids() } else { Vec::new() };
         let wanted: Vec<_> = wanted.map(|t| (t.tid, oids(t))).collect();
-        assert_eq!(storage.recent(count).unwrap(), wanted);
+        assert_eq!(storage.reader().recent(count).unwrap(), wanted);
     }
 }
 
@@ -396,7 +399,7 @@ fn check_ranges(storage: &FileStorage, model: &Model, rng: &mut SmallRng) {
     for (at, bound) in bounds.iter().enumerate() {
         let other = bounds[rng.random_range(0..bounds.len())];
         let (start, stop) = if at % 2 == 0 { (*bound, other) } else { (other, *bound) };
-        let mut transactions = storage.iterate(start, stop).unwrap();
+        let mut transactions = storage.reader().iterate(start, stop).unwrap();
         let mut found = Vec::new();
         while let Some(transaction) = transactions.step().unwrap() {
             found.push(transaction.tid);
@@ -416,7 +419,7 @@ fn check_undo_log(storage: &FileStorage, model: &Model) {
             found.push(transaction.tid);
             found.len() < most
         };
-        storage.undo_log(take).unwrap();
+        storage.reader().undo_log(take).unwrap();
         assert_eq!(found, wanted[..most.min(wanted.len())]);
     }
 }

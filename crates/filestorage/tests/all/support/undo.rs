@@ -20,13 +20,13 @@ pub(crate) fn undo_record(
     let packed = || FileStorageError::NotUndoable { tid, reason: "it was packed" };
     let data = |serial: Option<Tid>| -> Result<Option<Bytes>, FileStorageError> {
         match serial {
-            Some(serial) => Ok(storage.record(oid, serial)?.ok_or_else(packed)?.data),
+            Some(serial) => Ok(storage.reader().record(oid, serial)?.ok_or_else(packed)?.data),
             None => Ok(None),
         }
     };
     let current = match undoing.get(&oid) {
         Some(current) => *current,
-        None => storage.current_serial(oid, Access::Blocking)?.flatten(),
+        None => storage.reader().current_serial(oid, Access::Blocking)?.flatten(),
     };
     if current != Some(tid) && data(current)? != data(Some(tid))? {
         return Ok(None);
@@ -34,7 +34,7 @@ pub(crate) fn undo_record(
     data(previous)?;
     undoing.insert(oid, previous);
     Ok(Some(match previous {
-        Some(previous) => NewBody::SameAs(storage.position_of(oid, previous)?),
+        Some(previous) => NewBody::SameAs(storage.reader().position_of(oid, previous)?),
         None => NewBody::Deleted,
     }))
 }
@@ -48,9 +48,9 @@ pub(crate) fn copied_body(
 ) -> Result<NewBody, FileStorageError> {
     let Some(data) = data else { return Ok(NewBody::Deleted) };
     let Some(source) = source else { return Ok(NewBody::Data(data)) };
-    match storage.record(oid, source)? {
+    match storage.reader().record(oid, source)? {
         Some(record) if record.data.as_ref() == Some(&data) => {
-            Ok(NewBody::SameAs(storage.position_of(oid, source)?))
+            Ok(NewBody::SameAs(storage.reader().position_of(oid, source)?))
         }
         _ => Ok(NewBody::Data(data)),
     }

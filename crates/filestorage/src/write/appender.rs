@@ -1,0 +1,278 @@
+//! Appends transactions to the log, many at once with one sync, and reserves their space before.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use zodium_disk::SpaceWatch;
+use zodium_storage::{Access, WriteState};
+use zodium_types::{Distribution, Durations, Tid};
+
+use super::append_state::{AppendState, WriteFailure};
+use super::appended::Appended;
+use super::back_pointers::BackPointers;
+use super::batch_writer::BatchWriter;
+use super::new_transaction::{NewTransaction, total_bytes};
+use super::suspension::Suspension;
+use crate::FileStorageError;
+use crate::checksums::{Batch, SessionName};
+use crate::format::DataFile;
+use crate::read::Reader;
+
+/// Space is reserved ahead in steps of an eighth of the file, within these bounds.
+const RESERVE_BYTES_MIN: u64 = 1 << 20;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+/// How long after its last refusal for lack of space the storage still counts as full.
+const FULL_REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Space reserved for a voted transaction. It is released, or used up by an append.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reservation {
+    bytes: u64,
+}
+
+/// The writing end of the log. Any thread may reserve space, and one appends.
+pub(crate) struct Appender {
+    pub(super) file: Arc<DataFile>,
+    quota_bytes: Option<u64>,
+    pub(super) state: Mutex<AppendState>,
+    /// Used with the `state` mutex: signals that reservations of space are allowed again.
+    pub(super) reserving_resumed: Condvar,
+    /// Whether the data file's disk has space for commits.
+    space: Arc<SpaceWatch>,
+    /// Whether the quota leaves space for commits.
+    quota: SpaceWatch,
+    /// Durations of syncs. Written by the appending thread.
+    syncs: Durations,
+    /// Held while a batch is written and published, and while a pack replaces the file. Taken
+    /// before all other locks.
+    appending: Mutex<()>,
+    /// Voted and unfinished transactions whose records point back to other records.
+    pub(crate) back_pointers: Arc<BackPointers>,
+}
+
+impl Appender {
+    pub(crate) fn new(
+        file: Arc<DataFile>,
+        quota_bytes: Option<u64>,
+        state: AppendState,
+    ) -> Appender {
+        Appender {
+            file,
+            quota_bytes,
+            state: Mutex::new(state),
+            reserving_resumed: Condvar::new(),
+            space: Arc::default(),
+            quota: SpaceWatch::default(),
+            syncs: Durations::default(),
+            appending: Mutex::default(),
+            back_pointers: Arc::default(),
+        }
+    }
+
+    /// Keeps other threads from appending, publishing, and replacing the file.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.appending.lock()
+    }
+
+    /// Whether that lock is held: another commit would wait.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.appending.is_locked()
+    }
+
+    /// Tid of the last transaction in the file; [`Tid::ZERO`] when there is none.
+    pub(crate) fn last_tid(&self) -> Tid {
+        self.state.lock().last_tid
+    }
+
+    /// Distribution of the durations of syncs, one for each batch of commits.
+    pub(crate) fn sync_durations(&self) -> Distribution {
+        self.syncs.distribution()
+    }
+
+    /// The watch over the space of the disk, for those who write elsewhere on it.
+    pub(crate) fn space(&self) -> &Arc<SpaceWatch> {
+        &self.space
+    }
+
+    /// Whether a write has failed, and the file was not reopened since.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.state.lock().is_failed()
+    }
+
+    /// Whether commits are accepted, and if not, why.
+    pub(crate) fn write_state(&self) -> WriteState {
+        let state = self.state.lock();
+        match state.failure {
+            _ if self.file.read_only => WriteState::ReadOnly,
+            Some(WriteFailure::Changed) => WriteState::Changed,
+            Some(_) => WriteState::Failed,
+            None if state.was_full_within(FULL_REMEMBERED) => WriteState::Full,
+            None => WriteState::Writable,
+        }
+    }
+
+    /// Reserves space for `bytes` more, so that a full disk refuses a vote and never a finish.
+    /// `None`: the file system has to be asked, but access is non-blocking.
+    pub(crate) fn reserve(
+        &self,
+        reader: &Reader,
+        bytes: u64,
+        access: Access,
+    ) -> Result<Option<Reservation>, FileStorageError> {
+        let mut state = self.state.lock();
+        while state.suspended {
+            if access == Access::NonBlocking {
+                return Ok(None);
+            }
+            self.reserving_resumed.wait(&mut state);
+        }
+        self.check_writable(&state)?;
+        let wanted = state.end + state.promised + bytes;
+        if let Some(quota_bytes) = self.quota_bytes.filter(|quota| wanted > *quota) {
+            state.full_since = Some(Instant::now());
+            let path = self.file.path.clone();
+            return self.quota.noting(Err(FileStorageError::Quota { path, bytes, quota_bytes }));
+        }
+        let mut is_ample = false;
+        if wanted > state.reserved_end {
+            if access == Access::NonBlocking {
+                return Ok(None);
+            }
+            // Ask the device without the lock: votes take that lock on worker threads.
+            let (start, ahead) = (state.reserved_end, bytes_ahead(state.end));
+            state.suspended = true;
+            drop(state);
+            let file = Arc::clone(&reader.log().file);
+            let reserve = |end: u64| file.reserve(start, end).map(|()| end);
+            let reserved = reserve(wanted + ahead).or_else(|_| reserve(wanted));
+            state = self.state.lock();
+            state.suspended = false;
+            self.reserving_resumed.notify_all();
+            state.full_since = reserved.is_err().then(Instant::now);
+            let reserved = reserved.map_err(|error| reserve_error(&self.file.path, error, bytes));
+            state.reserved_end = self.space.noting(reserved)?;
+            is_ample = state.reserved_end > wanted;
+        }
+        state.full_since = None;
+        state.promised += bytes;
+        drop(state);
+        self.space.note_granted(&self.file.path, bytes, is_ample);
+        if let Some(quota_bytes) = self.quota_bytes {
+            self.quota.note_granted(&self.file.path, quota_bytes - (wanted - bytes), false);
+        }
+        Ok(Some(Reservation { bytes }))
+    }
+
+    /// Releases the space of a transaction that will not be written.
+    pub(crate) fn release(&self, reservation: Reservation) {
+        let mut state = self.state.lock();
+        state.promised = state.promised.saturating_sub(reservation.bytes);
+    }
+
+    /// Writes transactions one after the other and syncs once. They are durable when this returns.
+    /// [`Appended::publish`] then makes them visible. One caller at a time; no two of the
+    /// transactions may write the same object.
+    ///
+    /// After an error none of the transactions is committed. Every later call fails until the file
+    /// is [reopened](Appender::reopen): the storage cannot know what a failed write or sync left on
+    /// the device.
+    pub(crate) fn append(
+        &self,
+        reader: &Reader,
+        session: &SessionName,
+        transactions: &[NewTransaction],
+        reservations: Vec<Reservation>,
+    ) -> Result<Vec<Appended>, FileStorageError> {
+        let mut state = self.state.lock();
+        self.check_writable(&state)?;
+        let (start, identity) = (state.end, state.identity);
+        let buffer = std::mem::take(&mut state.buffer);
+        // Used up in any case: a transaction that is not written releases its space.
+        let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
+        // The lock guards the numbers: votes go on while this thread waits for the device.
+        drop(state);
+
+        let log = reader.log();
+        let announce = |batch: &Batch| {
+            log.checksums.as_ref().map_or(Ok(true), |checksums| session.announce(checksums, batch))
+        };
+        let mut writer = BatchWriter::new(&log, start, buffer, &self.syncs, &announce);
+        let checked = self.check_file(identity, start..=start);
+        let is_begun = checked.is_ok();
+        let rehearsed = checked.and_then(|()| writer.rehearse(transactions));
+        let written = rehearsed.and_then(|()| writer.write_all(transactions));
+        // Check again: bytes in a file that has lost its name must not be acknowledged.
+        let written = written.and_then(|appended| {
+            self.check_file(identity, writer.position..=writer.position).map(|()| appended)
+        });
+        let (end, crc32c) = (writer.position, writer.crc32c);
+        if let (Ok(_), Some(checksums), Some(sums)) = (&written, &log.checksums, &writer.sums) {
+            // Not before the sync: an entry states that its bytes are durable.
+            checksums.writing().append(start, end, sums);
+            session.settle_announcement(checksums, writer.is_unannounced);
+        }
+        let mut buffer = writer.buffer;
+        buffer.clear();
+
+        let mut state = self.state.lock();
+        state.buffer = buffer;
+        // Together with the end: reserved space becomes used space.
+        state.promised = state.promised.saturating_sub(promised);
+        match written {
+            Ok(appended) => {
+                assert!(end >= start, "the log only grows");
+                state.recent.note(start..end, crc32c);
+                (state.end, state.refused_end) = (end, end);
+                state.last_tid = transactions.iter().fold(state.last_tid, |t, n| t.max(n.tid));
+                Ok(appended)
+            }
+            Err(error) => {
+                let refused_end = is_begun.then(|| start + total_bytes(transactions));
+                state.fail(&error, refused_end);
+                Err(error)
+            }
+        }
+    }
+
+    /// Releases the space that the file system has reserved behind the end.
+    pub(crate) fn release_reserved(&self, reader: &Reader) -> Result<(), FileStorageError> {
+        let mut state = self.state.lock();
+        if state.reserved_end > state.end && state.failure.is_none() {
+            // Cutting the file at its present length frees the space reserved behind it.
+            let cut = reader.log().file.set_length(state.end);
+            cut.map_err(|error| FileStorageError::io(&self.file.path, "cut", error))?;
+            state.reserved_end = state.end;
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self, state: &AppendState) -> Result<(), FileStorageError> {
+        self.file.check_writable()?;
+        match state.is_failed() {
+            true => Err(FileStorageError::Failed { path: self.file.path.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Stops reservations of space until the suspension is dropped. The caller must also keep
+    /// appends away until then.
+    pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, FileStorageError> {
+        let mut state = self.state.lock();
+        while state.suspended {
+            self.reserving_resumed.wait(&mut state);
+        }
+        self.check_writable(&state)?;
+        state.suspended = true;
+        Ok(Suspension { appender: self, end: state.end, promised: state.promised })
+    }
+}
+
+pub(crate) fn bytes_ahead(end: u64) -> u64 {
+    (end / 8).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
+}
+
+pub(crate) fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> FileStorageError {
+    FileStorageError::writing(path, "reserve space", bytes, error)
+}
