@@ -33,6 +33,7 @@ fn violations(repository: &Repository) -> Vec<Violation> {
     let mut all = repository.unreadable.clone();
     all.extend(rules::dependencies::check(crates, sources));
     all.extend(rules::circles::check(sources));
+    all.extend(rules::rooms::check(sources));
     all.extend(rules::unsafe_code::check(crates, sources));
     all.extend(rules::documents::check(crates, sources));
     all.extend(rules::named_tests::check(sources));

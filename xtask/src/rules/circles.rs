@@ -88,7 +88,7 @@ fn imported_by(source: &Source, module: &str, modules: &BTreeSet<String>) -> BTr
     found.filter(|found| found != module && !found.starts_with(&inside)).collect()
 }
 
-fn add_paths(tree: &UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+pub(super) fn add_paths(tree: &UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
     match tree {
         UseTree::Path(path) => {
             before.push(path.ident.to_string());

@@ -10,5 +10,6 @@ pub(crate) mod length;
 pub(crate) mod named_tests;
 pub(crate) mod places;
 pub(crate) mod prose;
+pub(crate) mod rooms;
 pub(crate) mod unsafe_code;
 mod word;
