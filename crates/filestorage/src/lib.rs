@@ -38,8 +38,7 @@ pub use format::{Damage, DamageKind, Magic};
 pub use open::OpenOptions;
 pub use pack::{DroppedRecord, Pack, Packer};
 pub use read::{
-    BlobSample, HistoryEntry, OLD_LOGS_MAX, Reader, RecordCacheStatistics, RecordIterator,
-    Transaction, TransactionIterator,
+    BlobSample, OLD_LOGS_MAX, Reader, RecordCacheStatistics, RecordIterator, TransactionIterator,
 };
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};
 pub use storage::FileStorage;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use zodium_storage::Access;
-use zodium_storage::TransactionRecord;
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_storage::{Access, Transaction, TransactionRecord};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::log_bytes::{Body, LogBytes};
 use super::old_logs::PinnedLog;
@@ -16,20 +15,6 @@ use crate::scan::{Scan, Step, TransactionEntry};
 /// Bytes read at once while stepping. A client asks for each step separately.
 const STEP_WINDOW_BYTES: usize = 16 << 10;
 
-/// A committed transaction without its records.
-#[derive(Clone, Debug)]
-pub struct Transaction {
-    /// Its tid.
-    pub tid: Tid,
-    /// Its status.
-    pub status: TransactionStatus,
-    /// User, description, extension.
-    pub metadata: TransactionMetadata,
-    /// Bytes in the file, without the final copy of the length.
-    pub length: u64,
-    entry: TransactionEntry,
-}
-
 /// An iterator over the log as it was when the iterator was made. Commits do not affect it, nor do
 /// up to [`OLD_LOGS_MAX`](crate::OLD_LOGS_MAX) packs.
 pub struct TransactionIterator {
@@ -38,6 +23,8 @@ pub struct TransactionIterator {
     /// End of the log when the iterator was made: the iterator does not see later commits.
     pub(crate) end: u64,
     stop: Tid,
+    /// The transaction of the last step.
+    pub(super) last: Option<TransactionEntry>,
     /// The transaction whose records are being [read](TransactionIterator::read), and the position
     /// of its next record.
     pub(crate) reading: Option<(TransactionEntry, u64)>,
@@ -65,7 +52,7 @@ impl Reader {
         let end = log.end();
         let stop = stop.unwrap_or(Tid::MAX);
         let log = Arc::clone(log.pinned());
-        Ok(TransactionIterator { log, next, end, stop, reading: None })
+        Ok(TransactionIterator { log, next, end, stop, last: None, reading: None })
     }
 
     /// The newest `count` transactions, oldest first, each with the objects that it wrote. An
@@ -98,10 +85,9 @@ impl TransactionIterator {
         let log = self.log.bytes()?;
         self.reading = None;
         let mut scan = log.scan_to(self.end, STEP_WINDOW_BYTES);
-        match self.next_entry(&mut scan)? {
-            Some(entry) => transaction(&mut scan, entry).map(Some),
-            None => Ok(None),
-        }
+        self.last = None;
+        self.last = self.next_entry(&mut scan)?;
+        self.last.map(|entry| transaction(&mut scan, &entry)).transpose()
     }
 
     /// Moves to the next transaction that counts.
@@ -121,10 +107,10 @@ impl TransactionIterator {
         }
     }
 
-    /// The records of a transaction that this iterator returned.
-    pub fn records(&self, transaction: &Transaction) -> RecordIterator {
-        let entry = transaction.entry;
-        RecordIterator { log: Arc::clone(&self.log), entry, next: entry.records_start() }
+    /// The records of the transaction that the last step returned.
+    pub fn records(&self) -> Option<RecordIterator> {
+        let (log, entry) = (Arc::clone(&self.log), self.last?);
+        Some(RecordIterator { log, entry, next: entry.records_start() })
     }
 }
 
@@ -170,7 +156,7 @@ pub(crate) fn transaction_of(
         && entry.tid() == record.tid
         && (entry.records_start()..entry.records_end()).contains(&position)
     {
-        return transaction(scan, entry);
+        return transaction(scan, &entry);
     }
     let what = "a record that does not stand in the transaction it names";
     Err(log.damaged(position, what))
@@ -184,11 +170,10 @@ pub(crate) fn tid_of(log: &LogBytes, position: u64, oid: Oid) -> Result<Tid, Fil
     Ok(transaction_of(&mut step_scan(log), log, position, &header)?.tid)
 }
 
-pub(crate) fn transaction(
+pub(super) fn transaction(
     scan: &mut Scan<'_>,
-    entry: TransactionEntry,
+    entry: &TransactionEntry,
 ) -> Result<Transaction, FileStorageError> {
-    let status = entry.status().unwrap_or_default();
-    let metadata = scan.metadata(&entry)?;
-    Ok(Transaction { tid: entry.tid(), status, metadata, length: entry.header.length, entry })
+    let (tid, status) = (entry.tid(), entry.status().unwrap_or_default());
+    Ok(Transaction { tid, status, metadata: scan.metadata(entry)?, length: entry.header.length })
 }

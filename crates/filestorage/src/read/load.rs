@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zodium_storage::{Access, Load, ObjectStep, Revision, Stamp, StoredRecord};
+use zodium_storage::{Access, HistoryEntry, Load, ObjectStep, Revision, Stamp, StoredRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use super::iterate::{Transaction, step_scan, tid_of, transaction_of};
+use super::iterate::{step_scan, tid_of, transaction_of};
 use super::log::{Link, LogFile};
 use super::reader::Reader;
 use super::record::{Record, RecordContent};
@@ -16,15 +16,6 @@ use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 
 /// Bytes read at once during the search for the transaction of a damaged record.
 const LOOK_BYTES: usize = 4 << 10;
-
-/// One entry of an object's history.
-#[derive(Clone, Debug)]
-pub struct HistoryEntry {
-    /// Bytes of data in the record itself; 0 for a back pointer.
-    pub size: u64,
-    /// The transaction that wrote the record.
-    pub transaction: Transaction,
-}
 
 impl Reader {
     /// The latest revision of `oid` written by a transaction before `before`.

@@ -19,8 +19,7 @@ mod undo;
 
 pub use blob_sample::BlobSample;
 pub(crate) use iterate::step_scan;
-pub use iterate::{RecordIterator, Transaction, TransactionIterator};
-pub use load::HistoryEntry;
+pub use iterate::{RecordIterator, TransactionIterator};
 pub(crate) use log::LogFile;
 pub use old_logs::OLD_LOGS_MAX;
 pub(crate) use positions::Positions;

@@ -102,7 +102,7 @@ mod tests {
     /// Steps to the next transaction, reads its record, and returns its tid.
     fn step(iterator: &mut TransactionIterator) -> Result<Option<u64>, FileStorageError> {
         let Some(transaction) = iterator.step()? else { return Ok(None) };
-        let record = iterator.records(&transaction).step()?.expect("it has one");
+        let record = iterator.records().unwrap().step()?.expect("it has one");
         assert_eq!(record.data.map(|data: Bytes| data.len()), Some(LENGTH));
         Ok(Some(transaction.tid.0))
     }
@@ -120,7 +120,7 @@ mod tests {
             let mut iterator = storage.reader().iterate(None, None).unwrap();
             let first = step(&mut iterator).unwrap();
             iterators.push((iterator, first, last));
-            let index_and_cache = Arc::downgrade(&storage.log());
+            let index_and_cache = Arc::downgrade(&storage.reader().log());
             pack(&storage, last);
             assert!(index_and_cache.upgrade().is_none(), "they go with the pack");
             last += 1;

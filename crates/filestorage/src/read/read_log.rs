@@ -26,6 +26,7 @@ impl TransactionIterator {
         mut visit: impl FnMut(LogItem<'_>) -> ControlFlow<()>,
     ) -> Result<bool, FileStorageError> {
         let log = self.log.bytes()?;
+        self.last = None;
         let mut scan = log.scan_to(self.end, WINDOW_BYTES);
         loop {
             if let Some((entry, position)) = self.reading {

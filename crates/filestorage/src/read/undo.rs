@@ -1,10 +1,10 @@
 //! Finds transactions that can be undone, and their records.
 
 use rustc_hash::FxHashSet;
-use zodium_storage::{Access, UndoneRecord};
+use zodium_storage::{Access, Transaction, UndoneRecord};
 use zodium_types::{Tid, TransactionStatus};
 
-use super::iterate::{self, Transaction, step_scan};
+use super::iterate::{self, step_scan};
 use super::reader::Reader;
 use crate::FileStorageError;
 use crate::scan::Step;
@@ -54,7 +54,7 @@ impl Reader {
         while let Some(entry) = scan.transaction_before(end)? {
             match entry.status() {
                 Some(TransactionStatus::Normal) => {
-                    if !accept(&iterate::transaction(&mut scan, entry)?) {
+                    if !accept(&iterate::transaction(&mut scan, &entry)?) {
                         break;
                     }
                 }

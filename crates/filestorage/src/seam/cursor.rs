@@ -8,27 +8,13 @@ use zodium_storage::{
 
 use crate::{RecordIterator, TransactionIterator};
 
-/// An iterator, and the transaction that it returned last.
-pub(super) struct LogCursor {
-    iterator: TransactionIterator,
-    last: Option<crate::Transaction>,
-}
-
-impl LogCursor {
-    pub(super) fn new(iterator: TransactionIterator) -> LogCursor {
-        LogCursor { iterator, last: None }
-    }
-}
-
-impl TransactionCursor for LogCursor {
+impl TransactionCursor for TransactionIterator {
     fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
-        self.last = self.iterator.step()?;
-        Ok(self.last.as_ref().map(|transaction| transaction.clone().into()))
+        Ok(TransactionIterator::step(self)?)
     }
 
     fn records(&self) -> Option<Box<dyn RecordCursor>> {
-        let records = self.iterator.records(self.last.as_ref()?);
-        Some(Box::new(records))
+        Some(Box::new(TransactionIterator::records(self)?))
     }
 
     fn read(
@@ -36,20 +22,12 @@ impl TransactionCursor for LogCursor {
         with_records: bool,
         visit: &mut dyn FnMut(LogItem<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StorageError> {
-        self.last = None;
-        Ok(self.iterator.read(with_records, visit)?)
+        Ok(TransactionIterator::read(self, with_records, visit)?)
     }
 }
 
 impl RecordCursor for RecordIterator {
     fn step(&mut self) -> Result<Option<TransactionRecord>, StorageError> {
         Ok(RecordIterator::step(self)?)
-    }
-}
-
-impl From<crate::Transaction> for Transaction {
-    fn from(transaction: crate::Transaction) -> Transaction {
-        let crate::Transaction { tid, status, metadata, length, .. } = transaction;
-        Transaction { tid, status, metadata, length }
     }
 }

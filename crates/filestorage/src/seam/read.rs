@@ -9,7 +9,6 @@ use zodium_storage::{
 };
 use zodium_types::{Oid, Tid};
 
-use super::cursor::LogCursor;
 use crate::FileStorage;
 
 impl Read for FileStorage {
@@ -59,12 +58,7 @@ impl Read for FileStorage {
     }
 
     fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
-        let entries = self.reader.history(oid, count)?.into_iter();
-        let entry = |entry: crate::HistoryEntry| HistoryEntry {
-            size: entry.size,
-            transaction: entry.transaction.into(),
-        };
-        Ok(entries.map(entry).collect())
+        Ok(self.reader.history(oid, count)?)
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
@@ -76,7 +70,7 @@ impl Read for FileStorage {
         start: Option<Tid>,
         stop: Option<Tid>,
     ) -> Result<Box<dyn TransactionCursor>, StorageError> {
-        Ok(Box::new(LogCursor::new(self.reader.iterate(start, stop)?)))
+        Ok(Box::new(self.reader.iterate(start, stop)?))
     }
 
     fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {

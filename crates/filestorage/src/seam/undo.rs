@@ -11,7 +11,6 @@ impl Undo for FileStorage {
     }
 
     fn undo_log(&self, accept: &mut dyn FnMut(&Transaction) -> bool) -> Result<(), StorageError> {
-        let accept = |transaction: &crate::Transaction| accept(&transaction.clone().into());
         Ok(self.reader.undo_log(accept)?)
     }
 }

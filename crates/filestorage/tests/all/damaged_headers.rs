@@ -97,7 +97,7 @@ fn iterated(storage: &FileStorage, start: Tid, stop: Tid) -> (Vec<String>, Optio
     let mut iterate = || -> Result<(), FileStorageError> {
         let mut transactions = storage.reader().iterate(Some(start), Some(stop))?;
         while let Some(transaction) = transactions.step()? {
-            let mut records = transactions.records(&transaction);
+            let mut records = transactions.records().unwrap();
             let mut all = Vec::new();
             while let Some(TransactionRecord { oid, data, data_tid, .. }) = records.step()? {
                 all.push((oid, data, data_tid));

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{
-    CheckOptions, FileStorage, FileStorageError, OpenOptions, Reader, RecoverOptions, check,
-    recover,
+    CheckOptions, FileStorage, FileStorageError, OpenOptions, Reader, RecordIterator,
+    RecoverOptions, check, recover,
 };
 use zodium_storage::{Access, Load, PackOptions};
 use zodium_types::{Oid, Tid};
@@ -136,8 +136,8 @@ pub(super) fn read_everything(storage: &FileStorage) {
         let mut steps = 0;
         while let Ok(Some(transaction)) = transactions.step() {
             let _ = storage.records_to_undo(transaction.tid);
-            let mut records = transactions.records(&transaction);
-            while let Ok(Some(_)) = records.step() {
+            let mut records = transactions.records();
+            while let Some(Ok(Some(_))) = records.as_mut().map(RecordIterator::step) {
                 steps += 1;
                 assert!(steps < STEPS_MAX, "iteration does not end");
             }

@@ -309,7 +309,7 @@ pub(crate) fn read_all(mut iterator: TransactionIterator) -> Vec<Transaction> {
     let mut transactions = Vec::new();
     while let Some(transaction) = iterator.step().unwrap() {
         let mut records = Vec::new();
-        let mut place = iterator.records(&transaction);
+        let mut place = iterator.records().unwrap();
         while let Some(record) = place.step().unwrap() {
             assert_eq!(record.tid, transaction.tid);
             records.push(Record { oid: record.oid, data: record.data, source: record.data_tid });

@@ -262,7 +262,7 @@ pub(crate) fn same_answers(storage: &FileStorage, model: &Model) -> Result<bool,
             (found.tid, found.status, &found.metadata)
                 == (expected.tid, expected.status, &expected.metadata)
         });
-        let mut records = transactions.records(&found);
+        let mut records = transactions.records().unwrap();
         let mut found = Vec::new();
         while let Some(record) = records.step()? {
             found.push((record.oid, record.data, record.data_tid));
@@ -360,7 +360,7 @@ fn check_object(storage: &FileStorage, model: &Model, oid: Oid, revisions: &[Rev
     }
 }
 
-fn history_line(entry: &zodium_filestorage::HistoryEntry) -> (Tid, u64) {
+fn history_line(entry: &zodium_storage::HistoryEntry) -> (Tid, u64) {
     (entry.transaction.tid, entry.size)
 }
 
@@ -370,7 +370,7 @@ fn check_transactions(storage: &FileStorage, model: &Model) {
         let found = transactions.step().unwrap().expect("a further transaction");
         assert_eq!((found.tid, found.status), (wanted.tid, wanted.status));
         assert_eq!((&found.metadata, found.length), (&wanted.metadata, wanted.length()));
-        let mut records = transactions.records(&found);
+        let mut records = transactions.records().unwrap();
         for wanted in &wanted.records {
             let TransactionRecord { oid, tid, data, data_tid, .. } =
                 records.step().unwrap().expect("a further record");
@@ -415,7 +415,7 @@ fn check_undo_log(storage: &FileStorage, model: &Model) {
     let wanted: Vec<Tid> = model.undoable().map(|transaction| transaction.tid).collect();
     for most in [1, usize::MAX] {
         let mut found = Vec::new();
-        let take = |transaction: &zodium_filestorage::Transaction| {
+        let take = |transaction: &zodium_storage::Transaction| {
             found.push(transaction.tid);
             found.len() < most
         };
