@@ -25,8 +25,10 @@ impl Checksums {
         file: &Arc<dyn DiskFile>,
         end: u64,
     ) -> Option<ScanSums> {
-        let (checksums, file) = (Arc::clone(self), Arc::clone(file));
-        self.verifies_loads().then(|| ScanSums { checksums, page: Page::empty(), file, end })
+        self.verifies_loads().then(|| {
+            let (checksums, file) = (Arc::clone(self), Arc::clone(file));
+            ScanSums { checksums, page: Page::empty(), file, end }
+        })
     }
 }
 
