@@ -91,7 +91,7 @@ impl Appender {
         self.syncs.distribution()
     }
 
-    /// The watch over the space of the disk, for those who write elsewhere on it.
+    /// The watch over the space of the disk, where spools are too.
     pub(crate) fn space(&self) -> &Arc<SpaceWatch> {
         &self.space
     }
