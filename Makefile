@@ -39,7 +39,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz histories simulate deny coverage loom tsan bench bench-clients shootout soak mutants clean
+.PHONY: help serve build programs install uninstall wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -164,10 +164,12 @@ histories: programs $(VENV)/ready ## Run HISTORIES (1000) random histories of on
 	$(SAY) 'histories'
 	PYTHONPATH=tests $(VENV)/bin/python -m harness.run_histories --count $(or $(HISTORIES),1000) $(if $(SEED),--seed $(SEED))
 
-fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60), sessions FUZZ_ORDERS=, FUZZ_CALLS=
+fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60)
 	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
-	cargo run -q -p zodium-fuzz -- orders --count $(or $(FUZZ_ORDERS),1000000)
-	cargo run -q -p zodium-fuzz -- calls --count $(or $(FUZZ_CALLS),10000000)
+
+sessions: ## Check ORDERS (500,000) sequences of calls and CALLS (5,000,000) of eight clients, in each encoding, against models, from SEED
+	@seed='$(SEED)'; ZODIUM_SEED="$${seed:-$$(date +%s)000}" ZODIUM_TEST_ORDERS=$(or $(ORDERS),500000) \
+	  ZODIUM_TEST_CALLS=$(or $(CALLS),5000000) cargo test -q -p zodium-zeo-server --test all -- --nocapture
 
 # Downloads the advisories; DENY='bans licenses sources' does without a network.
 deny: ## Check licences, advisories, versions and sources of the dependencies; DENY= picks

@@ -1,10 +1,9 @@
-//! Fuzzers: hostile input for decoders, and random calls checked against models.
+//! Fuzzers: hostile input for decoders.
 //!
 //! A **target** ([`targets`]) is a decoder with the claims that hold for any input. Its inputs are
 //! seeds from real messages and files, changed at random with knowledge of lengths, numbers and
 //! nesting ([`mutation`]). The **run** ([`run`]) watches for panics, time and memory, and saves
-//! failing inputs. **Sessions** ([`sessions`]) have clients that check every answer against a
-//! model.
+//! failing inputs.
 //!
 //! Key decision: everything runs on stable Rust, in `cargo test` for a second each and in `make
 //! fuzz` for as long as wanted. An input depends only on its target's name, a seed and a number, so
@@ -15,7 +14,6 @@
 pub mod failure;
 pub mod mutation;
 pub mod run;
-pub mod sessions;
 pub mod targets;
 mod watch;
 

@@ -4,15 +4,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use zodium_fuzz::run::{Budget, Tally, replay, run};
-use zodium_fuzz::sessions::{Difference, orders, storage_calls};
 use zodium_fuzz::targets::{TARGETS, Target, find};
 
-/// Fuzz decoders with hostile input, and sessions with random calls
+/// Fuzz decoders with hostile input
 #[derive(Debug, Parser)]
 struct Options {
     #[command(subcommand)]
@@ -37,25 +36,6 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Make random calls from eight clients, and check the answers against a model of the storage
-    Calls {
-        /// Number of calls
-        #[arg(long, default_value_t = 1_000_000)]
-        count: u64,
-        /// Seed of the calls [default: random]
-        #[arg(long)]
-        seed: Option<u64>,
-    },
-    /// Make sequences of calls out of order, and check the answers against those of the stock
-    /// server
-    Orders {
-        /// Number of sequences
-        #[arg(long, default_value_t = 100_000)]
-        count: u64,
-        /// Seed of the calls [default: random]
-        #[arg(long)]
-        seed: Option<u64>,
-    },
     /// Run a target on the input in a file
     Replay {
         /// Name of the target
@@ -75,10 +55,6 @@ fn main() -> Result<ExitCode> {
             let time = Duration::from_secs(seconds);
             let budget = Budget { time, inputs, seed: seed.unwrap_or_else(rand::random) };
             run_all(&chosen(&targets)?, budget)
-        }
-        Command::Calls { count, seed } => Ok(play("calls", seed, count, storage_calls::play)),
-        Command::Orders { count, seed } => {
-            Ok(play("calls out of order", seed, count, orders::play))
         }
         Command::Replay { target, file } => {
             let input = std::fs::read(&file).with_context(|| format!("{}", file.display()))?;
@@ -111,28 +87,6 @@ fn run_all(targets: &[&'static Target], budget: Budget) -> Result<ExitCode> {
         }
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn play<T: std::fmt::Debug>(
-    what: &str,
-    seed: Option<u64>,
-    count: u64,
-    play: impl FnOnce(u64, u64) -> Result<T, Difference>,
-) -> ExitCode {
-    let seed = seed.unwrap_or_else(rand::random);
-    println!("{what} with --seed {seed}");
-    let begun = Instant::now();
-    match play(seed, count) {
-        Ok(seen) => {
-            let seconds = begun.elapsed().as_secs_f64();
-            println!("{what}: {count} in {seconds:.1} s, no difference: {seen:?}");
-            ExitCode::SUCCESS
-        }
-        Err(difference) => {
-            println!("{difference}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 fn report(target: &Target, result: Result<Tally, zodium_fuzz::failure::Failure>) -> ExitCode {

@@ -15,8 +15,6 @@ mod resolution;
 mod saved_cache;
 mod values;
 
-pub(crate) use values::plain;
-
 /// A decoder, and the claims that hold for any input.
 #[derive(Debug)]
 pub struct Target {

@@ -3,7 +3,7 @@
 use zodium_pickle::Value;
 
 /// The value as both encodings express it: msgpack has no lists beside tuples.
-pub(crate) fn plain(value: &Value<'_>) -> Value<'static> {
+pub(super) fn plain(value: &Value<'_>) -> Value<'static> {
     match value {
         Value::List(items) | Value::Tuple(items) => Value::Tuple(items.iter().map(plain).collect()),
         Value::Dict(entries) => {

@@ -17,17 +17,17 @@ use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, Offer, Server, ZeoService};
 
-use super::Difference;
+use super::{Difference, same};
 
 const DATA: &str = "Data.fs";
 /// Most bytes that clients may send at once; a stock server has no limit.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
 /// Commits that a server remembers for reconnecting clients.
-pub(super) const REMEMBERED: usize = 100;
+pub(crate) const REMEMBERED: usize = 100;
 const WORKERS: usize = 2;
 
 /// A running server; stopped when dropped.
-pub(super) struct InProcess {
+pub(crate) struct InProcess {
     socket: PathBuf,
     disk: MemoryDisk,
     storage: Arc<Database>,
@@ -37,7 +37,7 @@ pub(super) struct InProcess {
 }
 
 impl InProcess {
-    pub(super) fn start(
+    pub(crate) fn start(
         encoding: Encoding,
         data: Option<Vec<u8>>,
     ) -> Result<InProcess, Difference> {
@@ -67,16 +67,16 @@ impl InProcess {
         Ok(InProcess { socket, disk, storage, stop, thread, _folder: folder })
     }
 
-    pub(super) fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    pub(super) fn last_tid(&self) -> Tid {
+    pub(crate) fn last_tid(&self) -> Tid {
         self.storage.last_tid()
     }
 
     /// Stops it and checks its file.
-    pub(super) fn close(mut self) -> Result<(), Difference> {
+    pub(crate) fn close(mut self) -> Result<(), Difference> {
         self.stop();
         self.storage.close()?;
         let options = CheckOptions {
@@ -88,7 +88,7 @@ impl InProcess {
         };
         let mut damages = Vec::new();
         check(&self.disk, &options, &mut |damage| damages.push(format!("{damage:?}")))?;
-        super::same("damages of the file", damages, Vec::new())
+        same("damages of the file", damages, Vec::new())
     }
 
     fn stop(&mut self) {

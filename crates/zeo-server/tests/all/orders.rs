@@ -4,16 +4,18 @@
 //! Each sequence continues where the previous one on its connection ended, or on a new connection
 //! if that was closed. Afterwards exactly the committed data can be loaded.
 
+mod model;
+
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{Encoding, MessageId};
 
-use super::client::{Answer, Client};
-use super::order_model::{Call, CallKind, Connection, Expected};
-use super::server::InProcess;
-use super::{Difference, same};
+use crate::support::client::{Answer, Client};
+use crate::support::server::InProcess;
+use crate::support::{Difference, same};
+use model::{Call, CallKind, Connection, Expected};
 
 const CONNECTIONS: usize = 4;
 const CALLS_MAX: usize = 12;
@@ -27,7 +29,7 @@ const SEQUENCES_EACH: u64 = 20_000;
 /// # Errors
 ///
 /// The first deviation from the model, with what is needed to replay it.
-pub fn play(seed: u64, sequences: u64) -> Result<u64, Difference> {
+pub(crate) fn play(seed: u64, sequences: u64) -> Result<u64, Difference> {
     let mut calls = 0;
     let mut left = sequences;
     let mut round = 0;

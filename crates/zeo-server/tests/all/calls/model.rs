@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zodium_types::{Oid, Tid};
 
-use super::server::REMEMBERED;
+use crate::support::server::REMEMBERED;
 
 /// The data of a revision; `None` for a deletion.
 pub(super) type Data = Option<Vec<u8>>;

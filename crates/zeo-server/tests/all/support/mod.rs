@@ -1,24 +1,15 @@
-//! Sessions of a real server in this process, used through the client side of the codec, and models
-//! that predict the result of each call.
+//! A real server in this process, and clients that use it through the client side of the codec.
 
-mod client;
-mod lock_model;
-mod order_model;
-pub mod orders;
-mod server;
-pub mod splits;
-pub mod storage_calls;
-mod storage_model;
-mod storage_reads;
-mod writer;
+pub(crate) mod client;
+pub(crate) mod server;
 
 use std::fmt;
 
 /// A server that deviated from its model.
 #[derive(Debug)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// What was called, found and expected.
-    pub what: String,
+    pub(crate) what: String,
 }
 
 impl fmt::Display for Difference {
@@ -43,4 +34,12 @@ pub(crate) fn same<T: PartialEq + fmt::Debug>(
         return Ok(());
     }
     Err(Difference { what: format!("{what}: found {found:?}, expected {expected:?}") })
+}
+
+/// A number from an environment variable.
+pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")),
+        Err(_) => default,
+    }
 }

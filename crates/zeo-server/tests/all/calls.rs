@@ -4,6 +4,11 @@
 //! at a time, so that the model knows their order. Before any later answer, every client must have
 //! been told of the others' commits, once and in order.
 
+mod locks;
+mod model;
+mod reads;
+mod writer;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use base64::Engine;
@@ -14,12 +19,12 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{Encoding, MessageId};
 
-use super::client::{Answer, Client};
-use super::lock_model::Locks;
-use super::server::InProcess;
-use super::storage_model::StorageModel;
-use super::writer::{Conflict, Kind, Outcome, Phase, Write, Writer};
-use super::{Difference, same};
+use crate::support::client::{Answer, Client};
+use crate::support::server::InProcess;
+use crate::support::{Difference, same};
+use locks::Locks;
+use model::StorageModel;
+use writer::{Conflict, Kind, Outcome, Phase, Write, Writer};
 
 const CLIENTS: usize = 8;
 /// Few enough that clients conflict.
@@ -31,21 +36,21 @@ const LONG_DATA_BYTES: usize = 80_000;
 
 /// Counters of what has happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Calls of all kinds.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Finished transactions.
-    pub commits: u64,
+    pub(crate) commits: u64,
     /// Those that undo another one.
-    pub undos: u64,
+    pub(crate) undos: u64,
     /// Votes that waited for locks.
-    pub waits: u64,
+    pub(crate) waits: u64,
     /// Votes that gave conflicts to resolve.
-    pub conflicts: u64,
+    pub(crate) conflicts: u64,
     /// Failed votes.
-    pub refusals: u64,
+    pub(crate) refusals: u64,
     /// Packs that freed something.
-    pub packs: u64,
+    pub(crate) packs: u64,
 }
 
 /// Makes this many calls, or a few more.
@@ -53,7 +58,7 @@ pub struct Seen {
 /// # Errors
 ///
 /// The first answer that differs from the model's, with what is needed to replay it.
-pub fn play(seed: u64, calls: u64) -> Result<Seen, Difference> {
+pub(crate) fn play(seed: u64, calls: u64) -> Result<Seen, Difference> {
     let (mut seen, mut round) = (Seen::default(), 0);
     while seen.calls < calls {
         let seed = seed.wrapping_add(round);
@@ -73,24 +78,24 @@ pub fn play(seed: u64, calls: u64) -> Result<Seen, Difference> {
     Ok(seen)
 }
 
-pub(super) struct Play {
-    pub(super) random: SmallRng,
-    pub(super) server: InProcess,
-    pub(super) clients: Vec<Player>,
-    pub(super) model: StorageModel,
+struct Play {
+    random: SmallRng,
+    server: InProcess,
+    clients: Vec<Player>,
+    model: StorageModel,
     locks: Locks,
-    pub(super) seen: Seen,
+    seen: Seen,
     /// Makes all data and descriptions different.
     count: u64,
     given_oids: BTreeSet<Oid>,
 }
 
-pub(super) struct Player {
-    pub(super) client: Client,
+struct Player {
+    client: Client,
     writer: Writer,
     vote: Option<MessageId>,
     /// Invalidations that it has not received yet.
-    pub(super) untold: VecDeque<(Tid, BTreeSet<Oid>)>,
+    untold: VecDeque<(Tid, BTreeSet<Oid>)>,
 }
 
 impl Player {
@@ -150,14 +155,14 @@ impl Play {
         }
     }
 
-    pub(super) fn oid(&mut self) -> Oid {
+    fn oid(&mut self) -> Oid {
         let number = self.random.random_range(0..OBJECTS);
         // Some oids are far apart.
         Oid(if number < OBJECTS - 2 { number } else { number << 40 })
     }
 
     /// A tid close to one that exists.
-    pub(super) fn tid(&mut self) -> Tid {
+    fn tid(&mut self) -> Tid {
         let transactions = &self.model.transactions;
         if transactions.is_empty() || self.random.random_ratio(1, 4) {
             return Tid::MAX;
@@ -240,7 +245,7 @@ impl Play {
             // The undo's target may be looked up before or after other commits.
             let found = self.model.undoable().find(|transaction| transaction.tid == undone);
             let unsure = found.is_some_and(|transaction| {
-                matches!(self.model.undo(transaction), super::storage_model::Undone::Unsure)
+                matches!(self.model.undo(transaction), model::Undone::Unsure)
             });
             if unsure || !self.locks.are_free(&wanted) {
                 return self.abort(client);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use zodium_types::{Oid, Tid};
 
-use super::lock_model::Wanted;
-use super::storage_model::{Data, StorageModel, Undone};
+use super::locks::Wanted;
+use super::model::{Data, StorageModel, Undone};
 
 /// The state of a client's transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

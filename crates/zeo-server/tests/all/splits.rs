@@ -4,19 +4,19 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{Encoding, MessageId};
 
-use super::client::{Answer, Client};
-use super::server::InProcess;
-use super::{Difference, same};
+use crate::support::client::{Answer, Client};
+use crate::support::server::InProcess;
+use crate::support::{Difference, same};
 
 /// Sends the same calls cut in two at every byte, and byte by byte; returns the number of ways.
 ///
 /// # Errors
 ///
 /// If an answer differs from that to the calls in one write.
-pub fn check() -> Result<usize, Difference> {
+pub(crate) fn check() -> Result<usize, Difference> {
     let mut ways = 0;
     for encoding in [Encoding::Pickle, Encoding::Msgpack] {
-        let data = include_bytes!("../../corpus/history.fs").to_vec();
+        let data = include_bytes!("../../../fuzz/corpus/history.fs").to_vec();
         let server = InProcess::start(encoding, Some(data))?;
         let (length, expected) = answers(&server, &[])?;
         let all: Vec<usize> = (1..length).collect();

@@ -7,11 +7,10 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::MessageId;
 
-use super::client::Answer;
-use super::storage_calls::Play;
-use super::storage_model::{Data, Loaded};
-use super::{Difference, same};
-use crate::targets::plain;
+use super::Play;
+use super::model::{Data, Loaded};
+use crate::support::client::Answer;
+use crate::support::{Difference, same};
 
 /// Most reads that one client sends at once.
 const READS_MAX: usize = 12;
@@ -237,4 +236,15 @@ fn sorted_changes(value: &Value<'_>) -> Value<'static> {
         oids.as_sequence().unwrap_or_default().iter().filter_map(Value::as_oid).collect();
     oids.sort_unstable();
     Value::tuple([plain(tid), Value::tuple(oids.into_iter().map(Value::from))])
+}
+
+/// The value as both encodings express it: msgpack has no lists beside tuples.
+fn plain(value: &Value<'_>) -> Value<'static> {
+    match value {
+        Value::List(items) | Value::Tuple(items) => Value::Tuple(items.iter().map(plain).collect()),
+        Value::Dict(entries) => {
+            Value::Dict(entries.iter().map(|(key, value)| (plain(key), plain(value))).collect())
+        }
+        other => other.clone().into_owned(),
+    }
 }

@@ -25,7 +25,7 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Value(Value<'static>),
     /// The name of an exception.
     Error(String),
@@ -33,7 +33,7 @@ pub(super) enum Answer {
     Closed,
 }
 
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: UnixStream,
     encoding: Encoding,
     input: BytesMut,
@@ -41,13 +41,13 @@ pub(super) struct Client {
     last_id: u64,
     answers: HashMap<MessageId, Answer>,
     /// Other clients' commits, in the order of arrival.
-    pub(super) invalidations: VecDeque<(Tid, BTreeSet<Oid>)>,
+    pub(crate) invalidations: VecDeque<(Tid, BTreeSet<Oid>)>,
     closed: bool,
 }
 
 impl Client {
     /// Connects and performs the handshake.
-    pub(super) fn connect(socket: &Path) -> Result<Client, Difference> {
+    pub(crate) fn connect(socket: &Path) -> Result<Client, Difference> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -73,7 +73,7 @@ impl Client {
     }
 
     /// Connects and registers.
-    pub(super) fn register(socket: &Path) -> Result<Client, Difference> {
+    pub(crate) fn register(socket: &Path) -> Result<Client, Difference> {
         let mut client = Client::connect(socket)?;
         match client.ask("register", ["1".into(), false.into()])? {
             Answer::Value(_) => Ok(client),
@@ -82,7 +82,7 @@ impl Client {
     }
 
     /// Buffers a call; returns the id of its reply.
-    pub(super) fn call<const N: usize>(
+    pub(crate) fn call<const N: usize>(
         &mut self,
         name: &str,
         arguments: [Value<'_>; N],
@@ -94,13 +94,13 @@ impl Client {
     }
 
     /// Buffers a load as stock clients encode it. The same load must not be pending.
-    pub(super) fn load(&mut self, oid: Oid, before: Tid) -> MessageId {
+    pub(crate) fn load(&mut self, oid: Oid, before: Tid) -> MessageId {
         encode_load_before_request(self.encoding, &mut self.output, oid, before);
         MessageId::Load { oid, before }
     }
 
     /// Buffers a call without a reply.
-    pub(super) fn tell<const N: usize>(
+    pub(crate) fn tell<const N: usize>(
         &mut self,
         name: &str,
         arguments: [Value<'_>; N],
@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// Sends the buffered calls.
-    pub(super) fn send(&mut self) -> Result<(), Difference> {
+    pub(crate) fn send(&mut self) -> Result<(), Difference> {
         let output = std::mem::take(&mut self.output);
         match self.stream.write_all(&output) {
             // The next read reports it too.
@@ -120,7 +120,7 @@ impl Client {
 
     /// Sends the buffered calls in pieces with these ends, with a pause after each piece so that it
     /// is read alone.
-    pub(super) fn send_pieces(&mut self, ends: &[usize]) -> Result<(), Difference> {
+    pub(crate) fn send_pieces(&mut self, ends: &[usize]) -> Result<(), Difference> {
         let output = std::mem::take(&mut self.output);
         let mut from = 0;
         for end in ends.iter().copied().chain([output.len()]) {
@@ -132,12 +132,12 @@ impl Client {
     }
 
     /// Number of buffered bytes.
-    pub(super) fn gathered_bytes(&self) -> usize {
+    pub(crate) fn gathered_bytes(&self) -> usize {
         self.output.len()
     }
 
     /// Calls and waits for the reply.
-    pub(super) fn ask<const N: usize>(
+    pub(crate) fn ask<const N: usize>(
         &mut self,
         name: &str,
         arguments: [Value<'_>; N],
@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// Waits for the reply to a call that was sent.
-    pub(super) fn answer(&mut self, id: &MessageId) -> Result<Answer, Difference> {
+    pub(crate) fn answer(&mut self, id: &MessageId) -> Result<Answer, Difference> {
         loop {
             if let Some(answer) = self.answers.remove(id) {
                 return Ok(answer);
@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// Reads until the server closes; replies that arrive meanwhile are kept.
-    pub(super) fn wait_closed(&mut self) -> Result<(), Difference> {
+    pub(crate) fn wait_closed(&mut self) -> Result<(), Difference> {
         while !self.closed {
             self.take_messages()?;
         }
@@ -169,7 +169,7 @@ impl Client {
     }
 
     /// Whether there is a reply that was not asked for.
-    pub(super) fn has_unasked(&self) -> bool {
+    pub(crate) fn has_unasked(&self) -> bool {
         !self.answers.is_empty()
     }
 

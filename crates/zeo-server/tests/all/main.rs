@@ -1,0 +1,63 @@
+//! Sessions answer as their models say, whatever is called in whatever order and pieces.
+//!
+//! `ZODIUM_SEED` is the first seed (1). `ZODIUM_TEST_ORDERS` is the number of sequences of calls
+//! for each seed (2,000), and `ZODIUM_TEST_CALLS` that of calls (10,000). `make sessions` makes
+//! millions of them. A failure prints its seed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod calls;
+mod orders;
+mod splits;
+mod support;
+
+use std::time::Instant;
+
+use calls::Seen;
+use support::{Difference, from_environment};
+
+/// Number of seeds in a run: both encodings take turns.
+const SEEDS: u64 = 2;
+
+fn must<T>(result: Result<T, Difference>) -> T {
+    result.unwrap_or_else(|difference| panic!("{difference}"))
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let first = from_environment("ZODIUM_SEED", 1);
+    first..first + SEEDS
+}
+
+#[test]
+fn calls_out_of_order_are_answered_as_the_stock_server_does_and_change_nothing() {
+    let sequences = from_environment("ZODIUM_TEST_ORDERS", 2_000);
+    for seed in seeds() {
+        let begun = Instant::now();
+        let calls = must(orders::play(seed, sequences));
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("seed {seed}: {sequences} sequences of {calls} calls in {seconds:.1} s");
+        assert!(calls > sequences);
+    }
+}
+
+#[test]
+fn eight_clients_see_what_the_model_of_the_storage_says() {
+    let count = from_environment("ZODIUM_TEST_CALLS", 10_000);
+    for seed in seeds() {
+        let begun = Instant::now();
+        let seen = must(calls::play(seed, count));
+        println!("seed {seed}: {seen:?} in {:.1} s", begun.elapsed().as_secs_f64());
+        let Seen { calls, commits, undos, waits, conflicts, refusals, packs } = seen;
+        assert!(calls >= count);
+        // Fewer calls may leave a situation out by chance.
+        if count >= 10_000 {
+            let rare = [undos, waits, conflicts, refusals, packs];
+            assert!(commits > 200 && rare.iter().all(|count| *count > 0), "{seen:?}");
+        }
+    }
+}
+
+#[test]
+fn calls_in_any_pieces_get_the_same_answers() {
+    assert!(must(splits::check()) > 1_000);
+}
