@@ -23,7 +23,7 @@ use crate::support::client::{Answer, Client};
 use crate::support::server::InProcess;
 use crate::support::{Difference, same};
 use locks::Locks;
-use model::StorageModel;
+use model::{StorageModel, Undone};
 use writer::{Conflict, Kind, Outcome, Phase, Write, Writer};
 
 const CLIENTS: usize = 8;
@@ -163,12 +163,11 @@ impl Play {
 
     /// A tid close to one that exists.
     fn tid(&mut self) -> Tid {
-        let transactions = &self.model.transactions;
-        if transactions.is_empty() || self.random.random_ratio(1, 4) {
+        let last = self.model.last_tids(60);
+        if last.is_empty() || self.random.random_ratio(1, 4) {
             return Tid::MAX;
         }
-        let back = self.random.random_range(0..transactions.len().min(60));
-        let tid = transactions[transactions.len() - 1 - back].tid;
+        let tid = last[self.random.random_range(0..last.len())];
         if self.random.random() { tid } else { tid.next() }
     }
 
@@ -202,7 +201,7 @@ impl Play {
     }
 
     fn choose_undone(&mut self, writer: &mut Writer) {
-        let last: Vec<Tid> = self.model.undoable().take(6).map(|one| one.tid).collect();
+        let last: Vec<Tid> = self.model.undoable(6).iter().map(|one| one.tid).collect();
         if last.is_empty() {
             return;
         }
@@ -235,7 +234,7 @@ impl Play {
         if self.random.random_ratio(1, 15) {
             return self.tid();
         }
-        self.model.current(oid).map_or(Tid::ZERO, |revision| revision.tid)
+        self.model.current_serial(oid).unwrap_or(Tid::ZERO)
     }
 
     fn vote(&mut self, client: usize) -> Result<(), Difference> {
@@ -243,10 +242,7 @@ impl Play {
         let wanted = writer.wanted(&self.model);
         if let Some(undone) = writer.undoes {
             // The undo's target may be looked up before or after other commits.
-            let found = self.model.undoable().find(|transaction| transaction.tid == undone);
-            let unsure = found.is_some_and(|transaction| {
-                matches!(self.model.undo(transaction), model::Undone::Unsure)
-            });
+            let unsure = matches!(self.model.undo(undone), Some(Undone::Unsure));
             if unsure || !self.locks.are_free(&wanted) {
                 return self.abort(client);
             }
@@ -388,7 +384,7 @@ impl Play {
         };
         same("how many new oids", oids.len() as u64, count)?;
         for oid in oids {
-            let is_new = self.given_oids.insert(oid) && !self.model.objects.contains_key(&oid);
+            let is_new = self.given_oids.insert(oid) && self.model.current_serial(oid).is_none();
             same(format!("{oid} is new"), is_new, true)?;
         }
         Ok(())
@@ -413,15 +409,15 @@ impl Play {
         same("pack", packed, Answer::Value(Value::None))?;
         let log = player.client.ask("undoLog", [0.into(), 1.into()])?;
         let is_packed = list_length(&log) == Some(0);
-        if !self.model.transactions.is_empty() && !self.model.pack_drops() && is_packed {
-            let already = self.model.undoable().next().is_none();
-            return same("nothing could be freed, yet it was packed", already, true);
+        if !is_packed {
+            return Ok(());
         }
-        if is_packed {
-            self.model.pack();
+        let already = self.model.undoable(1).is_empty();
+        if self.model.pack() {
             self.seen.packs += 1;
+            return Ok(());
         }
-        Ok(())
+        same("nothing could be freed, yet it was packed", already, true)
     }
 }
 

@@ -1,34 +1,30 @@
-//! A model of a storage: revisions in a map, transactions in a list.
+//! The model of the server's storage: a storage in memory, which passes the same claims as any.
+//!
+//! The model adds what the engine remembers, which a pack does not change: the last tid, and the
+//! objects of the last commits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+use std::task::Poll;
 
-use zodium_types::{Oid, Tid};
+use zodium_memorystorage::MemoryStorage;
+use zodium_storage::{
+    Access, Load, LogItem, NewBody, NewRecord, NewTransaction, ObjectStep, Pack, PackOptions, Read,
+    StorageError, Transaction, Undo, Write,
+};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::support::server::REMEMBERED;
 
 /// The data of a revision; `None` for a deletion.
 pub(super) type Data = Option<Vec<u8>>;
 
-#[derive(Clone, Debug)]
-pub(super) struct Revision {
-    pub(super) tid: Tid,
-    pub(super) data: Data,
-}
-
+/// A committed transaction with its records.
 #[derive(Clone, Debug)]
 pub(super) struct Committed {
     pub(super) tid: Tid,
     pub(super) description: Vec<u8>,
     pub(super) records: BTreeMap<Oid, Data>,
-    packed: bool,
-}
-
-/// The result of a load.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Loaded {
-    Missing,
-    NoRevision,
-    Revision { data: Vec<u8>, tid: Tid, end: Option<Tid> },
 }
 
 /// The result of an undo.
@@ -40,73 +36,99 @@ pub(super) enum Undone {
     Unsure,
 }
 
-#[derive(Debug)]
 pub(super) struct StorageModel {
-    /// Revisions by object, oldest first.
-    pub(super) objects: BTreeMap<Oid, Vec<Revision>>,
-    pub(super) transactions: Vec<Committed>,
-    recent: VecDeque<(Tid, BTreeSet<Oid>)>,
+    storage: MemoryStorage,
+    remembered: VecDeque<(Tid, BTreeSet<Oid>)>,
     pub(super) last_tid: Tid,
 }
 
 impl StorageModel {
     pub(super) fn new(last_tid: Tid) -> StorageModel {
-        StorageModel {
-            objects: BTreeMap::new(),
-            transactions: Vec::new(),
-            recent: VecDeque::from([(last_tid, BTreeSet::new())]),
-            last_tid,
-        }
+        let remembered = VecDeque::from([(last_tid, BTreeSet::new())]);
+        StorageModel { storage: MemoryStorage::new(), remembered, last_tid }
     }
 
     pub(super) fn commit(&mut self, tid: Tid, description: Vec<u8>, records: BTreeMap<Oid, Data>) {
-        for (oid, data) in &records {
-            let revision = Revision { tid, data: data.clone() };
-            self.objects.entry(*oid).or_default().push(revision);
+        if self.remembered.len() == REMEMBERED {
+            self.remembered.pop_front();
         }
-        if self.recent.len() == REMEMBERED {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((tid, records.keys().copied().collect()));
-        self.transactions.push(Committed { tid, description, records, packed: false });
+        self.remembered.push_back((tid, records.keys().copied().collect()));
         self.last_tid = tid;
+        let body = |data: Data| data.map_or(NewBody::Deleted, |data| NewBody::Data(data.into()));
+        let record = |(oid, data)| NewRecord { oid, body: body(data) };
+        let transaction = NewTransaction {
+            status: TransactionStatus::Normal,
+            metadata: TransactionMetadata { description, ..TransactionMetadata::default() },
+            records: records.into_iter().map(record).collect(),
+        };
+        let prepared = self.storage.prepare(transaction, Access::Blocking).unwrap();
+        let Poll::Ready(prepared) = prepared else { panic!("memory does not wait") };
+        self.storage.commit(vec![(tid, prepared)]).unwrap();
     }
 
-    pub(super) fn current(&self, oid: Oid) -> Option<&Revision> {
-        self.objects.get(&oid)?.last()
+    /// The current serial, which may be that of a deletion.
+    pub(super) fn current_serial(&self, oid: Oid) -> Option<Tid> {
+        self.storage.current_serial(oid).unwrap()
     }
 
-    pub(super) fn load_before(&self, oid: Oid, before: Tid) -> Loaded {
-        let Some(revisions) = self.objects.get(&oid) else { return Loaded::Missing };
-        let mut end = None;
-        for revision in revisions.iter().rev() {
-            if revision.tid < before {
-                return match &revision.data {
-                    Some(data) => Loaded::Revision { data: data.clone(), tid: revision.tid, end },
-                    None => Loaded::Missing,
-                };
-            }
-            end = Some(revision.tid);
-        }
-        Loaded::NoRevision
+    pub(super) fn serial_of_living(&self, oid: Oid) -> Option<Tid> {
+        self.storage.serial_of_living(oid).unwrap()
+    }
+
+    pub(super) fn load_before(&self, oid: Oid, before: Tid) -> Load {
+        self.storage.load_before(oid, before, Access::Blocking).unwrap()
     }
 
     pub(super) fn load_serial(&self, oid: Oid, serial: Tid) -> Data {
-        let revisions = self.objects.get(&oid)?;
-        revisions.iter().find(|revision| revision.tid == serial)?.data.clone()
+        self.storage.load_serial(oid, serial).unwrap().map(|data| data.to_vec())
     }
 
-    /// Newest first; `None` for an unknown object.
-    pub(super) fn history(&self, oid: Oid, count: usize) -> Option<Vec<Tid>> {
-        let revisions = self.objects.get(&oid)?;
-        Some(revisions.iter().rev().take(count).map(|revision| revision.tid).collect())
+    /// Newest first; empty for an unknown object.
+    pub(super) fn history(&self, oid: Oid, count: usize) -> Vec<Tid> {
+        let entries = self.storage.history(oid, count).unwrap();
+        entries.into_iter().map(|entry| entry.transaction.tid).collect()
     }
 
     /// The first object from `from` on with its current revision, and the oid after it.
-    pub(super) fn next_object(&self, from: Oid) -> Option<(Oid, &Revision, Option<Oid>)> {
-        let mut objects = self.objects.range(from..);
-        let (oid, revisions) = objects.next()?;
-        Some((*oid, revisions.last()?, objects.next().map(|(oid, _)| *oid)))
+    pub(super) fn next_object(&self, from: Oid) -> Option<ObjectStep> {
+        self.storage.next_object(from).unwrap()
+    }
+
+    /// The tids of the last transactions, at most `count`, oldest first.
+    pub(super) fn last_tids(&self, count: usize) -> Vec<Tid> {
+        self.storage.recent(count).unwrap().into_iter().map(|(tid, _)| tid).collect()
+    }
+
+    /// The transactions from `start` on, at most `count`.
+    pub(super) fn transactions_from(&self, start: Tid, count: usize) -> Vec<Committed> {
+        let mut found: Vec<Committed> = Vec::new();
+        let mut cursor = self.storage.iterate(Some(start), None).unwrap();
+        let mut visit = |item: LogItem<'_>| {
+            match item {
+                LogItem::Transaction { .. } if found.len() == count => {
+                    return ControlFlow::Break(());
+                }
+                LogItem::Transaction { tid, description, .. } => found.push(Committed {
+                    tid,
+                    description: description.to_vec(),
+                    records: BTreeMap::new(),
+                }),
+                LogItem::Record { oid, data, .. } => {
+                    let last = found.last_mut().expect("a record follows its transaction");
+                    last.records.insert(oid, data.map(<[u8]>::to_vec));
+                }
+                LogItem::Skipped => panic!("records were asked for"),
+            }
+            ControlFlow::Continue(())
+        };
+        cursor.read(true, &mut visit).unwrap();
+        found
+    }
+
+    /// The objects of a transaction that is still there.
+    pub(super) fn objects_of(&self, tid: Tid) -> BTreeSet<Oid> {
+        let found = self.transactions_from(tid, 1).into_iter().filter(|one| one.tid == tid);
+        found.flat_map(|transaction| transaction.records.into_keys()).collect()
     }
 
     /// Objects changed since `since`; `None` if that is too long ago.
@@ -114,60 +136,60 @@ impl StorageModel {
         if since >= self.last_tid {
             return Some(BTreeSet::new());
         }
-        if self.recent.front()?.0 > since {
+        if self.remembered.front()?.0 > since {
             return None;
         }
-        let newer = self.recent.iter().filter(|(tid, _)| *tid > since);
+        let newer = self.remembered.iter().filter(|(tid, _)| *tid > since);
         Some(newer.flat_map(|(_, oids)| oids.iter().copied()).collect())
     }
 
-    /// Transactions that can be undone, newest first.
-    pub(super) fn undoable(&self) -> impl Iterator<Item = &Committed> {
-        self.transactions.iter().rev().take_while(|transaction| !transaction.packed)
+    /// Transactions that can be undone, newest first, at most `count`.
+    pub(super) fn undoable(&self, count: usize) -> Vec<Transaction> {
+        let mut found = Vec::new();
+        let mut accept = |transaction: &Transaction| {
+            found.push(transaction.clone());
+            found.len() < count
+        };
+        self.storage.undo_log(&mut accept).unwrap();
+        found
     }
 
-    pub(super) fn undo(&self, undone: &Committed) -> Undone {
+    /// The result of undoing a transaction; `None` if it cannot be undone at all.
+    pub(super) fn undo(&self, tid: Tid) -> Option<Undone> {
+        let undone = match self.storage.records_to_undo(tid) {
+            Ok(undone) => undone,
+            Err(StorageError::NotUndoable { .. }) => return None,
+            Err(error) => panic!("{error}"),
+        };
         let mut records = BTreeMap::new();
-        for (oid, data) in &undone.records {
-            let Some(revisions) = self.objects.get(oid) else { return Undone::Unsure };
-            let Some(current) = revisions.last() else { return Undone::Unsure };
-            if current.tid != undone.tid {
-                match (&current.data, data) {
+        for record in undone {
+            let Some(current) = self.current_serial(record.oid) else {
+                return Some(Undone::Unsure);
+            };
+            if current != tid {
+                match (self.load_serial(record.oid, current), self.load_serial(record.oid, tid)) {
                     (Some(current), Some(data)) if current == data => {}
-                    (Some(_), Some(_)) => return Undone::Conflict,
-                    _ => return Undone::Unsure,
+                    (Some(_), Some(_)) => return Some(Undone::Conflict),
+                    _ => return Some(Undone::Unsure),
                 }
             }
-            let before = revisions.iter().rev().find(|revision| revision.tid < undone.tid);
-            records.insert(*oid, before.and_then(|revision| revision.data.clone()));
+            let previous = record.previous.and_then(|serial| self.load_serial(record.oid, serial));
+            records.insert(record.oid, previous);
         }
-        Undone::Records(records)
+        Some(Undone::Records(records))
     }
 
-    /// Whether a pack up to now would drop anything.
-    pub(super) fn pack_drops(&self) -> bool {
-        let drops = |revisions: &Vec<Revision>| {
-            revisions.len() > 1 || revisions.last().is_some_and(|last| last.data.is_none())
+    /// Packs everything up to now, without garbage collection; returns whether that dropped
+    /// anything.
+    pub(super) fn pack(&mut self) -> bool {
+        let options = PackOptions {
+            gc: false,
+            keep_old: false,
+            abort_on_dangling: false,
+            progress: &|_, _, _| (),
+            packed: &|_| (),
+            cancelled: &Default::default(),
         };
-        self.objects.values().any(drops)
-    }
-
-    /// Packs everything up to now, without garbage collection.
-    pub(super) fn pack(&mut self) {
-        for revisions in self.objects.values_mut() {
-            revisions.drain(..revisions.len().saturating_sub(1));
-            revisions.retain(|revision| revision.data.is_some());
-        }
-        self.objects.retain(|_, revisions| !revisions.is_empty());
-        let objects = &self.objects;
-        for transaction in &mut self.transactions {
-            let tid = transaction.tid;
-            transaction.packed = true;
-            transaction.records.retain(|oid, _| {
-                let revisions = objects.get(oid);
-                revisions.is_some_and(|revisions| revisions.iter().any(|one| one.tid == tid))
-            });
-        }
-        self.transactions.retain(|transaction| !transaction.records.is_empty());
+        self.storage.pack(self.last_tid, &options).unwrap().is_some()
     }
 }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use rand::RngExt;
 use zodium_pickle::Value;
+use zodium_storage::{Load, ObjectStep, Revision};
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::MessageId;
 
 use super::Play;
-use super::model::{Data, Loaded};
+use super::model::Committed;
 use crate::support::client::Answer;
 use crate::support::{Difference, same};
 
@@ -92,11 +93,12 @@ impl Play {
     ) -> Result<Asked, Difference> {
         let before = if self.random.random() { Tid::MAX } else { before };
         let expected = match self.model.load_before(oid, before) {
-            Loaded::Missing => missing(),
-            Loaded::NoRevision => Answer::Value(Value::None),
-            Loaded::Revision { data, tid, end } => {
-                Answer::Value(Value::tuple([data.into(), tid.into(), end.into()]))
+            Load::Missing => missing(),
+            Load::NoRevision => Answer::Value(Value::None),
+            Load::Revision(Revision { data, serial, end, .. }) => {
+                Answer::Value(Value::tuple([data.to_vec().into(), serial.into(), end.into()]))
             }
+            Load::WouldBlock => panic!("memory does not wait"),
         };
         let client = &mut self.clients[client].client;
         let id = if loads.insert((oid, before)) {
@@ -115,17 +117,18 @@ impl Play {
     }
 
     fn ask_tid(&mut self, client: usize, oid: Oid) -> Result<Asked, Difference> {
-        let living = self.model.current(oid).filter(|revision| revision.data.is_some());
-        let expected = living.map_or_else(missing, |revision| Answer::Value(revision.tid.into()));
+        let living = self.model.serial_of_living(oid);
+        let expected = living.map_or_else(missing, |serial| Answer::Value(serial.into()));
         let id = self.clients[client].client.call("getTid", [oid.into()])?;
         Ok(Asked { what: format!("getTid of {oid}"), id, view: plain, expected })
     }
 
     fn ask_history(&mut self, client: usize, oid: Oid) -> Result<Asked, Difference> {
         let count = self.random.random_range(1..8_u64);
-        let expected = match self.model.history(oid, count as usize) {
-            None => missing(),
-            Some(tids) => Answer::Value(Value::tuple(tids.into_iter().map(Value::from))),
+        let tids = self.model.history(oid, count as usize);
+        let expected = match tids.is_empty() {
+            true => missing(),
+            false => Answer::Value(Value::tuple(tids.into_iter().map(Value::from))),
         };
         let id = self.clients[client].client.call("history", [oid.into(), count.into()])?;
         let view = |value: &Value<'_>| entries(value, "tid");
@@ -151,8 +154,9 @@ impl Play {
 
     fn ask_undo_log(&mut self, client: usize) -> Result<Asked, Difference> {
         let id = self.clients[client].client.call("undoLog", [0.into(), 7.into()])?;
-        let descriptions = self.model.undoable().take(7).map(|one| one.description.clone());
-        let expected = Answer::Value(Value::tuple(descriptions.map(Value::from)));
+        let undoable = self.model.undoable(7).into_iter();
+        let descriptions = undoable.map(|one| Value::from(one.metadata.description));
+        let expected = Answer::Value(Value::tuple(descriptions));
         let view = |value: &Value<'_>| entries(value, "description");
         Ok(Asked { what: "undoLog".to_owned(), id, view, expected })
     }
@@ -161,15 +165,12 @@ impl Play {
         let id = self.clients[client].client.call("record_iternext", [from.into()])?;
         let expected = match self.model.next_object(from) {
             None => Answer::Error("builtins.ValueError".to_owned()),
-            Some((oid, revision, next)) => match &revision.data {
-                None => missing(),
-                Some(data) => Answer::Value(Value::tuple([
-                    oid.into(),
-                    revision.tid.into(),
-                    data.clone().into(),
-                    next.into(),
-                ])),
-            },
+            Some(ObjectStep { data: None, .. }) => missing(),
+            Some(ObjectStep { oid, serial, data: Some(data), following }) => {
+                let data = Value::from(data.to_vec());
+                let parts = [oid.into(), serial.into(), data, following.into()];
+                Answer::Value(Value::tuple(parts))
+            }
         };
         Ok(Asked { what: format!("the object from {from} on"), id, view: plain, expected })
     }
@@ -177,13 +178,9 @@ impl Play {
     /// Checks transactions and their records from some tid on.
     pub(super) fn iterate(&mut self, client: usize) -> Result<(), Difference> {
         let start = self.tid();
-        let later = self.model.transactions.iter().filter(|one| one.tid >= start);
-        let expected: Vec<(Tid, Vec<u8>, BTreeMap<Oid, Data>)> = later
-            .take(STEPS_MAX)
-            .map(|one| (one.tid, one.description.clone(), one.records.clone()))
-            .collect();
+        let expected = self.model.transactions_from(start, STEPS_MAX);
         let number = self.value(client, "iterator_start", [start.into(), Value::None])?;
-        for (tid, description, records) in expected {
+        for Committed { tid, description, records } in expected {
             let found = self.value(client, "iterator_next", [number.clone()])?;
             let found = found.as_sequence().unwrap_or_default();
             let found = (found.first().and_then(Value::as_tid), found.get(3).cloned());

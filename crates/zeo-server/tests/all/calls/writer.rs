@@ -69,8 +69,7 @@ pub(super) enum Outcome {
 
 impl Writer {
     pub(super) fn wanted(&self, model: &StorageModel) -> Wanted {
-        let undone = model.transactions.iter().filter(|one| Some(one.tid) == self.undoes);
-        let undone = undone.flat_map(|transaction| transaction.records.keys().copied());
+        let undone = self.undoes.map(|tid| model.objects_of(tid)).unwrap_or_default();
         Wanted {
             exclusive: self.writes.iter().map(|(oid, _)| *oid).chain(undone).collect(),
             shared: self.checks.iter().map(|(oid, _)| *oid).collect(),
@@ -79,8 +78,7 @@ impl Writer {
 
     pub(super) fn outcome(&self, model: &StorageModel) -> Outcome {
         if let Some(tid) = self.undoes {
-            let undone = model.undoable().find(|transaction| transaction.tid == tid);
-            return match undone.map(|transaction| model.undo(transaction)) {
+            return match model.undo(tid) {
                 None => Outcome::Error("ZODB.POSException.UndoError"),
                 Some(Undone::Records(records)) => Outcome::Voted(records),
                 Some(_) => Outcome::Error("ZODB.POSException.MultipleUndoErrors"),
@@ -88,7 +86,7 @@ impl Writer {
         }
         let mut conflicts = Vec::new();
         for (oid, write) in &self.writes {
-            let current = model.current(*oid).map(|revision| revision.tid);
+            let current = model.current_serial(*oid);
             match (write.kind, current) {
                 (Kind::Restore, _) | (Kind::Store, None) => {}
                 (_, Some(current)) if current == write.serial => {}
@@ -109,7 +107,7 @@ impl Writer {
             return Outcome::Conflicts(conflicts);
         }
         for (oid, serial) in &self.checks {
-            match model.current(*oid).map(|revision| revision.tid) {
+            match model.current_serial(*oid) {
                 None => return Outcome::Error("ZODB.POSException.POSKeyError"),
                 Some(current) if current != *serial => {
                     return Outcome::Error("ZODB.POSException.ReadConflictError");
