@@ -74,9 +74,60 @@ struct Transaction {
 
 #[derive(Clone, Debug)]
 enum State {
-    Open { stores: BTreeMap<usize, (bool, u64)>, misses: bool },
+    Open(Pending),
     Unfit,
     Voted(BTreeMap<usize, u64>),
+}
+
+/// What a transaction has sent before its vote.
+#[derive(Clone, Debug, Default)]
+struct Pending {
+    /// The last write of each object, in the order sent.
+    writes: Vec<Write>,
+    /// Whether it reads an object that does not exist.
+    misses: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Write {
+    Store { object: usize, fits: bool, number: u64 },
+    DeleteMissing,
+}
+
+impl Pending {
+    fn write(&mut self, write: Write) {
+        self.writes.retain(|earlier| earlier.object() != write.object());
+        self.writes.push(write);
+    }
+
+    /// Conflicts of stores before anything that no client can resolve. The client resolves them
+    /// first; the next vote finds the rest.
+    fn leading_conflicts(&self) -> usize {
+        let leading = self.writes.iter().take_while(|write| write.object().is_some());
+        leading.filter(|write| matches!(write, Write::Store { fits: false, .. })).count()
+    }
+
+    fn misses(&self) -> bool {
+        self.misses || self.writes.iter().any(|write| write.object().is_none())
+    }
+
+    fn stores(&self) -> BTreeMap<usize, u64> {
+        let stored = |write: &Write| match write {
+            Write::Store { object, number, .. } => Some((*object, *number)),
+            Write::DeleteMissing => None,
+        };
+        self.writes.iter().filter_map(stored).collect()
+    }
+}
+
+impl Write {
+    /// The connection's object that it writes, or none: the missing one.
+    fn object(self) -> Option<usize> {
+        match self {
+            Write::Store { object, .. } => Some(object),
+            Write::DeleteMissing => None,
+        }
+    }
 }
 
 impl Connection {
@@ -135,7 +186,7 @@ impl Connection {
             Some(open) if open.number == number => Expected::None,
             Some(_) => WRONG_TRANSACTION,
             None => {
-                let state = State::Open { stores: BTreeMap::new(), misses: false };
+                let state = State::Open(Pending::default());
                 self.transaction = Some(Transaction { number, state });
                 Expected::None
             }
@@ -147,14 +198,16 @@ impl Connection {
         let stored = matches!(call.kind, CallKind::Store { .. });
         self.stores += u64::from(stored);
         let Some(state) = self.own(call.transaction) else { return WRONG_TRANSACTION };
-        let State::Open { stores, misses } = state else { return Expected::None };
+        let State::Open(pending) = state else { return Expected::None };
         match call.kind {
             CallKind::Store { object, fits } => {
                 // Any serial is accepted for an object that does not exist yet.
-                stores.insert(object, (fits || !exists[object], next));
+                let fits = fits || !exists[object];
+                pending.write(Write::Store { object, fits, number: next });
             }
             CallKind::UndoGarbage => *state = State::Unfit,
-            _ => *misses = true,
+            CallKind::DeleteMissing => pending.write(Write::DeleteMissing),
+            _ => pending.misses = true,
         }
         Expected::None
     }
@@ -167,26 +220,24 @@ impl Connection {
                 self.transaction = None;
                 Expected::Error("ZODB.POSException.UndoError")
             }
-            // Checked before conflicts that could be resolved.
-            State::Open { misses: true, .. } => {
-                self.transaction = None;
-                MISSING
-            }
-            State::Open { stores, .. } => {
-                let conflicts = stores.values().filter(|(fits, _)| !fits).count();
-                if conflicts == 0 {
-                    let stores = stores.iter().map(|(object, (_, number))| (*object, *number));
-                    *state = State::Voted(stores.collect());
+            State::Open(pending) => match pending.leading_conflicts() {
+                0 if pending.misses() => {
+                    self.transaction = None;
+                    MISSING
                 }
-                Expected::Conflicts(conflicts)
-            }
+                0 => {
+                    *state = State::Voted(pending.stores());
+                    Expected::Conflicts(0)
+                }
+                conflicts => Expected::Conflicts(conflicts),
+            },
         }
     }
 
     fn finish(&mut self, number: i64) -> Expected {
         match self.own(number) {
             None => Expected::None,
-            Some(State::Open { .. } | State::Unfit) => Expected::Error("builtins.AssertionError"),
+            Some(State::Open(_) | State::Unfit) => Expected::Error("builtins.AssertionError"),
             Some(State::Voted(stores)) => {
                 let stores = std::mem::take(stores);
                 self.transaction = None;
