@@ -98,6 +98,7 @@ tools:
 format: ## Check the formatting (cargo fmt --all mends it)
 	$(SAY) 'formatting'
 	cargo fmt --all --check
+	rustfmt --check --edition 2024 --config-path rustfmt.toml fuzz/fuzz_targets/*.rs
 
 tidy: ## Check the repository's own rules
 	$(SAY) 'tidy'
@@ -164,8 +165,27 @@ histories: programs $(VENV)/ready ## Run HISTORIES (1000) random histories of on
 	$(SAY) 'histories'
 	PYTHONPATH=tests $(VENV)/bin/python -m harness.run_histories --count $(or $(HISTORIES),1000) $(if $(SEED),--seed $(SEED))
 
-fuzz: ## Feed each decoder hostile inputs for FUZZ_SECONDS (60)
-	cargo run -q -p zodium-fuzz -- run --seconds $(or $(FUZZ_SECONDS),60)
+# The code under test forbids unsafe code: without a sanitizer it takes twice the inputs, and stable
+# Rust.  SANITIZER=address needs a nightly toolchain: RUSTUP_TOOLCHAIN=nightly.
+SANITIZER ?= none
+FUZZER = target/libfuzzer/$$(rustc -vV | sed -n 's/^host: //p')/release/decoders
+# The longest input, and the limits of one input in seconds and of the process in memory.
+FUZZ_LIMITS := -max_len=65536 -timeout=20 -rss_limit_mb=4096
+# What libFuzzer has found to reach further code, and inputs that fail.
+FUZZED := var/fuzz
+
+fuzz: ## Have libFuzzer feed each decoder for FUZZ_SECONDS (60), or one: FUZZ=frames; INPUT= replays a file
+	@cargo fuzz --version 2>/dev/null || cargo install -q --locked cargo-fuzz
+	@command -v c++ >/dev/null || { echo 'a C++ compiler is missing, for libFuzzer (Debian: apt install g++)'; exit 1; }
+	cargo fuzz build -s $(SANITIZER) --target-dir target/libfuzzer
+	@failed=; for name in $(or $(FUZZ),$$($(FUZZER))); do \
+	  mkdir -p $(FUZZED)/$$name $(FUZZED)/failures; \
+	  printf '\n== %s\n' $$name; \
+	  ZODIUM_FUZZ_TARGET=$$name ZODIUM_FUZZ_CORPUS=$(if $(INPUT),,$(FUZZED)/$$name) \
+	    $(FUZZER) $(FUZZ_LIMITS) -artifact_prefix=$(FUZZED)/failures/$$name- -verbosity=0 -print_final_stats=1 \
+	    $(or $(INPUT),-max_total_time=$(or $(FUZZ_SECONDS),60) $(FUZZED)/$$name) || failed="$$failed $$name"; \
+	done; \
+	test -z "$$failed" || { echo "failed:$$failed; inputs are in $(FUZZED)/failures"; exit 1; }
 
 sessions: ## Check ORDERS (500,000) sequences of calls and CALLS (5,000,000) of eight clients, in each encoding, against models, from SEED
 	@seed='$(SEED)'; ZODIUM_SEED="$${seed:-$$(date +%s)000}" ZODIUM_TEST_ORDERS=$(or $(ORDERS),500000) \

@@ -37,7 +37,7 @@ pub(crate) struct Dependency {
     pub(crate) is_for_tests: bool,
 }
 
-/// Written by cargo, names of hosts included: no rule is about it.
+/// Written by cargo in each workspace, names of hosts included: no rule is about it.
 const LOCK_FILE: &str = "Cargo.lock";
 
 impl Repository {
@@ -51,7 +51,7 @@ impl Repository {
         let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
         for path in files(root)? {
             let name = relative(&path, root);
-            if name == LOCK_FILE {
+            if path.file_name().is_some_and(|name| name == LOCK_FILE) {
                 continue;
             }
             let bytes = std::fs::read(&path).with_context(|| format!("cannot read {name}"))?;

@@ -1,24 +1,19 @@
-//! Fuzzers: hostile input for decoders.
+//! Decoders of foreign input, with the claims that hold for any input.
 //!
-//! A **target** ([`targets`]) is a decoder with the claims that hold for any input. Its inputs are
-//! seeds from real messages and files, changed at random with knowledge of lengths, numbers and
-//! nesting ([`mutation`]). The **run** ([`run`]) watches for panics, time and memory, and saves
-//! failing inputs.
+//! A **target** ([`targets`]) is a decoder with its claims, and inputs to start from. Two engines
+//! feed it. `fuzz/` is a program with libFuzzer, which looks for inputs that reach further code:
+//! `make fuzz`. The tests of this crate run on stable Rust, for a second each. They feed the known
+//! inputs, and random changes of them.
 //!
-//! Key decision: everything runs on stable Rust, in `cargo test` for a second each and in `make
-//! fuzz` for as long as wanted. An input depends only on its target's name, a seed and a number, so
-//! any run can be reproduced.
+//! Key decision: a target checks one input, and knows nothing of the engines. So whatever an engine
+//! finds fails in the tests too, once it is among the known inputs (`corpus/found/`).
 
 #![forbid(unsafe_code)]
 
-pub mod failure;
-pub mod mutation;
-pub mod run;
 pub mod targets;
-mod watch;
 
 use peak_alloc::PeakAlloc;
 
-/// Counts what is allocated, so that a run knows what an input cost.
+/// Counts what is allocated, so that a target knows what an input cost.
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;

@@ -15,6 +15,11 @@ mod resolution;
 mod saved_cache;
 mod values;
 
+use std::io;
+use std::path::PathBuf;
+
+use crate::MEMORY;
+
 /// A decoder, and the claims that hold for any input.
 #[derive(Debug)]
 pub struct Target {
@@ -54,6 +59,47 @@ pub static TARGETS: &[Target] = &[
     neo::MESSAGES,
     neo::GREETINGS,
 ];
+
+impl Target {
+    /// Checks one input.
+    ///
+    /// Memory is counted for the whole process, so inputs are fed one at a time.
+    ///
+    /// # Panics
+    ///
+    /// If a claim does not hold, or if the input allocates too much.
+    pub fn feed(&self, input: &[u8]) {
+        MEMORY.reset_peak_usage();
+        let before = MEMORY.current_usage();
+        (self.check)(input);
+        let used = MEMORY.peak_usage().saturating_sub(before);
+        let most = (self.memory_bytes_max)(input.len());
+        assert!(used <= most, "it allocates {used} bytes, of {most} at most");
+    }
+
+    /// The inputs to start from: the seeds, and those in `corpus/found/`, which once failed.
+    ///
+    /// # Errors
+    ///
+    /// If a file in that folder cannot be read.
+    pub fn known(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut known = (self.seeds)();
+        let found = match self.found().read_dir() {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(known),
+            Err(error) => return Err(error),
+        };
+        for file in found {
+            known.push(std::fs::read(file?.path())?);
+        }
+        Ok(known)
+    }
+
+    /// The folder with the inputs that once failed.
+    pub fn found(&self) -> PathBuf {
+        [env!("CARGO_MANIFEST_DIR"), "corpus", "found", self.name].iter().collect()
+    }
+}
 
 /// Finds a target by name.
 pub fn find(name: &str) -> Option<&'static Target> {

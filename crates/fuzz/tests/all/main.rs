@@ -1,27 +1,44 @@
-//! Runs every decoder for a second: no input makes it panic, hang, or use too much memory.
+//! Runs every decoder for a second: no input makes it panic, hang, or take too much memory.
 //!
-//! `FUZZ_SECONDS` makes it longer, `FUZZ_SEED` selects the inputs.
+//! `ZODIUM_TEST_FUZZ_SECONDS` makes it longer, `ZODIUM_SEED` selects the inputs. `make fuzz` looks
+//! for inputs that reach further code.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+mod changes;
+mod feeding;
+
 use std::time::Duration;
 
-use zodium_fuzz::run::{Budget, run};
+use parking_lot::Mutex;
 use zodium_fuzz::targets::{TARGETS, find};
 
-fn number(name: &str, default: f64) -> f64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+/// Memory is counted for the whole process: one target at a time.
+static FEEDING: Mutex<()> = Mutex::new(());
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")),
+        Err(_) => default,
+    }
 }
 
 fn does_no_harm(name: &str) {
-    let budget = Budget {
-        time: Duration::from_secs_f64(number("FUZZ_SECONDS", 1.0)),
-        inputs: u64::MAX,
-        seed: number("FUZZ_SEED", 1.0) as u64,
-    };
-    match run(find(name).expect("the target is in the list"), budget) {
-        Ok(tally) => assert!(tally.inputs > 10, "{tally:?}"),
-        Err(failure) => panic!("{failure}"),
+    let _one = FEEDING.lock();
+    let target = find(name).expect("the target is in the list");
+    let time = Duration::from_secs(number("ZODIUM_TEST_FUZZ_SECONDS", 1));
+    match feeding::feed(target, number("ZODIUM_SEED", 1), time) {
+        Ok(count) => assert!(count > 10, "only {count} inputs"),
+        Err(failure) => {
+            let path = failure.keep(target).unwrap();
+            let (input, reason) = (failure.input.escape_ascii(), failure.reason);
+            let (path, found) = (path.display(), target.found());
+            panic!(
+                "{name}: {reason}\nthe input {input}\nis in {path}; once it is in {}, each run \
+                 of this test replays it",
+                found.display()
+            );
+        }
     }
 }
 
