@@ -13,14 +13,13 @@ use zodium_fuzz::targets::Target;
 
 use super::changes;
 
-/// Time limit of an input, on the slowest machine that tests run on.
-const INPUT_TIME_MAX: Duration = Duration::from_secs(20);
 /// Interval between looks at the feeding thread.
 const STEP: Duration = Duration::from_millis(20);
 /// Most steps to a smaller input that fails too.
 const SHRINKS_MAX: u32 = 2_000;
 
 /// A failing input, and why it fails.
+#[derive(Debug)]
 pub(super) struct Failure {
     pub(super) input: Vec<u8>,
     pub(super) reason: String,
@@ -33,12 +32,21 @@ struct Fed {
     input: Vec<u8>,
 }
 
-/// Feeds a target for this time; returns the number of inputs.
-pub(super) fn feed(target: &'static Target, seed: u64, time: Duration) -> Result<u64, Failure> {
+/// How long to feed a target, and with what.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    pub(super) seed: u64,
+    pub(super) time: Duration,
+    /// Time limit of one input.
+    pub(super) input_time_max: Duration,
+}
+
+/// Feeds a target; returns the number of inputs.
+pub(super) fn feed(target: &'static Target, budget: Budget) -> Result<u64, Failure> {
     let fed = Arc::new(Mutex::new(Fed::default()));
     let feeding = thread::spawn({
         let fed = Arc::clone(&fed);
-        move || feed_all(target, seed, time, &fed)
+        move || feed_all(target, budget, &fed)
     });
     let mut last = (0, Instant::now());
     while !feeding.is_finished() {
@@ -46,8 +54,8 @@ pub(super) fn feed(target: &'static Target, seed: u64, time: Duration) -> Result
         let fed = fed.lock();
         if fed.count != last.0 {
             last = (fed.count, Instant::now());
-        } else if last.1.elapsed() > INPUT_TIME_MAX {
-            let reason = format!("it takes more than {INPUT_TIME_MAX:?}");
+        } else if last.1.elapsed() > budget.input_time_max {
+            let reason = format!("it takes more than {:?}", budget.input_time_max);
             return Err(Failure { input: fed.input.clone(), reason });
         }
     }
@@ -55,7 +63,7 @@ pub(super) fn feed(target: &'static Target, seed: u64, time: Duration) -> Result
     Ok(fed.lock().count)
 }
 
-fn feed_all(target: &Target, seed: u64, time: Duration, fed: &Mutex<Fed>) -> Result<(), Failure> {
+fn feed_all(target: &Target, budget: Budget, fed: &Mutex<Fed>) -> Result<(), Failure> {
     let feed = |input: Vec<u8>| {
         {
             let mut fed = fed.lock();
@@ -70,11 +78,11 @@ fn feed_all(target: &Target, seed: u64, time: Duration, fed: &Mutex<Fed>) -> Res
         result.map_err(|_| Failure { input: input.clone(), reason: "see above".to_owned() })?;
     }
     let config = Config { max_shrink_iters: SHRINKS_MAX, ..Config::default() };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed_bytes(seed));
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed_bytes(budget.seed));
     let mut runner = TestRunner::new_with_rng(config, rng);
     let inputs = changes::inputs(known);
     let begun = Instant::now();
-    while begun.elapsed() < time {
+    while begun.elapsed() < budget.time {
         let tree = inputs.new_tree(&mut runner).expect("no input is rejected");
         let result = runner.run_one(tree, |input| {
             feed(input);

@@ -6,12 +6,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 mod changes;
+mod failing_targets;
 mod feeding;
 
 use std::time::Duration;
 
+use feeding::Budget;
 use parking_lot::Mutex;
 use zodium_fuzz::targets::{TARGETS, find};
+
+/// Time limit of an input, on the slowest machine that tests run on.
+const INPUT_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Memory is counted for the whole process: one target at a time.
 static FEEDING: Mutex<()> = Mutex::new(());
@@ -27,7 +32,8 @@ fn does_no_harm(name: &str) {
     let _one = FEEDING.lock();
     let target = find(name).expect("the target is in the list");
     let time = Duration::from_secs(number("ZODIUM_TEST_FUZZ_SECONDS", 1));
-    match feeding::feed(target, number("ZODIUM_SEED", 1), time) {
+    let budget = Budget { seed: number("ZODIUM_SEED", 1), time, input_time_max: INPUT_TIME_MAX };
+    match feeding::feed(target, budget) {
         Ok(count) => assert!(count > 10, "only {count} inputs"),
         Err(failure) => {
             let path = failure.keep(target).unwrap();
