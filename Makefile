@@ -196,12 +196,22 @@ deny: ## Check licences, advisories, versions and sources of the dependencies; D
 	@cargo deny --version 2>/dev/null || cargo install -q --locked cargo-deny
 	cargo deny check --deny unmatched-skip $(DENY)
 
+# Profiles are read by tools of rustc's own LLVM version: those that LLVM_COV and LLVM_PROFDATA name,
+# those of the toolchain, or those of the system.
 coverage: ## Show which lines the Rust tests reach, target/llvm-cov/html/index.html
 	@cargo llvm-cov --version 2>/dev/null || cargo install -q --locked cargo-llvm-cov
-	@rustup component list --installed | grep -q '^llvm-tools' || rustup component add llvm-tools
-	cargo llvm-cov --workspace --no-report -q
-	cargo llvm-cov report --html
-	cargo llvm-cov report --summary-only
+	@version=$$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p'); \
+	if [ -n "$$LLVM_COV" ] && [ -n "$$LLVM_PROFDATA" ]; then :; \
+	elif [ -x "$$(rustc --print sysroot)/lib/rustlib/$$(rustc -vV | sed -n 's/^host: //p')/bin/llvm-cov" ]; then :; \
+	elif command -v llvm-cov-$$version >/dev/null && command -v llvm-profdata-$$version >/dev/null; then \
+	  export LLVM_COV=llvm-cov-$$version LLVM_PROFDATA=llvm-profdata-$$version; \
+	elif llvm-cov --version 2>/dev/null | grep -q "LLVM version $$version\." && command -v llvm-profdata >/dev/null; then \
+	  export LLVM_COV=llvm-cov LLVM_PROFDATA=llvm-profdata; \
+	else \
+	  rustup component add llvm-tools \
+	    || { echo "missing: rustup component add llvm-tools, or LLVM $$version: make LLVM_COV=... LLVM_PROFDATA=..."; exit 1; }; \
+	fi; \
+	cargo llvm-cov --workspace --no-report -q && cargo llvm-cov report --html && cargo llvm-cov report --summary-only
 
 loom: ## Check the lock-free index, the record cache and the metrics, interleaving by interleaving; LOOM=name
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
