@@ -217,17 +217,24 @@ loom: ## Check the lock-free index, the record cache and the metrics, interleavi
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
 	  cargo test -p zodium-types -p zodium-filestorage --lib models::$(LOOM)
 
-# A standard library that is instrumented too, which a nightly toolchain has as a target.
-TSAN := x86_64-unknown-linux-gnutsan
-TSAN_TEST := cargo +nightly test --target $(TSAN) -p zodium-filestorage -p zodium-engine
+# ThreadSanitizer needs an instrumented standard library: that of a target of its own, or one built
+# from its sources.
+TSAN_READY := x86_64-unknown-linux-gnutsan
 TSAN_TESTS := commits_on_disk invalidations pack reopening failing_disk slow_disk publication
 
 tsan: ## Run the concurrency tests of types, filestorage and engine under ThreadSanitizer (Rust nightly)
-	@rustup target list --toolchain nightly --installed | grep -qx $(TSAN) \
-	  || rustup target add --toolchain nightly $(TSAN) \
-	  || { echo 'missing: rustup toolchain install nightly --target $(TSAN)'; exit 1; }
-	CARGO_TARGET_DIR=target/tsan $(TSAN_TEST) -p zodium-types --lib
-	CARGO_TARGET_DIR=target/tsan $(TSAN_TEST) --test all -- $(TSAN_TESTS)
+	@sources="$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/std" || exit 1; \
+	if rustup target list --toolchain nightly --installed | grep -qx $(TSAN_READY); then \
+	  target='$(TSAN_READY)'; std=; \
+	elif [ -d "$$sources" ]; then \
+	  target=x86_64-unknown-linux-gnu; std=-Zbuild-std; export RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=thread"; \
+	else \
+	  echo 'missing: rustup target add --toolchain nightly $(TSAN_READY),'; \
+	  echo 'or rustup component add --toolchain nightly rust-src'; exit 1; \
+	fi; \
+	run() { cargo +nightly test $$std --target $$target "$$@"; }; export CARGO_TARGET_DIR=target/tsan; set -x; \
+	run -p zodium-types -p zodium-filestorage -p zodium-engine --lib \
+	  && run -p zodium-filestorage -p zodium-engine --test all -- $(TSAN_TESTS)
 
 mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
 ifdef SAMPLE
