@@ -232,7 +232,8 @@ tsan: ## Run the concurrency tests of types, filestorage and engine under Thread
 	  echo 'missing: rustup target add --toolchain nightly $(TSAN_READY),'; \
 	  echo 'or rustup component add --toolchain nightly rust-src'; exit 1; \
 	fi; \
-	run() { cargo +nightly test $$std --target $$target "$$@"; }; export CARGO_TARGET_DIR=target/tsan; set -x; \
+	export CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS='suppressions=$(CURDIR)/tests/tsan.txt'; \
+	run() { cargo +nightly test $$std --target $$target "$$@"; }; set -x; \
 	run -p zodium-types -p zodium-filestorage -p zodium-engine --lib \
 	  && run -p zodium-filestorage -p zodium-engine --test all -- $(TSAN_TESTS)
 
