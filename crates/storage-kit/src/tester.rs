@@ -1,5 +1,6 @@
 //! A storage under test, with the few calls that most claims are made of.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -16,12 +17,26 @@ pub struct Tester {
     /// The storage.
     pub storage: Arc<dyn Storage>,
     last: AtomicU64,
+    _kept: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl From<Arc<dyn Storage>> for Tester {
+    fn from(storage: Arc<dyn Storage>) -> Tester {
+        Tester::new(storage)
+    }
+}
+
+/// With what the storage needs for as long as it is tested, such as a folder.
+impl<K: Any + Send + Sync> From<(Arc<dyn Storage>, K)> for Tester {
+    fn from((storage, kept): (Arc<dyn Storage>, K)) -> Tester {
+        Tester { _kept: Some(Box::new(kept)), ..Tester::new(storage) }
+    }
 }
 
 impl Tester {
     /// Tests this storage, which is empty.
     pub fn new(storage: Arc<dyn Storage>) -> Tester {
-        Tester { storage, last: AtomicU64::new(1 << 40) }
+        Tester { storage, last: AtomicU64::new(1 << 40), _kept: None }
     }
 
     /// A tid later than all before it, and not the next one.

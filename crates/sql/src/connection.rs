@@ -1,0 +1,59 @@
+//! Connections to a database, and what each is told.
+//!
+//! Key decision: write-ahead logging with `synchronous = FULL`. A commit is one append to the log
+//! and one sync of it, and readers go on. `NORMAL` would sync only at checkpoints: a power cut
+//! would take acknowledged transactions.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::SqlError;
+use crate::place::Place;
+
+/// How long a statement waits for a lock of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Statements that a connection keeps compiled.
+const STATEMENTS: usize = 64;
+/// Memory for pages of one connection, in KiB.
+const CACHE_KIB: i64 = 8 << 10;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Writing.
+    Write,
+    /// Reading beside a writer.
+    Read,
+    /// Reading a file that this process must not change.
+    ReadOnly,
+}
+
+/// Opens a connection.
+pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlError> {
+    let access = match purpose {
+        Purpose::Write | Purpose::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Purpose::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(place.path(), flags)
+        .map_err(place.cannot("open the database"))?;
+    tell(&connection, purpose).map_err(place.cannot("set up a connection"))?;
+    Ok(connection)
+}
+
+fn tell(connection: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    if purpose == Purpose::Read {
+        connection.pragma_update(None, "query_only", true)?;
+    }
+    Ok(())
+}
+
+/// Has a writing connection log ahead, and sync each commit.
+pub(crate) fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")
+}

@@ -1,0 +1,233 @@
+//! A partitioned NEO database: one writing connection, some reading ones, and the lock.
+//!
+//! Key decision: a change is a closure over a [`Writer`], and one transaction of SQLite. How many
+//! votes or commits are synced together is the caller's choice.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, TransactionBehavior};
+use rustc_hash::FxHashSet;
+use tracing::{info, warn};
+use zodium_disk::{Disk, RealDisk};
+use zodium_types::Tid;
+
+use crate::cluster::{Cluster, NewCluster};
+use crate::connection::{self, Purpose};
+use crate::data::{DataTable, prune};
+use crate::held::Held;
+use crate::locking::Lock;
+use crate::partitions::Partitions;
+use crate::place::Place;
+use crate::pool::Pool;
+use crate::schema::{self, Content};
+use crate::{SqlError, Writer, votes};
+
+/// How to open a database.
+#[derive(Clone, Debug)]
+pub struct OpenDatabase<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// What a new database is told; `None`: it must be there.
+    pub create: Option<&'a NewCluster>,
+    /// Change nothing.
+    pub read_only: bool,
+}
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database {
+    pub(crate) place: Place,
+    pub(crate) pool: Pool,
+    pub(crate) held: Arc<Held>,
+    partitions: Partitions,
+    pub(crate) node: i64,
+    /// `None` when it was opened for reading only.
+    writing: Option<Mutex<Writing>>,
+    _lock: Lock,
+}
+
+/// What only one change at a time may use.
+#[derive(Debug)]
+struct Writing {
+    connection: Connection,
+    data: DataTable,
+}
+
+impl Database {
+    /// Opens a database, creates or migrates it, and ends the transactions that a crash left
+    /// unfinished: those that were locked are committed, the others are aborted.
+    ///
+    /// # Errors
+    /// When it is no database of NEO's, not a whole one, in use, or damaged.
+    pub fn open(options: &OpenDatabase<'_>) -> Result<Database, SqlError> {
+        let place = Place::new(options.path);
+        ensure_file(options)?;
+        let lock = Lock::take(options.path)?;
+        let purpose = if options.read_only { Purpose::ReadOnly } else { Purpose::Write };
+        let mut connection = connection::open(&place, purpose)?;
+        let content = schema::content(&connection, &place)?;
+        if options.read_only {
+            schema::check_current(content, &place)?;
+        } else {
+            if content == Content::Nothing && options.create.is_none() {
+                return Err(SqlError::Missing { path: options.path.to_owned() });
+            }
+            connection::make_durable(&connection).map_err(place.cannot("open for writing"))?;
+            let is_unique = options.create.is_some_and(|new| new.keep_equal_data_once);
+            schema::set_up(&mut connection, &place, content, is_unique)?;
+            claim(&connection, options.create).map_err(place.cannot("name the cluster"))?;
+        }
+        let cluster = Cluster::read(&connection).map_err(place.cannot("read pt and config"))?;
+        if let Some(reason) = cluster.missing() {
+            return Err(SqlError::NotWhole { path: options.path.to_owned(), reason });
+        }
+        let partitions = cluster.partitions().unwrap_or(Partitions::new(1));
+        let data = DataTable::open(&connection, partitions.count())
+            .map_err(place.cannot("read the ids of data"))?;
+        let pool = match options.read_only {
+            true => Pool::new(place.clone(), Purpose::ReadOnly),
+            false => Pool::new(place.clone(), Purpose::Read),
+        };
+        let writing = (!options.read_only).then(|| Mutex::new(Writing { connection, data }));
+        let (node, held) = (cluster.node.unwrap_or_default(), Arc::default());
+        let database = Database { place, pool, held, partitions, node, writing, _lock: lock };
+        if !options.read_only {
+            database.end_unfinished()?;
+        }
+        Ok(database)
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Its partitions.
+    pub fn partitions(&self) -> Partitions {
+        self.partitions
+    }
+
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.writing.is_none()
+    }
+
+    /// What it knows of its cluster.
+    pub fn cluster(&self) -> Result<Cluster, SqlError> {
+        self.pool.with("read pt and config", Cluster::read)
+    }
+
+    /// The voted transactions, with the final tid of those that are locked.
+    pub fn unfinished(&self) -> Result<Vec<(Tid, Option<Tid>)>, SqlError> {
+        let found = self.pool.with("read unfinished transactions", votes::unfinished)?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Makes a change: all of it, or nothing. `bytes` is about what it writes.
+    ///
+    /// Blocking; waits for the change before it.
+    pub fn write<T>(
+        &self,
+        bytes: u64,
+        change: impl FnOnce(&mut Writer<'_>) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        self.write_and_prune(bytes, change).map(|(result, _)| result)
+    }
+
+    /// As [`Database::write`]; also the bytes of the data that nothing refers to any more.
+    pub(crate) fn write_and_prune<T>(
+        &self,
+        bytes: u64,
+        change: impl FnOnce(&mut Writer<'_>) -> Result<T, SqlError>,
+    ) -> Result<(T, u64), SqlError> {
+        let Some(writing) = &self.writing else {
+            return Err(SqlError::ReadOnly { path: self.path().to_owned() });
+        };
+        let mut writing = writing.lock();
+        let Writing { connection, data } = &mut *writing;
+        let failed = |source| self.place.error("write a transaction", bytes, source);
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let freed = FxHashSet::default();
+        let mut writer = Writer { connection: &transaction, database: self, data, freed };
+        let result = change(&mut writer)?;
+        let freed = std::mem::take(&mut writer.freed);
+        // Until the end: a row that is held meanwhile would still be found by the holder.
+        let counts = (!freed.is_empty()).then(|| self.held.counts());
+        let pruned = match &counts {
+            Some(counts) => prune(&transaction, &freed, |id| counts.contains_key(&id)),
+            None => Ok(0),
+        };
+        let pruned = pruned.map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok((result, pruned))
+    }
+
+    /// Moves the log into the database file, which is whole without it then. Waits for no reader.
+    pub(crate) fn checkpoint(&self) -> Result<(), SqlError> {
+        let Some(writing) = &self.writing else { return Ok(()) };
+        let writing = writing.lock();
+        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+        let done = writing.connection.query_row(checkpoint, [], |_| Ok(()));
+        done.map_err(self.place.cannot("move the log into the file"))
+    }
+
+    fn end_unfinished(&self) -> Result<(), SqlError> {
+        let unfinished = self.unfinished()?;
+        if unfinished.is_empty() {
+            return Ok(());
+        }
+        self.write(0, |writer| {
+            for (ttid, tid) in &unfinished {
+                match tid {
+                    Some(tid) => writer.unlock(*ttid, *tid)?,
+                    None => writer.abort(*ttid)?,
+                }
+            }
+            Ok(())
+        })?;
+        let committed = unfinished.iter().filter(|(_, tid)| tid.is_some()).count();
+        let aborted = unfinished.len() - committed;
+        info!(database = %self.path().display(), committed, aborted,
+            "ended the transactions that were left unfinished");
+        Ok(())
+    }
+}
+
+/// Creates an empty file where there is none, so that it can be locked before it is written.
+fn ensure_file(options: &OpenDatabase<'_>) -> Result<(), SqlError> {
+    let path = options.path;
+    let failed =
+        |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
+    if RealDisk.exists(path).map_err(failed("look for the file"))? {
+        return Ok(());
+    }
+    if options.create.is_none() || options.read_only {
+        return Err(SqlError::Missing { path: path.to_owned() });
+    }
+    let created = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    created.map_err(failed("create the file"))?;
+    RealDisk.sync_folder_of(path).map_err(failed("sync the folder of the file"))
+}
+
+/// Gives a database without a cluster one.
+fn claim(connection: &Connection, new: Option<&NewCluster>) -> rusqlite::Result<()> {
+    let Some(new) = new else { return Ok(()) };
+    let cluster = Cluster::read(connection)?;
+    let is_new = cluster.cells.is_empty() && cluster.table_id.is_none();
+    if is_new && !has_objects(connection)? {
+        let transaction = connection.unchecked_transaction()?;
+        Cluster::create(&transaction, new)?;
+        transaction.commit()?;
+    } else if cluster.name.as_deref() != Some(&new.name[..]) {
+        warn!(cluster = ?cluster.name, "the database keeps the name of its cluster");
+    }
+    Ok(())
+}
+
+fn has_objects(connection: &Connection) -> rusqlite::Result<bool> {
+    let find = "SELECT EXISTS (SELECT 1 FROM obj) OR EXISTS (SELECT 1 FROM trans)";
+    connection.query_row(find, [], |row| row.get(0))
+}

@@ -1,0 +1,326 @@
+//! What can go wrong with a database, and what to do about it.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+use zodium_disk::NoSpace;
+use zodium_pickle::PickleError;
+use zodium_storage::StorageError;
+use zodium_types::{Oid, Tid};
+
+/// Why a call on a database failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SqlError {
+    /// There is no such file, and it is not to be created.
+    #[error("{path}: no such database; check the path", path = path.display())]
+    Missing {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error(
+        "{path}: not an SQLite database, or its first page is overwritten; check the path, or \
+         restore a backup",
+        path = path.display()
+    )]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An SQLite database of another application.
+    #[error(
+        "{path}: an SQLite database without NEO's tables, which belongs to another application; \
+         check the path",
+        path = path.display()
+    )]
+    ForeignDatabase {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Another process serves it.
+    #[error(
+        "{path}: in use by another process (a NEO storage node or a Zodium server); stop that one \
+         first",
+        path = path.display()
+    )]
+    InUse {
+        /// The database.
+        path: PathBuf,
+    },
+    /// A later version of NEO has written it.
+    #[error(
+        "{path}: has NEO's schema version {version}, this program knows versions up to {known}; \
+         use a later Zodium",
+        path = path.display()
+    )]
+    TooNew {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The latest known version.
+        known: u32,
+    },
+    /// An older version of NEO has written it, and it cannot be migrated as it is.
+    #[error(
+        "{path}: cannot be migrated from NEO's schema version {version}: {reason}",
+        path = path.display()
+    )]
+    NotMigrated {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// Why, and what to do.
+        reason: &'static str,
+    },
+    /// The database is a part of a NEO cluster, or in a state that only a cluster can end.
+    #[error("{path}: cannot be served alone: {reason}", path = path.display())]
+    NotWhole {
+        /// The database.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The file, or its folder, refuses writes.
+    #[error(
+        "{path}: cannot {operation}: the file or its folder is read-only; change its permissions, \
+         or serve it read-only",
+        path = path.display()
+    )]
+    NotWritable {
+        /// The database.
+        path: PathBuf,
+        /// What failed.
+        operation: &'static str,
+    },
+    /// It was opened for reading only.
+    #[error("{path}: opened read-only", path = path.display())]
+    ReadOnly {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Another process holds SQLite's write lock.
+    #[error(
+        "{path}: cannot {operation}: another process has the database locked (an sqlite3 shell \
+         with an open transaction?); end it and try again",
+        path = path.display()
+    )]
+    Busy {
+        /// The database.
+        path: PathBuf,
+        /// What failed.
+        operation: &'static str,
+    },
+    /// No space is left.
+    #[error(
+        "{path}: no space left for {bytes} more bytes; free some and try again",
+        path = path.display()
+    )]
+    Full {
+        /// The database.
+        path: PathBuf,
+        /// Bytes that did not fit.
+        bytes: u64,
+    },
+    /// The transaction would exceed the quota.
+    #[error(
+        "{path}: the quota of {quota} bytes leaves no room for {bytes} more bytes; pack the \
+         database, or raise the quota",
+        path = path.display()
+    )]
+    Quota {
+        /// The database.
+        path: PathBuf,
+        /// Bytes of the transaction.
+        bytes: u64,
+        /// The quota.
+        quota: u64,
+    },
+    /// SQLite, or a column with an unexpected value, says that the database is damaged.
+    #[error(
+        "{path}: damaged: cannot {operation}: {source}; see `sqlite3 FILE \"PRAGMA \
+         integrity_check\"`, and restore a backup",
+        path = path.display()
+    )]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What failed.
+        operation: &'static str,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// The data of one record are damaged.
+    #[error(
+        "{path}: damaged: the data of object {oid} in transaction {tid} {what}; restore the \
+         object from a backup, other objects can be read",
+        path = path.display()
+    )]
+    DamagedData {
+        /// The database.
+        path: PathBuf,
+        /// The object.
+        oid: Oid,
+        /// The transaction that wrote the record.
+        tid: Tid,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// An earlier commit failed.
+    #[error(
+        "{path}: an earlier commit failed, so no more are accepted until the database is \
+         reopened; see the log for the reason",
+        path = path.display()
+    )]
+    Failed {
+        /// The database.
+        path: PathBuf,
+    },
+    /// A number that the signed integers of SQLite cannot hold.
+    #[error("{path}: {what} is larger than 2^63 - 1, which NEO cannot keep", path = path.display())]
+    OutOfRange {
+        /// The database.
+        path: PathBuf,
+        /// What is too large.
+        what: String,
+    },
+    /// A record that is larger than a row can be.
+    #[error(
+        "{path}: object {oid} has {bytes} bytes, a row of SQLite has at most {bytes_max}; split \
+         the object",
+        path = path.display()
+    )]
+    TooLarge {
+        /// The database.
+        path: PathBuf,
+        /// The object.
+        oid: Oid,
+        /// Its bytes as stored.
+        bytes: u64,
+        /// The most that fits.
+        bytes_max: u64,
+    },
+    /// Two different data have the same SHA-1, in a database that keeps equal data once.
+    #[error(
+        "{path}: object {oid} has the SHA-1 of different data, and the database keeps equal data \
+         once; change the object",
+        path = path.display()
+    )]
+    Collision {
+        /// The database.
+        path: PathBuf,
+        /// The object.
+        oid: Oid,
+    },
+    /// A transaction cannot be undone.
+    #[error("transaction {tid} cannot be undone: {reason}")]
+    NotUndoable {
+        /// The transaction.
+        tid: Tid,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The pack was cancelled.
+    #[error("{path}: the pack was cancelled", path = path.display())]
+    PackCancelled {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Without a root object everything would be garbage.
+    #[error(
+        "{path}: no root object (oid 0) at the pack time, so everything would be garbage; only \
+         packing without garbage collection is possible",
+        path = path.display()
+    )]
+    RootMissing {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Objects refer to others that are not there, and the caller wanted the pack to stop then.
+    #[error(
+        "{path}: not packed, {references} references lead to no object, one of them to {first}; \
+         mend them, or pack without giving up on them",
+        path = path.display()
+    )]
+    Dangling {
+        /// The database.
+        path: PathBuf,
+        /// Number of references.
+        references: u64,
+        /// One of the objects that are not there.
+        first: Oid,
+    },
+    /// A record whose references a pack cannot determine.
+    #[error(
+        "the references of object {oid} cannot be read: {source}. Mend the object, or pack \
+         without garbage collection"
+    )]
+    References {
+        /// The object.
+        oid: Oid,
+        /// Why its pickles cannot be read.
+        source: PickleError,
+    },
+    /// A large transaction could not be read back.
+    #[error(transparent)]
+    Spool(#[from] StorageError),
+    /// The operating system refused something.
+    #[error("{path}: cannot {operation}: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        operation: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// SQLite refused something.
+    #[error("{path}: cannot {operation}: {source}", path = path.display())]
+    Sqlite {
+        /// The database.
+        path: PathBuf,
+        /// What failed.
+        operation: &'static str,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
+
+impl NoSpace for SqlError {
+    fn missing_bytes(&self) -> Option<u64> {
+        match self {
+            SqlError::Full { bytes, .. } | SqlError::Quota { bytes, .. } => Some(*bytes),
+            SqlError::Spool(error) => error.missing_bytes(),
+            _ => None,
+        }
+    }
+}
+
+impl From<SqlError> for StorageError {
+    fn from(error: SqlError) -> StorageError {
+        match error {
+            SqlError::Spool(error) => error,
+            SqlError::NotUndoable { tid, reason } => StorageError::NotUndoable { tid, reason },
+            SqlError::Full { bytes, .. } => StorageError::Full { bytes, cause: error.into() },
+            SqlError::Quota { bytes, .. } => StorageError::Quota { bytes, cause: error.into() },
+            SqlError::Damaged { .. } | SqlError::DamagedData { .. } => {
+                StorageError::Corrupt(error.into())
+            }
+            SqlError::NotADatabase { .. } => StorageError::Corrupt(error.into()),
+            SqlError::Failed { .. } => StorageError::Failed(error.into()),
+            SqlError::ReadOnly { .. } | SqlError::NotWritable { .. } => {
+                StorageError::ReadOnly(error.into())
+            }
+            SqlError::PackCancelled { .. } => StorageError::PackCancelled(error.into()),
+            SqlError::Busy { .. } | SqlError::Io { .. } | SqlError::Sqlite { .. } => {
+                StorageError::Io(error.into())
+            }
+            SqlError::OutOfRange { .. } | SqlError::TooLarge { .. } => {
+                StorageError::Unsupported { what: error.to_string() }
+            }
+            _ => StorageError::Other(error.into()),
+        }
+    }
+}

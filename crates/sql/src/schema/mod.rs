@@ -1,0 +1,101 @@
+//! The tables of a NEO database: creates them, checks their version, migrates older ones.
+
+mod migration;
+mod tables;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use crate::SqlError;
+use crate::place::Place;
+
+/// The version of the schema that this program reads and writes.
+const VERSION: u32 = 4;
+
+/// What a database file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Nothing: a new file.
+    Nothing,
+    /// NEO's tables, of this version.
+    Neo(u32),
+}
+
+/// Finds out what a file holds.
+pub(crate) fn content(connection: &Connection, place: &Place) -> Result<Content, SqlError> {
+    let read = place.cannot("read the schema");
+    let tables = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'";
+    let tables: u32 = connection.query_row(tables, [], |row| row.get(0)).map_err(&read)?;
+    if tables == 0 {
+        return Ok(Content::Nothing);
+    }
+    if !has_table(connection, "config").map_err(&read)? {
+        return Err(SqlError::ForeignDatabase { path: place.path().to_owned() });
+    }
+    let version = "SELECT value FROM config WHERE name = 'version'";
+    let version: rusqlite::Result<Option<String>> =
+        connection.query_row(version, [], |row| row.get(0)).optional();
+    // A table of that name with other columns is another application's.
+    match version.map(|version| version.map_or(Ok(0), |version| version.parse())) {
+        Ok(Ok(version)) if version > VERSION => {
+            Err(SqlError::TooNew { path: place.path().to_owned(), version, known: VERSION })
+        }
+        Ok(Ok(version)) => Ok(Content::Neo(version)),
+        Ok(Err(_)) => Err(SqlError::ForeignDatabase { path: place.path().to_owned() }),
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.code == rusqlite::ErrorCode::Unknown =>
+        {
+            Err(SqlError::ForeignDatabase { path: place.path().to_owned() })
+        }
+        Err(error) => Err(read(error)),
+    }
+}
+
+/// Makes the tables of the current version out of what a file holds, all or nothing. With
+/// `is_unique`, new tables keep equal data once.
+pub(crate) fn set_up(
+    connection: &mut Connection,
+    place: &Place,
+    content: Content,
+    is_unique: bool,
+) -> Result<(), SqlError> {
+    let failed = place.cannot("create the tables");
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&failed)?;
+    match content {
+        Content::Nothing => {
+            tables::create(&transaction, is_unique).map_err(&failed)?;
+            set_version(&transaction, VERSION).map_err(&failed)?;
+        }
+        Content::Neo(version) => {
+            if version < VERSION {
+                migration::migrate(&transaction, place, version)?;
+                set_version(&transaction, VERSION).map_err(&failed)?;
+            }
+            tables::create_missing(&transaction).map_err(&failed)?;
+        }
+    }
+    transaction.commit().map_err(&failed)
+}
+
+/// Refuses a database whose tables would have to be changed, where that is not allowed.
+pub(crate) fn check_current(content: Content, place: &Place) -> Result<(), SqlError> {
+    match content {
+        Content::Nothing => Err(SqlError::Missing { path: place.path().to_owned() }),
+        Content::Neo(VERSION) => Ok(()),
+        Content::Neo(version) => Err(SqlError::NotMigrated {
+            path: place.path().to_owned(),
+            version,
+            reason: "it is opened read-only; serve it once with writes allowed",
+        }),
+    }
+}
+
+fn set_version(connection: &Connection, version: u32) -> rusqlite::Result<()> {
+    let set = "REPLACE INTO config (name, value) VALUES ('version', ?1)";
+    connection.execute(set, [version.to_string()]).map(|_| ())
+}
+
+fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let find = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
+    Ok(connection.query_row(find, [name], |_| Ok(())).optional()?.is_some())
+}

@@ -1,0 +1,74 @@
+//! Opens a storage, and reads what is kept in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use rusqlite::Connection;
+use zodium_types::{Oid, Tid};
+
+use super::room::Room;
+use super::{Freshness, SqlOptions, SqlStorage, Views};
+use crate::partitions::{Partitions, id};
+use crate::{Database, OpenDatabase, SqlError, revisions, transactions};
+
+/// What is kept in memory, of a database.
+struct Totals {
+    last_tid: Tid,
+    last_oid: Oid,
+    objects: u64,
+    bytes: u64,
+}
+
+impl SqlStorage {
+    /// Opens a database as a storage. Reads an index from end to end, to count the objects.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open(options: &SqlOptions) -> Result<SqlStorage, SqlError> {
+        let SqlOptions { path, create, read_only, new_oids_gap, quota_bytes, compress } = options;
+        let open = OpenDatabase { path, create: create.as_ref(), read_only: *read_only };
+        let database = Arc::new(Database::open(&open)?);
+        let partitions = database.partitions();
+        let read = |connection: &Connection| totals(connection, partitions);
+        let totals = database.pool.with("count the objects", read)?;
+        let last_oid = totals.last_oid.0.saturating_add(*new_oids_gap).min(i64::MAX as u64);
+        Ok(SqlStorage {
+            database,
+            compress: *compress,
+            last_tid: AtomicU64::new(totals.last_tid.0),
+            last_oid: AtomicU64::new(last_oid),
+            objects: AtomicU64::new(totals.objects),
+            bytes: AtomicU64::new(totals.bytes),
+            is_failed: AtomicBool::new(false),
+            freshness: Freshness::default(),
+            views: Views::default(),
+            room: Room::new(*quota_bytes),
+            space: Arc::default(),
+            syncs: Default::default(),
+            packing: Default::default(),
+        })
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+}
+
+fn totals(connection: &Connection, partitions: Partitions) -> rusqlite::Result<Totals> {
+    let mut totals = Totals { last_tid: Tid::ZERO, last_oid: Oid(0), objects: 0, bytes: 0 };
+    for partition in partitions.all() {
+        let last = transactions::last_tid(connection, partition)?;
+        let written = revisions::last_tid(connection, partition)?;
+        totals.last_tid = totals.last_tid.max(last.max(written).unwrap_or(Tid::ZERO));
+        let oid = revisions::last_oid(connection, partition)?;
+        totals.last_oid = totals.last_oid.max(oid.unwrap_or(Oid(0)));
+        totals.objects += revisions::object_count(connection, partition)?;
+    }
+    let pragma = |name: &str| -> rusqlite::Result<u64> {
+        connection.pragma_query_value(None, name, |row| row.get(0)).map(id)
+    };
+    let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
+    totals.bytes = pages * pragma("page_size")?;
+    Ok(totals)
+}

@@ -1,0 +1,231 @@
+//! Packs a storage while commits and loads go on.
+//!
+//! Finding what is in use takes no lock. What is not in use goes in one transaction of SQLite,
+//! since a commit could refer to it: the commits since are looked at first. Old revisions go in
+//! chunks, so that a commit waits for one of them at most.
+//!
+//! The order to pack is noted before anything goes, as NEO does: transactions from before its time
+//! cannot be undone any more. A pack that was interrupted has the database smaller by some
+//! revisions; the next one takes the rest.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use rusqlite::Connection;
+use tracing::info;
+use zodium_storage::{Pack, PackOptions, PackStep, Packed, Read, StorageError};
+use zodium_types::{Oid, Tid};
+
+use super::SqlStorage;
+use super::marking::Marking;
+use crate::packing::{self, Dropped, Packable};
+use crate::{SqlError, Writer};
+
+/// Objects that are looked at for old revisions at once.
+const OBJECTS: u32 = 200;
+/// What a record takes besides its data, roughly.
+const RECORD_BYTES: u64 = 100;
+
+/// A pack under way.
+struct Packing<'a> {
+    storage: &'a SqlStorage,
+    options: &'a PackOptions<'a>,
+    until: Tid,
+    /// The transaction that the order to pack is noted with.
+    order: Tid,
+    is_noted: bool,
+    dropped: Dropped,
+}
+
+impl Pack for SqlStorage {
+    fn pack(&self, until: Tid, options: &PackOptions<'_>) -> Result<Option<Packed>, StorageError> {
+        Ok(self.pack_until(until, options)?)
+    }
+}
+
+impl SqlStorage {
+    fn pack_until(
+        &self,
+        until: Tid,
+        options: &PackOptions<'_>,
+    ) -> Result<Option<Packed>, SqlError> {
+        let _alone = self.packing.lock();
+        let started = Instant::now();
+        let (order, database) = (self.last_tid(), self.database.path().display());
+        let until = until.min(order);
+        let (size_before, objects_before) = (self.size(), self.object_count());
+        let dropped = Dropped::default();
+        let mut packing =
+            Packing { storage: self, options, until, order, is_noted: false, dropped };
+        packing.step(0)?;
+        info!(%database, %until, gc = options.gc, "packing");
+        let dangling = packing.run()?;
+        let dropped = packing.dropped;
+        if dropped.records == 0 {
+            info!(%database, "packing would free nothing");
+            return Ok(None);
+        }
+        let packed = Packed {
+            size_before,
+            size_after: self.size(),
+            objects_before,
+            objects_after: self.object_count(),
+            dangling,
+            ..Packed::default()
+        };
+        (options.packed)(&packed);
+        info!(%database, bytes = packed.size_after, bytes_before = size_before,
+            objects = packed.objects_after, objects_before, revisions = dropped.records,
+            dangling_references = dangling, seconds = started.elapsed().as_secs_f64(), "packed");
+        Ok(Some(packed))
+    }
+
+    fn note_dropped(&self, dropped: Dropped) {
+        let bytes = dropped.bytes + dropped.records * RECORD_BYTES;
+        let less = |all: u64| Some(all.saturating_sub(bytes));
+        let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        self.objects.fetch_sub(dropped.objects, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Packing<'a> {
+    /// Runs the pack; the number of references that lead nowhere.
+    fn run(&mut self) -> Result<u64, SqlError> {
+        if self.until == Tid::ZERO {
+            return Ok(0);
+        }
+        let mut dangling = 0;
+        if self.options.gc && self.has_anything()? {
+            let (mut marking, since) = self.mark()?;
+            dangling = marking.dangling;
+            self.storage.views.begin_pack()?;
+            let garbage = self.drop_garbage(&mut marking, since);
+            self.storage.views.end_pack();
+            garbage?;
+        }
+        self.storage.views.begin_pack()?;
+        let packed = self.drop_old_revisions();
+        self.storage.views.end_pack();
+        self.storage.freshness.note_pack();
+        packed?;
+        if self.is_noted {
+            let order = self.order;
+            self.storage.database.write(0, |writer| writer.note_packed(order))?;
+        }
+        Ok(dangling)
+    }
+
+    /// Reports progress, and ends a pack that was cancelled.
+    fn step(&self, done: u64) -> Result<(), SqlError> {
+        let objects = self.storage.object_count().max(done);
+        (self.options.progress)(PackStep::Marking, done, objects);
+        match self.options.cancelled.load(Ordering::Relaxed) {
+            true => {
+                let path = self.storage.database.path().to_owned();
+                Err(SqlError::PackCancelled { path })
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Whether anything was committed at the pack time.
+    fn has_anything(&self) -> Result<bool, SqlError> {
+        let (database, until) = (&self.storage.database, self.until);
+        database.pool.with("look for objects", |connection| {
+            for partition in database.partitions().all() {
+                let (_, more) = packing::packable(connection, partition, Oid(0), until, 1)?;
+                if more.is_some() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// Finds what is in use, as far as transactions are committed by now; the last of these.
+    fn mark(&self) -> Result<(Marking<'a>, Tid), SqlError> {
+        let (storage, since) = (self.storage, self.storage.last_tid());
+        let database = &storage.database;
+        let snapshot = database.pool.snapshot()?;
+        let mut marking = Marking::new(&database.place, database.partitions(), self.until);
+        marking.root(&snapshot)?;
+        marking.written_since(&snapshot, self.until)?;
+        marking.follow(&snapshot, |done| self.step(done))?;
+        match (marking.first_dangling, self.options.abort_on_dangling) {
+            (Some(first), true) => Err(SqlError::Dangling {
+                path: database.path().to_owned(),
+                references: marking.dangling,
+                first,
+            }),
+            _ => Ok((marking, since)),
+        }
+    }
+
+    /// Drops the objects that are not in use, but none that a transaction after `since` uses.
+    fn drop_garbage(&mut self, marking: &mut Marking<'_>, since: Tid) -> Result<(), SqlError> {
+        let (storage, partitions) = (self.storage, self.storage.database.partitions());
+        let snapshot = storage.database.pool.snapshot()?;
+        let unused = marking.unused(&snapshot)?;
+        drop(snapshot);
+        if unused.is_empty() {
+            return Ok(());
+        }
+        self.note_order()?;
+        let (dropped, bytes) = storage.database.write_and_prune(0, |writer| {
+            marking.written_since(writer.connection, since)?;
+            marking.follow(writer.connection, |_| Ok(()))?;
+            let mut dropped = Dropped::default();
+            for oid in unused.into_iter().filter(|oid| !marking.used.contains(oid)) {
+                let object = [Packable { oid, end: Tid::MAX }];
+                let one = writer.drop_revisions(partitions.of_oid(oid), &object)?;
+                dropped.records += one.records;
+                dropped.objects += one.objects;
+            }
+            Ok(dropped)
+        })?;
+        self.note_dropped(Dropped { bytes, ..dropped });
+        Ok(())
+    }
+
+    /// Drops what lies before the revisions that are current at the pack time.
+    fn drop_old_revisions(&mut self) -> Result<(), SqlError> {
+        let (database, until) = (&self.storage.database, self.until);
+        let mut seen = 0;
+        for partition in database.partitions().all() {
+            let mut from = Some(Oid(0));
+            while let Some(start) = from {
+                let find = |connection: &Connection| {
+                    packing::packable(connection, partition, start, until, OBJECTS)
+                };
+                let (objects, next) = database.pool.with("look for old revisions", find)?;
+                if !objects.is_empty() {
+                    self.note_order()?;
+                    let change =
+                        |writer: &mut Writer<'_>| writer.drop_revisions(partition, &objects);
+                    let (dropped, bytes) = database.write_and_prune(0, change)?;
+                    self.note_dropped(Dropped { bytes, ..dropped });
+                }
+                from = next;
+                seen += u64::from(OBJECTS);
+                self.step(seen.min(self.storage.object_count()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_order(&mut self) -> Result<(), SqlError> {
+        if !self.is_noted {
+            let (order, until) = (self.order, self.until);
+            self.storage.database.write(0, |writer| writer.note_order(order, until))?;
+            self.is_noted = true;
+        }
+        Ok(())
+    }
+
+    fn note_dropped(&mut self, dropped: Dropped) {
+        self.dropped.records += dropped.records;
+        self.dropped.objects += dropped.objects;
+        self.dropped.bytes += dropped.bytes;
+        self.storage.note_dropped(dropped);
+    }
+}

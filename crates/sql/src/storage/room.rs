@@ -1,0 +1,56 @@
+//! Whether there is room for a transaction: on the disk, and within the quota.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::SqlError;
+
+/// A transaction is in the log, and later in the database file too.
+const COPIES: u64 = 2;
+/// Room that a commit leaves for pages that it splits.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// How long a refusal is remembered: clients may stop asking because of it.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    pub(super) quota_bytes: Option<u64>,
+    refused: Mutex<Option<Instant>>,
+}
+
+impl Room {
+    pub(super) fn new(quota_bytes: Option<u64>) -> Room {
+        Room { quota_bytes, refused: Mutex::default() }
+    }
+
+    /// Refuses a transaction of `bytes` for which there is no room.
+    pub(super) fn check(&self, path: &Path, size: u64, bytes: u64) -> Result<(), SqlError> {
+        if let Some(quota) = self.quota_bytes
+            && size.saturating_add(bytes) > quota
+        {
+            self.note_refusal();
+            return Err(SqlError::Quota { path: path.to_owned(), bytes, quota });
+        }
+        let needed = bytes.saturating_mul(COPIES).saturating_add(RESERVE_BYTES);
+        // A file system that does not tell is asked again by the commit itself.
+        let is_full = rustix::fs::statvfs(path)
+            .is_ok_and(|status| status.f_bavail.saturating_mul(status.f_frsize) < needed);
+        if is_full {
+            self.note_refusal();
+            return Err(SqlError::Full { path: path.to_owned(), bytes });
+        }
+        Ok(())
+    }
+
+    /// Notes that there was no room.
+    pub(super) fn note_refusal(&self) {
+        *self.refused.lock() = Some(Instant::now());
+    }
+
+    /// Whether a transaction was refused a short while ago.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.lock().is_some_and(|refused| refused.elapsed() < REMEMBERED)
+    }
+}

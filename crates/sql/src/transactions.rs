@@ -1,0 +1,105 @@
+//! Rows of table `trans`: committed transactions.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use zodium_types::{Oid, Tid, TransactionMetadata};
+
+use crate::partitions::{id, number, split};
+
+/// A transaction without its records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionRow {
+    /// Its tid.
+    pub tid: Tid,
+    /// The tid that it had before it was locked.
+    pub ttid: Tid,
+    /// Its objects, in the order of their arrival, packed ones included.
+    pub oids: Vec<Oid>,
+    /// User, description, extension.
+    pub metadata: TransactionMetadata,
+    /// It came packed from elsewhere.
+    pub is_packed: bool,
+}
+
+/// A transaction; `None` when there is none of that tid.
+pub(crate) fn read(
+    connection: &Connection,
+    partition: u32,
+    tid: Tid,
+) -> rusqlite::Result<Option<TransactionRow>> {
+    let find = "SELECT oids, user, description, ext, packed, ttid FROM trans \
+         WHERE partition = ?1 AND tid = ?2";
+    let row = |row: &rusqlite::Row<'_>| {
+        let (user, description, extension) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(TransactionRow {
+            tid,
+            ttid: Tid(id(row.get(5)?)),
+            oids: split(row.get_ref(0)?.as_blob()?),
+            metadata: TransactionMetadata { user, description, extension },
+            is_packed: row.get(4)?,
+        })
+    };
+    connection.prepare_cached(find)?.query_row(params![partition, number(tid.0)], row).optional()
+}
+
+/// At most `count` tids of a partition from `first` to `last`, oldest first.
+pub(crate) fn tids(
+    connection: &Connection,
+    partition: u32,
+    (first, last): (Tid, Tid),
+    count: usize,
+) -> rusqlite::Result<Vec<Tid>> {
+    let find = "SELECT tid FROM trans \
+         WHERE partition = ?1 AND tid >= ?2 AND tid <= ?3 ORDER BY tid LIMIT ?4";
+    list(connection, find, partition, (first, last), count)
+}
+
+/// At most `count` tids of a partition from `first` to `last`, newest first.
+pub(crate) fn tids_backwards(
+    connection: &Connection,
+    partition: u32,
+    (first, last): (Tid, Tid),
+    count: usize,
+) -> rusqlite::Result<Vec<Tid>> {
+    let find = "SELECT tid FROM trans \
+         WHERE partition = ?1 AND tid >= ?2 AND tid <= ?3 ORDER BY tid DESC LIMIT ?4";
+    list(connection, find, partition, (first, last), count)
+}
+
+fn list(
+    connection: &Connection,
+    find: &str,
+    partition: u32,
+    (first, last): (Tid, Tid),
+    count: usize,
+) -> rusqlite::Result<Vec<Tid>> {
+    // A range that begins beyond the largest number is empty.
+    let Ok(first) = i64::try_from(first.0) else { return Ok(Vec::new()) };
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let mut find = connection.prepare_cached(find)?;
+    let found =
+        find.query_map(params![partition, first, number(last.0), count], |row| row.get(0))?;
+    found.map(|tid| tid.map(|tid| Tid(id(tid)))).collect()
+}
+
+/// The last transaction of a partition.
+pub(crate) fn last_tid(connection: &Connection, partition: u32) -> rusqlite::Result<Option<Tid>> {
+    let find = "SELECT MAX(tid) FROM trans WHERE partition = ?1";
+    let found: Option<i64> =
+        connection.prepare_cached(find)?.query_row([partition], |row| row.get(0))?;
+    Ok(found.map(|tid| Tid(id(tid))))
+}
+
+/// The tid with which a transaction was committed; `None` when it was not.
+pub(crate) fn final_tid(
+    connection: &Connection,
+    partition: u32,
+    ttid: Tid,
+) -> rusqlite::Result<Option<Tid>> {
+    let find = "SELECT tid FROM trans \
+         WHERE partition = ?1 AND tid >= ?2 AND ttid = ?2 LIMIT 1";
+    let found: Option<i64> = connection
+        .prepare_cached(find)?
+        .query_row(params![partition, number(ttid.0)], |row| row.get(0))
+        .optional()?;
+    Ok(found.map(|tid| Tid(id(tid))))
+}

@@ -1,0 +1,6 @@
+//! Tests of the storage in SQLite.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod claims;
+mod support;
