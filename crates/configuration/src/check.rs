@@ -141,6 +141,7 @@ impl Problems {
         self.add_if(name.is_empty(), "a storage has an empty name", "clients ask for \"1\"");
         match &storage.kind {
             StorageKind::File { path, truncate } => self.data_file(storage, path, *truncate),
+            StorageKind::Sqlite { path, .. } => self.database(storage, path),
             StorageKind::Memory => self.memory(storage),
         }
         let advice = "no transaction would fit; omit it for no limit";
@@ -179,6 +180,19 @@ impl Problems {
         }
     }
 
+    fn database(&mut self, storage: &StorageOptions, path: &Path) {
+        let name = &storage.name;
+        self.parent("database", path);
+        let message = format!("storage {name}: {} is a directory", path.display());
+        self.add_if(path.is_dir(), message, "give the path of the database in it");
+        let is_missing = storage.read_only && !path.exists();
+        let message = format!("storage {name}: {} does not exist", path.display());
+        self.add_if(is_missing, message, "a read-only storage is not created");
+        let has_blobs = storage.blob_directory.is_some();
+        let message = format!("storage {name}: a NEO database has no blobs");
+        self.add_if(has_blobs, message, "remove `blob-directory`");
+    }
+
     fn memory(&mut self, storage: &StorageOptions) {
         let message = |what| format!("storage {}: a storage in memory has no {what}", storage.name);
         let has_blobs = storage.blob_directory.is_some();
@@ -210,7 +224,7 @@ impl Problems {
             let message = format!("two storages are named {name}");
             self.add(message, "clients ask for a storage by its name");
         }
-        if let StorageKind::File { path, .. } = &storage.kind
+        if let StorageKind::File { path, .. } | StorageKind::Sqlite { path, .. } = &storage.kind
             && let Some(first) = first_of(files, resolved(path), name)
         {
             let path = path.display();
@@ -382,6 +396,10 @@ mod tests {
         assert_problem("quota", |_, c| c.storages[0].quota_bytes = Some(0));
         assert_problem("needs TLS", |_, c| c.storages[0].allow = Some(vec!["CN=a".into()]));
         assert_problem("no blobs", |_, c| c.storages[0].kind = StorageKind::Memory);
+        assert_problem("no blobs", |directory, c| {
+            let path = directory.join("neo.sqlite");
+            c.storages[0].kind = StorageKind::Sqlite { path, cluster: None };
+        });
         assert_problem("is not packed", |_, c| {
             c.server.read_only = true;
             c.storages[0].pack.schedule = schedule();

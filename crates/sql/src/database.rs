@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::{Connection, TransactionBehavior};
 use rustc_hash::FxHashSet;
-use tracing::{info, warn};
+use tracing::info;
 use zodium_disk::{Disk, RealDisk};
 use zodium_types::Tid;
 
@@ -221,8 +221,6 @@ fn claim(connection: &Connection, new: Option<&NewCluster>) -> rusqlite::Result<
         let transaction = connection.unchecked_transaction()?;
         Cluster::create(&transaction, new)?;
         transaction.commit()?;
-    } else if cluster.name.as_deref() != Some(&new.name[..]) {
-        warn!(cluster = ?cluster.name, "the database keeps the name of its cluster");
     }
     Ok(())
 }

@@ -30,6 +30,7 @@ const CLEAN: [&str; 28] = [
     "crates/resolver/",
     "crates/server/",
     "crates/simulation/",
+    "crates/sql/",
     "crates/storage/",
     "crates/storage-kit/",
     "crates/tls/",

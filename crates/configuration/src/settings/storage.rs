@@ -17,6 +17,14 @@ pub enum StorageKind {
         /// Replace an existing file by a new, empty one (`create true` in ZConfig).
         truncate: bool,
     },
+    /// An SQLite database with the tables of a NEO storage node.
+    Sqlite {
+        /// The database.
+        path: PathBuf,
+        /// The name of the cluster that a new database is for; `None`: that of the file, without
+        /// its extension.
+        cluster: Option<String>,
+    },
     /// Memory; data are lost when the server ends (`<mappingstorage>`).
     Memory,
 }
@@ -63,7 +71,7 @@ settings! {
                 help: "The data file, usually called Data.fs; created if absent";
                 get: |storage| match &storage.kind {
                     StorageKind::File { path, .. } => Some(path.clone()),
-                    StorageKind::Memory => None,
+                    StorageKind::Sqlite { .. } | StorageKind::Memory => None,
                 },
                 set: |storage, path| storage.kind = StorageKind::File {
                     path,
@@ -81,6 +89,29 @@ settings! {
                     if let StorageKind::File { truncate, .. } = &mut storage.kind {
                         *truncate = is_new;
                     }
+                },
+            },
+            {
+                File;
+                key: "sqlite",
+                help: "An SQLite database as NEO has them, in place of a `path`; created if absent.
+                     See docs/neo.md";
+                get: |storage| match &storage.kind {
+                    StorageKind::Sqlite { path, .. } => Some(path.clone()),
+                    StorageKind::File { .. } | StorageKind::Memory => None,
+                },
+                set: |storage, path| storage.kind = StorageKind::Sqlite { path, cluster: None },
+            },
+            {
+                Text;
+                key: "cluster", otherwise: "the name of the file",
+                help: "The name of the NEO cluster that a new SQLite database is for";
+                get: |storage| match &storage.kind {
+                    StorageKind::Sqlite { cluster, .. } => cluster.clone(),
+                    StorageKind::File { .. } | StorageKind::Memory => None,
+                },
+                set: |storage, name| if let StorageKind::Sqlite { cluster, .. } = &mut storage.kind {
+                    *cluster = Some(name);
                 },
             },
             {

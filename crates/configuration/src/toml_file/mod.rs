@@ -127,7 +127,17 @@ fn storage_options(table: &Table, findings: &mut Findings) -> StorageOptions {
         let message = "a storage in memory has no file: remove `memory`, or `path` and `truncate`";
         findings.mistake(table.mistake("memory", message));
     }
-    if !is_in_memory && !table.has("path") && !table.is_misspelt("path") {
+    let is_database = matches!(storage.kind, StorageKind::Sqlite { .. });
+    if table.has("sqlite") && (is_in_memory || table.has("path") || table.is_true("truncate")) {
+        let message = "a storage is in one place: `sqlite`, or `path`, or `memory`";
+        findings.mistake(table.mistake("sqlite", message));
+    }
+    if table.has("cluster") && !table.has("sqlite") {
+        let message = "only a storage with `sqlite` has the name of a cluster";
+        findings.mistake(table.mistake("cluster", message));
+    }
+    let has_place = is_in_memory || is_database || table.has("path");
+    if !has_place && !table.is_misspelt("path") {
         let message = "[[storage]] needs `path`, the data file";
         let help = "or `memory = true` for one that is gone when the server ends";
         findings.mistake(table.mistake("path", message).help(help));

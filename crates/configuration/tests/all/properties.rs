@@ -237,6 +237,8 @@ fn storage() -> impl Strategy<Value = StorageOptions> {
     let kind = prop_oneof![
         Just(StorageKind::Memory),
         (path(), any::<bool>()).prop_map(|(path, truncate)| StorageKind::File { path, truncate }),
+        (path(), option::of(any::<String>()))
+            .prop_map(|(path, cluster)| StorageKind::Sqlite { path, cluster }),
     ];
     let allow = option::of(vec("\\PC{0,20}", 0..3));
     let sizes = (bytes(), option::of(bytes()));

@@ -117,6 +117,25 @@ fn paths_begin_at_the_directory_of_the_file() {
 }
 
 #[test]
+fn storage_is_in_one_place() {
+    let path = PathBuf::from("/srv/neo.sqlite");
+    let cluster = Some("production".to_owned());
+    for (lines, cluster) in [("", None), ("cluster = 'production'\n", cluster)] {
+        let text = format!("[[storage]]\n{lines}sqlite = 'neo.sqlite'\n");
+        let kind = StorageKind::Sqlite { path: path.clone(), cluster };
+        assert_eq!(parse(&text, "/srv/zodium.toml").unwrap().storages[0].kind, kind);
+    }
+    for (lines, said) in [
+        ("sqlite = 'a'\npath = 'b'", "in one place"),
+        ("sqlite = 'a'\nmemory = true", "in one place"),
+        ("path = 'a'\ncluster = 'b'", "name of a cluster"),
+    ] {
+        let refused = refused(&format!("[[storage]]\n{lines}\n"));
+        assert!(refused.iter().any(|message| message.contains(said)), "{refused:?}");
+    }
+}
+
+#[test]
 fn files_are_read_by_either_name() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["zodium.toml", "zodium"] {

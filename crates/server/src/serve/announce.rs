@@ -13,14 +13,15 @@ use super::storages::{OpenStorage, Storages};
 
 /// Prints addresses, storages, and how to connect.
 pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[Listener]) {
-    for OpenStorage { name, storage, file, .. } in storages.iter() {
+    for OpenStorage { name, storage, .. } in storages.iter() {
+        let kept = storage.reader();
         info!(
             storage = name,
-            file = %file.path().display(),
-            bytes = file.size(),
-            objects = storage.reader().object_count(),
+            file = %kept.name(),
+            bytes = kept.size(),
+            objects = kept.object_count(),
             last_transaction = %storage.last_tid(),
-            read_only = storage.reader().is_read_only(),
+            read_only = kept.is_read_only(),
             "serving"
         );
     }
@@ -64,14 +65,16 @@ fn is_reachable(address: &Address) -> bool {
 fn greet(storages: &Storages, listeners: &[Listener]) {
     println!("Zodium {} serves", env!("CARGO_PKG_VERSION"));
     for OpenStorage { name, storage, file, .. } in storages.iter() {
-        println!("  storage {name}: {}", file.path().display());
+        let kept = storage.reader();
+        let is_of_python_2 = file.as_ref().is_some_and(|file| file.magic() == Magic::Fs21);
+        println!("  storage {name}: {}", kept.name());
         println!(
             "    size {}, {} objects, last transaction {}{}{}",
-            ByteSize(file.size()),
-            storage.reader().object_count(),
+            ByteSize(kept.size()),
+            kept.object_count(),
             moment(storage.last_tid()),
-            if file.magic() == Magic::Fs21 { ", pickles of Python 2" } else { "" },
-            if storage.reader().is_read_only() { ", read-only" } else { "" },
+            if is_of_python_2 { ", pickles of Python 2" } else { "" },
+            if kept.is_read_only() { ", read-only" } else { "" },
         );
     }
     for listener in listeners {

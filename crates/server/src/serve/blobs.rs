@@ -4,8 +4,6 @@
 //! are served. All of them would take as long as reading the file, as `zodium check --blob-dir`
 //! does.
 
-use std::sync::Arc;
-
 use tracing::{debug, warn};
 use zodium_filestorage::FileStorage;
 
@@ -17,7 +15,8 @@ const OBJECTS_MAX: usize = 4096;
 /// Samples each storage, on a separate thread.
 pub(crate) fn look_for_missing(storages: &Storages) {
     for OpenStorage { name, file, .. } in storages.iter() {
-        let (name, file) = (name.clone(), Arc::clone(file));
+        let Some(file) = file.clone() else { continue };
+        let name = name.clone();
         let look = move || look(&name, &file);
         if let Err(error) = std::thread::Builder::new().name("blob look".to_owned()).spawn(look) {
             warn!(%error, "no thread to look for missing blobs");

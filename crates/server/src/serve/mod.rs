@@ -3,12 +3,14 @@
 mod announce;
 mod blobs;
 mod conflicts;
+mod database;
 mod limits;
 mod listening;
 mod options;
 mod overrides;
 mod packing;
 mod pid_file;
+mod place;
 mod setting_arguments;
 mod signals;
 mod storages;

@@ -12,7 +12,10 @@ use super::setting_arguments::SettingArguments;
 /// Options of `zodium serve`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeOptions {
-    /// The data file, usually called Data.fs; created if absent
+    /// The data file, usually called Data.fs, or sqlite:///PATH; created if absent
+    ///
+    /// sqlite:///PATH is an SQLite database as NEO has them (docs/neo.md). A new one is that of a
+    /// cluster with one partition, called as in sqlite:///PATH?cluster=NAME, or as the file.
     #[arg(env = "ZODIUM_PATH")]
     pub(crate) path: Option<PathBuf>,
 

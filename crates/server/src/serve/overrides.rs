@@ -6,8 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use clap::error::ErrorKind;
 use zodium_configuration::{
-    Configuration, Encoding, LogOptions, ServerOptions, StorageKind, StorageOptions, TlsOptions,
-    Warning,
+    Configuration, Encoding, LogOptions, ServerOptions, StorageOptions, TlsOptions, Warning,
 };
 
 use super::options::ServeOptions;
@@ -20,7 +19,7 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
     };
     let files: Vec<_> = options.path.iter().chain(&options.filename).collect();
     if !files.is_empty() {
-        configuration.storages = storages(&files);
+        configuration.storages = storages(&files)?;
     }
     if configuration.storages.is_empty() {
         return Err(wrong(
@@ -46,10 +45,12 @@ fn unconfigured() -> Configuration {
 }
 
 /// Storages as of `runzeo -f`: called 1, 2 and so on.
-fn storages(files: &[&PathBuf]) -> Vec<StorageOptions> {
-    let file = |path: &PathBuf| StorageKind::File { path: path.clone(), truncate: false };
+fn storages(files: &[&PathBuf]) -> Result<Vec<StorageOptions>> {
     let numbered = (1_u32..).zip(files);
-    numbered.map(|(number, path)| StorageOptions::new(number.to_string(), file(path))).collect()
+    let storage = |(number, place): (u32, &&PathBuf)| {
+        Ok(StorageOptions::new(number.to_string(), super::place::kind(place)?))
+    };
+    numbered.map(storage).collect()
 }
 
 /// Takes what the stock server takes from the environment, too.

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 /// Gap between the largest oid in the file and the first new one. A stock client reserves 100 oids
 /// and keeps them over a restart of its server, so this is enough for 655 clients. Each start uses
 /// up a part of the 2^32 oids that are found fastest, which are enough for 65,536 starts.
-const NEW_OIDS_GAP: u64 = 1 << 16;
+pub(super) const NEW_OIDS_GAP: u64 = 1 << 16;
 
 /// Open storages, in the order of the configuration. Closed by [`Storages::close`].
 pub(crate) struct Storages {
@@ -34,8 +34,8 @@ pub(crate) struct OpenStorage {
     pub(crate) name: String,
     /// The database.
     pub(crate) storage: Arc<Database>,
-    /// The file that keeps it.
-    pub(crate) file: Arc<FileStorage>,
+    /// The file that keeps it, if it is a FileStorage.
+    pub(crate) file: Option<Arc<FileStorage>>,
     /// The clients that may use it; `None` admits all that can connect.
     allow: Option<AllowList>,
 }
@@ -83,10 +83,10 @@ impl Storages {
         self.opened.iter()
     }
 
-    /// The files, by the names of their storages.
+    /// The files of FileStorages, by the names of their storages.
     pub(crate) fn files(&self) -> BTreeMap<String, Arc<FileStorage>> {
-        let file = |opened: &OpenStorage| (opened.name.clone(), Arc::clone(&opened.file));
-        self.opened.iter().map(file).collect()
+        let file = |opened: &OpenStorage| Some((opened.name.clone(), opened.file.clone()?));
+        self.opened.iter().filter_map(file).collect()
     }
 
     /// The storages for sessions, by name.
@@ -108,11 +108,13 @@ impl Storages {
     /// Closes all, also after an error, and returns the first error.
     pub(crate) fn close(self) -> Result<()> {
         let mut outcome = Ok(());
-        for OpenStorage { name, storage, .. } in self.opened {
+        for OpenStorage { name, storage, file, .. } in self.opened {
             if let Err(reason) = storage.close() {
                 error!(storage = name, %reason, "the storage was not closed properly");
-                let failed = Err(reason)
-                    .context("the index could not be saved (the next start builds it again)");
+                let failed = Err(reason).context(match file {
+                    Some(_) => "the index could not be saved (the next start builds it again)",
+                    None => "the log was not moved into the database (the next start does it)",
+                });
                 outcome = outcome.and(failed);
             }
         }
@@ -123,11 +125,29 @@ impl Storages {
 fn open(
     options: &StorageOptions,
     server: &ServerOptions,
-) -> Result<(Arc<Database>, Arc<FileStorage>)> {
+) -> Result<(Arc<Database>, Option<Arc<FileStorage>>)> {
     let file = match &options.kind {
         StorageKind::Memory => open_in_memory(options, options.read_only || server.read_only)?,
         StorageKind::File { path, .. } => open_file(path, options, server)?,
+        StorageKind::Sqlite { path, cluster } => {
+            let kept = super::database::open(path, cluster.as_deref(), options, server)?;
+            return Ok((start(Arc::new(kept), options, server)?, None));
+        }
     };
+    let file = Arc::new(file);
+    let storage = start(Arc::<FileStorage>::clone(&file), options, server)?;
+    if let Some(upkeep) = file.upkeep(options.scrub_interval) {
+        storage.keep_up(upkeep);
+    }
+    Ok((storage, Some(file)))
+}
+
+/// Starts the engine over an open storage.
+fn start(
+    kept: Arc<dyn zodium_storage::Storage>,
+    options: &StorageOptions,
+    server: &ServerOptions,
+) -> Result<Arc<Database>> {
     let in_memory = options.kind == StorageKind::Memory;
     let config = zodium_engine::Config {
         invalidation_queue_size: server.invalidation_queue_size,
@@ -141,13 +161,7 @@ fn open(
         resolvable_classes: server.resolvable_classes.clone(),
         reopening: server.reopen_after_failure.then(Reopening::default),
     };
-    let file = Arc::new(file);
-    let kept: Arc<FileStorage> = Arc::clone(&file);
-    let storage = Database::start(kept, Arc::new(SystemClock::new()), &config)?;
-    if let Some(upkeep) = file.upkeep(options.scrub_interval) {
-        storage.keep_up(upkeep);
-    }
-    Ok((storage, file))
+    Ok(Database::start(kept, Arc::new(SystemClock::new()), &config)?)
 }
 
 fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> Result<FileStorage> {
@@ -168,7 +182,7 @@ fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> R
 
 fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStorage> {
     let path = match &options.kind {
-        StorageKind::File { path, .. } => path.clone(),
+        StorageKind::File { path, .. } | StorageKind::Sqlite { path, .. } => path.clone(),
         StorageKind::Memory => format!("(memory of storage {})", options.name).into(),
     };
     let disk = Arc::new(MemoryDisk::volatile());

@@ -10,7 +10,7 @@ use crate::SqlError;
 /// A transaction is in the log, and later in the database file too.
 const COPIES: u64 = 2;
 /// Room that a commit leaves for pages that it splits.
-const RESERVE_BYTES: u64 = 1 << 20;
+const RESERVE_BYTES: u64 = 64 << 10;
 /// How long a refusal is remembered: clients may stop asking because of it.
 const REMEMBERED: Duration = Duration::from_secs(60);
 

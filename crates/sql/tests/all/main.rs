@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod claims;
+mod crashes;
 mod neoppod;
+mod opening;
 mod support;

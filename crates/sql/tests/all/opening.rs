@@ -1,0 +1,240 @@
+//! What is opened, and what is refused in which words.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use zodium_sql::{SqlError, SqlOptions, SqlStorage};
+use zodium_storage::{Access, Load, Read, Storage, StorageError, Write, WriteState};
+use zodium_types::{Oid, Tid};
+
+use crate::support::{commit, current, data, options, pack, prepare, record};
+
+fn existing(path: &Path) -> SqlOptions {
+    SqlOptions { create: None, ..options(path, 1) }
+}
+
+fn refused(options: &SqlOptions) -> SqlError {
+    let error = SqlStorage::open(options).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(options.path.to_str().unwrap()), "{text}");
+    error
+}
+
+fn execute(path: &Path, script: &str) {
+    Connection::open(path).unwrap().execute_batch(script).unwrap();
+}
+
+fn in_folder(test: impl FnOnce(&Path)) {
+    let folder = tempfile::tempdir().unwrap();
+    test(&folder.path().join("neo.sqlite"));
+}
+
+/// A database with one object.
+fn with_database(test: impl FnOnce(&Path)) {
+    in_folder(|path| {
+        commit(&SqlStorage::open(&options(path, 2)).unwrap(), vec![data(0, "root")]);
+        test(path);
+    });
+}
+
+#[test]
+fn missing_database_is_not_created_unasked() {
+    in_folder(|path| {
+        assert!(matches!(refused(&existing(path)), SqlError::Missing { .. }));
+        let read_only = SqlOptions { read_only: true, ..options(path, 1) };
+        assert!(matches!(refused(&read_only), SqlError::Missing { .. }));
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn other_files_are_refused_and_left_alone() {
+    in_folder(|path| {
+        let content = b"FS30 is the magic of a FileStorage".repeat(100);
+        std::fs::write(path, &content).unwrap();
+        assert!(matches!(refused(&options(path, 1)), SqlError::NotADatabase { .. }));
+        assert_eq!(std::fs::read(path).unwrap(), content);
+    });
+    for script in ["CREATE TABLE users (name TEXT)", "CREATE TABLE config (key TEXT)"] {
+        in_folder(|path| {
+            execute(path, script);
+            let before = std::fs::read(path).unwrap();
+            assert!(matches!(refused(&options(path, 1)), SqlError::ForeignDatabase { .. }));
+            assert_eq!(std::fs::read(path).unwrap(), before);
+        });
+    }
+}
+
+#[test]
+fn later_schema_is_refused() {
+    with_database(|path| {
+        execute(path, "UPDATE config SET value = '5' WHERE name = 'version'");
+        let error = refused(&existing(path));
+        assert!(matches!(error, SqlError::TooNew { version: 5, known: 4, .. }), "{error}");
+    });
+}
+
+#[test]
+fn part_of_a_cluster_is_refused() {
+    for (script, said) in [
+        ("INSERT INTO pt VALUES (1, 2, -1, NULL)", "also on node 2"),
+        ("UPDATE pt SET tid = 77 WHERE partition = 1", "partition 1 of 2 is not up to date"),
+        ("DELETE FROM pt", "no partition table"),
+        ("INSERT INTO config VALUES ('backup_tid', '00')", "backup cluster"),
+        ("INSERT INTO config VALUES ('truncate_tid', '00')", "truncated"),
+    ] {
+        with_database(|path| {
+            execute(path, script);
+            let text = refused(&existing(path)).to_string();
+            assert!(text.contains(said), "{text}");
+        });
+    }
+}
+
+#[test]
+fn second_opener_is_refused_and_others_can_read() {
+    with_database(|path| {
+        let storage = SqlStorage::open(&existing(path)).unwrap();
+        assert!(matches!(refused(&existing(path)), SqlError::InUse { .. }));
+        commit(&storage, vec![data(1, "one")]);
+        let reader = Connection::open(path).unwrap();
+        let count = "SELECT COUNT(*) FROM obj";
+        assert_eq!(reader.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+        drop(storage);
+        SqlStorage::open(&existing(path)).unwrap();
+    });
+}
+
+#[test]
+fn read_only_storage_reads_and_changes_nothing() {
+    with_database(|path| {
+        let before = std::fs::read(path).unwrap();
+        let read_only = SqlOptions { read_only: true, ..existing(path) };
+        let storage = SqlStorage::open(&read_only).unwrap();
+        assert_eq!(current(&storage, 0).as_deref(), Some("root"));
+        assert_eq!(storage.write_state(), WriteState::ReadOnly);
+        let error = prepare(&storage, vec![data(1, "one")]).unwrap_err();
+        assert!(matches!(error, StorageError::ReadOnly(_)), "{error}");
+        storage.close().unwrap();
+        drop(storage);
+        assert_eq!(std::fs::read(path).unwrap(), before);
+    });
+}
+
+#[test]
+fn counters_are_read_again() {
+    in_folder(|path| {
+        let storage = SqlStorage::open(&options(path, 3)).unwrap();
+        for oid in [0, 1, 2, 1, 100] {
+            commit(&storage, vec![data(oid, "x")]);
+        }
+        let tid = commit(&storage, vec![record(2, zodium_storage::NewBody::Deleted)]);
+        let found = (storage.last_tid(), storage.object_count());
+        assert_eq!(found, (tid, 4));
+        drop(storage);
+        let gap = SqlOptions { new_oids_gap: 1000, ..existing(path) };
+        let storage = SqlStorage::open(&gap).unwrap();
+        assert_eq!((storage.last_tid(), storage.object_count()), found);
+        assert_eq!(storage.new_oids(1), Some(1101..=1101));
+    });
+}
+
+#[test]
+fn damaged_pages_are_told_from_other_errors() {
+    in_folder(|path| {
+        let storage = SqlStorage::open(&options(path, 1)).unwrap();
+        for oid in 0..300 {
+            commit(&storage, vec![data(oid, &format!("{oid}").repeat(500))]);
+        }
+        storage.close().unwrap();
+        drop(storage);
+        let mut bytes = std::fs::read(path).unwrap();
+        // What was written last: pages of objects.
+        let last = bytes.len() - 40 * 4096;
+        bytes[last..].fill(0xa5);
+        std::fs::write(path, &bytes).unwrap();
+        let damaged = |error: &StorageError| matches!(error, StorageError::Corrupt(_));
+        let storage = match SqlStorage::open(&existing(path)) {
+            Ok(storage) => storage,
+            Err(error) => {
+                assert!(damaged(&error.into()));
+                return;
+            }
+        };
+        let loads = (0..300).map(|oid| storage.load_before(Oid(oid), Tid::MAX, Access::Blocking));
+        let loads: Vec<_> = loads.collect();
+        assert!(loads.iter().any(|load| load.as_ref().is_err_and(damaged)));
+        assert!(loads.iter().all(|load| load.as_ref().err().is_none_or(damaged)));
+        assert!(loads.iter().any(|load| matches!(load, Ok(Load::Revision(_)))));
+    });
+}
+
+#[test]
+fn damaged_data_are_told_of_their_object_only() {
+    with_database(|path| {
+        execute(path, "UPDATE data SET value = x'00'");
+        let storage = SqlStorage::open(&existing(path)).unwrap();
+        commit(&storage, vec![data(1, "one")]);
+        let error = storage.load_before(Oid(0), Tid::MAX, Access::Blocking).unwrap_err();
+        assert!(matches!(error, StorageError::Corrupt(_)), "{error}");
+        assert!(error.to_string().contains("SHA-1"), "{error}");
+        assert_eq!(current(&storage, 1).as_deref(), Some("one"));
+    });
+}
+
+#[test]
+fn quota_refuses_what_exceeds_it() {
+    in_folder(|path| {
+        let small = SqlOptions { quota_bytes: Some(200_000), ..options(path, 1) };
+        let storage = SqlStorage::open(&small).unwrap();
+        commit(&storage, vec![data(0, "root")]);
+        let noise: Vec<u8> =
+            (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let large = record(1, zodium_storage::NewBody::Data(noise.into()));
+        let error = prepare(&storage, vec![large]).unwrap_err();
+        assert!(matches!(error, StorageError::Quota { .. }), "{error}");
+        assert_eq!(storage.write_state(), WriteState::Full);
+        commit(&storage, vec![data(1, "small")]);
+    });
+}
+
+#[test]
+fn ids_beyond_signed_numbers_are_refused() {
+    with_database(|path| {
+        let storage = SqlStorage::open(&existing(path)).unwrap();
+        let prepared = prepare(&storage, vec![data(1 << 63, "x")]).unwrap();
+        let tid = Tid(storage.last_tid().0 + 1);
+        let error = storage.commit(vec![(tid, prepared)]).unwrap_err();
+        assert!(matches!(error, StorageError::Unsupported { .. }), "{error}");
+        let error = prepare(&storage, vec![data(1, "x")]).unwrap_err();
+        assert!(matches!(error, StorageError::Failed(_)), "{error}");
+        assert_eq!(storage.write_state(), WriteState::Failed);
+        storage.reopen().unwrap();
+        commit(&storage, vec![data(1, "x")]);
+        assert_eq!((current(&storage, 0), current(&storage, 1 << 63)), (Some("root".into()), None));
+    });
+}
+
+#[test]
+fn database_that_neo_packed_keeps_its_undos_safe() {
+    with_database(|path| {
+        let storage = SqlStorage::open(&existing(path)).unwrap();
+        let first = commit(&storage, vec![data(1, "a"), data(3, "a")]);
+        let second = commit(&storage, vec![data(1, "b")]);
+        let third = commit(&storage, vec![data(3, "c")]);
+        drop(storage);
+        // A partial order of a cluster: of object 1, up to its second revision.
+        let script = "INSERT INTO pack VALUES (7, 1, 1, x'0000000000000001', TID)";
+        execute(path, &script.replace("TID", &second.0.to_string()));
+        execute(path, &format!("DELETE FROM obj WHERE oid = 1 AND tid = {}", first.0));
+        let storage = SqlStorage::open(&existing(path)).unwrap();
+        let undo = storage.undo().unwrap();
+        for packed in [first, second] {
+            let refused = undo.records_to_undo(packed);
+            assert!(matches!(refused, Err(StorageError::NotUndoable { .. })), "{refused:?}");
+        }
+        assert_eq!(undo.records_to_undo(third).unwrap()[0].previous, Some(first));
+        pack(&storage, third, false);
+        assert!(undo.records_to_undo(third).is_err());
+    });
+}
