@@ -28,25 +28,23 @@ pub(crate) fn content(connection: &Connection, place: &Place) -> Result<Content,
     if tables == 0 {
         return Ok(Content::Nothing);
     }
-    if !has_table(connection, "config").map_err(&read)? {
-        return Err(SqlError::ForeignDatabase { path: place.path().to_owned() });
+    let foreign = || SqlError::ForeignDatabase { path: place.path().to_owned() };
+    // Other applications may have a table of that name.
+    let columns =
+        "SELECT COUNT(*) FROM pragma_table_info('config') WHERE name IN ('name', 'value')";
+    let columns: u32 = connection.query_row(columns, [], |row| row.get(0)).map_err(&read)?;
+    if columns < 2 {
+        return Err(foreign());
     }
     let version = "SELECT value FROM config WHERE name = 'version'";
-    let version: rusqlite::Result<Option<String>> =
-        connection.query_row(version, [], |row| row.get(0)).optional();
-    // A table of that name with other columns is another application's.
-    match version.map(|version| version.map_or(Ok(0), |version| version.parse())) {
-        Ok(Ok(version)) if version > VERSION => {
+    let version: Option<String> =
+        connection.query_row(version, [], |row| row.get(0)).optional().map_err(&read)?;
+    match version.map_or(Ok(0), |version| version.parse()) {
+        Ok(version) if version > VERSION => {
             Err(SqlError::TooNew { path: place.path().to_owned(), version, known: VERSION })
         }
-        Ok(Ok(version)) => Ok(Content::Neo(version)),
-        Ok(Err(_)) => Err(SqlError::ForeignDatabase { path: place.path().to_owned() }),
-        Err(rusqlite::Error::SqliteFailure(error, _))
-            if error.code == rusqlite::ErrorCode::Unknown =>
-        {
-            Err(SqlError::ForeignDatabase { path: place.path().to_owned() })
-        }
-        Err(error) => Err(read(error)),
+        Ok(version) => Ok(Content::Neo(version)),
+        Err(_) => Err(foreign()),
     }
 }
 

@@ -84,7 +84,7 @@ impl<'a> Marking<'a> {
             if !self.used.insert(oid) {
                 continue;
             }
-            if self.used.len() % 1024 == 0 {
+            if self.used.len().is_multiple_of(1024) {
                 step(self.used.len() as u64)?;
             }
             match self.before(connection, oid)? {
