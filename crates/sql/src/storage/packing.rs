@@ -5,7 +5,7 @@
 //! chunks, so that a commit waits for one of them at most.
 //!
 //! The order to pack is noted before anything goes, as NEO does: transactions from before its time
-//! cannot be undone any more. A pack that was interrupted has the database smaller by some
+//! cannot be undone any more, also where nothing of them goes. A pack that was interrupted has the database smaller by some
 //! revisions; the next one takes the rest.
 
 use std::sync::atomic::Ordering;
@@ -91,11 +91,11 @@ impl SqlStorage {
 impl<'a> Packing<'a> {
     /// Runs the pack; the number of references that lead nowhere.
     fn run(&mut self) -> Result<u64, SqlError> {
-        if self.until == Tid::ZERO {
+        if !self.has_anything()? {
             return Ok(0);
         }
         let mut dangling = 0;
-        if self.options.gc && self.has_anything()? {
+        if self.options.gc {
             let (mut marking, since) = self.mark()?;
             dangling = marking.dangling;
             self.storage.views.begin_pack()?;
@@ -103,15 +103,14 @@ impl<'a> Packing<'a> {
             self.storage.views.end_pack();
             garbage?;
         }
+        self.note_order()?;
         self.storage.views.begin_pack()?;
         let packed = self.drop_old_revisions();
         self.storage.views.end_pack();
         self.storage.freshness.note_pack();
         packed?;
-        if self.is_noted {
-            let order = self.order;
-            self.storage.database.write(0, |writer| writer.note_packed(order))?;
-        }
+        let order = self.order;
+        self.storage.database.write(0, |writer| writer.note_packed(order))?;
         Ok(dangling)
     }
 
@@ -199,7 +198,6 @@ impl<'a> Packing<'a> {
                 };
                 let (objects, next) = database.pool.with("look for old revisions", find)?;
                 if !objects.is_empty() {
-                    self.note_order()?;
                     let change =
                         |writer: &mut Writer<'_>| writer.drop_revisions(partition, &objects);
                     let (dropped, bytes) = database.write_and_prune(0, change)?;

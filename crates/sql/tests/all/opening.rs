@@ -239,3 +239,22 @@ fn database_that_neo_packed_keeps_its_undos_safe() {
         assert!(undo.records_to_undo(third).is_err());
     });
 }
+
+#[test]
+fn pack_that_frees_nothing_ends_undo_all_the_same() {
+    with_database(|path| {
+        let storage = SqlStorage::open(&existing(path)).unwrap();
+        let first = commit(&storage, vec![data(1, "a")]);
+        let second = commit(&storage, vec![data(2, "b")]);
+        assert_eq!(pack(&storage, first, false), None);
+        let undo = storage.undo().unwrap();
+        assert!(undo.records_to_undo(first).is_err() && undo.records_to_undo(second).is_ok());
+        let mut log = Vec::new();
+        undo.undo_log(&mut |transaction| {
+            log.push(transaction.tid);
+            true
+        })
+        .unwrap();
+        assert_eq!(log, [second]);
+    });
+}
