@@ -64,7 +64,7 @@ pub(crate) fn packable(
     Ok((found, (seen == count).then(|| Oid(last.0 + 1))))
 }
 
-/// Drops the revisions of an object before `end`, and adds the rows of `data` that they referred to.
+/// Drops the revisions of an object before `end`, and adds the rows of `data` that they had.
 pub(crate) fn drop_revisions(
     connection: &Connection,
     partition: u32,

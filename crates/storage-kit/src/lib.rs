@@ -1,8 +1,8 @@
 //! What every kind of storage must do: claims, each a test of its own.
 //!
-//! A kind of storage runs all of them with one line, `zodium_storage_kit::check_storage!(open)`,
-//! where `open()` gives an empty storage as an `Arc<dyn Storage>`, alone or in a pair with what it
-//! needs for as long as it is tested. Each claim gets one of its own.
+//! A kind of storage runs all of them with one line, `zodium_storage_kit::check_storage!(open)`.
+//! There `open()` gives an empty storage as an `Arc<dyn Storage>`. It can come in a pair with what
+//! it needs for as long as it is tested. Each claim gets one of its own.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]

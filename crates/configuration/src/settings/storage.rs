@@ -110,8 +110,10 @@ settings! {
                     StorageKind::Sqlite { cluster, .. } => cluster.clone(),
                     StorageKind::File { .. } | StorageKind::Memory => None,
                 },
-                set: |storage, name| if let StorageKind::Sqlite { cluster, .. } = &mut storage.kind {
-                    *cluster = Some(name);
+                set: |storage, name| {
+                    if let StorageKind::Sqlite { cluster, .. } = &mut storage.kind {
+                        *cluster = Some(name);
+                    }
                 },
             },
             {

@@ -5,8 +5,8 @@
 //! chunks, so that a commit waits for one of them at most.
 //!
 //! The order to pack is noted before anything goes, as NEO does: transactions from before its time
-//! cannot be undone any more, also where nothing of them goes. A pack that was interrupted has the database smaller by some
-//! revisions; the next one takes the rest.
+//! cannot be undone any more, also where nothing of them goes. A pack that was interrupted has the
+//! database smaller by some revisions; the next one takes the rest.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
