@@ -9,7 +9,7 @@ use zodium_types::TransactionMetadata;
 
 use super::damages::Damages;
 use super::entries::{DataEntry, Step, TransactionEntry};
-use super::verification::Sums;
+use super::sums::Sums;
 use crate::FileStorageError;
 use crate::format::{
     DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT,

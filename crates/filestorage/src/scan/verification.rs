@@ -4,26 +4,9 @@ use zodium_types::{Oid, Tid};
 
 use super::entries::{DataEntry, TransactionEntry};
 use super::scanner::{Scan, WINDOW_BYTES};
+use super::sums::Part;
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
-
-/// The part of the log that a checksum covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// A transaction without its records: header, metadata, and the copy of its length.
-    Frame,
-    /// A data record: header, and data or back pointer.
-    Record,
-}
-
-/// The checksums of the log that is scanned.
-pub(crate) trait Sums {
-    /// The checksum of the part at a position, if it has one. May wait for the device.
-    fn sum(&mut self, position: u64, part: Part) -> Option<u32>;
-
-    /// Notes a mismatch; `false` if the checksums are of another log.
-    fn is_damage(&self, position: u64, oid: Option<Oid>, tid: Tid, what: &str) -> bool;
-}
 
 impl Scan<'_> {
     /// The checksum of a transaction's frame as it is in the file. The copy of the length was

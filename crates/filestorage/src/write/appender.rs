@@ -14,7 +14,6 @@ use super::appended::Appended;
 use super::back_pointers::BackPointers;
 use super::batch_writer::BatchWriter;
 use super::new_transaction::{NewTransaction, total_bytes};
-use super::suspension::Suspension;
 use crate::FileStorageError;
 use crate::checksums::{Batch, SessionName};
 use crate::format::DataFile;
@@ -248,24 +247,12 @@ impl Appender {
         Ok(())
     }
 
-    fn check_writable(&self, state: &AppendState) -> Result<(), FileStorageError> {
+    pub(super) fn check_writable(&self, state: &AppendState) -> Result<(), FileStorageError> {
         self.file.check_writable()?;
         match state.is_failed() {
             true => Err(FileStorageError::Failed { path: self.file.path.clone() }),
             false => Ok(()),
         }
-    }
-
-    /// Stops reservations of space until the suspension is dropped. The caller must also keep
-    /// appends away until then.
-    pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, FileStorageError> {
-        let mut state = self.state.lock();
-        while state.suspended {
-            self.reserving_resumed.wait(&mut state);
-        }
-        self.check_writable(&state)?;
-        state.suspended = true;
-        Ok(Suspension { appender: self, end: state.end, promised: state.promised })
     }
 }
 

@@ -13,11 +13,25 @@ use crate::read::{LogFile, Reader};
 /// While this value exists, no transaction can reserve space, so a pack knows how much the new log
 /// must hold. See [`Appender::suspend_reserving`].
 pub(crate) struct Suspension<'a> {
-    pub(super) appender: &'a Appender,
+    appender: &'a Appender,
     /// End of the last transaction written.
     pub(crate) end: u64,
     /// Bytes reserved. Transactions may release some of them meanwhile.
     pub(crate) promised: u64,
+}
+
+impl Appender {
+    /// Stops reservations of space until the suspension is dropped. The caller must also keep
+    /// appends away until then.
+    pub(crate) fn suspend_reserving(&self) -> Result<Suspension<'_>, FileStorageError> {
+        let mut state = self.state.lock();
+        while state.suspended {
+            self.reserving_resumed.wait(&mut state);
+        }
+        self.check_writable(&state)?;
+        state.suspended = true;
+        Ok(Suspension { appender: self, end: state.end, promised: state.promised })
+    }
 }
 
 impl Suspension<'_> {
