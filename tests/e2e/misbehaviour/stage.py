@@ -6,6 +6,7 @@ Where the stock server is no fit measure, the scenario's `judge` says what is
 right, and `because` says why.
 """
 
+import contextlib
 import struct
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Callable, Optional
 
 from harness.wire import ERROR, Z64, Closed, ErrorReply, Silent, Wire
 
-QUIET_SECONDS = 0.3  # silence this long, where no ping is possible, is an answer
+QUIET_SECONDS = [0.3]  # silence this long, where no ping is possible, is an answer
 OIDS_EACH = 100  # oids a scenario has to itself
 
 SCENARIOS = []
@@ -63,6 +64,16 @@ def scenario(name, **options):
         return play
 
     return add
+
+
+@contextlib.contextmanager
+def quiet_after(seconds):
+    """Within it, only so long a silence is an answer."""
+    QUIET_SECONDS.append(seconds)
+    try:
+        yield
+    finally:
+        QUIET_SECONDS.pop()
 
 
 class Stage:
@@ -144,7 +155,7 @@ def quiet_end(wire):
     seen = []
     try:
         while True:
-            seen.append(wire.receive_frame(QUIET_SECONDS))
+            seen.append(wire.receive_frame(QUIET_SECONDS[-1]))
     except Closed:
         return (*seen, "closed")
     except Silent:
