@@ -13,7 +13,8 @@
 //! - until the rename the old file is the database and untouched; after it the new one is, and
 //!   it is on stable storage before; there is no moment without a whole `Data.fs`;
 //! - no object that a committed transaction refers to is dropped: when one that was garbage comes
-//!   into use during the pack, the pack fails with [`FileStorageError::PackOvertaken`].
+//!   into use during the pack, the pack fails with
+//!   [`PackOvertaken`](crate::FileStorageError::PackOvertaken).
 
 mod boundary;
 mod dangling;
