@@ -12,7 +12,7 @@ use crate::SqlError;
 pub(crate) struct Held {
     /// Taken by a change that prunes, until its end, and by each that holds a row.
     counts: Mutex<FxHashMap<i64, u32>>,
-    /// Holds that ended. A lock of its own, since no one may wait for a pack to end a hold.
+    /// Holds that ended. A lock of its own, so that the end of a hold never waits for a pack.
     ended: Mutex<Vec<i64>>,
 }
 

@@ -41,41 +41,23 @@ pub(crate) fn read(
     connection.prepare_cached(find)?.query_row(params![partition, number(tid.0)], row).optional()
 }
 
-/// At most `count` tids of a partition from `first` to `last`, oldest first.
+/// At most `count` tids of a partition from `first` to `last`; oldest first, or newest first.
 pub(crate) fn tids(
     connection: &Connection,
     partition: u32,
     (first, last): (Tid, Tid),
+    is_backwards: bool,
     count: usize,
 ) -> rusqlite::Result<Vec<Tid>> {
-    let find = "SELECT tid FROM trans \
-         WHERE partition = ?1 AND tid >= ?2 AND tid <= ?3 ORDER BY tid LIMIT ?4";
-    list(connection, find, partition, (first, last), count)
-}
-
-/// At most `count` tids of a partition from `first` to `last`, newest first.
-pub(crate) fn tids_backwards(
-    connection: &Connection,
-    partition: u32,
-    (first, last): (Tid, Tid),
-    count: usize,
-) -> rusqlite::Result<Vec<Tid>> {
-    let find = "SELECT tid FROM trans \
-         WHERE partition = ?1 AND tid >= ?2 AND tid <= ?3 ORDER BY tid DESC LIMIT ?4";
-    list(connection, find, partition, (first, last), count)
-}
-
-fn list(
-    connection: &Connection,
-    find: &str,
-    partition: u32,
-    (first, last): (Tid, Tid),
-    count: usize,
-) -> rusqlite::Result<Vec<Tid>> {
+    let order = if is_backwards { "DESC" } else { "ASC" };
+    let find = format!(
+        "SELECT tid FROM trans \
+         WHERE partition = ?1 AND tid >= ?2 AND tid <= ?3 ORDER BY tid {order} LIMIT ?4"
+    );
     // A range that begins beyond the largest number is empty.
     let Ok(first) = i64::try_from(first.0) else { return Ok(Vec::new()) };
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let mut find = connection.prepare_cached(find)?;
+    let mut find = connection.prepare_cached(&find)?;
     let found =
         find.query_map(params![partition, first, number(last.0), count], |row| row.get(0))?;
     found.map(|tid| tid.map(|tid| Tid(id(tid)))).collect()

@@ -33,11 +33,8 @@ impl SqlStorage {
     fn load(&self, oid: Oid, before: Tid) -> Result<Load, SqlError> {
         // First, so that a commit during the read makes the answer stale.
         let stamp = Stamp(self.freshness.now(), 0);
-        let partition = self.database.partitions().of_oid(oid);
-        let row = self.pooled("load an object", |connection| {
-            revisions::before(connection, partition, oid, before)
-        })?;
-        let Some(row) = row else {
+        let Some(row) = self.database.load_before(oid, before)? else {
+            let partition = self.database.partitions().of_oid(oid);
             let serial = self.pooled("look for an object", |connection| {
                 revisions::current_serial(connection, partition, oid)
             })?;
@@ -71,14 +68,19 @@ impl SqlStorage {
         Ok(Some((row, data_tid)))
     }
 
-    fn entry(&self, oid: Oid, serial: Tid) -> Result<Option<HistoryEntry>, SqlError> {
+    fn entry(
+        &self,
+        oid: Oid,
+        serial: Tid,
+        packs: &Packs,
+    ) -> Result<Option<HistoryEntry>, SqlError> {
         let partitions = self.database.partitions();
         let found = self.pooled("read a history", |connection| {
             let found = self.find_record(connection, oid, serial)?;
             let row = transactions::read(connection, partitions.of_tid(serial), serial)?;
-            Ok((found, row, Packs::read(connection)?))
+            Ok((found, row))
         })?;
-        let (Some((row, data_tid)), transaction, packs) = found else { return Ok(None) };
+        let (Some((row, data_tid)), transaction) = found else { return Ok(None) };
         let transaction = transaction.unwrap_or_else(|| TransactionRow {
             // A transaction that is only a record is damage; its history can still be told.
             tid: serial,
@@ -178,21 +180,18 @@ impl Read for SqlStorage {
             return Ok(Vec::new());
         }
         let partition = self.database.partitions().of_oid(oid);
-        let serials = self.pooled("read a history", |connection| {
-            revisions::serials(connection, partition, oid, count)
+        let (serials, packs) = self.pooled("read a history", |connection| {
+            let serials = revisions::serials(connection, partition, oid, count)?;
+            Ok((serials, Packs::read(connection)?))
         })?;
-        let entries = serials.into_iter().map(|serial| self.entry(oid, serial));
+        let entries = serials.into_iter().map(|serial| self.entry(oid, serial, &packs));
         Ok(entries.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
         let Some(oid) = self.first_object(from)? else { return Ok(None) };
-        let partition = self.database.partitions().of_oid(oid);
-        let row = self.pooled("load an object", |connection| {
-            // The largest number is no tid.
-            revisions::before(connection, partition, oid, Tid::MAX)
-        })?;
-        let Some(row) = row else { return Ok(None) };
+        // The largest number is no tid.
+        let Some(row) = self.database.load_before(oid, Tid::MAX)? else { return Ok(None) };
         let serial = row.serial;
         let data = reading::data_of(&self.database.place, oid, row)?;
         let following = self.first_object(Oid(oid.0 + 1))?;

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use rusqlite::Connection;
 use zodium_types::Tid;
 
 use super::view::View;
@@ -40,7 +39,7 @@ impl Tids {
         for (partition, ahead) in (0..).zip(&mut self.partitions) {
             let Some(range) = ahead.left.filter(|_| ahead.tids.is_empty()) else { continue };
             let tids = view.read("read transactions", |connection| {
-                read(connection, partition, range, is_backwards)
+                transactions::tids(connection, partition, range, is_backwards, CHUNK)
             })?;
             ahead.left =
                 tids.last().filter(|_| tids.len() == CHUNK).and_then(|last| match is_backwards {
@@ -59,17 +58,5 @@ impl Tids {
         if let Some(ahead) = ahead {
             ahead.tids.pop_front();
         }
-    }
-}
-
-fn read(
-    connection: &Connection,
-    partition: u32,
-    range: (Tid, Tid),
-    is_backwards: bool,
-) -> rusqlite::Result<Vec<Tid>> {
-    match is_backwards {
-        true => transactions::tids_backwards(connection, partition, range, CHUNK),
-        false => transactions::tids(connection, partition, range, CHUNK),
     }
 }
