@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use zodium_disk::Clock;
 use zodium_types::{Oid, Tid};
 
 use crate::VoteError;
@@ -27,13 +28,13 @@ const OIDS_AHEAD_MAX: u64 = 1 << 32;
 const _: () = assert!(CHOSEN_OID_MAX < COPIED_OID_MAX);
 
 /// Refuses a transaction whose ids would leave too few for others. `last_oid` is the storage's
-/// largest, and `now` the time in nanoseconds since 1970.
+/// largest. The clock is read only for a transaction that brings its id.
 pub(crate) fn check_ids(
     transaction: &Transaction,
     last_oid: Oid,
-    now: u64,
+    clock: &dyn Clock,
 ) -> Result<(), VoteError> {
-    check_tid(transaction, now)?;
+    check_tid(transaction, clock)?;
     let largest = last_oid.0.saturating_add(OIDS_AHEAD_MAX);
     for write in &transaction.writes {
         let limit = match write.body {
@@ -48,9 +49,10 @@ pub(crate) fn check_ids(
     Ok(())
 }
 
-fn check_tid(transaction: &Transaction, now: u64) -> Result<(), VoteError> {
+fn check_tid(transaction: &Transaction, clock: &dyn Clock) -> Result<(), VoteError> {
     let Some(tid) = transaction.explicit_tid else { return Ok(()) };
     let ahead_max = if transaction.is_copy() { COPIED_AHEAD_MAX } else { AHEAD_MAX };
+    let now = clock.unix_nanos();
     let nanos_max = u64::try_from(ahead_max.as_nanos()).unwrap_or(u64::MAX);
     if tid <= Tid::from_unix_nanos(now.saturating_add(nanos_max)) {
         return Ok(());

@@ -59,7 +59,7 @@ impl Database {
         transaction: &Transaction,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Result<(TransactionNumber, VoteStart), VoteError> {
-        check_ids(transaction, self.store.last_oid(), self.clock.unix_nanos())?;
+        check_ids(transaction, self.store.last_oid(), self.clock.as_ref())?;
         let number = self.next_number();
         let (locks, now) = (transaction.locks(), self.clock.monotonic());
         let owner = Arc::clone(mailbox);
