@@ -12,6 +12,7 @@ import hashlib
 import json
 
 from ZODB.FileStorage import FileIterator
+from ZODB.FileStorage.format import CorruptedDataError
 
 from .files import oid_of
 from .wire import MAXTID, Z64, Conflict, ErrorReply
@@ -80,6 +81,26 @@ def is_refused(wire, txn, stores, user, description=b""):
     return False
 
 
+def whole_transactions(path):
+    """The transactions of a file whose server may have been killed over the next one.
+
+    From the beginning, because the stock iterator cannot start in the middle of a file of more
+    than 1 MiB that ends in half a transaction.
+    """
+    transactions = FileIterator(str(path))
+    last = Z64
+    while True:
+        try:
+            transaction = next(transactions)
+        except StopIteration:
+            return
+        except CorruptedDataError:  # the file ends in less than a transaction's header
+            return
+        assert transaction.tid > last, f"{transaction.tid.hex()} after {last.hex()}"
+        last = transaction.tid
+        yield transaction
+
+
 class Bank:
     """What the log says, transaction by transaction, and what clients were promised."""
 
@@ -95,13 +116,12 @@ class Bank:
 
     def read(self, path):
         """Take in the transactions that are new in the file."""
-        start = oid_of(int.from_bytes(self.last, "big") + 1)
-        for transaction in FileIterator(str(path), start):
-            self._take(transaction)
+        for transaction in whole_transactions(path):
+            if transaction.tid > self.last:
+                self._take(transaction)
 
     def _take(self, transaction):
         tid = transaction.tid
-        assert tid > self.last, f"{tid.hex()} after {self.last.hex()}"
         stores = {entry.oid: entry.data for entry in transaction}
         before = sum(self.numbers.get(oid, 0) for oid in stores if oid < book(0))
         books = [oid for oid in stores if oid >= book(0)]
