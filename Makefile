@@ -7,8 +7,8 @@ DATA ?= var/Data.fs
 # How long to soak, and the first seed; the time of day when there is none.
 SOAK_MINUTES ?= 10
 SOAK_SEED ?=
-# End-to-end tests that run at once: most of them wait for servers.
-JOBS ?= 3
+# End-to-end tests, and suites of the conformance tests, that run at once: most wait for servers.
+JOBS ?= 4
 PREFIX ?= /usr/local
 INSTALLED = $(DESTDIR)$(PREFIX)/share
 COMPLETIONS := bash:bash-completion/completions/zodium zsh:zsh/site-functions/_zodium \
@@ -26,10 +26,14 @@ BENCH_ONLY ?=
 VENV := .venv
 BINARY := target/release/zodium
 BENCHMARKS := target/release/zodium-bench
+# The build that tests run: `checked` stops at an overflow or a broken assumption and is built in
+# half the time; `release` is what users get.
+PROFILE ?= checked
 # Python environments with the package installed: for `make bench`, and for `make shootout`.
 CLIENTS := target/clients
 SHOOTOUT_VENV := target/shootout
 export ZODIUM_SERVER_COMMAND CHROMIUM CHROMEDRIVER
+export ZODIUM_TESTED_PROFILE = $(PROFILE)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -53,8 +57,10 @@ build: ## Build the release binary
 
 # Tests and benchmarks use both. Beside the benchmarks two crates have more features: a `make build`
 # in between would build most of the server again.
-programs: ## Build the release binaries of the server and of the benchmarks
-	cargo build --release -p zodium -p zodium-bench
+programs: ## Build server and benchmarks as the tests run them: PROFILE (checked), or release
+	cargo build --profile $(PROFILE) -p zodium -p zodium-bench
+
+soak histories bench shootout: PROFILE = release
 
 install: build ## Install program, manual pages, completions and systemd unit below PREFIX (/usr/local); DESTDIR= for packagers
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/zodium
@@ -147,13 +153,13 @@ browser: ## Find Chromium and its driver for the status page's tests, or install
 	  echo 'chromium and chromedriver are missing: apt install chromium chromium-driver,'; \
 	  echo 'or say where they are: make CHROMIUM=... CHROMEDRIVER=...'; exit 1; }
 
-e2e: programs $(VENV)/ready browser ## Run the end-to-end tests against the release binaries
+e2e: programs $(VENV)/ready browser ## Run the end-to-end tests against the programs of PROFILE
 	$(SAY) 'end-to-end tests'
 	$(VENV)/bin/python -m pytest -c tests/pytest.ini -n $(JOBS) --dist worksteal tests/e2e $(PYTEST)
 
 conformance: programs $(VENV)/ready ## Run the storage tests of ZODB and ZEO, over Z5 and M5
 	$(SAY) 'conformance'
-	$(VENV)/bin/python tests/conformance/run.py --gate --jobs 2
+	$(VENV)/bin/python tests/conformance/run.py --gate --jobs $(JOBS)
 
 soak: programs $(VENV)/ready ## Simulate, then kill, exchange and freeze servers for hours; SOAK='-k ...' picks of the latter, KILLS=, COUNT_SECONDS=, ROUNDS=
 	$(if $(SOAK),,@$(MAKE) simulate)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the storage test suites of ZODB and ZEO against an external ZEO server.
 
-    run.py                                       # Zodium's release binary
+    run.py                                       # what `make programs` has built
     run.py --gate                                # what must pass, over Z5 and M5
     run.py --server-cmd 'runzeo -C {config}'     # the stock server
     run.py --client zodium                       # with zodium.ClientStorage
@@ -110,7 +110,7 @@ def parse_arguments():
     add(
         "--server-cmd",
         default=default,
-        help="default: the binary of ZODIUM_SERVER_COMMAND, or the release one, with {config}",
+        help="default: that of ZODIUM_SERVER_COMMAND, or the program under test, with {config}",
     )
     add("--gate", action="store_true", help="the suites that must pass, over both encodings")
     add("--encoding", choices=gate.ENCODINGS, default="Z5", help="what the server announces")

@@ -24,8 +24,9 @@ START_SECONDS = 30  # a server that does not listen by then is broken
 STOP_SECONDS = 20  # from SIGTERM to SIGKILL
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "checked"
 DEFAULT_COMMAND = (
-    f"{REPOSITORY}/target/release/zodium serve {{path}} -a {HOST}:{{port}} {{options}}"
+    f"{REPOSITORY}/target/{PROFILE}/zodium serve {{path}} -a {HOST}:{{port}} {{options}}"
 )
 
 
