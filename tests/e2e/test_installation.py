@@ -47,7 +47,8 @@ def test_a_folder_that_is_missing_is_named():
 def test_what_is_installed_works_and_is_uninstalled(tmp_path):
     def make(target):
         # As built: the target itself would build anew.
-        command = ["make", "-o", "build", target, f"DESTDIR={tmp_path}", "PREFIX=/opt/zodium"]
+        command = ["make", "-o", "build", target, f"BINARY={BINARY}"]
+        command += [f"DESTDIR={tmp_path}", "PREFIX=/opt/zodium"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
