@@ -15,7 +15,7 @@ use zodium_engine::{Config as StorageConfig, Database, LogWriter};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_net::{Blocking, Host, Limits};
 use zodium_storage::StorageError;
-use zodium_zeo_server::{Config, Offer, Server as ZeoServer, ZeoService};
+use zodium_zeo_server::{Config, ServedStorage, Server as ZeoServer, ZeoService};
 
 use crate::history::path;
 use crate::pipe::ServerEnd;
@@ -93,9 +93,9 @@ impl Server {
         cover(&file);
         let kept = Arc::<FileStorage>::clone(&file);
         let (storage, writer) = Database::with_writer(kept, clock, &setting.storage)?;
-        let offer = Offer { storage: Arc::clone(&storage), allow: None };
-        let offers = BTreeMap::from([(STORAGE_NAME.to_owned(), offer)]);
-        let served = Arc::new(ZeoServer::new(setting.zeo, offers));
+        let served = ServedStorage { storage: Arc::clone(&storage), allow: None };
+        let storages = BTreeMap::from([(STORAGE_NAME.to_owned(), served)]);
+        let served = Arc::new(ZeoServer::new(setting.zeo, storages));
         let jobs = Jobs::default();
         let worker = |_| Worker::new(&served, &jobs);
         let workers = (0..setting.workers).map(worker).collect();

@@ -12,7 +12,7 @@ use zodium_types::{Distribution, Durations};
 
 use crate::call::Method;
 use crate::reports::{Inquiry, Inspection, WorkerReport};
-use crate::server::{ServedStorage, Server};
+use crate::server::{Server, StorageState};
 use crate::statistics::Statistics;
 
 /// The metrics of a storage's sessions, on all workers together.
@@ -84,7 +84,7 @@ fn ask(
 }
 
 impl SessionMetrics {
-    fn of(served: &ServedStorage) -> SessionMetrics {
+    fn of(served: &StorageState) -> SessionMetrics {
         let workers: Vec<Arc<Statistics>> = served.statistics.lock().clone();
         let sum = |counter: fn(&Statistics) -> u64| workers.iter().map(|w| counter(w)).sum();
         let total = |durations: &dyn Fn(&Statistics) -> Distribution| {

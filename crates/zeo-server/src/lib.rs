@@ -46,5 +46,5 @@ mod voting;
 
 pub use inspection::SessionMetrics;
 pub use reports::{Inspection, SessionReport, TransactionReport, WorkerReport};
-pub use server::{Config, Offer, Server};
+pub use server::{Config, ServedStorage, Server};
 pub use service::ZeoService;

@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 /// A storage to be served, and its options.
-pub struct Offer {
+pub struct ServedStorage {
     /// The running storage.
     pub storage: Arc<Database>,
     /// The clients that may use it; absent: all that the server accepts.
@@ -41,7 +41,7 @@ pub struct Offer {
 /// The state that all workers of a server share.
 pub struct Server {
     pub(crate) config: Config,
-    pub(crate) storages: BTreeMap<String, ServedStorage>,
+    pub(crate) storages: BTreeMap<String, StorageState>,
     /// When it was started, in seconds since the Unix epoch.
     pub(crate) started: u64,
     /// Channels to each worker, for inquiries about its sessions.
@@ -50,8 +50,8 @@ pub struct Server {
     pub(crate) undo_searches: Arc<Semaphore>,
 }
 
-/// A served storage.
-pub(crate) struct ServedStorage {
+/// What the workers share about a served storage.
+pub(crate) struct StorageState {
     pub(crate) storage: Arc<Database>,
     allow: Option<AllowList>,
     /// One for each worker.
@@ -60,10 +60,10 @@ pub(crate) struct ServedStorage {
 
 impl Server {
     /// Creates a server of storages by name (clients ask for `1` by default).
-    pub fn new(config: Config, storages: BTreeMap<String, Offer>) -> Server {
+    pub fn new(config: Config, storages: BTreeMap<String, ServedStorage>) -> Server {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let serve = |(name, Offer { storage, allow })| {
-            (name, ServedStorage { storage, allow, statistics: Mutex::default() })
+        let serve = |(name, ServedStorage { storage, allow })| {
+            (name, StorageState { storage, allow, statistics: Mutex::default() })
         };
         Server {
             config,
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-impl ServedStorage {
+impl StorageState {
     /// Whether this client may use it.
     pub(crate) fn admits(&self, peer: Option<&PeerIdentity>) -> bool {
         self.allow.as_ref().is_none_or(|allow| allow.admits(peer))

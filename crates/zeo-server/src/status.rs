@@ -8,7 +8,7 @@ use zodium_types::Counter;
 
 use crate::call::Method;
 use crate::exception::text_value;
-use crate::server::{ServedStorage, Server};
+use crate::server::{Server, StorageState};
 use crate::statistics::Statistics;
 
 /// The status of one storage, with the names that `zeo-nagios` reads.
@@ -48,7 +48,7 @@ impl Server {
 }
 
 impl Status {
-    fn of(server: &Server, served: &ServedStorage) -> Status {
+    fn of(server: &Server, served: &StorageState) -> Status {
         let workers: Vec<Arc<Statistics>> = served.statistics.lock().clone();
         let sum = |counter: fn(&Statistics) -> &Counter| {
             workers.iter().map(|worker| counter(worker).value()).sum()

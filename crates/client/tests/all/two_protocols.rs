@@ -19,7 +19,7 @@ use zodium_net::{
 };
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
-use zodium_zeo_server::{Config, Offer, Server, ZeoService};
+use zodium_zeo_server::{Config, ServedStorage, Server, ZeoService};
 
 const ZEO: Protocol = Protocol(0);
 const ECHO: Protocol = Protocol(1);
@@ -94,14 +94,14 @@ fn with_server(test: impl FnOnce(&[Address; 3], oneshot::Sender<Address>, &Seen)
     let storage = Arc::new(MemoryStorage::new());
     let clock = Arc::new(SystemClock::new());
     let storage = Database::start(storage, clock, &StorageConfig::default()).unwrap();
-    let offer = Offer { storage: Arc::clone(&storage), allow: None };
+    let served = ServedStorage { storage: Arc::clone(&storage), allow: None };
     let config = Config {
         encoding: Encoding::Msgpack,
         frame_bytes_max: 1 << 24,
         read_only: false,
         notice_interval: Duration::from_millis(1),
     };
-    let server = Arc::new(Server::new(config, BTreeMap::from([("1".to_owned(), offer)])));
+    let server = Arc::new(Server::new(config, BTreeMap::from([("1".to_owned(), served)])));
     let seen = Arc::new(Seen::default());
     let seen_by_sessions = Arc::clone(&seen);
     let make = move |_| {

@@ -13,7 +13,7 @@ use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::{Database, Reopening};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_tls::AllowList;
-use zodium_zeo_server::Offer;
+use zodium_zeo_server::ServedStorage;
 
 use super::conflicts::ServerResolver;
 use crate::progress::Progress;
@@ -90,12 +90,12 @@ impl Storages {
     }
 
     /// The storages for sessions, by name.
-    pub(crate) fn offers(&self) -> BTreeMap<String, Offer> {
-        let offer = |opened: &OpenStorage| {
+    pub(crate) fn served(&self) -> BTreeMap<String, ServedStorage> {
+        let served = |opened: &OpenStorage| {
             let storage = Arc::clone(&opened.storage);
-            (opened.name.clone(), Offer { storage, allow: opened.allow.clone() })
+            (opened.name.clone(), ServedStorage { storage, allow: opened.allow.clone() })
         };
-        self.opened.iter().map(offer).collect()
+        self.opened.iter().map(served).collect()
     }
 
     /// Cancels running packs, so that clients that wait for one are answered.

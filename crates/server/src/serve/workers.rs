@@ -31,7 +31,7 @@ pub(crate) fn start(
         read_only: options.read_only,
         notice_interval: NOTICE_INTERVAL,
     };
-    let server = Arc::new(Server::new(config, storages.offers()));
+    let server = Arc::new(Server::new(config, storages.served()));
     let options = WorkerOptions {
         count: options.workers.map_or_else(default_count, usize::from),
         limits,

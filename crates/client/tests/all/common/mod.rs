@@ -17,7 +17,7 @@ use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_net::{Bound, Limits, WorkerOptions, Workers};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
-use zodium_zeo_server::{Config, Offer, Server as ZeoServer, ZeoService};
+use zodium_zeo_server::{Config, ServedStorage, Server as ZeoServer, ZeoService};
 
 const DATA: &str = "Data.fs";
 
@@ -101,11 +101,11 @@ impl Server {
             read_only: self.read_only,
             notice_interval: Duration::from_millis(1),
         };
-        let offers = BTreeMap::from([(
+        let storages = BTreeMap::from([(
             "1".to_owned(),
-            Offer { storage: Arc::clone(&storage), allow: None },
+            ServedStorage { storage: Arc::clone(&storage), allow: None },
         )]);
-        let server = Arc::new(ZeoServer::new(config, offers));
+        let server = Arc::new(ZeoServer::new(config, storages));
         let path = self.path();
         let thread = std::thread::spawn(move || serve(&server, &path, &ready, stopped));
         listening.recv().unwrap();

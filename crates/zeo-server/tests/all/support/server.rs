@@ -15,7 +15,7 @@ use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
 use zodium_net::{Bound, Limits, WorkerOptions, Workers};
 use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
-use zodium_zeo_server::{Config, Offer, Server, ZeoService};
+use zodium_zeo_server::{Config, ServedStorage, Server, ZeoService};
 
 use super::{Difference, same};
 
@@ -121,8 +121,8 @@ fn serve(
         read_only: false,
         notice_interval: Duration::ZERO,
     };
-    let offers = BTreeMap::from([("1".to_owned(), Offer { storage, allow: None })]);
-    let server = Arc::new(Server::new(config, offers));
+    let storages = BTreeMap::from([("1".to_owned(), ServedStorage { storage, allow: None })]);
+    let server = Arc::new(Server::new(config, storages));
     let make = move |_| ZeoService::new(Arc::clone(&server));
     let options = WorkerOptions { count: WORKERS, limits: Limits::default(), busy_poll: None };
     let workers = Workers::start(options, make).map_err(io::Error::other)?;
