@@ -111,7 +111,7 @@ def test_a_file_of_the_stock_server_is_covered_later(path, start_server):
     assert header.closed == 1
 
 
-def test_the_index_has_a_line_that_vouches_for_it(path, start_server, connect):
+def test_the_index_has_a_line_with_its_checksum(path, start_server, connect):
     server = start_server(path)
     fill(connect(server))
     assert server.stop() == 0

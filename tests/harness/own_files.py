@@ -141,7 +141,7 @@ def marker(path):
 
 
 class IndexLine(NamedTuple):
-    """What vouches for an index."""
+    """The checksum of an index, in its own file."""
 
     sum: int
     length: int

@@ -1,11 +1,11 @@
 //! Saves the index beside the data file, and decides whether to use a saved one.
 //!
 //! `Data.fs.index` is ZODB's own format. It has no checksum and does not name its data file. So a
-//! small file of ours, `.index.crc32c`, vouches for an index that we wrote. It holds a checksum and
+//! small file of ours, `.index.crc32c`, verifies an index that we wrote. It holds a checksum and
 //! the tid of the last transaction covered, which no other history has at that position. Loads from
-//! an index with such a voucher give the same answers as loads from a rebuilt index.
+//! an index that fits its checksum give the same answers as loads from a rebuilt index.
 //!
-//! An index without a voucher (written by stock ZODB) is not used for a file of up to
+//! An index without a checksum (written by stock ZODB) is not used for a file of up to
 //! [`REBUILT_BYTES_MAX`], which is quickly read. For a larger file it must agree with the last
 //! transactions, and the positions it names must hold records of the right objects. One error is
 //! left: an entry may name an older record if all newer ones are further back than those
@@ -29,13 +29,13 @@ use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::read::{LogFile, Positions};
 use crate::scan::Scan;
 
-/// Longest file that is read instead of using an index without a voucher.
+/// Longest file that is read instead of using an index without a checksum.
 const REBUILT_BYTES_MAX: u64 = 64 << 20;
-/// Entries of an index without a voucher that are compared with the data.
+/// Entries of an index without a checksum that are compared with the data.
 const CHECKED_ENTRIES_MAX: usize = 100_000;
-/// Transactions at the end that an index without a voucher must agree with.
+/// Transactions at the end that an index without a checksum must agree with.
 const CHECKED_TRANSACTIONS: usize = 1_000;
-/// Entries of an index with a voucher that are compared with the data.
+/// Entries that are compared with the data when an index fits its checksum.
 const SAMPLED_ENTRIES: usize = 64;
 /// Bytes read at once for one of the last transactions.
 const LOOK_BYTES: usize = 4 << 10;
@@ -53,8 +53,8 @@ pub(crate) struct Loaded {
 pub(crate) enum Found {
     /// There is no index.
     Nothing,
-    /// An index without a voucher, of a small file: the file is read instead.
-    Unvouched,
+    /// An index without a checksum, of a small file: the file is read instead.
+    Unverified,
     Usable(Box<Loaded>),
 }
 
@@ -71,9 +71,9 @@ pub(crate) fn load(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(format!("{}: {error}", index_path.display())),
     };
-    let voucher = read_voucher(disk, path);
-    if voucher.is_none() && length <= REBUILT_BYTES_MAX {
-        return Ok(Found::Unvouched);
+    let checksum = IndexChecksum::read(disk, path);
+    if checksum.is_none() && length <= REBUILT_BYTES_MAX {
+        return Ok(Found::Unverified);
     }
     let mut input = Summed::new(FileStream::new(file.as_ref()));
     let positions = Positions::new();
@@ -86,23 +86,23 @@ pub(crate) fn load(
     if end < MAGIC_BYTES || end > length {
         return Err(format!("it covers {end} bytes of a file of {length}"));
     }
-    let vouched = voucher.is_some_and(|voucher| voucher.sum == input.sum);
-    if !vouched && length <= REBUILT_BYTES_MAX {
+    let is_verified = checksum.is_some_and(|checksum| checksum.sum == input.sum);
+    if !is_verified && length <= REBUILT_BYTES_MAX {
         return Err("it is not the one that its checksum is of".to_owned());
     }
-    let (transactions, entries) = match vouched {
+    let (transactions, entries) = match is_verified {
         true => (1, SAMPLED_ENTRIES),
         false => (CHECKED_TRANSACTIONS, CHECKED_ENTRIES_MAX),
     };
     let last_tid = check_last_transactions(path, data, end, &positions, transactions)?;
-    if vouched && voucher.is_some_and(|voucher| voucher.last_tid != last_tid) {
+    if is_verified && checksum.is_some_and(|checksum| checksum.last_tid != last_tid) {
         return Err("it is that of another file".to_owned());
     }
     samples.check(data.as_ref(), end, entries)?;
     Ok(Found::Usable(Box::new(Loaded { positions, end, last_tid })))
 }
 
-/// Writes the index, under a temporary name first, and its voucher. Commits may go on: the index
+/// Writes the index, under a temporary name first, and its checksum. Commits may go on: the index
 /// covers the file up to its present end.
 pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageError> {
     let index_path = with_suffix(&log.path, ".index");
@@ -128,8 +128,8 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageErro
     }
     file.sync().map_err(failed)?;
     disk.rename(&temporary, &index_path).map_err(failed)?;
-    // Written last: without a voucher, or with an old one, the index is merely not trusted.
-    write_voucher(disk, &log.path, Voucher { sum, last_tid }).map_err(failed)
+    // Written last: without a checksum, or with an old one, the index is merely not trusted.
+    IndexChecksum { sum, last_tid }.write(disk, &log.path).map_err(failed)
 }
 
 /// Checks the last transactions that the index covers, and returns the tid of the last. They must
@@ -234,9 +234,9 @@ fn record_is_there(data: &dyn DiskFile, end: u64, oid: Oid, position: u64) -> bo
     header.oid == oid && fits && header.previous < position && header.transaction < position
 }
 
-/// The content of the file that vouches for an index.
+/// The content of `.index.crc32c`.
 #[derive(Clone, Copy, Debug)]
-struct Voucher {
+struct IndexChecksum {
     sum: Sum,
     /// Tid of the last transaction that the index covers; [`Tid::ZERO`] for an empty file.
     last_tid: Tid,
@@ -249,23 +249,25 @@ struct Sum {
     length: u64,
 }
 
-fn read_voucher(disk: &dyn Disk, path: &Path) -> Option<Voucher> {
-    let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Read).ok()?;
-    let mut text = String::new();
-    FileStream::new(file.as_ref()).take(64).read_to_string(&mut text).ok()?;
-    let mut words = text.strip_suffix('\n')?.split(' ');
-    let crc32c = u32::from_str_radix(words.next()?, 16).ok()?;
-    let length = words.next()?.parse().ok()?;
-    let last_tid = Tid(u64::from_str_radix(words.next()?, 16).ok()?);
-    words.next().is_none().then_some(Voucher { sum: Sum { crc32c, length }, last_tid })
-}
+impl IndexChecksum {
+    fn read(disk: &dyn Disk, path: &Path) -> Option<IndexChecksum> {
+        let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Read).ok()?;
+        let mut text = String::new();
+        FileStream::new(file.as_ref()).take(64).read_to_string(&mut text).ok()?;
+        let mut words = text.strip_suffix('\n')?.split(' ');
+        let crc32c = u32::from_str_radix(words.next()?, 16).ok()?;
+        let length = words.next()?.parse().ok()?;
+        let last_tid = Tid(u64::from_str_radix(words.next()?, 16).ok()?);
+        words.next().is_none().then_some(IndexChecksum { sum: Sum { crc32c, length }, last_tid })
+    }
 
-/// Writes one line: the checksum in hex, the length of the index file, the tid in hex.
-fn write_voucher(disk: &dyn Disk, path: &Path, voucher: Voucher) -> io::Result<()> {
-    let Voucher { sum: Sum { crc32c, length }, last_tid } = voucher;
-    let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Truncate)?;
-    file.write_all_at(format!("{crc32c:08x} {length} {last_tid}\n").as_bytes(), 0)?;
-    file.sync()
+    /// Writes one line: the checksum in hex, the length of the index file, the tid in hex.
+    fn write(self, disk: &dyn Disk, path: &Path) -> io::Result<()> {
+        let IndexChecksum { sum: Sum { crc32c, length }, last_tid } = self;
+        let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Truncate)?;
+        file.write_all_at(format!("{crc32c:08x} {length} {last_tid}\n").as_bytes(), 0)?;
+        file.sync()
+    }
 }
 
 /// A stream that computes the checksum of the bytes that pass through it.

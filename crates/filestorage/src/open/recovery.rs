@@ -101,10 +101,10 @@ fn read_log(
 ) -> Result<ReadLog, FileStorageError> {
     let path = options.path.as_path();
     let found = index_snapshot::load(disk, path, file, length);
-    let is_index_unused = matches!(found, Ok(Found::Unvouched) | Err(_));
+    let is_index_unused = matches!(found, Ok(Found::Unverified) | Err(_));
     let (mut positions, start, last_tid) = match found {
         Ok(Found::Usable(loaded)) => (loaded.positions, loaded.end, loaded.last_tid),
-        Ok(Found::Nothing | Found::Unvouched) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
+        Ok(Found::Nothing | Found::Unverified) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
         Err(reason) => {
             warn!(file = %path.display(), %reason, "index not usable, building it anew");
             (Positions::new(), MAGIC_BYTES, Tid::ZERO)

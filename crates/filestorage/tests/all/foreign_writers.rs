@@ -143,8 +143,8 @@ impl World {
     fn stock(&mut self, write: impl FnOnce(&mut World, &FileStorage)) {
         self.is_covered = false;
         self.disk.put(&companion(".lock"), b" 4711\n".to_vec());
-        let [side, voucher] = [".checksums", ".index.crc32c"].map(companion);
-        let ours = [side, voucher].map(|path| (self.disk.bytes(&path), path));
+        let [side, index_checksum] = [".checksums", ".index.crc32c"].map(companion);
+        let ours = [side, index_checksum].map(|path| (self.disk.bytes(&path), path));
         let storage = open(self.disk.clone(), ChecksumMode::Off);
         write(self, &storage);
         storage.close().unwrap();

@@ -1,10 +1,10 @@
 //! With whatever index file beside it, a data file gives the same answers as with none.
 //!
 //! The index may be missing, cut, have a wrong bit, be that of another file, of an earlier time or
-//! of a later one, and what vouches for it (`.index.crc32c`) may be any of that too. Each case
-//! opens the file and compares every answer with the model.
+//! of a later one, and its checksum (`.index.crc32c`) may be any of that too. Each case opens the
+//! file and compares every answer with the model.
 //!
-//! One promise is weaker: for a file of more than 64 MB whose index nothing vouches for, as stock
+//! One promise is weaker: for a file of more than 64 MB whose index has no checksum, as stock
 //! ZODB leaves it, wrong bits must give the same answers or an error; and entries that name an
 //! older record of their object are noticed if the newest one is in the last 1,000 transactions.
 
@@ -29,19 +29,19 @@ fn missing_or_cut_index_changes_no_answer() {
     let written = Written::new(1);
     for length in 0..=written.index.len() {
         written.check(Some(&written.index[..length]), None);
-        written.check(Some(&written.index[..length]), Some(&written.voucher));
+        written.check(Some(&written.index[..length]), Some(&written.checksum));
     }
     written.check(None, None);
-    written.check(None, Some(&written.voucher));
+    written.check(None, Some(&written.checksum));
 }
 
 #[test]
-fn cut_or_wrong_voucher_changes_no_answer() {
+fn cut_or_wrong_checksum_changes_no_answer() {
     let written = Written::new(2);
-    for length in 0..written.voucher.len() {
-        written.check(Some(&written.index), Some(&written.voucher[..length]));
+    for length in 0..written.checksum.len() {
+        written.check(Some(&written.index), Some(&written.checksum[..length]));
     }
-    for damaged in with_each_bit_flipped(&written.voucher) {
+    for damaged in with_each_bit_flipped(&written.checksum) {
         written.check(Some(&written.index), Some(&damaged));
     }
     written.check(Some(&written.index), Some(&[0xff; 200]));
@@ -52,7 +52,7 @@ fn wrong_bit_in_the_index_changes_no_answer() {
     let written = Written::new(3);
     for damaged in with_each_bit_flipped(&written.index) {
         written.check(Some(&damaged), None);
-        written.check(Some(&damaged), Some(&written.voucher));
+        written.check(Some(&damaged), Some(&written.checksum));
     }
 }
 
@@ -61,7 +61,7 @@ fn entry_that_names_an_older_record_changes_no_answer() {
     let written = Written::new(4);
     for damaged in written.indexes_with_an_older_record() {
         written.check(Some(&damaged), None);
-        written.check(Some(&damaged), Some(&written.voucher));
+        written.check(Some(&damaged), Some(&written.checksum));
     }
 }
 
@@ -79,13 +79,13 @@ fn index_of_an_earlier_or_later_time_changes_no_answer() {
         }
         for (data, model) in &moments {
             for (index, _) in &moments {
-                for (voucher, _) in &moments {
+                for (checksum, _) in &moments {
                     let part = |of: &MemoryDisk, suffix| of.bytes(&companion(suffix));
                     check(
                         &data_of(data),
                         model,
                         part(index, ".index").as_deref(),
-                        part(voucher, ".index.crc32c").as_deref(),
+                        part(checksum, ".index.crc32c").as_deref(),
                     );
                 }
             }
@@ -98,7 +98,7 @@ fn index_of_another_file_changes_no_answer() {
     let files: Vec<_> = (5..10).map(Written::new).collect();
     for file in &files {
         for other in &files {
-            file.check(Some(&other.index), Some(&other.voucher));
+            file.check(Some(&other.index), Some(&other.checksum));
             file.check(Some(&other.index), None);
         }
     }
@@ -125,16 +125,16 @@ fn index_of_another_course_of_the_same_history_changes_no_answer() {
     let (one, model) = course([1, 2, 3, 1], 10);
     let (other, _) = course([1, 2, 1, 1], 20);
     assert_eq!(data_of(&one).len(), data_of(&other).len());
-    for voucher in [None, other.bytes(&companion(".index.crc32c"))] {
+    for checksum in [None, other.bytes(&companion(".index.crc32c"))] {
         let index = other.bytes(&companion(".index"));
-        check(&data_of(&one), &model, index.as_deref(), voucher.as_deref());
+        check(&data_of(&one), &model, index.as_deref(), checksum.as_deref());
     }
 }
 
 #[test]
 fn index_that_was_not_believed_is_replaced_at_the_close() {
     let written = Written::new(3);
-    let disk = written.disk(Some(&written.index[1..]), Some(&written.voucher));
+    let disk = written.disk(Some(&written.index[1..]), Some(&written.checksum));
     assert_eq!(scanned_bytes(&disk), data_of(&disk).len() as u64 - 4);
     open(disk.clone()).close().unwrap();
     assert_eq!(disk.bytes(&companion(".index")).unwrap(), written.index);
@@ -174,7 +174,7 @@ fn index_saved_during_commits_is_good() {
 }
 
 #[test]
-fn index_of_a_large_file_that_nothing_vouches_for_never_gives_other_bytes() {
+fn unverified_index_of_a_large_file_never_gives_other_bytes() {
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
     let mut history = History::new(SmallRng::seed_from_u64(21));
@@ -192,7 +192,7 @@ fn index_of_a_large_file_that_nothing_vouches_for_never_gives_other_bytes() {
     let index = disk.bytes(&companion(".index")).unwrap();
     let mut model = history.model.clone();
     let written =
-        Written { bytes, index: index.clone(), voucher: Vec::new(), model: model.clone() };
+        Written { bytes, index: index.clone(), checksum: Vec::new(), model: model.clone() };
     model.transactions.remove(0);
     for damaged in with_each_bit_flipped(&index) {
         disk.put(&companion(".index"), damaged);
@@ -213,12 +213,12 @@ fn index_that_was_not_used_is_replaced_when_the_file_is_opened_for_writing() {
     let older = written.indexes_with_an_older_record();
     let unused = [
         (written.index.as_slice(), None),
-        (older[0].as_slice(), Some(written.voucher.as_slice())),
-        (longer.index.as_slice(), Some(longer.voucher.as_slice())),
+        (older[0].as_slice(), Some(written.checksum.as_slice())),
+        (longer.index.as_slice(), Some(longer.checksum.as_slice())),
         (b"no index", None),
     ];
-    for (number, (index, voucher)) in unused.into_iter().enumerate() {
-        let disk = written.disk(Some(index), voucher);
+    for (number, (index, checksum)) in unused.into_iter().enumerate() {
+        let disk = written.disk(Some(index), checksum);
         drop(open_read_only(disk.clone()).unwrap());
         assert_eq!(disk.bytes(&companion(".index")).unwrap(), index, "case {number}");
         drop(open(disk.clone()));
@@ -234,7 +234,7 @@ fn index_that_was_not_used_is_replaced_when_the_file_is_opened_for_writing() {
 struct Written {
     bytes: Vec<u8>,
     index: Vec<u8>,
-    voucher: Vec<u8>,
+    checksum: Vec<u8>,
     model: Model,
 }
 
@@ -250,17 +250,17 @@ impl Written {
         Written {
             bytes: data_of(&disk),
             index: disk.bytes(&companion(".index")).unwrap(),
-            voucher: disk.bytes(&companion(".index.crc32c")).unwrap(),
+            checksum: disk.bytes(&companion(".index.crc32c")).unwrap(),
             model: history.model,
         }
     }
 
-    fn disk(&self, index: Option<&[u8]>, voucher: Option<&[u8]>) -> MemoryDisk {
-        disk_with(&self.bytes, index, voucher)
+    fn disk(&self, index: Option<&[u8]>, checksum: Option<&[u8]>) -> MemoryDisk {
+        disk_with(&self.bytes, index, checksum)
     }
 
-    fn check(&self, index: Option<&[u8]>, voucher: Option<&[u8]>) {
-        check(&self.bytes, &self.model, index, voucher);
+    fn check(&self, index: Option<&[u8]>, checksum: Option<&[u8]>) {
+        check(&self.bytes, &self.model, index, checksum);
     }
 
     /// For each record that is not the newest of its object: the index that names it instead.
@@ -282,9 +282,9 @@ impl Written {
     }
 }
 
-fn disk_with(bytes: &[u8], index: Option<&[u8]>, voucher: Option<&[u8]>) -> MemoryDisk {
+fn disk_with(bytes: &[u8], index: Option<&[u8]>, checksum: Option<&[u8]>) -> MemoryDisk {
     let disk = disk_of(bytes);
-    for (suffix, bytes) in [(".index", index), (".index.crc32c", voucher)] {
+    for (suffix, bytes) in [(".index", index), (".index.crc32c", checksum)] {
         if let Some(bytes) = bytes {
             disk.put(&companion(suffix), bytes.to_vec());
         }
@@ -292,9 +292,9 @@ fn disk_with(bytes: &[u8], index: Option<&[u8]>, voucher: Option<&[u8]>) -> Memo
     disk
 }
 
-fn check(bytes: &[u8], model: &Model, index: Option<&[u8]>, voucher: Option<&[u8]>) {
-    let storage = open_read_only(disk_with(bytes, index, voucher)).unwrap();
-    assert!(same_answers(&storage, model).unwrap(), "index {index:x?}, voucher {voucher:x?}");
+fn check(bytes: &[u8], model: &Model, index: Option<&[u8]>, checksum: Option<&[u8]>) {
+    let storage = open_read_only(disk_with(bytes, index, checksum)).unwrap();
+    assert!(same_answers(&storage, model).unwrap(), "index {index:x?}, checksum {checksum:x?}");
     assert_eq!(storage.reader().object_count(), model.objects().len() as u64);
     assert_eq!(storage.new_oids(1), open(disk_of(bytes)).new_oids(1));
 }

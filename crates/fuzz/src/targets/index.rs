@@ -12,7 +12,7 @@ use super::{Target, linear};
 
 const DATA: &str = "Data.fs";
 const INDEX_FILE: &str = "Data.fs.index";
-const VOUCHER_FILE: &str = "Data.fs.index.crc32c";
+const CHECKSUM_FILE: &str = "Data.fs.index.crc32c";
 
 /// Entries may contain distant oids, each of which then needs an index page.
 const PAGES_BYTES_MAX: usize = 256 << 20;
@@ -20,14 +20,14 @@ const PAGES_BYTES_MAX: usize = 256 << 20;
 pub(super) const INDEX: Target = Target {
     name: "index",
     seeds: || vec![include_bytes!("../../corpus/history.fs.index").to_vec(), saved(INDEX_FILE)],
-    check: check_vouched,
+    check: check_verified,
     memory_bytes_max: |length| PAGES_BYTES_MAX + 16 * linear(length),
 };
 
 pub(super) const INDEX_CHECKSUM: Target = Target {
     name: "index-checksum",
-    seeds: || vec![saved(VOUCHER_FILE), b"00000000 0 0000000000000000\n".to_vec()],
-    check: check_voucher,
+    seeds: || vec![saved(CHECKSUM_FILE), b"00000000 0 0000000000000000\n".to_vec()],
+    check: check_checksum,
     memory_bytes_max: |length| (64 << 20) + 16 * linear(length),
 };
 
@@ -47,28 +47,28 @@ fn disk() -> MemoryDisk {
 }
 
 /// Nothing panics, whatever a correctly sealed index contains.
-fn check_vouched(input: &[u8]) {
+fn check_verified(input: &[u8]) {
     let disk = disk();
     let plain = open_named(&disk, DATA, true);
     let Ok(plain) = plain else { return };
-    let voucher = format!("{:08x} {} {}\n", crc32c::crc32c(input), input.len(), plain.last_tid());
+    let checksum = format!("{:08x} {} {}\n", crc32c::crc32c(input), input.len(), plain.last_tid());
     disk.put(Path::new(INDEX_FILE), input.to_vec());
-    disk.put(Path::new(VOUCHER_FILE), voucher.into_bytes());
+    disk.put(Path::new(CHECKSUM_FILE), checksum.into_bytes());
     if let Ok(storage) = open_named(&disk, DATA, true) {
         read_everything(&storage);
     }
     // Without a valid seal the answers come from the data alone.
-    disk.put(Path::new(VOUCHER_FILE), b"00000000 0 0\n".to_vec());
+    disk.put(Path::new(CHECKSUM_FILE), b"00000000 0 0\n".to_vec());
     assert_same_answers(&disk, &plain);
 }
 
 /// Whatever seals an index without entries, the answers are those of the data.
-fn check_voucher(input: &[u8]) {
+fn check_checksum(input: &[u8]) {
     let disk = disk();
     let plain = open_named(&disk, DATA, true);
     let Ok(plain) = plain else { return };
     disk.put(Path::new(INDEX_FILE), include_bytes!("../../corpus/history.fs.index").to_vec());
-    disk.put(Path::new(VOUCHER_FILE), input.to_vec());
+    disk.put(Path::new(CHECKSUM_FILE), input.to_vec());
     assert_same_answers(&disk, &plain);
 }
 
