@@ -42,7 +42,7 @@ pub(crate) fn measure() -> Result<(), Box<dyn Error>> {
         let found = cache.find_each(&std::array::from_fn::<_, 6, _>(|next| {
             any(position.wrapping_mul(next as u64 + 1))
         }));
-        found.into_iter().flatten().flat_map(|loan| loan.as_ref().map(|r| r.position)).sum()
+        found.into_iter().flatten().flat_map(|record| record.as_ref().map(|r| r.position)).sum()
     };
     println!("  six together: {:.1} ns", cpu_ns(1, together)?);
     for threads in [1, 2] {

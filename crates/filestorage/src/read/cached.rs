@@ -41,9 +41,9 @@ impl ResidentRevisions for CachedRevisions {
         for (position, oid) in positions.iter_mut().zip(oids) {
             *position = self.log.positions.position(*oid).unwrap_or(0);
         }
-        let loans = self.log.cache.find_each(&positions);
-        for (number, loan) in loans.iter().enumerate().take(oids.len()) {
-            let record = loan.as_deref().and_then(Option::as_ref);
+        let records = self.log.cache.find_each(&positions);
+        for (number, borrowed) in records.iter().enumerate().take(oids.len()) {
+            let record = borrowed.as_deref().and_then(Option::as_ref);
             let found = record.and_then(|record| Some((record, record.data()?)));
             let flow = match found {
                 Some((record, data)) => {

@@ -1,7 +1,7 @@
 //! A bounded cache of immutable records by their position in the file. Hits take no lock.
 //!
 //! A record never changes, so a hit needs no synchronization with other threads. It reads a line of
-//! the table and borrows the record through `arc_swap`, which notes the loan in memory of the
+//! the table and borrows the record through `arc_swap`, which notes the borrow in memory of the
 //! reading thread. It writes nothing that other threads read, except the reference bit when that is
 //! clear.
 //!
@@ -50,8 +50,8 @@ pub(crate) struct RecordCache<R: RefCnt> {
     writer: Mutex<Writer>,
 }
 
-/// A record lent by the cache, without a change of its reference count.
-pub(crate) type Loan<R> = Guard<Option<R>>;
+/// A record borrowed from the cache, without a change of its reference count.
+pub(crate) type BorrowedRecord<R> = Guard<Option<R>>;
 
 /// Statistics of the record cache. Other threads use the cache meanwhile, so the figures are of
 /// about the same moment, not of exactly the same.
@@ -117,25 +117,28 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         found.and_then(Guard::into_inner)
     }
 
-    /// Lends the records at several positions; position 0 has no record. The caller has to
+    /// Borrows the records at several positions; position 0 has no record. The caller has to
     /// [count](RecordCache::count_hits) the hits; the next lookup counts a miss.
     ///
     /// The processor spends most of the time waiting for memory. It waits for several lines at once
-    /// if none depends on another. A loan prevents that, because it locks its line. So this reads
-    /// all sets before the first loan, and all records after the last one.
+    /// if none depends on another. A borrow prevents that, because it locks its line. So this reads
+    /// all sets before the first borrow, and all records after the last one.
     #[inline]
-    pub(crate) fn find_each<const N: usize>(&self, positions: &[u64; N]) -> [Option<Loan<R>>; N] {
+    pub(crate) fn find_each<const N: usize>(
+        &self,
+        positions: &[u64; N],
+    ) -> [Option<BorrowedRecord<R>>; N] {
         let places = positions.map(|position| self.table.find(position));
-        let mut loans = places.map(|place| place.map(Place::lend));
-        for ((loan, place), position) in loans.iter_mut().zip(places).zip(positions) {
-            let record = loan.as_ref().and_then(|record| record.as_ref());
+        let mut records = places.map(|place| place.map(Place::borrow));
+        for ((borrowed, place), position) in records.iter_mut().zip(places).zip(positions) {
+            let record = borrowed.as_ref().and_then(|record| record.as_ref());
             if record.is_some_and(|record| record.position() == *position) {
                 place.into_iter().for_each(|place| place.mark(*position));
             } else {
-                *loan = None;
+                *borrowed = None;
             }
         }
-        loans
+        records
     }
 
     /// Counts lookups that found their records.

@@ -43,7 +43,7 @@ fn look_up(cache: &TestCache, position: u64) -> bool {
 fn assert_sound(cache: &TestCache) {
     let mut entries = 0;
     for place in (0..cache.table.places()).filter_map(|number| cache.table.place(number)) {
-        let record = place.lend();
+        let record = place.borrow();
         assert_eq!(place.position(), record.as_ref().map_or(0, |record| record.0));
         if let Some(record) = record.as_ref() {
             entries += 1;
@@ -93,11 +93,11 @@ fn a_place_that_is_used_again_for_its_record_stays_sound() {
 }
 
 #[test]
-fn a_lent_record_outlives_its_place() {
+fn a_borrowed_record_outlives_its_place() {
     let read = |cache: &TestCache| {
-        let [lent] = cache.find_each(&[1]);
+        let [borrowed] = cache.find_each(&[1]);
         look_up(cache, 3);
-        let position = lent.map(|record| record.as_ref().map(|record| record.0));
+        let position = borrowed.map(|record| record.as_ref().map(|record| record.0));
         assert!([None, Some(Some(1))].contains(&position), "{position:?}");
     };
     beside(full, |cache| insert(cache, &[3, 4]), read, assert_sound);

@@ -9,7 +9,7 @@
 
 use arc_swap::RefCnt;
 
-use super::{Loan, Weighted};
+use super::{BorrowedRecord, Weighted};
 use crate::sync::{ArcSwapAny, AtomicU64, AtomicUsize, OnceLock, Ordering};
 
 /// Changed by one thread at a time, read by any number.
@@ -216,9 +216,9 @@ impl<R: RefCnt + Weighted> Set<R> {
 }
 
 impl<R: RefCnt> Place<R> {
-    /// Lends the record that is in the place now, which may differ from the one of the tag.
+    /// Borrows the record that is in the place now, which may differ from the one of the tag.
     #[inline]
-    pub(super) fn lend(&self) -> Loan<R> {
+    pub(super) fn borrow(&self) -> BorrowedRecord<R> {
         self.record.load()
     }
 

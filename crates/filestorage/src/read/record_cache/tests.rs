@@ -52,7 +52,7 @@ fn assert_counted_well(cache: &TestCache) {
     let mut bytes = cache.table.allocated_bytes();
     for place in (0..cache.table.places()).filter_map(|number| cache.table.place(number)) {
         let position = place.position();
-        let record = place.lend();
+        let record = place.borrow();
         assert_eq!(position, record.as_ref().map_or(0, |record| record.position));
         if let Some(record) = record.as_ref() {
             assert!(positions.insert(position), "position {position} is there twice");
@@ -199,12 +199,12 @@ fn evicted_record_lives_as_long_as_it_is_used() {
     let cache = TestCache::new(2048);
     cache.insert(record(4, 0));
     let held = cache.lookup(4).unwrap();
-    let seen = cache.with(held.position, |lent| {
+    let seen = cache.with(held.position, |borrowed| {
         for position in 100..200 {
             cache.insert(record(position, 0));
         }
         assert!(!holds(&cache, 4));
-        lent.content
+        borrowed.content
     });
     assert_eq!(seen, Some(content_of(4)));
     assert_eq!(Arc::strong_count(&held), 1);
@@ -320,12 +320,12 @@ fn several_are_found_at_once_as_one_by_one() {
 }
 
 #[test]
-fn a_lent_record_outlives_its_place() {
+fn a_borrowed_record_outlives_its_place() {
     let cache = TestCache::new(2048);
     (1..=4).for_each(|position| cache.insert(record(position, 0)));
-    let lent = cache.find_each(&[1, 2, 3, 4]);
+    let borrowed = cache.find_each(&[1, 2, 3, 4]);
     (100..200).for_each(|position| cache.insert(record(position, 0)));
-    for (position, record) in (1..).zip(&lent) {
+    for (position, record) in (1..).zip(&borrowed) {
         assert!(!holds(&cache, position));
         let record = record.as_ref().and_then(|record| record.as_ref());
         assert_eq!(record.map(|record| record.content), Some(content_of(position)));
