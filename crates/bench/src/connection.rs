@@ -14,8 +14,8 @@ use bytes::BytesMut;
 use zodium_types::Oid;
 
 use crate::dataset::Dataset;
-use crate::judge::Judge;
 use crate::reply::WrongReply;
+use crate::verifier::Verifier;
 use crate::wire::{Speech, Taken, Wire};
 
 /// A server that sends nothing for so long while requests are pending has failed.
@@ -27,7 +27,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     wire: Wire,
     dataset: Arc<Dataset>,
-    judge: Judge,
+    verifier: Verifier,
     in_flight: VecDeque<Asked>,
     output: BytesMut,
     /// The objects requested in `output`.
@@ -63,7 +63,7 @@ impl Connection {
             stream,
             wire,
             dataset: Arc::clone(dataset),
-            judge: Judge::Each,
+            verifier: Verifier::Each,
             in_flight: VecDeque::new(),
             output: BytesMut::new(),
             unsent: Vec::new(),
@@ -75,9 +75,9 @@ impl Connection {
         &self.stream
     }
 
-    /// Replaces the judge of the received data; returns the previous one.
-    pub(crate) fn judge_by(&mut self, judge: Judge) -> Judge {
-        std::mem::replace(&mut self.judge, judge)
+    /// Replaces the verifier of received data; returns the previous one.
+    pub(crate) fn replace_verifier(&mut self, verifier: Verifier) -> Verifier {
+        std::mem::replace(&mut self.verifier, verifier)
     }
 
     /// `M5`, `Z5` or `raw`.
@@ -118,7 +118,7 @@ impl Connection {
         let mut replies = 0;
         loop {
             let oldest = self.in_flight.front().map(|asked| asked.oid);
-            match self.wire.take(bytes, &self.dataset, oldest, &mut self.judge)? {
+            match self.wire.take(bytes, &self.dataset, oldest, &mut self.verifier)? {
                 Taken::Reply { oid, bytes: taken } => {
                     note(now.saturating_duration_since(self.answered(oid)?.sent));
                     replies += 1;

@@ -22,7 +22,6 @@ mod floor;
 mod generator;
 mod idle;
 mod interrupt;
-mod judge;
 mod load;
 mod machine;
 mod matrix;
@@ -41,6 +40,7 @@ mod server;
 mod start;
 mod statistics;
 mod system_calls;
+mod verifier;
 mod wire;
 
 use std::process::ExitCode;

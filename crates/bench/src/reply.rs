@@ -16,7 +16,7 @@ use zodium_zeo::codec::{
 };
 
 use crate::dataset::{Dataset, WrongData};
-use crate::judge::Judge;
+use crate::verifier::Verifier;
 
 /// Placeholders for the fields that differ between replies of one length; nothing else looks like
 /// them.
@@ -102,7 +102,7 @@ pub(crate) fn decode_reply(
     encoding: Encoding,
     payload: &[u8],
     dataset: &Dataset,
-    judge: &mut Judge,
+    verifier: &mut Verifier,
 ) -> Result<Option<Oid>> {
     let Reply { id, result } = match decode_server_message(encoding, payload)? {
         ServerMessage::Reply(reply) => reply,
@@ -120,7 +120,7 @@ pub(crate) fn decode_reply(
     let Some(Ok([Value::Bytes(data), start, end])) = parts else { bail!(WrongReply::Form) };
     let (stored, got) = (dataset.tid(oid), [start.as_tid(), end.as_tid()]);
     ensure!(got == [Some(stored), None], WrongReply::Revision { oid, stored, got });
-    judge.check(dataset, oid, &data).map_err(WrongReply::from)?;
+    verifier.check(dataset, oid, &data).map_err(WrongReply::from)?;
     Ok(Some(oid))
 }
 
@@ -164,7 +164,7 @@ mod tests {
                 let found = template.data(&payload, &dataset, oid).unwrap();
                 assert_eq!(found, Some(&data[..]));
                 assert_eq!(
-                    decode_reply(encoding, &payload, &dataset, &mut Judge::Each).unwrap(),
+                    decode_reply(encoding, &payload, &dataset, &mut Verifier::Each).unwrap(),
                     Some(oid)
                 );
             }
@@ -186,7 +186,7 @@ mod tests {
                 assert!(!accepted, "{encoding:?} byte {index}");
                 // Protocol 2 instead of 3 says the same.
                 if (encoding, index) != (Encoding::Pickle, 1) {
-                    let decoded = decode_reply(encoding, &wrong, &dataset, &mut Judge::Each);
+                    let decoded = decode_reply(encoding, &wrong, &dataset, &mut Verifier::Each);
                     assert!(!matches!(decoded, Ok(Some(_))), "{encoding:?} byte {index}");
                 }
             }
@@ -200,8 +200,8 @@ mod tests {
         let wrong = [(Tid(5), None), (tid, Some(tid.next()))];
         for (start, end) in wrong {
             let payload = reply(Encoding::Msgpack, oid, &dataset.data(oid), start, end);
-            let error =
-                decode_reply(Encoding::Msgpack, &payload, &dataset, &mut Judge::Each).unwrap_err();
+            let error = decode_reply(Encoding::Msgpack, &payload, &dataset, &mut Verifier::Each)
+                .unwrap_err();
             assert!(error.to_string().contains("is said to be of"), "{error}");
         }
         let mut out = BytesMut::new();
@@ -209,7 +209,7 @@ mod tests {
         let name = "ZODB.POSException.POSKeyError";
         encode_error(Encoding::Msgpack, &mut out, &id, name, &Value::tuple([oid.into()])).unwrap();
         let error =
-            decode_reply(Encoding::Msgpack, &out[HEADER_LENGTH..], &dataset, &mut Judge::Each)
+            decode_reply(Encoding::Msgpack, &out[HEADER_LENGTH..], &dataset, &mut Verifier::Each)
                 .unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
     }

@@ -14,8 +14,8 @@ use zodium_zeo::codec::{
 };
 
 use crate::dataset::{Dataset, OBJECT_BYTES_MAX};
-use crate::judge::Judge;
 use crate::reply::{ReplyTemplate, WrongReply, decode_reply};
+use crate::verifier::Verifier;
 
 /// Size of a raw request: the oid, padded to the smallest size of ZEO's request.
 pub(crate) const RAW_REQUEST_BYTES: usize = 36;
@@ -95,7 +95,7 @@ impl Wire {
         bytes: &[u8],
         dataset: &Dataset,
         oldest: Option<Oid>,
-        judge: &mut Judge,
+        verifier: &mut Verifier,
     ) -> Result<Taken> {
         match self {
             Wire::Zeo { encoding, template } => {
@@ -106,10 +106,10 @@ impl Wire {
                 if let Some(oid) = oldest
                     && let Some(data) = template.data(payload, dataset, oid)?
                 {
-                    judge.check(dataset, oid, data)?;
+                    verifier.check(dataset, oid, data)?;
                     return Ok(Taken::Reply { oid, bytes: taken });
                 }
-                Ok(match decode_reply(*encoding, payload, dataset, judge)? {
+                Ok(match decode_reply(*encoding, payload, dataset, verifier)? {
                     Some(oid) => Taken::Reply { oid, bytes: taken },
                     None => Taken::Notice { bytes: taken },
                 })
@@ -117,7 +117,7 @@ impl Wire {
             Wire::Raw => {
                 let Some(oid) = oldest else { bail!(WrongReply::NotAsked(Oid(u64::MAX))) };
                 let Some(data) = bytes.get(..dataset.length(oid)) else { return Ok(Taken::Part) };
-                judge.check(dataset, oid, data)?;
+                verifier.check(dataset, oid, data)?;
                 Ok(Taken::Reply { oid, bytes: data.len() })
             }
         }

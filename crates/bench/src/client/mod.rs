@@ -17,12 +17,12 @@ use self::job::{Job, Line};
 use self::programs::Program;
 use crate::comparison::Comparison;
 use crate::dataset::Dataset;
-use crate::judge::Sum;
 use crate::load::load_all;
 use crate::machine::Machine;
 use crate::options::{Checksum, ClientCase, ClientOptions};
 use crate::result::{Measurement, Output, Sample, Shown};
 use crate::server::{Data, Server, ServerCommand};
+use crate::verifier::Sum;
 
 /// Number of objects loaded in bulk, if there are as many.
 const BULK_OBJECTS: u64 = 1000;

@@ -11,8 +11,8 @@ use zodium_types::{Address, Oid, Tid};
 use super::job::{Job, Line};
 use crate::commit::content::Content;
 use crate::cpu::CpuTime;
-use crate::judge::Sum;
 use crate::options::{Checksum, ClientDriverOptions};
+use crate::verifier::Sum;
 
 const CACHE_BYTES: usize = 256 << 20;
 

@@ -12,7 +12,6 @@ use self::python::Python;
 use crate::comparison::{Comparison, floor};
 use crate::connection::{Connection, Scratch};
 use crate::dataset::Dataset;
-use crate::judge::{Judge, Sum};
 use crate::load::load_all;
 use crate::machine::Machine;
 use crate::options::{Checksum, ReadAllOptions};
@@ -20,6 +19,7 @@ use crate::programs::absolute;
 use crate::reading::Reading;
 use crate::result::{Latencies, Measurement, Output, Sample, Shown};
 use crate::server::{Data, Server};
+use crate::verifier::{Sum, Verifier};
 
 /// The name of the row that computes the checksum over data in memory.
 const MEMORY: &str = "memory";
@@ -149,7 +149,7 @@ impl ReadAll<'_> {
         expected: &str,
         latencies: &mut Latencies,
     ) -> Result<()> {
-        connection.judge_by(Judge::All(Sum::new(checksum)));
+        connection.replace_verifier(Verifier::All(Sum::new(checksum)));
         for oid in 0..self.dataset.len() {
             connection.ask(Oid(oid));
             connection.send()?;
@@ -157,7 +157,7 @@ impl ReadAll<'_> {
                 connection.receive(scratch, |waited| latencies.record(waited))?;
             }
         }
-        let sum = connection.judge_by(Judge::Each).sum().unwrap_or_default();
+        let sum = connection.replace_verifier(Verifier::Each).sum().unwrap_or_default();
         ensure!(
             sum == expected,
             "the {} over all objects is {sum}, but of what was stored it is {expected}",

@@ -251,8 +251,8 @@ impl Measurement {
         // The same encoding if there is one, else the first.
         let same = subjects().find(|other| other.wire == sample.wire);
         let subject = same.or_else(|| subjects().next())?;
-        let figure = |sample: &Sample| sample.values.get(&ratio.column).copied();
-        Some(figure(subject)? / figure(sample)?).filter(|ratio| ratio.is_finite())
+        let value = |sample: &Sample| sample.values.get(&ratio.column).copied();
+        Some(value(subject)? / value(sample)?).filter(|ratio| ratio.is_finite())
     }
 }
 

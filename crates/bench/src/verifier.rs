@@ -8,7 +8,7 @@ use crate::options::Checksum;
 
 /// How received data are checked.
 #[derive(Debug)]
-pub(crate) enum Judge {
+pub(crate) enum Verifier {
     /// Each object is compared with its own checksum.
     Each,
     /// The length is checked, and the bytes go into a checksum over all objects.
@@ -24,7 +24,7 @@ pub(crate) enum Sum {
     Sha1(Box<Sha1>),
 }
 
-impl Judge {
+impl Verifier {
     pub(crate) fn check(
         &mut self,
         dataset: &Dataset,
@@ -32,8 +32,8 @@ impl Judge {
         data: &[u8],
     ) -> Result<(), WrongData> {
         match self {
-            Judge::Each => dataset.check(oid, data),
-            Judge::All(sum) => {
+            Verifier::Each => dataset.check(oid, data),
+            Verifier::All(sum) => {
                 let (stored, got) = (dataset.length(oid), data.len());
                 if got != stored {
                     return Err(WrongData::Length { oid, stored, got });
@@ -47,8 +47,8 @@ impl Judge {
     /// The checksum over all data, in hexadecimal digits.
     pub(crate) fn sum(self) -> Option<String> {
         match self {
-            Judge::Each => None,
-            Judge::All(sum) => Some(sum.finish()),
+            Verifier::Each => None,
+            Verifier::All(sum) => Some(sum.finish()),
         }
     }
 }
