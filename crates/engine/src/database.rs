@@ -16,8 +16,8 @@ use zodium_types::{Oid, Tid};
 use crate::Config;
 use crate::commit::{CommitStatus, TransactionNumber};
 use crate::commit_table::CommitTable;
-use crate::figures::WriterFigures;
 use crate::log_writer::LogWriter;
+use crate::metrics::WriterMetrics;
 use crate::pack_status::Packs;
 use crate::reopening::WriteFailure;
 use crate::spill::{Spill, Spilled};
@@ -30,7 +30,7 @@ pub struct Database {
     pub(crate) commits: CommitTable,
     pub(crate) config: Config,
     pub(crate) packs: Packs,
-    pub(crate) figures: WriterFigures,
+    pub(crate) metrics: WriterMetrics,
     /// The failed write that makes the storage refuse commits.
     pub(crate) failure: Mutex<Option<WriteFailure>>,
     /// Blobs of transactions that the log may hold in part, until that part is cut.
@@ -94,7 +94,7 @@ impl Database {
             commits: CommitTable::new(last_tid),
             config: config.clone(),
             packs: Packs::default(),
-            figures: WriterFigures::default(),
+            metrics: WriterMetrics::default(),
             failure: Mutex::default(),
             undecided: Mutex::default(),
             subscribers,

@@ -130,8 +130,8 @@ impl Database {
         let started = Instant::now();
         match self.store.commit(prepared) {
             Ok(committed) => {
-                self.figures.appends.record(started.elapsed());
-                self.figures.batches.record(taken.len() as u64);
+                self.metrics.appends.record(started.elapsed());
+                self.metrics.batches.record(taken.len() as u64);
                 let written = taken.into_iter().zip(committed);
                 self.publish(written.map(|((number, blobs), committed)| {
                     if let Some(blobs) = blobs {

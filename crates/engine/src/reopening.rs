@@ -64,7 +64,7 @@ impl Database {
         }
         let now = self.clock.monotonic();
         let pause = self.config.reopening.map_or(Duration::ZERO, |reopening| reopening.first);
-        self.figures.write_failures.add(1);
+        self.metrics.write_failures.add(1);
         *failure = Some(WriteFailure {
             reason: error.to_string(),
             attempts: 0,
@@ -106,7 +106,7 @@ impl Database {
         // The transactions of these blobs were refused, and the log holds nothing of them any more.
         self.undecided.lock().clear();
         self.commits.machine().reopened();
-        self.figures.reopenings.add(1);
+        self.metrics.reopenings.add(1);
         let seconds = self.clock.monotonic().saturating_sub(failure.since).as_secs_f64();
         info!(file = %self.store.name(), seconds, attempts = failure.attempts + 1,
             "reopened the file after a failed write, commits are taken again");

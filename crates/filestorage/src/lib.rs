@@ -32,7 +32,7 @@ mod write;
 pub use check::{
     BlobsToCheck, CheckOptions, Checked, CheckedBlobs, IndexVerdict, check, check_with_blobs,
 };
-pub use checksums::{ChecksumFigures, ChecksumMode, Distrust};
+pub use checksums::{ChecksumMetrics, ChecksumMode, Distrust};
 pub use error::{FileChange, FileStorageError};
 pub use format::{Damage, DamageKind, Magic};
 pub use open::OpenOptions;

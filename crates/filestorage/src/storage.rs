@@ -10,7 +10,7 @@ use zodium_storage::Access;
 use zodium_types::Tid;
 
 use crate::FileStorageError;
-use crate::checksums::ChecksumFigures;
+use crate::checksums::ChecksumMetrics;
 use crate::format::{DataFile, Magic};
 use crate::open::{self, NameLocks, OpenOptions, Recovered};
 use crate::pack::{PackState, Packer};
@@ -190,8 +190,8 @@ impl FileStorage {
     }
 
     /// How far the checksums go; `None` when there are none.
-    pub fn checksum_figures(&self) -> Option<ChecksumFigures> {
-        self.side_files.figures(&self.reader.log())
+    pub fn checksum_metrics(&self) -> Option<ChecksumMetrics> {
+        self.side_files.metrics(&self.reader.log())
     }
 
     /// Places of the file that were found damaged since it was opened or packed, each counted once,

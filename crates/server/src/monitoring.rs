@@ -155,12 +155,12 @@ impl Watched {
             serving.links.iter().map(|metrics| counter(metrics).value()).sum()
         };
         // Those that ended first: one that ends meanwhile must not make it negative.
-        let ended = sum(|figures| &figures.ended);
+        let ended = sum(|metrics| &metrics.ended);
         *network = Network {
-            accepted: sum(|figures| &figures.accepted),
-            refused: sum(|figures| &figures.refused),
-            bytes_received: sum(|figures| &figures.bytes_received),
-            bytes_sent: sum(|figures| &figures.bytes_sent),
+            accepted: sum(|metrics| &metrics.accepted),
+            refused: sum(|metrics| &metrics.refused),
+            bytes_received: sum(|metrics| &metrics.bytes_received),
+            bytes_sent: sum(|metrics| &metrics.bytes_sent),
             unsent_bytes: inspection.workers.iter().map(|worker| worker.unsent_bytes).sum(),
             connections: 0,
             connections_max: 0,
@@ -215,8 +215,8 @@ fn storage_of(
     file: Option<&FileStorage>,
     sessions: SessionMetrics,
 ) -> zodium_monitor::Storage {
-    let (kept, figures) = (storage.reader(), storage.figures());
-    let commits = figures.commits;
+    let (kept, metrics) = (storage.reader(), storage.metrics());
+    let commits = metrics.commits;
     let last = storage.last_tid();
     let held_since = commits.oldest_grant.map(|at| storage.unix_seconds_at(at));
     let now = unix_seconds(SystemTime::now());
@@ -242,15 +242,15 @@ fn storage_of(
         requests: requests.map(|(method, seconds)| MethodMetrics { method, seconds }).collect(),
         cold_loads: sessions.cold_loads,
         lock_waits: sessions.lock_waits,
-        batches: figures.batches,
-        appends: figures.appends,
-        syncs: figures.syncs,
-        write_failures: figures.write_failures,
-        reopenings: figures.reopenings,
+        batches: metrics.batches,
+        appends: metrics.appends,
+        syncs: metrics.syncs,
+        write_failures: metrics.write_failures,
+        reopenings: metrics.reopenings,
         errors: sessions.errors,
         cache: file.map(cache_of).unwrap_or_default(),
         checksums: file.map(checksums_of).unwrap_or_default(),
-        pack: pack_of(&figures.pack),
+        pack: pack_of(&metrics.pack),
     }
 }
 
@@ -267,10 +267,10 @@ fn cache_of(file: &FileStorage) -> Cache {
 }
 
 fn checksums_of(file: &FileStorage) -> Checksums {
-    let figures = file.checksum_figures().unwrap_or_default();
+    let metrics = file.checksum_metrics().unwrap_or_default();
     Checksums {
-        covered_bytes: figures.covered_bytes,
-        scrubbed_bytes: figures.scrubbed_bytes,
+        covered_bytes: metrics.covered_bytes,
+        scrubbed_bytes: metrics.scrubbed_bytes,
         damaged: file.damaged_places(),
     }
 }

@@ -191,7 +191,7 @@ fn closing_gives_up_a_pack_that_waits() {
 
 /// Whether a pack waits for its last step.
 fn waits(storage: &zodium_engine::Database) -> bool {
-    let running = storage.figures().pack.running;
+    let running = storage.metrics().pack.running;
     running.and_then(|run| run.progress).is_some_and(|(step, ..)| step == PackStep::Waiting)
 }
 

@@ -48,7 +48,7 @@ fn check_checksums(client: &Client, moment: &str) {
     while let Some(next) = place {
         place = file.scrub(next, 1 << 20);
     }
-    let damaged = file.checksum_figures().map_or(0, |figures| figures.damaged);
+    let damaged = file.checksum_metrics().map_or(0, |metrics| metrics.damaged);
     assert_eq!(damaged, 0, "{moment}");
 }
 
@@ -132,8 +132,8 @@ fn a_transaction_voted_before_the_failure_can_be_finished_after_it() {
     session.finish(number, voted).unwrap();
     assert_eq!(text(&storage, 2).as_deref(), Some("voted before"));
     assert_eq!(text(&storage, 3), None);
-    let figures = storage.figures();
-    assert_eq!((figures.write_failures, figures.reopenings), (1, 1));
+    let metrics = storage.metrics();
+    assert_eq!((metrics.write_failures, metrics.reopenings), (1, 1));
     storage.close().unwrap();
 }
 
@@ -214,7 +214,7 @@ fn a_pack_whose_last_step_comes_during_a_reopening_waits_for_it() {
     };
     // It waits until the undo, which knows positions of records, is over.
     wait_for(|| {
-        let progress = storage.figures().pack.running.and_then(|run| run.progress);
+        let progress = storage.metrics().pack.running.and_then(|run| run.progress);
         progress.filter(|(step, ..)| *step == PackStep::Waiting)
     });
     disk.fail(Operation::Sync, 1, ErrorKind::Other);

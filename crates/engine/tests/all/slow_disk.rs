@@ -54,9 +54,9 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
     assert_eq!(tids.len() as u64, WRITERS);
     assert!(waiting_most as u64 <= WRITERS, "{waiting_most} wait for {WRITERS} writers");
     // One sync for the first, one or two for all who came meanwhile: each shares its wait.
-    assert!(storage.figures().syncs.count() <= 1 + 3, "{:?}", storage.figures().syncs);
+    assert!(storage.metrics().syncs.count() <= 1 + 3, "{:?}", storage.metrics().syncs);
     // A read that waited for a sync would be one for each sync.
-    let syncs = storage.figures().syncs.count();
+    let syncs = storage.metrics().syncs.count();
     assert!(reads as u64 > 10 * syncs, "{reads} reads beside {syncs} syncs");
     storage.close().unwrap();
     assert_idle(&storage);

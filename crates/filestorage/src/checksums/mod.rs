@@ -73,7 +73,7 @@ pub enum ChecksumMode {
 
 /// Metrics of the checksums of a storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChecksumFigures {
+pub struct ChecksumMetrics {
     /// Bytes of the file that they cover.
     pub covered_bytes: u64,
     /// Bytes of the file.

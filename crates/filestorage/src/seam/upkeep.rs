@@ -42,7 +42,7 @@ impl FileStorage {
     /// A scrub begins every `scrub_interval`, the first within an hour. Without an interval there
     /// are no scrubs.
     pub fn upkeep(self: &Arc<Self>, scrub_interval: Option<Duration>) -> Option<Box<dyn Upkeep>> {
-        self.checksum_figures()?;
+        self.checksum_metrics()?;
         Some(Box::new(ChecksumUpkeep::new(Arc::clone(self), scrub_interval)))
     }
 }
@@ -106,7 +106,7 @@ impl ChecksumUpkeep {
         self.scrubbing = self.scrubbing.and_then(|place| file.scrub(place, STEP_BYTES));
         if self.scrubbing.is_none() {
             self.next_scrub = self.scrub_interval.and_then(|wait| Instant::now().checked_add(wait));
-            let damaged = file.checksum_figures().map_or(0, |figures| figures.damaged);
+            let damaged = file.checksum_metrics().map_or(0, |metrics| metrics.damaged);
             info!(file = %file.path().display(), bytes = file.size(), damaged,
                 "read the whole file and held it against its checksums");
         }

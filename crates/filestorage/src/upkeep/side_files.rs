@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tracing::warn;
 
 use crate::FileStorageError;
-use crate::checksums::{ChecksumFigures, Checksums, Comparison, SessionName, Writing};
+use crate::checksums::{ChecksumMetrics, Checksums, Comparison, SessionName, Writing};
 use crate::format::{DataFile, MAGIC_BYTES};
 use crate::open::save_index;
 use crate::read::{LogFile, Reader};
@@ -53,10 +53,10 @@ impl SideFiles {
     }
 
     /// How far the checksums go; `None` when there are none.
-    pub(crate) fn figures(&self, log: &LogFile) -> Option<ChecksumFigures> {
+    pub(crate) fn metrics(&self, log: &LogFile) -> Option<ChecksumMetrics> {
         let checksums = log.checksums.as_ref()?;
         let bytes = log.end();
-        Some(ChecksumFigures {
+        Some(ChecksumMetrics {
             covered_bytes: checksums.side().end().min(bytes),
             bytes,
             scrubbed_bytes: self.scrubbed_bytes.load(Ordering::Relaxed),

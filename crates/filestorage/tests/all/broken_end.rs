@@ -77,7 +77,7 @@ fn a_second_length_of_garbage_before_another_transaction_is_no_end() {
     let [.., last, _] = case.positions[..] else { panic!("a last transaction") };
     bytes[last - 8..last].fill(0xa5);
     let storage = case.open_with(&bytes);
-    assert_eq!(storage.checksum_figures().unwrap().damaged, 1);
+    assert_eq!(storage.checksum_metrics().unwrap().damaged, 1);
     case.check_loads(&storage);
 }
 
@@ -91,7 +91,7 @@ fn a_wrong_bit_in_the_second_length_and_one_in_a_record_are_no_broken_end() {
     // In the data of the last record, of object 2.
     bytes[end - 9] ^= 1;
     let storage = case.open_with(&bytes);
-    assert_eq!(storage.checksum_figures().unwrap().damaged, 2);
+    assert_eq!(storage.checksum_metrics().unwrap().damaged, 2);
     storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
     storage.reader().load_before(Oid(2), Tid::MAX, Access::Blocking).unwrap_err();
 }
@@ -254,7 +254,7 @@ impl Case {
         let (storage, warnings) = count_warnings(|| open(&disk, self.sums.mode()));
         if self.sums.are_proof() && is_one_bit(&self.bytes, bytes) {
             assert_eq!(data_of(&disk), &bytes[..self.bytes.len()], "{}", context());
-            assert_eq!(storage.checksum_figures().unwrap().damaged, 1, "{}", context());
+            assert_eq!(storage.checksum_metrics().unwrap().damaged, 1, "{}", context());
             return self.check_loads(&storage);
         }
         let whole = self.positions.iter().filter(|position| **position <= first).count() - 1;
@@ -292,7 +292,7 @@ impl Case {
         assert_eq!(warnings, [""; 0], "{context}");
         assert_eq!(storage.last_tid(), next, "{context}");
         storage.scrub(Default::default(), u64::MAX);
-        let damaged = storage.checksum_figures().map_or(0, |figures| figures.damaged);
+        let damaged = storage.checksum_metrics().map_or(0, |metrics| metrics.damaged);
         assert_eq!(damaged, 0, "{context}");
         assert!(!disk.exists(&companion(".tr1")).unwrap(), "{context}");
         assert_eq!(damage_in(disk), [""; 0], "{context}");

@@ -65,7 +65,7 @@ fn flip_every_bit(disk: &MemoryDisk, model: &Model) -> (u32, u32) {
         }
         flips += 1;
         storage.scrub(Default::default(), u64::MAX);
-        assert!(storage.checksum_figures().unwrap().damaged >= 1, "bit {bit}");
+        assert!(storage.checksum_metrics().unwrap().damaged >= 1, "bit {bit}");
         drop(storage);
         assert_eq!(data_of(&disk), damaged, "bit {bit}: damage is kept");
     }
@@ -89,8 +89,8 @@ fn checksums_are_written_with_commits_and_taken_up_by_the_next_session() {
     let (disk, mut history) = written(&SmallRng::seed_from_u64(1), 2_000);
     for round in 0..3 {
         let storage = open(disk.clone());
-        let figures = storage.checksum_figures().unwrap();
-        assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0), "round {round}");
+        let metrics = storage.checksum_metrics().unwrap();
+        assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0), "round {round}");
         history.commit_batch(&storage);
         check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(9));
         if round % 2 == 0 {
@@ -104,7 +104,7 @@ fn file_without_checksums_gets_them_while_it_is_written_to() {
     let (disk, mut history) = written(&SmallRng::seed_from_u64(2), 50_000);
     disk.remove(&companion(".checksums")).unwrap();
     let storage = open(disk.clone());
-    assert_eq!(storage.checksum_figures().unwrap().covered_bytes, 4);
+    assert_eq!(storage.checksum_metrics().unwrap().covered_bytes, 4);
     for _ in 0..10 {
         storage.cover(1_000);
         history.commit_batch(&storage);
@@ -113,8 +113,8 @@ fn file_without_checksums_gets_them_while_it_is_written_to() {
     history.commit_batch(&storage);
     assert_eq!(storage.uncovered_bytes(), 0);
     storage.scrub(Default::default(), u64::MAX);
-    let figures = storage.checksum_figures().unwrap();
-    assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0));
+    let metrics = storage.checksum_metrics().unwrap();
+    assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
     check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(9));
 }
 
@@ -161,8 +161,8 @@ fn what_was_covered_meanwhile_gets_no_second_checksums() {
     assert_eq!(storage.cover(1_000), 0, "the other caller has covered them");
     cover(&storage);
     storage.scrub(Default::default(), u64::MAX);
-    let figures = storage.checksum_figures().unwrap();
-    assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0));
+    let metrics = storage.checksum_metrics().unwrap();
+    assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
     storage.close().unwrap();
     let found = checked(disk.files());
     assert_eq!((found.damages, found.uncovered), (0, 0));
@@ -231,8 +231,8 @@ fn check_harmless_on(disk: &MemoryDisk, bytes: &[u8], model: &Model, what: &str)
     storage.scrub(Default::default(), u64::MAX);
     cover(&storage);
     storage.scrub(Default::default(), u64::MAX);
-    let figures = storage.checksum_figures().unwrap();
-    assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0), "{what}");
+    let metrics = storage.checksum_metrics().unwrap();
+    assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0), "{what}");
     assert_eq!(data_of(disk), bytes, "{what}");
 }
 
@@ -298,8 +298,8 @@ fn pack_writes_the_checksums_of_the_new_file() {
         let mut pack = storage.packer().begin(storage.last_tid(), &options).unwrap().unwrap();
         storage.packer().finish(&mut pack).unwrap();
         drop(pack);
-        let figures = storage.checksum_figures().unwrap();
-        assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0));
+        let metrics = storage.checksum_metrics().unwrap();
+        assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
         assert_eq!(disk.bytes(&companion(".old.checksums")).is_some(), keep_old);
         storage.close().unwrap();
         let found = checked(&disk);
@@ -335,7 +335,7 @@ fn pack_without_checksums_leaves_none_that_are_taken_for_those_of_the_new_file()
         let storage = open(disk.clone());
         cover(&storage);
         storage.scrub(Default::default(), u64::MAX);
-        assert_eq!(storage.checksum_figures().unwrap().damaged, 0);
+        assert_eq!(storage.checksum_metrics().unwrap().damaged, 0);
         storage.close().unwrap();
         assert_eq!(checked(&disk).damages, 0);
     });
@@ -386,8 +386,8 @@ fn crash_at_any_step_of_commits_and_a_pack_leaves_checksums_that_fit_or_none() {
                 let storage = open(after.clone());
                 cover(&storage);
                 storage.scrub(Default::default(), u64::MAX);
-                let figures = storage.checksum_figures().unwrap();
-                assert_eq!((figures.covered_bytes, figures.damaged), (figures.bytes, 0));
+                let metrics = storage.checksum_metrics().unwrap();
+                assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
                 storage.close().unwrap();
                 let found = checked(&after);
                 assert_eq!((found.damages, found.uncovered), (0, 0), "{:?}", image.after);
@@ -405,7 +405,7 @@ fn failure_to_write_checksums_never_fails_a_commit_and_is_made_good_later() {
             let disk = FaultyDisk::new(disk);
             disk.fail(operation, nth, std::io::ErrorKind::StorageFull);
             let storage = open(disk.clone());
-            if storage.checksum_figures().is_none() {
+            if storage.checksum_metrics().is_none() {
                 assert!(disk.has_failed());
                 history.commit_batch(&storage);
                 continue;

@@ -49,8 +49,8 @@ fn wrong_header_of_a_record_is_counted_once_however_often_it_is_loaded() {
             load(&storage, sound).unwrap();
         }
         assert_eq!(storage.damaged_places(), 1, "{mode:?}");
-        let figures = storage.checksum_figures();
-        assert!(figures.is_none_or(|figures| figures.damaged == 1), "{mode:?}");
+        let metrics = storage.checksum_metrics();
+        assert!(metrics.is_none_or(|metrics| metrics.damaged == 1), "{mode:?}");
         flip(&disk, positions[6] + TRANSACTION_HEADER_BYTES + 7);
         load(&storage, 6).unwrap_err();
         assert_eq!(storage.damaged_places(), 2, "{mode:?}");

@@ -179,7 +179,7 @@ impl Sound<'_> {
             };
             assert_eq!(oids.count(), wanted, "{undo:?}");
         }
-        let is_covered = storage.checksum_figures().is_some();
+        let is_covered = storage.checksum_metrics().is_some();
         Sound { storage, model, is_covered, undo }
     }
 

@@ -149,7 +149,7 @@ impl Flipped<'_> {
                 assert!(self.is_served(other).unwrap(), "{flip}");
             }
         }
-        let now = self.storage.checksum_figures().unwrap().damaged;
+        let now = self.storage.checksum_metrics().unwrap().damaged;
         match part.oid {
             // The place itself may have been counted before.
             Some(_) => assert!(now <= self.damaged + 1, "{flip}"),

@@ -234,7 +234,7 @@ impl World {
             assert_eq!(storage.reader().object_count(), truth.len() as u64, "after {steps}");
             cover(&storage);
             storage.scrub(Default::default(), u64::MAX);
-            assert_eq!(storage.checksum_figures().unwrap().damaged, 0, "after {steps}");
+            assert_eq!(storage.checksum_metrics().unwrap().damaged, 0, "after {steps}");
             storage.close().unwrap();
         });
         let is_bad = |line: &&String| line.contains("lost") || line.contains("damage");
@@ -403,14 +403,14 @@ fn checksums_that_turn_out_to_be_of_another_log_are_taken_anew() {
         count_warnings(|| storage.reader().load_before(Oid(7), Tid::MAX, Access::Blocking));
     assert!(loaded.is_ok(), "{loaded:?}");
     assert!(warnings.iter().any(|line| line.contains("not used any more")), "{warnings:?}");
-    let figures = storage.checksum_figures().unwrap();
-    assert_eq!((figures.damaged, figures.covered_bytes), (0, 0));
+    let metrics = storage.checksum_metrics().unwrap();
+    assert_eq!((metrics.damaged, metrics.covered_bytes), (0, 0));
     cover(&storage);
     storage.scrub(Default::default(), u64::MAX);
-    let figures = storage.checksum_figures().unwrap();
-    assert_eq!((figures.damaged, figures.covered_bytes), (0, figures.bytes));
+    let metrics = storage.checksum_metrics().unwrap();
+    assert_eq!((metrics.damaged, metrics.covered_bytes), (0, metrics.bytes));
     storage.close().unwrap();
-    flip(&disk, figures.bytes as usize - 10, 3);
+    flip(&disk, metrics.bytes as usize - 10, 3);
     let (found, damages) = checked(&disk);
     assert_eq!((found.distrust, damages.len()), (None, 1));
 }

@@ -4,7 +4,7 @@
 //! in one transaction, transactions of every status, metadata and records of every length. It is
 //! appended in batches; then, and after a reopen with the index, without it, and with that of an
 //! earlier time, every answer that the storage can give has to be the model's: loads before every
-//! tid, serials, histories, walks over transactions and objects, the undo log, the figures.
+//! tid, serials, histories, walks over transactions and objects, the undo log, the sizes.
 
 use std::sync::Arc;
 
@@ -101,10 +101,10 @@ fn the_cache_counts_what_it_saves() {
     for _ in 0..3 {
         storage.reader().load_before(Oid(1), Tid::MAX, Access::NonBlocking).unwrap();
     }
-    let figures = storage.reader().cache_statistics();
-    assert_eq!((figures.hits, figures.misses, figures.entries), (3, 0, 1));
-    assert_eq!(figures.budget_bytes, 1 << 20);
-    assert!((1000..figures.budget_bytes).contains(&figures.bytes));
+    let statistics = storage.reader().cache_statistics();
+    assert_eq!((statistics.hits, statistics.misses, statistics.entries), (3, 0, 1));
+    assert_eq!(statistics.budget_bytes, 1 << 20);
+    assert!((1000..statistics.budget_bytes).contains(&statistics.bytes));
 }
 
 #[test]

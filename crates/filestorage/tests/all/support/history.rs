@@ -223,7 +223,7 @@ impl History {
 
 /// Compares every answer that a storage can give with the model's.
 pub(crate) fn check_everything(storage: &FileStorage, model: &Model, rng: &mut SmallRng) {
-    check_figures(storage, model);
+    check_sizes(storage, model);
     check_objects(storage, model);
     check_transactions(storage, model);
     check_ranges(storage, model, rng);
@@ -291,7 +291,7 @@ fn load(
     })
 }
 
-fn check_figures(storage: &FileStorage, model: &Model) {
+fn check_sizes(storage: &FileStorage, model: &Model) {
     assert_eq!(storage.last_tid(), model.last_tid());
     assert_eq!(storage.size(), model.size());
     assert_eq!(storage.reader().object_count(), model.objects().len() as u64);

@@ -11,7 +11,7 @@ const WAITS_MAX: usize = 100;
 
 /// Metrics that the log writer counts.
 #[derive(Debug, Default)]
-pub(crate) struct WriterFigures {
+pub(crate) struct WriterMetrics {
     /// Number of transactions in each batch.
     pub(crate) batches: Sizes,
     /// Time to write and sync a batch.
@@ -24,7 +24,7 @@ pub(crate) struct WriterFigures {
 
 /// Metrics of a storage since it was opened.
 #[derive(Clone, Debug)]
-pub struct StorageFigures {
+pub struct StorageMetrics {
     /// The current state of the commit machine.
     pub commits: CommitStatus,
     /// Number of transactions in each batch, which has one sync.
@@ -43,14 +43,14 @@ pub struct StorageFigures {
 
 impl Database {
     /// The current metrics.
-    pub fn figures(&self) -> StorageFigures {
-        StorageFigures {
+    pub fn metrics(&self) -> StorageMetrics {
+        StorageMetrics {
             commits: self.commit_status(),
-            batches: self.figures.batches.distribution(),
-            appends: self.figures.appends.distribution(),
+            batches: self.metrics.batches.distribution(),
+            appends: self.metrics.appends.distribution(),
             syncs: self.store.sync_durations(),
-            write_failures: self.figures.write_failures.value(),
-            reopenings: self.figures.reopenings.value(),
+            write_failures: self.metrics.write_failures.value(),
+            reopenings: self.metrics.reopenings.value(),
             pack: self.packs.status(),
         }
     }
