@@ -1,7 +1,7 @@
 //! Inspection of the sessions of all workers, for the monitor.
 //!
 //! Each worker answers between two batches of requests. Nothing is kept up to date for this, so it
-//! has no cost without an inquiry.
+//! has no cost without a request for reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use zodium_engine::Database;
 use zodium_types::{Distribution, Durations};
 
 use crate::call::Method;
-use crate::reports::{Inquiry, Inspection, WorkerReport};
+use crate::reports::{Inspection, ReportRequest, WorkerReport};
 use crate::server::{Server, StorageState};
 use crate::statistics::Statistics;
 
@@ -47,7 +47,7 @@ impl Server {
     /// A worker that does not answer within `patience` counts as silent.
     pub async fn inspect(&self, listed_max: usize, patience: Duration) -> Inspection {
         let asked: Vec<_> =
-            self.inquiries.lock().iter().map(|worker| ask(worker, listed_max)).collect();
+            self.report_requests.lock().iter().map(|worker| ask(worker, listed_max)).collect();
         let end = tokio::time::Instant::now() + patience;
         let mut inspection = Inspection::default();
         for answer in asked {
@@ -74,7 +74,7 @@ impl Server {
 }
 
 fn ask(
-    worker: &mpsc::UnboundedSender<Inquiry>,
+    worker: &mpsc::UnboundedSender<ReportRequest>,
     listed_max: usize,
 ) -> oneshot::Receiver<WorkerReport> {
     let (answer, answered) = oneshot::channel();

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use zodium_net::Blocking;
 use zodium_tls::PeerIdentity;
 
-use crate::reports::{Inquiry, SessionReport, WorkerReport};
+use crate::reports::{ReportRequest, SessionReport, WorkerReport};
 use crate::server::Server;
 use crate::statistics::{Statistics, Tally};
 use crate::subscriber::StorageSubscriber;
@@ -20,13 +20,13 @@ pub(crate) struct LocalServer {
     subscribers: BTreeMap<String, Rc<StorageSubscriber>>,
     next_session: Cell<u64>,
     /// All sessions, also those that have not registered.
-    sessions: RefCell<BTreeMap<u64, Rc<dyn Described>>>,
+    sessions: RefCell<BTreeMap<u64, Rc<dyn MonitoredSession>>>,
     pub(crate) tally: Rc<Tally>,
     pub(crate) blocking: Rc<dyn Blocking>,
 }
 
 /// A session as the monitor sees it.
-pub(crate) trait Described {
+pub(crate) trait MonitoredSession {
     fn describe(&self) -> SessionReport;
 
     /// Whether it has a transaction; such sessions are described first.
@@ -51,8 +51,8 @@ impl LocalServer {
             tokio::task::spawn_local(Rc::clone(&subscriber).send_deferred());
             subscribers.insert(name.clone(), subscriber);
         }
-        let (sender, inquiries) = mpsc::unbounded_channel();
-        server.inquiries.lock().push(sender);
+        let (sender, requests) = mpsc::unbounded_channel();
+        server.report_requests.lock().push(sender);
         let local = Rc::new(LocalServer {
             server,
             subscribers,
@@ -61,7 +61,7 @@ impl LocalServer {
             tally: Rc::new(Tally::new()),
             blocking,
         });
-        tokio::task::spawn_local(answer(Rc::clone(&local), inquiries));
+        tokio::task::spawn_local(answer(Rc::clone(&local), requests));
         local
     }
 
@@ -83,7 +83,7 @@ impl LocalServer {
         number
     }
 
-    pub(crate) fn add(&self, number: u64, session: Rc<dyn Described>) {
+    pub(crate) fn add(&self, number: u64, session: Rc<dyn MonitoredSession>) {
         self.sessions.borrow_mut().insert(number, session);
     }
 
@@ -108,9 +108,9 @@ impl LocalServer {
     }
 }
 
-/// Answers inquiries for one worker, until the server is dropped.
-async fn answer(local: Rc<LocalServer>, mut inquiries: mpsc::UnboundedReceiver<Inquiry>) {
-    while let Some((listed_max, answer)) = inquiries.recv().await {
+/// Answers requests for reports of one worker, until the server is dropped.
+async fn answer(local: Rc<LocalServer>, mut requests: mpsc::UnboundedReceiver<ReportRequest>) {
+    while let Some((listed_max, answer)) = requests.recv().await {
         // The receiver may be gone; ignore the error.
         let _ = answer.send(local.report(listed_max));
     }

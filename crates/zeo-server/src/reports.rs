@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use zodium_engine::commit::TransactionNumber;
 
 /// A request for a worker's report: the number of sessions to describe, and where to send it.
-pub(crate) type Inquiry = (usize, oneshot::Sender<WorkerReport>);
+pub(crate) type ReportRequest = (usize, oneshot::Sender<WorkerReport>);
 
 /// The reports of all workers.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use zodium_engine::Database;
 use zodium_tls::{AllowList, PeerIdentity};
 use zodium_zeo::codec::Encoding;
 
-use crate::reports::Inquiry;
+use crate::reports::ReportRequest;
 use crate::statistics::Statistics;
 
 /// Most undo logs that are read at once; others wait. With a filter that matches nothing each reads
@@ -44,8 +44,8 @@ pub struct Server {
     pub(crate) storages: BTreeMap<String, StorageState>,
     /// When it was started, in seconds since the Unix epoch.
     pub(crate) started: u64,
-    /// Channels to each worker, for inquiries about its sessions.
-    pub(crate) inquiries: Mutex<Vec<mpsc::UnboundedSender<Inquiry>>>,
+    /// Channels to each worker, to ask for reports of its sessions.
+    pub(crate) report_requests: Mutex<Vec<mpsc::UnboundedSender<ReportRequest>>>,
     /// Places for undo logs that are being read.
     pub(crate) undo_searches: Arc<Semaphore>,
 }
@@ -69,7 +69,7 @@ impl Server {
             config,
             storages: storages.into_iter().map(serve).collect(),
             started: since_epoch.as_secs(),
-            inquiries: Mutex::default(),
+            report_requests: Mutex::default(),
             undo_searches: Arc::new(Semaphore::new(UNDO_SEARCHES_MAX)),
         }
     }

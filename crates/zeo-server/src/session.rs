@@ -25,7 +25,7 @@ use crate::exception::{Exception, tid_value};
 use crate::foreign_protocol::ForeignProtocol;
 use crate::info::send_info;
 use crate::loads::load_before;
-use crate::local::{Described, LocalServer};
+use crate::local::{LocalServer, MonitoredSession};
 use crate::parts::{Parts, Registration};
 use crate::replies::{Replies, Reply, ReplyTo};
 use crate::reports::SessionReport;
@@ -166,7 +166,7 @@ impl Recipient for Session {
     }
 }
 
-impl Described for Session {
+impl MonitoredSession for Session {
     fn describe(&self) -> SessionReport {
         let parts = self.parts.get();
         SessionReport {
