@@ -16,7 +16,7 @@ use zodium_types::Tid;
 use zodium_zeo::codec::{CodecError, Encoding, encode_invalidation};
 
 use crate::statistics::Statistics;
-use crate::voting::Voting;
+use crate::voting::VotingSessions;
 
 /// Size of an output from which on invalidations are not deferred.
 const DEFERRED_BYTES_MAX: usize = 16 << 10;
@@ -65,7 +65,7 @@ pub(crate) struct StorageSubscriber {
     /// Whether commits are posted here: only to workers with sessions.
     is_subscribed: Cell<bool>,
     sessions: RefCell<BTreeMap<u64, Rc<dyn Recipient>>>,
-    pub(crate) voting: Voting,
+    pub(crate) voting: VotingSessions,
     /// Least time between invalidations that are sent without an answer; zero: sent at once.
     notice_interval: Duration,
     /// When invalidations were last sent without an answer.
@@ -89,7 +89,7 @@ impl StorageSubscriber {
             last_seen: Cell::new(Tid::ZERO),
             is_subscribed: Cell::new(false),
             sessions: RefCell::default(),
-            voting: Voting::default(),
+            voting: VotingSessions::default(),
             notice_interval,
             noticed: Cell::new(None),
             deferred: Notify::new(),

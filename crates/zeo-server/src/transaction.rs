@@ -71,7 +71,7 @@ enum State {
 }
 
 /// A transaction taken from its slot to be voted on.
-pub(crate) struct Ballot {
+pub(crate) struct VoteAttempt {
     /// Distinguishes this attempt from earlier ones, whose jobs may still be in progress.
     pub(crate) attempt: u64,
     pub(crate) transaction: Box<Transaction>,
@@ -235,7 +235,7 @@ impl TransactionSlot {
         &mut self,
         id: &Value<'static>,
         abandon_blob: impl FnOnce() -> bool,
-    ) -> Result<Ballot, Exception> {
+    ) -> Result<VoteAttempt, Exception> {
         let already = |how| Err(Exception::transaction_error(format!("Already voting ({how})")));
         match self.own(id)?.state {
             State::Waiting { .. } | State::Voting { .. } => return already("waiting"),
@@ -247,7 +247,7 @@ impl TransactionSlot {
         }
         match self.start_attempt() {
             Some((attempt, State::Open { transaction, held })) => {
-                Ok(Ballot { attempt, transaction, vote: held })
+                Ok(VoteAttempt { attempt, transaction, vote: held })
             }
             Some((_, State::Doomed(exception))) => {
                 self.end();
@@ -277,14 +277,14 @@ impl TransactionSlot {
     }
 
     /// Takes the transaction whose locks were granted, and the request to answer.
-    pub(crate) fn granted(&mut self, number: TransactionNumber) -> Option<(Ballot, ReplyTo)> {
+    pub(crate) fn granted(&mut self, number: TransactionNumber) -> Option<(VoteAttempt, ReplyTo)> {
         match self.state()? {
             State::Waiting { vote, .. } if vote.number() == number => {}
             _ => return None,
         }
         match self.start_attempt()? {
             (attempt, State::Waiting { vote, transaction, reply_to }) => {
-                Some((Ballot { attempt, transaction, vote: Some(vote) }, reply_to))
+                Some((VoteAttempt { attempt, transaction, vote: Some(vote) }, reply_to))
             }
             _ => None,
         }
@@ -443,7 +443,7 @@ mod tests {
     use super::*;
     use crate::call::Method;
     use crate::testing::storage;
-    use crate::voting::Voting;
+    use crate::voting::VotingSessions;
 
     struct Ignored;
 
@@ -467,16 +467,16 @@ mod tests {
     }
 
     /// A slot whose transaction has the lock of an object.
-    fn locked(storage: &Arc<Database>, voting: &Voting) -> (TransactionSlot, Ballot) {
+    fn locked(storage: &Arc<Database>, voting: &VotingSessions) -> (TransactionSlot, VoteAttempt) {
         let mut slot = slot(storage);
         slot.begin(1.into(), Instant::now(), transaction).unwrap();
         slot.collect(&1.into(), store).unwrap();
-        let mut ballot = slot.begin_vote(&1.into(), || false).unwrap();
+        let mut attempted = slot.begin_vote(&1.into(), || false).unwrap();
         let mailbox: Arc<dyn Mailbox> = Arc::new(Ignored);
-        let (number, start) = storage.begin_vote(&ballot.transaction, &mailbox).unwrap();
+        let (number, start) = storage.begin_vote(&attempted.transaction, &mailbox).unwrap();
         assert!(matches!(start, VoteStart::Granted));
-        ballot.vote = Some(voting.add(number, 1));
-        (slot, ballot)
+        attempted.vote = Some(voting.add(number, 1));
+        (slot, attempted)
     }
 
     fn holds_locks(storage: &Database) -> bool {
@@ -508,9 +508,9 @@ mod tests {
 
     #[test]
     fn a_doomed_transaction_gives_up_its_locks_and_its_vote() {
-        let (storage, voting) = (storage(), Voting::default());
-        let (mut slot, ballot) = locked(&storage, &voting);
-        let Ballot { transaction, vote: Some(vote), .. } = ballot else { unreachable!() };
+        let (storage, voting) = (storage(), VotingSessions::default());
+        let (mut slot, attempted) = locked(&storage, &voting);
+        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
         let number = vote.number();
         slot.resolve(vote, transaction);
         assert!(holds_locks(&storage));
@@ -521,9 +521,9 @@ mod tests {
 
     #[test]
     fn a_transaction_that_is_aborted_during_its_check_has_no_locks() {
-        let (storage, voting) = (storage(), Voting::default());
-        let (mut slot, ballot) = locked(&storage, &voting);
-        let Ballot { attempt, vote: Some(vote), .. } = ballot else { unreachable!() };
+        let (storage, voting) = (storage(), VotingSessions::default());
+        let (mut slot, attempted) = locked(&storage, &voting);
+        let VoteAttempt { attempt, vote: Some(vote), .. } = attempted else { unreachable!() };
         slot.check_later(attempt, vote);
         assert!(slot.is_voting(attempt));
         slot.abort();

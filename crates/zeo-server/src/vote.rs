@@ -19,7 +19,7 @@ use crate::exception::{Exception, conflict_to_resolve, oid_value, tid_value};
 use crate::info::send_info;
 use crate::peer::Peer;
 use crate::replies::{Reply, ReplyTo};
-use crate::transaction::{Ballot, SharedSlot};
+use crate::transaction::{SharedSlot, VoteAttempt};
 use crate::voting::Vote;
 
 /// Commits the transactions of a session.
@@ -40,8 +40,8 @@ impl Votes {
         arguments: &mut Arguments<'_>,
     ) -> Result<Reply, Exception> {
         let id = arguments.owned();
-        let ballot = self.slot.borrow_mut().begin_vote(&id, || self.uploads.abandon())?;
-        let Ballot { attempt, transaction, vote } = ballot;
+        let attempted = self.slot.borrow_mut().begin_vote(&id, || self.uploads.abandon())?;
+        let VoteAttempt { attempt, transaction, vote } = attempted;
         match vote {
             None => self.start(attempt, transaction, to.clone()),
             Some(vote) => self.vote_again(attempt, vote, transaction, to.clone()),
@@ -117,7 +117,8 @@ impl Votes {
     /// Continues a vote whose locks were granted.
     pub(crate) fn granted(self: &Rc<Self>, number: TransactionNumber) {
         let granted = self.slot.borrow_mut().granted(number);
-        let Some((Ballot { attempt, transaction, vote: Some(vote) }, reply_to)) = granted else {
+        let Some((VoteAttempt { attempt, transaction, vote: Some(vote) }, reply_to)) = granted
+        else {
             return;
         };
         self.peer.statistics().lock_waits.record(reply_to.asked.elapsed());

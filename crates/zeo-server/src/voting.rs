@@ -11,17 +11,17 @@ use zodium_engine::commit::TransactionNumber;
 
 /// The session of each vote, by the vote's number.
 #[derive(Clone, Default)]
-pub(crate) struct Voting {
+pub(crate) struct VotingSessions {
     sessions: Rc<RefCell<FxHashMap<TransactionNumber, u64>>>,
 }
 
 /// A vote of a session: notices about it reach the session until it is dropped.
 pub(crate) struct Vote {
     number: TransactionNumber,
-    voting: Voting,
+    voting: VotingSessions,
 }
 
-impl Voting {
+impl VotingSessions {
     /// Adds a vote of a session.
     pub(crate) fn add(&self, number: TransactionNumber, session: u64) -> Vote {
         self.sessions.borrow_mut().insert(number, session);
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_vote_belongs_to_its_session_until_it_is_dropped() {
-        let voting = Voting::default();
+        let voting = VotingSessions::default();
         let first = voting.add(TransactionNumber(1), 10);
         let second = voting.add(TransactionNumber(2), 20);
         assert_eq!(voting.session(first.number()), Some(10));
