@@ -17,7 +17,7 @@ use super::blob_data::{BlobData, BlobRecord};
 use super::{CheckOptions, PATIENCE_STEP};
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind};
-use crate::scan::{Look, Piece, SeenRecord, Walk, Window};
+use crate::scan::{Piece, RecordLookup, SeenRecord, Walk, Window};
 
 /// Bytes of a record that are enough to see whether its class is that of blobs.
 const CLASS_BYTES: u64 = 256;
@@ -87,13 +87,13 @@ impl<'a> BlobCheck<'a> {
     }
 
     /// Takes the records of a piece.
-    pub(crate) fn add(&mut self, piece: &Piece, window: &mut Window, look: &mut Look) {
+    pub(crate) fn add(&mut self, piece: &Piece, window: &mut Window, lookup: &mut RecordLookup) {
         self.last_tid = self.last_tid.max(piece.tid.unwrap_or(Tid::ZERO));
         if piece.status() == Some(TransactionStatus::Undone) {
             return;
         }
         for record in &piece.records {
-            if !is_blob(record, window, look) {
+            if !is_blob(record, window, lookup) {
                 continue;
             }
             let (position, header) = (record.entry.position, record.entry.header);
@@ -178,11 +178,11 @@ impl<'a> BlobCheck<'a> {
         let (mut position, mut left) = (end, options.patience);
         while self.files.iter().any(|(_, tid)| *tid > self.last_tid) {
             let length = file.length().unwrap_or(position);
-            let mut look = Look::new(&options.path, file, length);
+            let mut lookup = RecordLookup::new(&options.path, file, length);
             let mut walk = Walk::starting_at(&options.path, file, length, position);
             while let Some(piece) = walk.step().filter(Piece::is_whole) {
                 position = piece.end;
-                self.add(&piece, &mut walk.window, &mut look);
+                self.add(&piece, &mut walk.window, &mut lookup);
             }
             if left.is_zero() {
                 return;
@@ -194,7 +194,7 @@ impl<'a> BlobCheck<'a> {
     }
 }
 
-fn is_blob(record: &SeenRecord, window: &mut Window, look: &mut Look) -> bool {
+fn is_blob(record: &SeenRecord, window: &mut Window, lookup: &mut RecordLookup) -> bool {
     let entry = record.entry;
     match record.back {
         None => {
@@ -204,8 +204,8 @@ fn is_blob(record: &SeenRecord, window: &mut Window, look: &mut Look) -> bool {
         }
         Some(0) => false,
         Some(back) => {
-            let source = look.source(back, entry.header.oid).flatten();
-            let data = source.and_then(|source| look.data(&source));
+            let source = lookup.source(back, entry.header.oid).flatten();
+            let data = source.and_then(|source| lookup.data(&source));
             data.is_some_and(|data| is_blob_record(&data))
         }
     }

@@ -29,7 +29,7 @@ use crate::checksums::{Comparison, Distrust, Opened};
 use crate::format::{Damage, DamageKind, MAGIC_BYTES, Magic};
 use crate::open::resolve;
 use crate::read::Positions;
-use crate::scan::{LOOK_BYTES, Look, Piece, Resync, Walk, Window};
+use crate::scan::{LOOK_BYTES, Piece, RecordLookup, Resync, Walk, Window};
 use crate::{FileStorageError, checksums};
 use blobs::BlobCheck;
 use index::IndexCheck;
@@ -148,8 +148,8 @@ fn check_file(
     let (path, file) = (&options.path, &source.file);
     let (current, mut deleted) = (Positions::new(), Deleted::default());
     let mut end = source.end;
-    let mut pointers = Pointers::new(Look::new(path, file, end));
-    let mut look = Look::new(path, file, end);
+    let mut pointers = Pointers::new(RecordLookup::new(path, file, end));
+    let mut lookup = RecordLookup::new(path, file, end);
     let mut walk = Walk::new(path, file, end);
     let mut paced = Paced::new(options.progress, end);
     let (mut transactions, mut records) = (0, 0);
@@ -168,7 +168,7 @@ fn check_file(
             comparison.compare(&mut walk.window, &piece).into_iter().for_each(&mut *report);
         }
         if let Some(blobs) = &mut blobs {
-            blobs.add(&piece, &mut walk.window, &mut look);
+            blobs.add(&piece, &mut walk.window, &mut lookup);
         }
         pointers.add(&piece, &current, report);
         deleted.add(&piece);
@@ -176,7 +176,7 @@ fn check_file(
     pointers.look_up(report);
     let index = index.conclude(end, &current, report);
     if options.references || options.pickles {
-        let mut objects = Objects { options, current: &current, deleted: &deleted, look };
+        let mut objects = Objects { options, current: &current, deleted: &deleted, lookup };
         objects.check(Walk::new(path, file, end), report);
     }
     let objects = current.len();

@@ -11,14 +11,14 @@ use super::paced::Paced;
 use super::pointers::Deleted;
 use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind};
 use crate::read::Positions;
-use crate::scan::{Look, SeenRecord, TransactionEntry, Walk};
+use crate::scan::{RecordLookup, SeenRecord, TransactionEntry, Walk};
 
 /// The current records.
 pub(crate) struct Objects<'a> {
     pub(crate) options: &'a CheckOptions<'a>,
     pub(crate) current: &'a Positions,
     pub(crate) deleted: &'a Deleted,
-    pub(crate) look: Look,
+    pub(crate) lookup: RecordLookup,
 }
 
 impl Objects<'_> {
@@ -57,8 +57,8 @@ impl Objects<'_> {
             // A pointer that leads nowhere was reported already.
             Some(0) => None,
             Some(back) => {
-                let source = self.look.source(back, entry.header.oid).flatten();
-                behind = source.and_then(|source| self.look.data(&source));
+                let source = self.lookup.source(back, entry.header.oid).flatten();
+                behind = source.and_then(|source| self.lookup.data(&source));
                 behind.as_deref()
             }
         };

@@ -9,14 +9,14 @@ use zodium_types::{Oid, TransactionStatus};
 
 use crate::format::{Damage, DamageKind};
 use crate::read::Positions;
-use crate::scan::{DataEntry, Look, Piece, SeenRecord};
+use crate::scan::{DataEntry, Piece, RecordLookup, SeenRecord};
 
 /// Targets that are looked up together.
 const BATCH: usize = 1 << 16;
 
 /// Pointers that are still to be looked up.
 pub(crate) struct Pointers {
-    look: Look,
+    lookup: RecordLookup,
     pending: Vec<Pointer>,
 }
 
@@ -29,8 +29,8 @@ struct Pointer {
 }
 
 impl Pointers {
-    pub(crate) fn new(look: Look) -> Pointers {
-        Pointers { look, pending: Vec::new() }
+    pub(crate) fn new(lookup: RecordLookup) -> Pointers {
+        Pointers { lookup, pending: Vec::new() }
     }
 
     /// Takes the pointers of a piece, and makes its records the current ones.
@@ -67,7 +67,7 @@ impl Pointers {
         pending.sort_unstable_by_key(|pointer| pointer.target);
         let mut found = Vec::new();
         for pointer in pending {
-            let target = self.look.record(pointer.target, pointer.from.header.oid);
+            let target = self.lookup.record(pointer.target, pointer.from.header.oid);
             if let Some(what) = pointer.judge(target.is_some()) {
                 found.push(damage(pointer.kind, &pointer.from, what));
             }

@@ -23,7 +23,7 @@ use crate::format::{
     TransactionHeader,
 };
 use crate::open::resolve;
-use crate::scan::{Look, Piece, SeenRecord, TransactionEntry, Walk};
+use crate::scan::{Piece, RecordLookup, SeenRecord, TransactionEntry, Walk};
 use crate::{FileStorageError, checksums};
 use output::{Body, Output, Planned, PlannedRecord};
 use salvage::{Group, salvage};
@@ -122,7 +122,7 @@ pub fn recover(
     let output = Output::create(disk, &options.to, &options.from, magic)?;
     let (path, end) = (&options.from, source.end);
     let walk = Walk::new(path, &source.file, end);
-    let look = Look::new(path, &source.file, end);
+    let lookup = RecordLookup::new(path, &source.file, end);
     let opened = checksums::open(disk, path, OpenMode::Read, &source.file, end);
     let distrust = opened.as_ref().err().copied();
     let summary = RecoverySummary { bytes_before: end, distrust, ..RecoverySummary::default() };
@@ -133,7 +133,7 @@ pub fn recover(
     let comparison = checksums.map(|opened| Comparison::new(&opened.side, MAGIC_BYTES));
     let (comparison, damaged) = (comparison, BTreeSet::new());
     let mut recovery =
-        Recovery { options, walk, look, output, comparison, damaged, summary, report };
+        Recovery { options, walk, lookup, output, comparison, damaged, summary, report };
     let result = recovery.run(&source).and_then(|()| recovery.output.finish(disk));
     if let Ok(bytes) = result {
         checksums::take_all(disk, &options.to, recovery.output.file(), bytes);
@@ -155,7 +155,7 @@ pub fn recover(
 struct Recovery<'a> {
     options: &'a RecoverOptions<'a>,
     walk: Walk,
-    look: Look,
+    lookup: RecordLookup,
     output: Output,
     comparison: Option<Comparison<'a>>,
     /// Positions of records that do not match their checksums.
@@ -279,7 +279,7 @@ impl Recovery<'_> {
         let next = window.chunk::<TRANSACTION_HEADER_BYTES>(piece.end);
         let next = next.map(|bytes| TransactionHeader::parse(&bytes).tid);
         let before = next.filter(|next| *next > after).unwrap_or(Tid(u64::MAX));
-        let mut groups = salvage(window, &mut self.look, piece.start..piece.end, (after, before));
+        let mut groups = salvage(window, &mut self.lookup, piece.start..piece.end, (after, before));
         for group in &mut groups {
             group.records.retain(|record| !self.damaged.contains(&record.entry.position));
         }
@@ -337,14 +337,14 @@ impl Recovery<'_> {
             Some(0) => Some(Body::Back(0)),
             Some(back) if back >= entry.position => None,
             Some(back) => {
-                let is_record = self.look.record(back, oid).is_some();
+                let is_record = self.lookup.record(back, oid).is_some();
                 if let Some(moved) = self.output.moved.find(back).filter(|_| is_record) {
                     return Some(Body::Back(moved));
                 }
-                match self.look.source(back, oid)? {
+                match self.lookup.source(back, oid)? {
                     None => Some(Body::Back(0)),
                     Some(source) if self.damaged.contains(&source.position) => None,
-                    Some(source) if self.look.is_bounded(&source) => {
+                    Some(source) if self.lookup.is_bounded(&source) => {
                         Some(of(source.position, source.header.data_length))
                     }
                     Some(_) => None,

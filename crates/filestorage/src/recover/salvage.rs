@@ -9,7 +9,7 @@ use std::ops::Range;
 use zodium_types::Tid;
 
 use crate::format::{DATA_HEADER_BYTES, DataHeader, u64_at};
-use crate::scan::{Look, SeenRecord, WALK_BYTES, Window};
+use crate::scan::{RecordLookup, SeenRecord, WALK_BYTES, Window};
 
 /// The whole records of a transaction that is damaged.
 pub(super) struct Group {
@@ -23,7 +23,7 @@ pub(super) struct Group {
 /// before and below those after.
 pub(super) fn salvage(
     window: &mut Window,
-    look: &mut Look,
+    lookup: &mut RecordLookup,
     range: Range<u64>,
     (after, before): (Tid, Tid),
 ) -> Vec<Group> {
@@ -45,12 +45,12 @@ pub(super) fn salvage(
         };
         let oid = zodium_types::Oid(u64_at(&bytes[at..], 0));
         position += at as u64;
-        let record = look.lone_record(position, oid);
+        let record = lookup.lone_record(position, oid);
         let record = record.filter(|r| position + r.header.record_bytes() <= range.end);
-        match record.filter(|record| look.is_bounded(record)) {
+        match record.filter(|record| lookup.is_bounded(record)) {
             Some(entry) if fits(&groups, &entry.header) => {
                 position += entry.header.record_bytes();
-                let seen = SeenRecord { entry, back: look.back_pointer(&entry) };
+                let seen = SeenRecord { entry, back: lookup.back_pointer(&entry) };
                 add(&mut groups, seen);
             }
             _ => position += 1,

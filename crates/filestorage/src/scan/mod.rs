@@ -2,7 +2,7 @@
 
 mod damages;
 mod entries;
-mod look;
+mod record_lookup;
 mod resync;
 mod scanner;
 mod sums;
@@ -13,7 +13,7 @@ mod window;
 
 pub(crate) use damages::Damages;
 pub(crate) use entries::{DataEntry, Step, TransactionEntry};
-pub(crate) use look::Look;
+pub(crate) use record_lookup::RecordLookup;
 pub(crate) use resync::Resync;
 pub(crate) use scanner::{Scan, WINDOW_BYTES};
 pub(crate) use sums::{Part, Sums};

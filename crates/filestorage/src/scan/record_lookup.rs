@@ -15,13 +15,13 @@ use crate::format::{
 };
 
 /// Finds records by their positions.
-pub(crate) struct Look {
+pub(crate) struct RecordLookup {
     window: Window,
 }
 
-impl Look {
-    pub(crate) fn new(path: &Path, file: &Arc<dyn DiskFile>, end: u64) -> Look {
-        Look { window: Window::new(path, file, end, LOOK_BYTES) }
+impl RecordLookup {
+    pub(crate) fn new(path: &Path, file: &Arc<dyn DiskFile>, end: u64) -> RecordLookup {
+        RecordLookup { window: Window::new(path, file, end, LOOK_BYTES) }
     }
 
     /// The record of an object at a position. Its transaction must stand where it says, be of the
@@ -37,7 +37,7 @@ impl Look {
         (is_within && entry.tid() == record.header.tid).then_some(record)
     }
 
-    /// As [`Look::record`], whatever has become of its transaction.
+    /// As [`RecordLookup::record`], whatever has become of its transaction.
     pub(crate) fn lone_record(&mut self, position: u64, oid: Oid) -> Option<DataEntry> {
         if position < MAGIC_BYTES {
             return None;
