@@ -2,10 +2,10 @@
 
 use zodium_types::Oid;
 
+use super::checksummed_log::ChecksummedLog;
 use super::distrust::Distrust;
 use super::entry::Entry;
 use super::entry_stream::EntryStream;
-use super::evidence::Evidence;
 use super::side_file::SideFile;
 use super::sums::each_chunk;
 use crate::format::{Damage, DamageKind, POINTER_BYTES};
@@ -51,9 +51,9 @@ impl Comparison<'_> {
         }
         let damages = self.misfits(window, piece);
         let (path, data, length) = (window.path(), window.file(), window.end());
-        let evidence = Evidence { side: self.side, path, data, length };
+        let checksummed = ChecksummedLog { side: self.side, path, data, length };
         let first = damages.first().map(|damage| damage.position).filter(|_| piece.is_whole());
-        self.other_at = first.filter(|position| evidence.is_of_another_log(*position));
+        self.other_at = first.filter(|position| checksummed.is_of_another_log(*position));
         if self.other_at.is_some() {
             self.uncovered += std::mem::take(&mut self.covered);
             return Vec::new();

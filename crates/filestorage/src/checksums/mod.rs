@@ -17,12 +17,12 @@
 //! - an entry is never computed from bytes that have one already.
 
 mod batch;
+mod checksummed_log;
 mod comparison;
 mod coverage;
 mod distrust;
 mod entry;
 mod entry_stream;
-mod evidence;
 mod header;
 mod last_writer;
 mod opening;
@@ -43,11 +43,11 @@ use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 pub(crate) use batch::{Batch, RecordSum};
+pub(crate) use checksummed_log::ChecksummedLog;
 pub(crate) use comparison::Comparison;
 pub(crate) use coverage::take_all;
 pub use distrust::Distrust;
 pub(crate) use entry::Entry;
-pub(crate) use evidence::Evidence;
 pub(crate) use last_writer::LastWriter;
 pub(crate) use opening::{Opened, SUFFIX, open};
 pub(crate) use passage::Passage;
@@ -189,8 +189,8 @@ impl Checksums {
         what: &str,
     ) -> bool {
         let Log { file: data, end: length } = log;
-        let evidence = Evidence { side: self.side(), path: &self.path, data, length };
-        if !self.damages.contain(position) && evidence.is_of_another_log(position) {
+        let checksummed = ChecksummedLog { side: self.side(), path: &self.path, data, length };
+        if !self.damages.contain(position) && checksummed.is_of_another_log(position) {
             self.throw_away(position);
         }
         if self.writing.is_void() {

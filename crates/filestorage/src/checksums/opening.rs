@@ -7,7 +7,7 @@
 //! - the data file has the same inode;
 //! - it is at least as long as they cover, and as it was when they were synced; or it ends within
 //!   a transaction that they cover, which no older copy does;
-//! - its transactions are those that they were computed from ([`Evidence`]).
+//! - its transactions are those that they were computed from ([`ChecksummedLog`]).
 //!
 //! A wrong bit anywhere changes none of that, so it is detected.
 
@@ -19,9 +19,9 @@ use tracing::warn;
 use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
+use super::checksummed_log::ChecksummedLog;
 use super::distrust::Distrust;
 use super::entry::{ENTRY_BYTES, Entry};
-use super::evidence::Evidence;
 use super::header::{HEADER_BYTES, Header, READ_BYTES as HEADER_READ_BYTES, Session};
 use super::last_writer::LastWriter;
 use super::side_file::SideFile;
@@ -79,8 +79,8 @@ pub(crate) fn open(
     // A server may have appended to the log since it was measured.
     let length = data.length().unwrap_or(status.length).max(length);
     opened.check_length(data.as_ref(), length)?;
-    let evidence = Evidence { side: &opened.side, path, data, length };
-    match evidence.contradiction() {
+    let checksummed = ChecksummedLog { side: &opened.side, path, data, length };
+    match checksummed.contradiction() {
         Some(position) => Err(Distrust::OtherContents { position }),
         None => Ok(Some(opened)),
     }

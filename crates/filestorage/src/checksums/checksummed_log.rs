@@ -24,7 +24,7 @@ const LAST_OTHERS_MIN: u64 = 2;
 
 /// A log and the checksums beside it.
 #[derive(Clone, Copy)]
-pub(crate) struct Evidence<'a> {
+pub(crate) struct ChecksummedLog<'a> {
     pub(crate) side: &'a SideFile,
     pub(crate) path: &'a Path,
     pub(crate) data: &'a Arc<dyn DiskFile>,
@@ -32,7 +32,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) length: u64,
 }
 
-impl Evidence<'_> {
+impl ChecksummedLog<'_> {
     /// The position of a transaction that the checksums do not belong to. Samples their ends and
     /// three places between.
     pub(super) fn contradiction(&self) -> Option<u64> {
