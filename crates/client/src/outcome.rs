@@ -12,12 +12,12 @@ use crate::promise::Promise;
 use crate::{Client, ClientError};
 
 /// Number of stored objects that are remembered to find out the outcome.
-const EVIDENCE_MAX: usize = 16;
+const SENT_STORES_MAX: usize = 16;
 
 /// A transaction whose outcome is unknown.
 #[derive(Clone, Debug)]
 pub struct Unfinished {
-    evidence: Evidence,
+    stores: SentStores,
     awaited: Option<Awaited>,
 }
 
@@ -36,7 +36,7 @@ pub enum Outcome {
 
 /// The stores of a transaction: object, base serial, data.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Evidence(Vec<(Oid, Tid, Bytes)>);
+pub(crate) struct SentStores(Vec<(Oid, Tid, Bytes)>);
 
 /// A reply that may still arrive.
 #[derive(Clone)]
@@ -47,25 +47,25 @@ struct Awaited {
 
 impl Unfinished {
     /// The connection was lost.
-    pub(crate) fn lost(evidence: Evidence) -> Unfinished {
-        Unfinished { evidence, awaited: None }
+    pub(crate) fn lost(stores: SentStores) -> Unfinished {
+        Unfinished { stores, awaited: None }
     }
 
     /// The caller stopped waiting for the reply.
     pub(crate) fn left(
-        evidence: Evidence,
+        stores: SentStores,
         connection: Arc<Connection>,
         promise: Arc<Promise<Value<'static>>>,
     ) -> Unfinished {
-        Unfinished { evidence, awaited: Some(Awaited { connection, promise }) }
+        Unfinished { stores, awaited: Some(Awaited { connection, promise }) }
     }
 }
 
-impl Evidence {
+impl SentStores {
     /// Records a store; it replaces an earlier one of the same object.
     pub(crate) fn add(&mut self, oid: Oid, upon: Tid, data: Bytes) {
         self.remove(oid);
-        if self.0.len() < EVIDENCE_MAX {
+        if self.0.len() < SENT_STORES_MAX {
             self.0.push((oid, upon, data));
         }
     }
@@ -88,8 +88,8 @@ impl Client {
                 Err(_) => return Ok(Outcome::NotCommitted),
             }
         }
-        let Evidence(evidence) = &transaction.evidence;
-        let Some((oid, upon, data)) = evidence.first() else { return Ok(Outcome::Unknown) };
+        let SentStores(stores) = &transaction.stores;
+        let Some((oid, upon, data)) = stores.first() else { return Ok(Outcome::Unknown) };
         let mut before = Tid::MAX;
         loop {
             let revision = match self.load_before(*oid, before) {
@@ -98,14 +98,14 @@ impl Client {
                 Err(error) => return Err(error),
             };
             before = revision.serial;
-            if revision.data == *data && self.has_written(revision.serial, evidence)? {
+            if revision.data == *data && self.has_written(revision.serial, stores)? {
                 return Ok(Outcome::Committed(revision.serial));
             }
         }
     }
 
-    fn has_written(&self, tid: Tid, evidence: &[(Oid, Tid, Bytes)]) -> Result<bool, ClientError> {
-        for (oid, _, data) in evidence {
+    fn has_written(&self, tid: Tid, stores: &[(Oid, Tid, Bytes)]) -> Result<bool, ClientError> {
+        for (oid, _, data) in stores {
             match self.load_serial(*oid, tid) {
                 Ok(found) if found == data[..] => {}
                 Ok(_) | Err(ClientError::Raised(_)) => return Ok(false),

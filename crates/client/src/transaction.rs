@@ -13,7 +13,7 @@ use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::encode_oneway;
 
 use crate::connection::Connection;
-use crate::outcome::Evidence;
+use crate::outcome::SentStores;
 use crate::shared::{CommitGuard, Established, Shared};
 use crate::{Client, ClientError, Unfinished};
 
@@ -78,7 +78,7 @@ pub struct Transaction {
     /// The written objects, with their data if these will be cached.
     written: FxHashMap<Oid, Option<Bytes>>,
     written_bytes: usize,
-    evidence: Evidence,
+    stores: SentStores,
     is_over: bool,
     /// Released when the transaction is over, or when its finish is answered.
     commit_guard: Option<CommitGuard>,
@@ -101,7 +101,7 @@ impl Client {
             output: BytesMut::new(),
             written: FxHashMap::default(),
             written_bytes: 0,
-            evidence: Evidence::default(),
+            stores: SentStores::default(),
             is_over: false,
             commit_guard,
         };
@@ -131,7 +131,7 @@ impl Transaction {
         let arguments =
             Value::tuple([oid.into(), serial.into(), (&data[..]).into(), self.id.into()]);
         self.tell("storea", &arguments)?;
-        self.evidence.add(oid, serial, data.clone());
+        self.stores.add(oid, serial, data.clone());
         self.written_bytes += data.len();
         // Data that would evict most of the cache are not cached.
         let is_kept = self.written_bytes <= self.shared.options.cache_bytes / 2;
@@ -227,7 +227,7 @@ impl Transaction {
         let voted = Voted::from_answer(connection.taken(&promise)?)?;
         for oid in &voted.changed {
             self.written.insert(*oid, None);
-            self.evidence.remove(*oid);
+            self.stores.remove(*oid);
         }
         Ok(voted)
     }
@@ -249,21 +249,21 @@ impl Transaction {
         let sent = connection.send(&message);
         let waited = connection.wait(&promise);
         self.is_over = true;
-        let evidence = std::mem::take(&mut self.evidence);
+        let stores = std::mem::take(&mut self.stores);
         let unknown = |error: &ClientError, transaction| ClientError::OutcomeUnknown {
             reason: error.to_string().into(),
             transaction: Arc::new(transaction),
         };
         if let Err(error) = waited {
             *has_left.lock() = true;
-            return Err(unknown(&error, Unfinished::left(evidence, connection, promise)));
+            return Err(unknown(&error, Unfinished::left(stores, connection, promise)));
         }
         match sent.and_then(|()| connection.taken(&promise)) {
             Ok(answer) => answer.as_tid().ok_or(ClientError::Unexpected {
                 method: "tpc_finish",
                 expected: "the tid of the transaction",
             }),
-            Err(error) if is_end(&error) => Err(unknown(&error, Unfinished::lost(evidence))),
+            Err(error) if is_end(&error) => Err(unknown(&error, Unfinished::lost(stores))),
             Err(error) => Err(error),
         }
     }
