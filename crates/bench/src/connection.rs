@@ -16,7 +16,7 @@ use zodium_types::Oid;
 use crate::dataset::Dataset;
 use crate::reply::WrongReply;
 use crate::verifier::Verifier;
-use crate::wire::{Speech, Taken, Wire};
+use crate::wire::{Protocol, Taken, Wire};
 
 /// A server that sends nothing for so long while requests are pending has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,7 +50,7 @@ impl Connection {
     /// Connects and performs the handshake.
     pub(crate) fn open(
         address: SocketAddr,
-        speech: Speech,
+        protocol: Protocol,
         dataset: &Arc<Dataset>,
     ) -> Result<Connection> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -58,7 +58,7 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut rest = Vec::new();
-        let wire = Wire::open(speech, &stream, &mut rest)?;
+        let wire = Wire::open(protocol, &stream, &mut rest)?;
         Ok(Connection {
             stream,
             wire,
@@ -207,7 +207,7 @@ mod tests {
         answer: fn(&Dataset, Oid) -> Vec<u8>,
     ) -> Result<usize> {
         let address = serve(dataset, piece, answer);
-        let mut connection = Connection::open(address, Speech::Raw, dataset)?;
+        let mut connection = Connection::open(address, Protocol::Raw, dataset)?;
         (0..dataset.len()).for_each(|oid| connection.ask(Oid(oid)));
         connection.send()?;
         let mut scratch = Scratch(vec![0; 100]);
@@ -243,7 +243,7 @@ mod tests {
         let dataset = Arc::new(Dataset::new(Shape::Fixed(150), 2, 1, 1));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut connection = Connection::open(address, Speech::Raw, &dataset).unwrap();
+        let mut connection = Connection::open(address, Protocol::Raw, &dataset).unwrap();
         drop(listener.accept().unwrap());
         let error = connection.receive(&mut Scratch::new(), |_| {}).unwrap_err().to_string();
         assert!(error.contains("closed the connection"), "{error}");

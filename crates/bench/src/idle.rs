@@ -111,7 +111,7 @@ impl Idleness<'_> {
         let process =
             server.process_id().context("servers that run elsewhere cannot be watched")?;
         let before = Memory::of_process(process)?;
-        let open = |_| Connection::open(server.address, server.speech, &self.dataset);
+        let open = |_| Connection::open(server.address, server.protocol, &self.dataset);
         let connections: Vec<Connection> =
             (0..case.connections).map(open).collect::<Result<_>>()?;
         let wire =

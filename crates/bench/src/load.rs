@@ -15,7 +15,7 @@ use crate::options::LoadOptions;
 use crate::result::{Measurement, Output, Sample};
 use crate::server::{Data, Server, ServerCommand};
 use crate::system_calls::{Count, SystemCalls};
-use crate::wire::Speech;
+use crate::wire::Protocol;
 
 /// Requests in flight while every object is loaded once.
 const SWEEP_IN_FLIGHT: usize = 64;
@@ -82,7 +82,7 @@ pub(crate) fn load_all(
     dataset: &Arc<Dataset>,
     comparison: &Comparison,
 ) -> Result<()> {
-    let mut connection = Connection::open(server.address, server.speech, dataset)?;
+    let mut connection = Connection::open(server.address, server.protocol, dataset)?;
     let mut scratch = Scratch::new();
     let mut next = 0;
     while next < dataset.len() {
@@ -96,7 +96,7 @@ pub(crate) fn load_all(
         }
     }
     let wire = connection.wire_name();
-    if let (Speech::Zeo, Some(asked)) = (server.speech, server.asked)
+    if let (Protocol::Zeo, Some(asked)) = (server.protocol, server.asked)
         && wire != asked
     {
         eprintln!("warning: {} speaks {wire}, not {asked}", server.name);

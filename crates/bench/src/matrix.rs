@@ -66,7 +66,7 @@ impl Matrix<'_> {
         cell: Cell,
         round: usize,
     ) -> Result<(Generator, &'static str)> {
-        let open = |_| Connection::open(server.address, server.speech, &self.dataset);
+        let open = |_| Connection::open(server.address, server.protocol, &self.dataset);
         let connections: Result<Vec<Connection>> = (0..cell.clients).map(open).collect();
         let connections = connections?;
         let wire = connections.first().map_or("", Connection::wire_name);

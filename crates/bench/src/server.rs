@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu::CpuTime;
 use crate::options::{DatasetOptions, Peer, PeerSource};
-use crate::wire::Speech;
+use crate::wire::Protocol;
 
 /// How long a server may take to accept connections; Python with a cold disk is slow.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(crate) struct ServerCommand {
     pub(crate) asked: Option<&'static str>,
     /// The kind of disk of its folder, where that matters.
     place: &'static str,
-    pub(crate) speech: Speech,
+    pub(crate) protocol: Protocol,
     /// The address of a server that is running already.
     running: Option<SocketAddr>,
     program: PathBuf,
@@ -65,7 +65,7 @@ pub(crate) struct Server {
     pub(crate) asked: Option<&'static str>,
     /// The kind of disk of its folder, where that matters.
     pub(crate) place: &'static str,
-    pub(crate) speech: Speech,
+    pub(crate) protocol: Protocol,
     /// Busy polling time in microseconds; 0: none.
     pub(crate) busy_poll_us: u32,
     pub(crate) address: SocketAddr,
@@ -90,14 +90,14 @@ impl ServerCommand {
         if encoding == "M5" {
             arguments.push("--msgpack".to_owned());
         }
-        let command = ServerCommand::new("zodium", Speech::Zeo, program, arguments);
+        let command = ServerCommand::new("zodium", Protocol::Zeo, program, arguments);
         ServerCommand { asked: Some(encoding), polls_by: Some("--busy-poll"), ..command }
     }
 
     /// ZEO/py, as `runzeo` starts it.
     pub(crate) fn zeo(python: &Path, encoding: &'static str) -> ServerCommand {
         let arguments = words(&["-m", "ZEO.runzeo", "-a", "127.0.0.1:{port}", "-f", "{path}"]);
-        let mut command = ServerCommand::new("zeo", Speech::Zeo, python, arguments);
+        let mut command = ServerCommand::new("zeo", Protocol::Zeo, python, arguments);
         if encoding == "M5" {
             command.environment.push(("ZEO_MSGPACK", "1"));
         }
@@ -108,7 +108,7 @@ impl ServerCommand {
     pub(crate) fn peer(peer: &Peer) -> ServerCommand {
         let of = |command: &str| {
             let arguments = vec!["-c".to_owned(), format!("exec {command}")];
-            ServerCommand::new(&peer.name, Speech::Zeo, Path::new("sh"), arguments)
+            ServerCommand::new(&peer.name, Protocol::Zeo, Path::new("sh"), arguments)
         };
         match &peer.source {
             PeerSource::Command(command) => ServerCommand { shell: true, ..of(command) },
@@ -131,7 +131,7 @@ impl ServerCommand {
         dataset: &DatasetOptions,
     ) -> ServerCommand {
         arguments.extend(dataset.arguments());
-        ServerCommand::new(name, Speech::Raw, program, arguments)
+        ServerCommand::new(name, Protocol::Raw, program, arguments)
     }
 
     /// A proxy that adds a delay on the way to a server.
@@ -139,7 +139,7 @@ impl ServerCommand {
         let mut arguments = words(&["delay-proxy", "--port={port}"]);
         arguments.push(format!("--to={to}"));
         arguments.push(format!("--round-trip-ms={}", delay.as_secs_f64() * 1e3));
-        ServerCommand::new("proxy", Speech::Raw, program, arguments)
+        ServerCommand::new("proxy", Protocol::Raw, program, arguments)
     }
 
     /// The same command, labelled with the kind of disk of its folder.
@@ -165,12 +165,17 @@ impl ServerCommand {
         label(&self.name, self.asked, self.place, self.busy_poll_us)
     }
 
-    fn new(name: &str, speech: Speech, program: &Path, arguments: Vec<String>) -> ServerCommand {
+    fn new(
+        name: &str,
+        protocol: Protocol,
+        program: &Path,
+        arguments: Vec<String>,
+    ) -> ServerCommand {
         ServerCommand {
             name: name.to_owned(),
             asked: None,
             place: "",
-            speech,
+            protocol,
             running: None,
             program: program.to_owned(),
             arguments,
@@ -236,9 +241,9 @@ impl Server {
         monitor: Option<SocketAddr>,
         process: Option<Process>,
     ) -> Server {
-        let ServerCommand { asked, place, speech, busy_poll_us, .. } = *command;
+        let ServerCommand { asked, place, protocol, busy_poll_us, .. } = *command;
         let name = command.name.clone();
-        Server { name, asked, place, speech, busy_poll_us, address, monitor, process }
+        Server { name, asked, place, protocol, busy_poll_us, address, monitor, process }
     }
 
     /// Its label, which is unique within a comparison.

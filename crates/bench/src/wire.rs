@@ -26,7 +26,7 @@ const HANDSHAKE_READ_BYTES: usize = 4096;
 
 /// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speech {
+pub(crate) enum Protocol {
     /// ZEO, in the encoding that the server announces; its storage is called `1`.
     Zeo,
     /// Raw: oids in, data out.
@@ -53,10 +53,10 @@ pub(crate) enum Taken {
 
 impl Wire {
     /// Performs the handshake. Further bytes from the server are left in `rest`.
-    pub(crate) fn open(speech: Speech, stream: &TcpStream, rest: &mut Vec<u8>) -> Result<Wire> {
-        match speech {
-            Speech::Raw => Ok(Wire::Raw),
-            Speech::Zeo => {
+    pub(crate) fn open(protocol: Protocol, stream: &TcpStream, rest: &mut Vec<u8>) -> Result<Wire> {
+        match protocol {
+            Protocol::Raw => Ok(Wire::Raw),
+            Protocol::Zeo => {
                 let mut input = BytesMut::new();
                 let encoding =
                     register(stream, &mut input, true).context("the handshake failed")?;

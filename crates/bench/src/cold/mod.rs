@@ -239,14 +239,14 @@ impl Cold<'_> {
     }
 
     fn generator(&self, server: &Server, cell: Cell, objects: Objects) -> Result<Generator> {
-        let open = |_| Connection::open(server.address, server.speech, &self.dataset);
+        let open = |_| Connection::open(server.address, server.protocol, &self.dataset);
         let connections: Result<Vec<Connection>> = (0..cell.clients).map(open).collect();
         Generator::start(connections?, 1, Load { objects, in_flight: cell.in_flight, seed: 1 })
     }
 
     /// Loads each of the resident objects once.
     fn load_resident(&self, server: &Server) -> Result<()> {
-        let mut connection = Connection::open(server.address, server.speech, &self.dataset)?;
+        let mut connection = Connection::open(server.address, server.protocol, &self.dataset)?;
         let mut scratch = Scratch::new();
         (0..RESIDENT_OBJECTS.min(self.dataset.len())).for_each(|oid| connection.ask(Oid(oid)));
         connection.send()?;

@@ -23,14 +23,14 @@ const FILE_BLOCKS: usize = 256;
 /// A call by its name.
 pub(super) struct Call {
     pub(super) name: &'static str,
-    pub(super) prepare: fn(&mut Ground) -> io::Result<()>,
-    pub(super) make: fn(&mut Ground) -> io::Result<()>,
+    pub(super) prepare: fn(&mut Fixture) -> io::Result<()>,
+    pub(super) make: fn(&mut Fixture) -> io::Result<()>,
     /// Whether it is so slow that fewer samples are taken.
     pub(super) is_slow: bool,
 }
 
 /// The sockets and files that the calls use.
-pub(super) struct Ground {
+pub(super) struct Fixture {
     near: TcpStream,
     far: TcpStream,
     file: File,
@@ -41,9 +41,9 @@ pub(super) struct Ground {
     word: AtomicU32,
 }
 
-impl Ground {
+impl Fixture {
     /// A connection to itself, and a file of 1 MiB.
-    pub(super) fn new(path: &Path) -> io::Result<Ground> {
+    pub(super) fn new(path: &Path) -> io::Result<Fixture> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let near = TcpStream::connect(listener.local_addr()?)?;
         let (far, _) = listener.accept()?;
@@ -54,7 +54,7 @@ impl Ground {
         file.sync_all()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &near, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        Ok(Ground {
+        Ok(Fixture {
             near,
             far,
             file,
@@ -95,14 +95,14 @@ impl Ground {
     }
 }
 
-fn nothing(_: &mut Ground) -> io::Result<()> {
+fn nothing(_: &mut Fixture) -> io::Result<()> {
     Ok(())
 }
 
 const fn call(
     name: &'static str,
-    prepare: fn(&mut Ground) -> io::Result<()>,
-    make: fn(&mut Ground) -> io::Result<()>,
+    prepare: fn(&mut Fixture) -> io::Result<()>,
+    make: fn(&mut Fixture) -> io::Result<()>,
 ) -> Call {
     Call { name, prepare, make, is_slow: false }
 }
@@ -110,81 +110,81 @@ const fn call(
 /// All calls. The first one is empty: the cost of the clock, which is part of all others.
 pub(super) fn calls() -> Vec<Call> {
     let sync =
-        call("fdatasync after a write of 4 KiB", dirty, |ground| Ok(fdatasync(&ground.file)?));
+        call("fdatasync after a write of 4 KiB", dirty, |fixture| Ok(fdatasync(&fixture.file)?));
     vec![
         call("nothing (the clock)", nothing, nothing),
         call("getppid", nothing, |_| {
             std::hint::black_box(rustix::process::getppid());
             Ok(())
         }),
-        call("read 4 KiB, TCP", Ground::deliver, |ground| {
-            ground.near.read(&mut ground.block).map(drop)
+        call("read 4 KiB, TCP", Fixture::deliver, |fixture| {
+            fixture.near.read(&mut fixture.block).map(drop)
         }),
-        call("recv 4 KiB, TCP", Ground::deliver, |ground| {
-            Ok(recv(&ground.near, &mut ground.block[..], RecvFlags::empty()).map(drop)?)
+        call("recv 4 KiB, TCP", Fixture::deliver, |fixture| {
+            Ok(recv(&fixture.near, &mut fixture.block[..], RecvFlags::empty()).map(drop)?)
         }),
-        call("readv 2 x 2 KiB, TCP", Ground::deliver, |ground| {
-            let (one, two) = ground.block.split_at_mut(BLOCK / 2);
-            Ok(readv(&ground.near, &mut [IoSliceMut::new(one), IoSliceMut::new(two)]).map(drop)?)
+        call("readv 2 x 2 KiB, TCP", Fixture::deliver, |fixture| {
+            let (one, two) = fixture.block.split_at_mut(BLOCK / 2);
+            Ok(readv(&fixture.near, &mut [IoSliceMut::new(one), IoSliceMut::new(two)]).map(drop)?)
         }),
-        call("write 4 KiB, TCP", Ground::drain, |ground| ground.near.write_all(&ground.block)),
-        call("send 4 KiB, TCP", Ground::drain, |ground| {
-            Ok(send(&ground.near, &ground.block, SendFlags::empty()).map(drop)?)
+        call("write 4 KiB, TCP", Fixture::drain, |fixture| fixture.near.write_all(&fixture.block)),
+        call("send 4 KiB, TCP", Fixture::drain, |fixture| {
+            Ok(send(&fixture.near, &fixture.block, SendFlags::empty()).map(drop)?)
         }),
-        call("writev 2 x 2 KiB, TCP", Ground::drain, |ground| {
-            let (one, two) = ground.block.split_at(BLOCK / 2);
-            Ok(writev(&ground.near, &[IoSlice::new(one), IoSlice::new(two)]).map(drop)?)
+        call("writev 2 x 2 KiB, TCP", Fixture::drain, |fixture| {
+            let (one, two) = fixture.block.split_at(BLOCK / 2);
+            Ok(writev(&fixture.near, &[IoSlice::new(one), IoSlice::new(two)]).map(drop)?)
         }),
-        call("16 writes of 256 B, TCP", Ground::drain, |ground| {
-            let pieces = ground.block.chunks(PIECE).take(BATCH);
-            pieces.into_iter().try_for_each(|piece| ground.near.write_all(piece))
+        call("16 writes of 256 B, TCP", Fixture::drain, |fixture| {
+            let pieces = fixture.block.chunks(PIECE).take(BATCH);
+            pieces.into_iter().try_for_each(|piece| fixture.near.write_all(piece))
         }),
-        call("writev 16 x 256 B, TCP", Ground::drain, |ground| {
-            let pieces: Vec<IoSlice<'_>> = ground.block.chunks(PIECE).map(IoSlice::new).collect();
-            Ok(writev(&ground.near, &pieces).map(drop)?)
+        call("writev 16 x 256 B, TCP", Fixture::drain, |fixture| {
+            let pieces: Vec<IoSlice<'_>> = fixture.block.chunks(PIECE).map(IoSlice::new).collect();
+            Ok(writev(&fixture.near, &pieces).map(drop)?)
         }),
-        call("epoll_wait, one is ready", Ground::deliver, wait),
-        call("epoll_wait, none is", Ground::empty_near, wait),
-        call("pread 4 KiB, cached", nothing, |ground| {
-            let offset = ground.next_offset();
-            Ok(pread(&ground.file, &mut ground.block[..], offset).map(drop)?)
+        call("epoll_wait, one is ready", Fixture::deliver, wait),
+        call("epoll_wait, none is", Fixture::empty_near, wait),
+        call("pread 4 KiB, cached", nothing, |fixture| {
+            let offset = fixture.next_offset();
+            Ok(pread(&fixture.file, &mut fixture.block[..], offset).map(drop)?)
         }),
-        call("preadv2 4 KiB, cached, NOWAIT", nothing, |ground| {
-            let offset = ground.next_offset();
-            let mut slices = [IoSliceMut::new(&mut ground.block)];
-            Ok(preadv2(&ground.file, &mut slices, offset, ReadWriteFlags::NOWAIT).map(drop)?)
+        call("preadv2 4 KiB, cached, NOWAIT", nothing, |fixture| {
+            let offset = fixture.next_offset();
+            let mut slices = [IoSliceMut::new(&mut fixture.block)];
+            Ok(preadv2(&fixture.file, &mut slices, offset, ReadWriteFlags::NOWAIT).map(drop)?)
         }),
-        call("16 preads of 256 B, cached", nothing, |ground| {
-            let offset = ground.next_offset();
-            for (number, piece) in ground.block.chunks_mut(PIECE).enumerate() {
-                pread(&ground.file, piece, offset + (number * PIECE) as u64)?;
+        call("16 preads of 256 B, cached", nothing, |fixture| {
+            let offset = fixture.next_offset();
+            for (number, piece) in fixture.block.chunks_mut(PIECE).enumerate() {
+                pread(&fixture.file, piece, offset + (number * PIECE) as u64)?;
             }
             Ok(())
         }),
-        call("preadv2 16 x 256 B, cached", nothing, |ground| {
-            let offset = ground.next_offset();
+        call("preadv2 16 x 256 B, cached", nothing, |fixture| {
+            let offset = fixture.next_offset();
             let mut slices: Vec<IoSliceMut<'_>> =
-                ground.block.chunks_mut(PIECE).map(IoSliceMut::new).collect();
-            Ok(preadv2(&ground.file, &mut slices, offset, ReadWriteFlags::empty()).map(drop)?)
+                fixture.block.chunks_mut(PIECE).map(IoSliceMut::new).collect();
+            Ok(preadv2(&fixture.file, &mut slices, offset, ReadWriteFlags::empty()).map(drop)?)
         }),
-        call("pwrite 4 KiB", nothing, |ground| {
-            let offset = ground.next_offset();
-            Ok(pwrite(&ground.file, &ground.block, offset).map(drop)?)
+        call("pwrite 4 KiB", nothing, |fixture| {
+            let offset = fixture.next_offset();
+            Ok(pwrite(&fixture.file, &fixture.block, offset).map(drop)?)
         }),
-        call("futex wake, without waiter", nothing, |ground| {
-            Ok(futex::wake(&ground.word, futex::Flags::PRIVATE, 1).map(drop)?)
+        call("futex wake, without waiter", nothing, |fixture| {
+            Ok(futex::wake(&fixture.word, futex::Flags::PRIVATE, 1).map(drop)?)
         }),
         Call { is_slow: true, ..sync },
     ]
 }
 
-fn dirty(ground: &mut Ground) -> io::Result<()> {
-    let offset = ground.next_offset();
-    Ok(pwrite(&ground.file, &ground.block, offset).map(drop)?)
+fn dirty(fixture: &mut Fixture) -> io::Result<()> {
+    let offset = fixture.next_offset();
+    Ok(pwrite(&fixture.file, &fixture.block, offset).map(drop)?)
 }
 
-fn wait(ground: &mut Ground) -> io::Result<()> {
-    ground.events.clear();
+fn wait(fixture: &mut Fixture) -> io::Result<()> {
+    fixture.events.clear();
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    Ok(epoll::wait(&ground.epoll, spare_capacity(&mut ground.events), Some(&now)).map(drop)?)
+    Ok(epoll::wait(&fixture.epoll, spare_capacity(&mut fixture.events), Some(&now)).map(drop)?)
 }

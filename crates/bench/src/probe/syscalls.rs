@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::calls::{Ground, calls};
+use super::calls::{Fixture, calls};
 use super::sampled;
 use crate::comparison::Comparison;
 use crate::machine::Machine;
@@ -20,22 +20,22 @@ pub(crate) fn run(options: &SyscallOptions) -> Result<()> {
     let comparison = Comparison::prepare(options.probe.folder.as_deref())?;
     let machine = Machine::here();
     machine.warn();
-    let mut ground =
-        Ground::new(&comparison.folder().join("file")).context("no ground to call on")?;
+    let mut fixture = Fixture::new(&comparison.folder().join("file"))
+        .context("cannot set up the sockets and files")?;
     let mut output = Output::begin(&options.probe.output, machine);
     let mut measured = measurement();
     let mut flood = vec![0_u8; FLOOD_BYTES];
     for call in calls() {
         comparison.interrupt.check()?;
         let count = |count: u32| if call.is_slow { (count / SLOW).max(1) } else { count };
-        let warm = sampled(count(options.samples), &mut ground, call.prepare, call.make)?;
-        let prepare = |ground: &mut Ground| {
-            (call.prepare)(ground)?;
+        let warm = sampled(count(options.samples), &mut fixture, call.prepare, call.make)?;
+        let prepare = |fixture: &mut Fixture| {
+            (call.prepare)(fixture)?;
             flood.iter_mut().step_by(LINE_BYTES).for_each(|byte| *byte = byte.wrapping_add(1));
             std::hint::black_box(&flood);
             Ok(())
         };
-        let cold = sampled(count(options.cold_samples), &mut ground, prepare, call.make)?;
+        let cold = sampled(count(options.cold_samples), &mut fixture, prepare, call.make)?;
         output.take(&mut measured, sample(call.name, "warm", &warm));
         output.take(&mut measured, sample(call.name, "cold", &cold));
     }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::disk::Disk;
 use super::settings::{Ticks, advice};
-use super::wake_up::{self, Stand};
+use super::wake_up::{self, Placement};
 use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::options::SystemOptions;
@@ -30,11 +30,11 @@ pub(crate) fn run(options: &SystemOptions) -> Result<()> {
         output.take(&mut measured, sample(what, latencies));
     };
     let mut medians = Vec::new();
-    for stand in Stand::ALL {
+    for placement in Placement::ALL {
         comparison.interrupt.check()?;
-        let latencies = wake_up::measure(stand, options.samples)?;
+        let latencies = wake_up::measure(placement, options.samples)?;
         medians.push(latencies.quantile_us(0.5));
-        take(stand.name(), &latencies);
+        take(placement.name(), &latencies);
     }
     let mut disk = Disk::new(&comparison.folder().join("file")).context("cannot make a file")?;
     take("read 4 KiB, cached", &disk.read_cached(options.samples)?);

@@ -11,7 +11,7 @@ use crate::result::Latencies;
 
 /// How the two threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(super) enum Placement {
     /// Both on one core.
     SameCore,
     /// Each on its own core, blocking in reads.
@@ -20,25 +20,26 @@ pub(super) enum Stand {
     Polling,
 }
 
-impl Stand {
-    pub(super) const ALL: [Stand; 3] = [Stand::SameCore, Stand::OtherCore, Stand::Polling];
+impl Placement {
+    pub(super) const ALL: [Placement; 3] =
+        [Placement::SameCore, Placement::OtherCore, Placement::Polling];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Stand::SameCore => "ping-pong, both on one core",
-            Stand::OtherCore => "ping-pong, each on its own core",
-            Stand::Polling => "ping-pong, each on its own core, polling",
+            Placement::SameCore => "ping-pong, both on one core",
+            Placement::OtherCore => "ping-pong, each on its own core",
+            Placement::Polling => "ping-pong, each on its own core, polling",
         }
     }
 }
 
 /// Measures round trips of a byte. The threads, and their core affinity, end with it.
-pub(super) fn measure(stand: Stand, count: u32) -> Result<Latencies> {
+pub(super) fn measure(placement: Placement, count: u32) -> Result<Latencies> {
     let (near, far) = UnixStream::pair()?;
-    let is_polling = stand == Stand::Polling;
+    let is_polling = placement == Placement::Polling;
     near.set_nonblocking(is_polling)?;
     far.set_nonblocking(is_polling)?;
-    let place = usize::from(stand != Stand::SameCore);
+    let place = usize::from(placement != Placement::SameCore);
     std::thread::scope(|scope| {
         let echo = scope.spawn(move || echo(far, place));
         let asked = scope.spawn(move || {

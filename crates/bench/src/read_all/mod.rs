@@ -118,7 +118,7 @@ impl ReadAll<'_> {
         expected: &str,
         round: usize,
     ) -> Result<Sample> {
-        let mut connection = Connection::open(server.address, server.speech, self.dataset)?;
+        let mut connection = Connection::open(server.address, server.protocol, self.dataset)?;
         let mut scratch = Scratch::new();
         let mut unused = Latencies::new()?;
         let began = Instant::now();

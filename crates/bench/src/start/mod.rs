@@ -153,7 +153,7 @@ impl Starts<'_> {
         let began = Instant::now();
         let mut server = Server::launch(command, &folder)?;
         server.wait_until_ready(POLL, PATIENCE)?;
-        let mut connection = Connection::open(server.address, server.speech, dataset)?;
+        let mut connection = Connection::open(server.address, server.protocol, dataset)?;
         connection.ask(Oid(dataset.len() - 1));
         connection.send()?;
         let mut scratch = Scratch::new();
