@@ -7,12 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
-use zodium_filestorage::{
-    CheckOptions, FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction, check,
-};
-use zodium_storage::{Access, Load};
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_filestorage::{CheckOptions, FileStorage, check};
+use zodium_storage::{Access, Applier, Load, LogItem, StorageError};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::counts::Counts;
 use crate::history::{History, Tried, path};
@@ -150,21 +149,22 @@ fn begin(world: &Rc<World>) -> Result<(), String> {
     let writes = data.iter().map(|(oid, data)| (*oid, (Tid::ZERO, data.clone())));
     let tried = Tried { writes: writes.collect(), asked: true, ..Tried::default() };
     world.history.borrow_mut().attempts.push(tried);
-    let body = |(oid, data)| NewRecord { oid, body: NewBody::Data(data) };
-    let records = data.into_iter().map(body).collect();
-    write_first(&files, records).map_err(|error| format!("cannot make a file: {error}"))?;
+    write_first(&files, &data).map_err(|error| format!("cannot make a file: {error}"))?;
     world.start(files);
     world.violation().map_or(Ok(()), Err)
 }
 
-fn write_first(files: &MemoryDisk, records: Vec<NewRecord>) -> Result<(), FileStorageError> {
+fn write_first(files: &MemoryDisk, data: &[(Oid, Bytes)]) -> Result<(), StorageError> {
     let file = FileStorage::open(Arc::new(files.clone()), &open_options())?;
-    let metadata = TransactionMetadata { description: b"0".to_vec(), ..Default::default() };
-    let status = TransactionStatus::Normal;
-    let first = NewTransaction { tid: Tid(1 << 32), status, metadata, records };
-    let appended = file.append(&[first], Vec::new())?;
-    appended.into_iter().for_each(|appended| file.publish(appended));
-    file.close()
+    let (tid, status) = (Tid(1 << 32), TransactionStatus::Normal);
+    let (user, description, extension) = (&[][..], &b"0"[..], &[][..]);
+    let mut applier = Applier::new(&file);
+    applier.apply(LogItem::Transaction { tid, status, user, description, extension })?;
+    for (oid, data) in data {
+        applier.apply(LogItem::Record { oid: *oid, data: Some(data), data_tid: None })?;
+    }
+    applier.finish()?;
+    Ok(file.close()?)
 }
 
 /// The calm phase: no more faults, and every client must finish what it has begun.

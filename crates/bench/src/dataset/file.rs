@@ -1,50 +1,19 @@
 //! Dataset files: written once, and kept under a name that describes their content.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use zodium_disk::RealDisk;
-use zodium_filestorage::{
-    ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
-};
-use zodium_storage::Access;
-use zodium_types::{Oid, TransactionMetadata, TransactionStatus};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
+use zodium_storage::{Applier, LogItem, StorageError};
+use zodium_types::{Oid, TransactionStatus};
 
 use super::plan::{Plan, Write};
 use super::{Dataset, data};
 
 /// Incremented when the same options make a different file than before.
 const GENERATION: u32 = 3;
-/// Bytes written with one sync.
-const BATCH_BYTES: u64 = 8 << 20;
-
-/// Transactions written with one sync. They have no object in common: each one refers to revisions
-/// that were there before.
-#[derive(Default)]
-struct Batch {
-    transactions: Vec<NewTransaction>,
-    bytes: u64,
-    oids: HashSet<u32>,
-}
-
-impl Batch {
-    fn push(&mut self, transaction: NewTransaction, writes: &[Write]) {
-        self.bytes += NewTransaction::bytes(&transaction.metadata, &transaction.records);
-        self.transactions.push(transaction);
-        self.oids.extend(writes.iter().map(|write| write.oid));
-    }
-
-    fn append(self, storage: &FileStorage) -> Result<()> {
-        if !self.transactions.is_empty() {
-            let reservation = storage.reserve(self.bytes, Access::Blocking)?;
-            let appended = storage.append(&self.transactions, reservation.into_iter().collect())?;
-            appended.into_iter().for_each(|appended| storage.publish(appended));
-        }
-        Ok(())
-    }
-}
 
 impl Dataset {
     /// The data file, kept in `kept` if given, else in `folder`. A kept file is either complete or
@@ -85,38 +54,36 @@ impl Dataset {
         let plan = Plan::new(self.shape, self.len(), self.revisions, self.seed);
         let options = OpenOptions { checksums: ChecksumMode::Commit, ..OpenOptions::new(path) };
         let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
-        let mut batch = Batch::default();
+        let mut applier = Applier::new(&storage);
         let mut first = 0;
         for (number, end) in plan.ends.iter().enumerate() {
             let writes = plan.writes.get(first..*end).unwrap_or_default();
-            let repeats = writes.iter().any(|write| batch.oids.contains(&write.oid));
-            if batch.bytes >= BATCH_BYTES || repeats {
-                std::mem::take(&mut batch).append(&storage)?;
-            }
-            batch.push(self.transaction(number, first, writes), writes);
+            self.apply(&mut applier, number, first, writes)?;
             first = *end;
         }
-        batch.append(&storage)?;
+        applier.finish()?;
         Ok(storage.close()?)
     }
 
-    /// An object written twice in one transaction is stored with its last data only.
-    fn transaction(&self, number: usize, first: usize, writes: &[Write]) -> NewTransaction {
-        let mut records: Vec<NewRecord> = Vec::new();
-        for (place, Write { oid, length }) in writes.iter().enumerate().rev() {
-            let oid = Oid(u64::from(*oid));
-            if records.iter().all(|record| record.oid != oid) {
+    /// Writes a transaction. An object written twice in it is stored with its last data only.
+    fn apply(
+        &self,
+        applier: &mut Applier<'_>,
+        number: usize,
+        first: usize,
+        writes: &[Write],
+    ) -> Result<(), StorageError> {
+        let (tid, status) = (self.tid_of(number), TransactionStatus::Normal);
+        let [user, description, extension] = [&[][..]; 3];
+        applier.apply(LogItem::Transaction { tid, status, user, description, extension })?;
+        for (place, Write { oid, length }) in writes.iter().enumerate() {
+            if writes.iter().skip(place + 1).all(|later| later.oid != *oid) {
+                let oid = Oid(u64::from(*oid));
                 let data = data(self.seed, oid, (first + place) as u64, *length);
-                records.push(NewRecord { oid, body: NewBody::Data(data.into()) });
+                applier.apply(LogItem::Record { oid, data: Some(&data), data_tid: None })?;
             }
         }
-        records.reverse();
-        NewTransaction {
-            tid: self.tid_of(number),
-            status: TransactionStatus::Normal,
-            metadata: TransactionMetadata::default(),
-            records,
-        }
+        Ok(())
     }
 }
 

@@ -8,15 +8,13 @@ use bytes::Bytes;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use zodium_disk::RealDisk;
-use zodium_filestorage::{FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions};
-use zodium_storage::Access;
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_filestorage::{FileStorage, OpenOptions};
+use zodium_storage::{Applier, LogItem};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::options::PackOptions;
 
 const TRANSACTION_OBJECTS: usize = 10;
-/// Transactions written with one sync.
-const BATCH_TRANSACTIONS: usize = 100;
 /// 2023-11-14 22:13:20 UTC: before the pack time.
 const FIRST_TID_NANOS: u64 = 1_700_000_000_000_000_000;
 
@@ -75,28 +73,18 @@ impl History {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let again = (0..self.revisions).flat_map(|_| 0..self.objects);
         let oids: Vec<u64> = (0..self.objects + self.garbage).chain(again).collect();
-        let mut number = 0;
-        for batch in oids.chunks(TRANSACTION_OBJECTS * BATCH_TRANSACTIONS) {
-            let mut transactions = Vec::new();
-            for oids in batch.chunks(TRANSACTION_OBJECTS) {
-                let tid = Tid::from_unix_nanos(FIRST_TID_NANOS + number * 1_000_000);
-                transactions.push(self.transaction(tid, oids, &mut random));
-                number += 1;
+        let mut applier = Applier::new(&storage);
+        for (number, oids) in (0..).zip(oids.chunks(TRANSACTION_OBJECTS)) {
+            let tid = Tid::from_unix_nanos(FIRST_TID_NANOS + number * 1_000_000);
+            let status = TransactionStatus::Normal;
+            let [user, description, extension] = [&[][..]; 3];
+            applier.apply(LogItem::Transaction { tid, status, user, description, extension })?;
+            for oid in oids.iter().copied().map(Oid) {
+                let data = self.data(oid.0, &mut random);
+                applier.apply(LogItem::Record { oid, data: Some(&data), data_tid: None })?;
             }
-            let bytes = |new: &NewTransaction| NewTransaction::bytes(&new.metadata, &new.records);
-            let bytes = transactions.iter().map(bytes).sum();
-            let reservation = storage.reserve(bytes, Access::Blocking)?;
-            let appended = storage.append(&transactions, reservation.into_iter().collect())?;
-            appended.into_iter().for_each(|appended| storage.publish(appended));
         }
+        applier.finish()?;
         Ok(storage.close()?)
-    }
-
-    fn transaction(&self, tid: Tid, oids: &[u64], random: &mut impl Rng) -> NewTransaction {
-        let record =
-            |oid: &u64| NewRecord { oid: Oid(*oid), body: NewBody::Data(self.data(*oid, random)) };
-        let metadata = TransactionMetadata::default();
-        let records = oids.iter().map(record).collect();
-        NewTransaction { tid, status: TransactionStatus::Normal, metadata, records }
     }
 }
