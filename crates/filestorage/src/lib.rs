@@ -43,4 +43,4 @@ pub use read::{
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};
 pub use storage::FileStorage;
 pub use upkeep::ScrubPlace;
-pub use write::{Appended, NewBody, NewRecord, NewTransaction, Reservation};
+pub use write::{Appended, PreparedTransaction};

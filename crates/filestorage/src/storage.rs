@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::warn;
 use zodium_blobs::BlobDirectory;
 use zodium_disk::Disk;
-use zodium_storage::Access;
+use zodium_storage::{Access, NewTransaction};
 use zodium_types::Tid;
 
 use crate::FileStorageError;
@@ -16,7 +16,7 @@ use crate::open::{self, NameLocks, OpenOptions, Recovered};
 use crate::pack::{PackState, Packer};
 use crate::read::{LogFile, Reader};
 use crate::upkeep::{ScrubPlace, SideFiles, close_checksums, sync_checksums, verify_tail};
-use crate::write::{AppendState, Appended, Appender, NewTransaction, Oids, Reservation};
+use crate::write::{AppendState, Appended, Appender, Oids, PreparedTransaction};
 
 /// A FileStorage: one data file with its index. Many threads may read it at once, and one thread
 /// appends to it.
@@ -142,19 +142,20 @@ impl FileStorage {
         self.appender.is_locked()
     }
 
-    /// Reserves space for `bytes` more, so that a full disk refuses a vote and never a finish.
-    /// `None`: the file system has to be asked, but access is non-blocking.
-    pub fn reserve(
+    /// Prepares a transaction: finds the records that it points back to, and reserves its space, so
+    /// that a full disk refuses a vote and never a finish. `None`: that may wait, but access is
+    /// non-blocking.
+    pub fn prepare(
         &self,
-        bytes: u64,
+        transaction: NewTransaction,
         access: Access,
-    ) -> Result<Option<Reservation>, FileStorageError> {
-        self.appender.reserve(&self.reader, bytes, access)
+    ) -> Result<Option<PreparedTransaction>, FileStorageError> {
+        self.appender.prepare(&self.reader, transaction, access)
     }
 
     /// Releases the space of a transaction that will not be written.
-    pub fn release(&self, reservation: Reservation) {
-        self.appender.release(reservation);
+    pub fn release(&self, prepared: PreparedTransaction) {
+        self.appender.release(prepared);
     }
 
     /// Writes transactions one after the other and syncs once. They are durable when this returns.
@@ -165,10 +166,9 @@ impl FileStorage {
     /// file is [reopened](FileStorage::reopen).
     pub fn append(
         &self,
-        transactions: &[NewTransaction],
-        reservations: Vec<Reservation>,
+        batch: Vec<(Tid, PreparedTransaction)>,
     ) -> Result<Vec<Appended>, FileStorageError> {
-        self.appender.append(&self.reader, &self.side_files.session, transactions, reservations)
+        self.appender.append(&self.reader, &self.side_files.session, batch)
     }
 
     /// Makes an appended transaction visible to readers. Call it in the order of the appends.

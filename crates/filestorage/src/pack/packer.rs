@@ -198,7 +198,8 @@ impl Packer<'_> {
     ///
     /// The caller makes sure that nothing is appended or published meanwhile, and that no
     /// transaction that is not written yet has records that are
-    /// [`SameAs`](crate::NewBody::SameAs) others: positions mean other records from now on.
+    /// [`SameAs`](zodium_storage::NewBody::SameAs) others: positions mean other records from now
+    /// on.
     ///
     /// # Errors
     /// As [`Packer::begin`], and then the file is as it was. Only when it is not known whether the

@@ -62,10 +62,8 @@ mod tests {
     use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
     use super::*;
-    use crate::{
-        FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions, TransactionIterator,
-    };
-    use zodium_storage::{Access, PackOptions};
+    use crate::{FileStorage, OpenOptions, TransactionIterator};
+    use zodium_storage::{Access, NewBody, NewRecord, NewTransaction, PackOptions};
 
     /// Bytes of each revision.
     const LENGTH: usize = 100_000;
@@ -73,14 +71,12 @@ mod tests {
     fn commit(storage: &FileStorage, tid: u64) {
         let data = NewBody::Data(vec![b'x'; LENGTH].into());
         let new = NewTransaction {
-            tid: Tid(tid),
             status: TransactionStatus::Normal,
             metadata: TransactionMetadata::default(),
             records: vec![NewRecord { oid: Oid(0), body: data }],
         };
-        let bytes = NewTransaction::bytes(&new.metadata, &new.records);
-        let reserved = storage.reserve(bytes, Access::Blocking).unwrap().unwrap();
-        for appended in storage.append(&[new], vec![reserved]).unwrap() {
+        let prepared = storage.prepare(new, Access::Blocking).unwrap().unwrap();
+        for appended in storage.append(vec![(Tid(tid), prepared)]).unwrap() {
             storage.publish(appended);
         }
     }

@@ -5,7 +5,6 @@
 
 mod cursor;
 mod packing;
-mod prepared;
 mod read;
 mod undo;
 mod upkeep;

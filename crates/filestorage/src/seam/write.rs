@@ -11,8 +11,7 @@ use zodium_storage::{
 };
 use zodium_types::{Distribution, Tid};
 
-use super::prepared::PreparedTransaction;
-use crate::FileStorage;
+use crate::{FileStorage, PreparedTransaction};
 
 impl Write for FileStorage {
     fn new_oids(&self, count: u64) -> Option<RangeInclusive<u64>> {
@@ -36,24 +35,16 @@ impl Write for FileStorage {
         transaction: NewTransaction,
         access: Access,
     ) -> Result<Poll<Prepared>, StorageError> {
-        let prepared = PreparedTransaction::prepare(self, transaction, access)?;
+        let prepared = FileStorage::prepare(self, transaction, access)?;
         Ok(prepared.map_or(Poll::Pending, |prepared| Poll::Ready(Prepared::new(prepared))))
     }
 
     fn commit(&self, batch: Vec<(Tid, Prepared)>) -> Result<Vec<Committed>, StorageError> {
-        let mut transactions = Vec::with_capacity(batch.len());
-        let mut reservations = Vec::with_capacity(batch.len());
-        let mut pointing_back = Vec::new();
-        for (tid, prepared) in batch {
-            let (transaction, reservation, points_back) =
-                prepared.into_inner::<PreparedTransaction>()?.with_tid(tid);
-            transactions.push(transaction);
-            reservations.push(reservation);
-            pointing_back.extend(points_back);
-        }
+        let inside = |(tid, prepared): (Tid, Prepared)| Ok((tid, prepared.into_inner()?));
+        let batch = batch.into_iter().map(inside).collect::<Result<_, StorageError>>()?;
         // Held from the first appended byte until the last transaction is published.
         let _appending = self.appender.lock();
-        let appended = self.append(&transactions, reservations)?;
+        let appended = self.append(batch)?;
         let publish = |appended: crate::Appended| {
             let committed = Committed { tid: appended.tid(), oids: appended.oids() };
             self.publish(appended);
@@ -64,7 +55,7 @@ impl Write for FileStorage {
 
     fn abort(&self, prepared: Prepared) {
         if let Ok(prepared) = prepared.into_inner::<PreparedTransaction>() {
-            self.release(prepared.reservation);
+            self.release(prepared);
         }
     }
 

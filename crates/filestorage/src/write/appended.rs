@@ -1,22 +1,38 @@
 //! A transaction that is in the log, and not visible yet.
 
-use zodium_types::{Oid, Tid};
+use zodium_storage::{NewBody, NewRecord};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
-use super::new_transaction::NewBody;
 use super::oids::Oids;
+use super::prepared::PreparedTransaction;
 use crate::read::{LogFile, new_record};
 
-/// Positions of the records of an appended transaction.
+/// Where a transaction stands in the file.
 #[derive(Debug)]
-pub struct Appended {
+pub(super) struct Written {
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) records: Vec<(Oid, u64, NewBody)>,
-    pub(super) previous: Vec<u64>,
-    pub(super) tid: Tid,
+    /// For each record: its position, and that of the revision before.
+    pub(super) positions: Vec<(u64, u64)>,
+}
+
+/// An appended transaction, to be published.
+#[derive(Debug)]
+pub struct Appended {
+    tid: Tid,
+    prepared: PreparedTransaction,
+    written: Written,
 }
 
 impl Appended {
+    pub(super) fn new(tid: Tid, mut prepared: PreparedTransaction, written: Written) -> Appended {
+        if prepared.transaction.status == TransactionStatus::Undone {
+            // The records of an undone transaction do not count, now as after the next opening.
+            prepared.transaction.records.clear();
+        }
+        Appended { tid, prepared, written }
+    }
+
     /// Tid of the transaction.
     pub fn tid(&self) -> Tid {
         self.tid
@@ -25,22 +41,24 @@ impl Appended {
     /// The objects with a new revision, each once, in the order of their records.
     pub fn oids(&self) -> Vec<Oid> {
         let mut seen = rustc_hash::FxHashSet::default();
-        let oids = self.records.iter().map(|(oid, ..)| *oid);
+        let oids = self.prepared.transaction.records.iter().map(|record| record.oid);
         oids.filter(|oid| seen.insert(*oid)).collect()
     }
 
     /// Makes the transaction visible to readers. Call it in the order of the appends.
     pub(crate) fn publish(self, log: &LogFile, oids: &Oids) {
+        let Written { start, end, positions } = self.written;
         // Extend the end first: a reader that finds the new position must be allowed to read there.
-        log.extend_to(self.end);
-        for ((oid, position, body), previous) in self.records.into_iter().zip(self.previous) {
+        log.extend_to(end);
+        let records = self.prepared.transaction.records.into_iter().zip(positions);
+        for (NewRecord { oid, body }, (position, previous)) in records {
             if let NewBody::Data(data) = body {
                 log.cache.insert(new_record(position, self.tid, previous, Some(data)));
             }
             log.positions.publish(oid, position);
             oids.note(oid);
         }
-        log.note_indexed(self.end);
-        log.tid_index.pass_appended(self.tid, self.start);
+        log.note_indexed(end);
+        log.tid_index.pass_appended(self.tid, start);
     }
 }

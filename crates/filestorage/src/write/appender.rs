@@ -13,7 +13,7 @@ use super::append_state::{AppendState, WriteFailure};
 use super::appended::Appended;
 use super::back_pointers::BackPointers;
 use super::batch_writer::BatchWriter;
-use super::new_transaction::{NewTransaction, total_bytes};
+use super::prepared::{PreparedTransaction, Reservation};
 use crate::FileStorageError;
 use crate::checksums::{Batch, SessionName};
 use crate::format::DataFile;
@@ -24,12 +24,6 @@ const RESERVE_BYTES_MIN: u64 = 1 << 20;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 /// How long after its last refusal for lack of space the storage still counts as full.
 const FULL_REMEMBERED: Duration = Duration::from_secs(60);
-
-/// Space reserved for a voted transaction. It is released, or used up by an append.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Reservation {
-    bytes: u64,
-}
 
 /// The writing end of the log. Any thread may reserve space, and one appends.
 pub(crate) struct Appender {
@@ -114,7 +108,7 @@ impl Appender {
 
     /// Reserves space for `bytes` more, so that a full disk refuses a vote and never a finish.
     /// `None`: the file system has to be asked, but access is non-blocking.
-    pub(crate) fn reserve(
+    pub(super) fn reserve(
         &self,
         reader: &Reader,
         bytes: u64,
@@ -165,9 +159,9 @@ impl Appender {
     }
 
     /// Releases the space of a transaction that will not be written.
-    pub(crate) fn release(&self, reservation: Reservation) {
+    pub(crate) fn release(&self, prepared: PreparedTransaction) {
         let mut state = self.state.lock();
-        state.promised = state.promised.saturating_sub(reservation.bytes);
+        state.promised = state.promised.saturating_sub(prepared.bytes());
     }
 
     /// Writes transactions one after the other and syncs once. They are durable when this returns.
@@ -181,15 +175,14 @@ impl Appender {
         &self,
         reader: &Reader,
         session: &SessionName,
-        transactions: &[NewTransaction],
-        reservations: Vec<Reservation>,
+        batch: Vec<(Tid, PreparedTransaction)>,
     ) -> Result<Vec<Appended>, FileStorageError> {
         let mut state = self.state.lock();
         self.check_writable(&state)?;
         let (start, identity) = (state.end, state.identity);
         let buffer = std::mem::take(&mut state.buffer);
         // Used up in any case: a transaction that is not written releases its space.
-        let promised: u64 = reservations.iter().map(|reservation| reservation.bytes).sum();
+        let promised: u64 = batch.iter().map(|(_, prepared)| prepared.bytes()).sum();
         // The lock guards the numbers: votes go on while this thread waits for the device.
         drop(state);
 
@@ -200,11 +193,11 @@ impl Appender {
         let mut writer = BatchWriter::new(&log, start, buffer, &self.syncs, &announce);
         let checked = self.check_file(identity, start..=start);
         let is_begun = checked.is_ok();
-        let rehearsed = checked.and_then(|()| writer.rehearse(transactions));
-        let written = rehearsed.and_then(|()| writer.write_all(transactions));
+        let rehearsed = checked.and_then(|()| writer.rehearse(&batch));
+        let written = rehearsed.and_then(|()| writer.write_all(&batch));
         // Check again: bytes in a file that has lost its name must not be acknowledged.
-        let written = written.and_then(|appended| {
-            self.check_file(identity, writer.position..=writer.position).map(|()| appended)
+        let written = written.and_then(|written| {
+            self.check_file(identity, writer.position..=writer.position).map(|()| written)
         });
         let (end, crc32c) = (writer.position, writer.crc32c);
         if let (Ok(_), Some(checksums), Some(sums)) = (&written, &log.checksums, &writer.sums) {
@@ -220,15 +213,16 @@ impl Appender {
         // Together with the end: reserved space becomes used space.
         state.promised = state.promised.saturating_sub(promised);
         match written {
-            Ok(appended) => {
+            Ok(written) => {
                 assert!(end >= start, "the log only grows");
                 state.recent.note(start..end, crc32c);
                 (state.end, state.refused_end) = (end, end);
-                state.last_tid = transactions.iter().fold(state.last_tid, |t, n| t.max(n.tid));
-                Ok(appended)
+                state.last_tid = batch.iter().fold(state.last_tid, |last, (tid, _)| last.max(*tid));
+                let appended = batch.into_iter().zip(written);
+                Ok(appended.map(|((tid, new), at)| Appended::new(tid, new, at)).collect())
             }
             Err(error) => {
-                let refused_end = is_begun.then(|| start + total_bytes(transactions));
+                let refused_end = is_begun.then_some(start + promised);
                 state.fail(&error, refused_end);
                 Err(error)
             }

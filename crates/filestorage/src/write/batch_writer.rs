@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::time::Instant;
 
-use zodium_types::{Durations, Tid, TransactionStatus};
+use zodium_storage::{NewBody, NewRecord};
+use zodium_types::{Durations, Tid};
 
-use super::appended::Appended;
-use super::new_transaction::{NewBody, NewRecord, NewTransaction, header, total_bytes};
+use super::appended::Written;
+use super::prepared::{PreparedBatch, PreparedTransaction};
+use super::sizes::{data_length, header, records_bytes};
 use crate::FileStorageError;
 use crate::checksums::{Batch, RecordSum};
-use crate::format::{DataHeader, LostSectors, POINTER_BYTES, record_bytes};
+use crate::format::{DataHeader, LostSectors, POINTER_BYTES};
 use crate::read::LogFile;
 
 /// Bodies of at least this size are written from their own memory. Smaller ones are gathered into
@@ -42,10 +44,10 @@ pub(super) struct BatchWriter<'a> {
 }
 
 /// Whether the buffer holds all bytes of the transactions before the first write.
-fn is_written_at_once(transactions: &[NewTransaction]) -> bool {
-    let mut records = transactions.iter().flat_map(|new| &new.records);
-    records.all(|record| record.data_length() < GATHER_BYTES_MAX as u64)
-        && total_bytes(transactions) < WRITE_BYTES as u64
+fn is_written_at_once(batch: &PreparedBatch) -> bool {
+    let mut records = batch.iter().flat_map(|(_, prepared)| &prepared.transaction.records);
+    records.all(|record| data_length(record) < GATHER_BYTES_MAX as u64)
+        && batch.iter().map(|(_, prepared)| prepared.bytes()).sum::<u64>() < WRITE_BYTES as u64
 }
 
 impl<'a> BatchWriter<'a> {
@@ -75,33 +77,30 @@ impl<'a> BatchWriter<'a> {
 
     pub(super) fn write_all(
         &mut self,
-        transactions: &[NewTransaction],
-    ) -> Result<Vec<Appended>, FileStorageError> {
-        let mut appended = Vec::with_capacity(transactions.len());
-        for transaction in transactions {
-            appended.push(self.write_transaction(transaction)?);
+        batch: &PreparedBatch,
+    ) -> Result<Vec<Written>, FileStorageError> {
+        let mut written = Vec::with_capacity(batch.len());
+        for (tid, prepared) in batch {
+            written.push(self.write_transaction(*tid, prepared)?);
         }
         self.announce_if_lost()?;
         self.flush()?;
         let started = Instant::now();
         self.log.file.sync().map_err(|error| self.failed("sync", error))?;
         self.syncs.record(started.elapsed());
-        Ok(appended)
+        Ok(written)
     }
 
     /// Lays out the transactions once without writing them, to see whether they must be announced.
     /// Needed only for those written in pieces; others are complete in the buffer before the write.
-    pub(super) fn rehearse(
-        &mut self,
-        transactions: &[NewTransaction],
-    ) -> Result<(), FileStorageError> {
-        if self.lost.is_none() || is_written_at_once(transactions) {
+    pub(super) fn rehearse(&mut self, batch: &PreparedBatch) -> Result<(), FileStorageError> {
+        if self.lost.is_none() || is_written_at_once(batch) {
             return Ok(());
         }
         let start = self.position;
         self.is_rehearsal = true;
-        for transaction in transactions {
-            self.write_transaction(transaction)?;
+        for (tid, prepared) in batch {
+            self.write_transaction(*tid, prepared)?;
         }
         self.is_rehearsal = false;
         self.announce_if_lost()?;
@@ -120,10 +119,14 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    fn write_transaction(&mut self, new: &NewTransaction) -> Result<Appended, FileStorageError> {
+    fn write_transaction(
+        &mut self,
+        tid: Tid,
+        prepared: &PreparedTransaction,
+    ) -> Result<Written, FileStorageError> {
+        let new = &prepared.transaction;
         let start = self.position;
-        let bytes = new.records.iter().map(|record| record_bytes(record.data_length())).sum();
-        let header = header(new.tid, new.status, &new.metadata, bytes);
+        let header = header(tid, new.status, &new.metadata, records_bytes(&new.records));
         let header_start = self.buffer.len();
         header.write(&mut self.buffer);
         self.buffer.extend_from_slice(&new.metadata.user);
@@ -138,15 +141,22 @@ impl<'a> BatchWriter<'a> {
         }
         self.position += header.records_offset();
 
-        let mut records = Vec::with_capacity(new.records.len());
-        let mut previous = Vec::with_capacity(new.records.len());
+        let mut positions = Vec::with_capacity(new.records.len());
+        let mut back_positions = prepared.back_positions.iter();
         for record in &new.records {
             // The index does not have this batch yet. That is correct: object locks are held until
             // publication, so no two transactions of a batch write the same object.
             let before = self.log.positions.position(record.oid).unwrap_or(0);
-            records.push((record.oid, self.position, record.body.clone()));
-            previous.push(before);
-            self.write_record(record, new.tid, before, start)?;
+            positions.push((self.position, before));
+            let record_header = DataHeader {
+                oid: record.oid,
+                tid,
+                previous: before,
+                transaction: start,
+                version_length: 0,
+                data_length: data_length(record),
+            };
+            self.write_record(record, &record_header, &mut back_positions)?;
         }
         assert_eq!(self.position - start, header.length, "a transaction as long as announced");
         self.buffer.extend_from_slice(&header.length.to_be_bytes());
@@ -158,29 +168,15 @@ impl<'a> BatchWriter<'a> {
             lost.end();
         }
         self.position += POINTER_BYTES;
-        if new.status == TransactionStatus::Undone {
-            // The records of an undone transaction do not count, now as after the next opening.
-            records.clear();
-        }
-        Ok(Appended { start, end: self.position, records, previous, tid: new.tid })
+        Ok(Written { start, end: self.position, positions })
     }
 
     fn write_record(
         &mut self,
         record: &NewRecord,
-        tid: Tid,
-        previous: u64,
-        transaction: u64,
+        header: &DataHeader,
+        back_positions: &mut std::slice::Iter<'_, u64>,
     ) -> Result<(), FileStorageError> {
-        let data_length = record.data_length();
-        let header = DataHeader {
-            oid: record.oid,
-            tid,
-            previous,
-            transaction,
-            version_length: 0,
-            data_length,
-        };
         let header_start = self.buffer.len();
         header.write(&mut self.buffer);
         let mut sum = RecordSum::new(self.position, &self.buffer[header_start..]);
@@ -194,7 +190,10 @@ impl<'a> BatchWriter<'a> {
         match &record.body {
             NewBody::Data(data) => write(data)?,
             NewBody::Spooled(data) => data.each_chunk(write)?,
-            NewBody::SameAs(back) => write(&back.to_be_bytes())?,
+            NewBody::SameAs(_) => match back_positions.next() {
+                Some(back) => write(&back.to_be_bytes())?,
+                None => unreachable!("a transaction is prepared with the positions it points to"),
+            },
             NewBody::Deleted => write(&0_u64.to_be_bytes())?,
         }
         if let Some(sums) = &mut self.sums {

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{commit, copied_body, data_file, data_of, stores, tid};
+use crate::support::{commit, copied_body, data_file, data_of, stores, tid, transaction};
 use bytes::Bytes;
 use zodium_blobs::{NewBlob, StagedBlobs};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
-use zodium_filestorage::{ChecksumMode, FileStorage, NewRecord, NewTransaction, OpenOptions};
-use zodium_storage::PackOptions;
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
+use zodium_storage::{NewRecord, PackOptions};
 use zodium_types::{Oid, Tid};
 
 const BLOBS: &str = "Blobs";
@@ -133,7 +133,7 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
     let data = Bytes::from_static(RECORD);
     let body = copied_body(&storage, OID, Some(data), Some(tid(2))).unwrap();
     let records = vec![NewRecord { oid: OID, body }];
-    commit(&storage, NewTransaction { records, ..stores(tid(4), &[]) }).unwrap();
+    commit(&storage, (tid(4), transaction(records))).unwrap();
     let cancelled = Arc::default();
     let options = PackOptions {
         gc: false,

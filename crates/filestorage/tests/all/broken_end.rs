@@ -13,16 +13,14 @@ use std::sync::Arc;
 
 use crate::support::{
     History, Model, commit, companion, copied_body, count_warnings, data_file, data_of,
-    same_answers, stores,
+    same_answers, stores, transaction,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_blobs::NewBlob;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{
-    CheckOptions, ChecksumMode, FileStorage, NewBody, NewRecord, OpenOptions,
-};
-use zodium_storage::Access;
+use zodium_filestorage::{CheckOptions, ChecksumMode, FileStorage, OpenOptions};
+use zodium_storage::{Access, NewBody, NewRecord};
 use zodium_types::{Oid, Tid};
 
 #[test]
@@ -343,21 +341,20 @@ fn commit_last(storage: &FileStorage, kind: Kind, model: &Model) {
         Kind::Of256Bytes => vec![(4, data(&[7; 256 - 23 - 42]))],
     };
     let record = |(oid, body)| NewRecord { oid: Oid(oid), body };
-    let mut new = stores(tid, &[]);
-    new.records = bodies.into_iter().map(record).collect();
+    let mut new = transaction(bodies.into_iter().map(record).collect());
     if matches!(kind, Kind::Mixed) {
         new.metadata.user = b"user".to_vec();
         new.metadata.description = b"what it is for".to_vec();
     }
     if !matches!(kind, Kind::Blob) {
-        return commit(storage, new).unwrap();
+        return commit(storage, (tid, new)).unwrap();
     }
     let blobs = storage.blobs().unwrap();
     let mut sent = blobs.temporary().unwrap();
     sent.append(b"large").unwrap();
     let mut staged = blobs.stage(&[(BLOB_OID, NewBlob::Sent(&sent))]).unwrap();
     staged.commit(tid).unwrap();
-    commit(storage, new).unwrap();
+    commit(storage, (tid, new)).unwrap();
     staged.keep();
     blobs.settle();
 }

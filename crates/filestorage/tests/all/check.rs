@@ -167,9 +167,9 @@ fn extension_that_is_no_pickle_is_found() {
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
     for (n, extension) in [(1, &b"\x80\x03}."[..]), (2, b"\x80\x03}"), (3, b"")] {
-        let mut transaction = stores(tid(n), &[]);
-        transaction.metadata.extension = extension.to_vec();
-        commit(&storage, transaction).unwrap();
+        let mut new = stores(tid(n), &[]);
+        new.1.metadata.extension = extension.to_vec();
+        commit(&storage, new).unwrap();
     }
     let (_, found) = try_check(&disk, true).unwrap();
     let [damage] = &found[..] else { panic!("{found:?}") };

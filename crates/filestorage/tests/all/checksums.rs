@@ -174,7 +174,7 @@ fn reading_stays_before_a_transaction_that_does_not_fit_its_checksum() {
     let storage = open(disk.clone());
     let described = |number, text: &[u8]| {
         let mut new = stores(tid(number), &[(1, b"data")]);
-        new.metadata.description = text.to_vec();
+        new.1.metadata.description = text.to_vec();
         new
     };
     for (number, text) in [(1, &b"first"[..]), (2, b"second"), (3, b"third")] {

@@ -17,8 +17,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use zodium_disk::{Disk, DiskFile, MemoryDisk, OpenMode};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError};
-use zodium_storage::LogItem;
-use zodium_storage::TransactionRecord;
+use zodium_storage::{LogItem, NewBody, TransactionRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 const TRANSACTIONS: usize = 50;
@@ -137,7 +136,14 @@ fn undone(storage: &FileStorage, tid: Tid) -> Answer<Vec<String>> {
         let records = storage.reader().records_to_undo(tid)?;
         let bodies = records.into_iter().map(|record| {
             let body = undo_record(storage, tid, record, &mut undoing)?;
-            Ok(format!("{} {body:?}", record.oid))
+            Ok(match body {
+                // The file gets the position; a wrong bit in that record may change its tid.
+                Some(NewBody::SameAs(tid)) => {
+                    let position = storage.reader().position_of(record.oid, tid)?;
+                    format!("{} same as {position}", record.oid)
+                }
+                body => format!("{} {body:?}", record.oid),
+            })
         });
         bodies.collect()
     };

@@ -70,7 +70,7 @@ fn write(rng: &mut SmallRng, bytes: u64) -> MemoryDisk {
             stores(tid(n), &(0..count).map(record).collect::<Vec<_>>())
         };
         let batch: Vec<_> = std::iter::repeat_with(&mut transaction).take(8).collect();
-        commit_all(&storage, &batch).unwrap();
+        commit_all(&storage, batch).unwrap();
     }
     storage.close().unwrap();
     disk

@@ -335,7 +335,7 @@ fn the_file_is_looked_at_twice_for_a_batch() {
     commit(&storage, stores(tid(1), &[(0, b"root")])).unwrap();
     let before = disk.count(Operation::Read);
     let batch: Vec<_> = (2..10).map(|n| stores(tid(n), &[(n, b"data")])).collect();
-    crate::support::commit_all(&storage, &batch).unwrap();
+    crate::support::commit_all(&storage, batch).unwrap();
     assert_eq!(disk.count(Operation::Read) - before, 2);
     let missing = Path::new("Missing.fs");
     assert_eq!(disk.status(missing).unwrap(), None);

@@ -5,7 +5,8 @@
 use crate::support::{Undoing, commit, data_of, disk_of, open, undo_record};
 use bytes::Bytes;
 use zodium_disk::MemoryDisk;
-use zodium_filestorage::{FileStorage, NewBody, NewRecord, NewTransaction};
+use zodium_filestorage::FileStorage;
+use zodium_storage::{NewBody, NewRecord, NewTransaction};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 /// 429 bytes that ZODB 6.4 wrote, one item a line.
@@ -61,16 +62,13 @@ fn the_example_is_written_byte_for_byte() {
 
 #[test]
 fn one_batch_gives_the_same_bytes_as_one_transaction_at_a_time() {
-    let transactions = || [(1, b"first".as_slice()), (2, b"second")].into_iter().enumerate();
+    let objects = [(1, b"first".as_slice()), (2, b"second")];
+    let transactions =
+        || objects.map(|(n, data)| crate::support::stores(crate::support::tid(n), &[(n, data)]));
     let (together, apart) = (MemoryDisk::new(), MemoryDisk::new());
-    let batch: Vec<_> = transactions()
-        .map(|(at, (oid, data))| {
-            crate::support::stores(crate::support::tid(at as u64 + 1), &[(oid, data)])
-        })
-        .collect();
-    crate::support::commit_all(&open(together.clone()), &batch).unwrap();
+    crate::support::commit_all(&open(together.clone()), transactions().into()).unwrap();
     let storage = open(apart.clone());
-    for new in batch {
+    for new in transactions() {
         commit(&storage, new).unwrap();
     }
     assert_eq!(data_of(&together), data_of(&apart));
@@ -120,7 +118,7 @@ fn write_example(storage: &FileStorage) {
         let (user, description) = (user.into(), description.into());
         let metadata = TransactionMetadata { user, description, extension };
         let (tid, status) = (Tid(tid), TransactionStatus::Normal);
-        commit(storage, NewTransaction { tid, status, metadata, records }).unwrap();
+        commit(storage, (tid, NewTransaction { status, metadata, records })).unwrap();
     };
     commit(0x03f5_9458_1777_7777, "joe", "hi", vec![], vec![store(1, "AAAA")]);
     commit(0x03f5_9458_1bbb_bbbb, "joe", "hi", vec![], vec![store(1, "BBBBB")]);

@@ -14,15 +14,14 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::{
     History, Model, check_everything, commit, commit_all, companion, data_file, data_of, disk_of,
-    for_each_seed, logged, open, reserve, same_answers, stores, tid, try_open,
+    file_bytes, for_each_seed, logged, open, prepare, same_answers, stores, tid, try_open,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tracing::Level;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
-use zodium_filestorage::{FileStorage, FileStorageError, NewTransaction, OpenOptions};
-use zodium_storage::Write;
-use zodium_storage::{Access, LogItem};
+use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions};
+use zodium_storage::{Access, LogItem, Write};
 
 #[test]
 fn full_disk_refuses_the_vote_and_nothing_else() {
@@ -34,11 +33,11 @@ fn full_disk_refuses_the_vote_and_nothing_else() {
     }
     storage.close().unwrap();
     let (before, used) = (data_of(&disk), disk.used_bytes());
-    let new = stores(history.model.last_tid().next(), &[(1, &[1; 1000])]);
-    let bytes = NewTransaction::bytes(&new.metadata, &new.records);
+    let new = || stores(history.model.last_tid().next(), &[(1, &[1; 1000])]);
+    let bytes = file_bytes(&new());
     for room in [0, 1, bytes - 1] {
         disk.set_capacity(used + room);
-        match storage.reserve(bytes, Access::Blocking) {
+        match prepare(&storage, new().1) {
             Err(FileStorageError::Full { bytes: refused, .. }) => assert_eq!(refused, bytes),
             other => panic!("{other:?}"),
         }
@@ -46,6 +45,7 @@ fn full_disk_refuses_the_vote_and_nothing_else() {
         assert!(same_answers(&storage, &history.model).unwrap());
     }
     disk.set_capacity(used + bytes);
+    let new = new();
     history.commit(&storage, new);
     check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(1));
     let refused = commit(&storage, stores(tid(1 << 20), &[(1, b"no room")]));
@@ -102,14 +102,14 @@ fn a_shortage_of_space_is_logged_once_and_so_is_its_end() {
 fn a_used_up_quota_is_logged_once_and_so_is_its_end() {
     let options = OpenOptions { quota_bytes: Some(2000), ..OpenOptions::new(data_file()) };
     let storage = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
-    let new = stores(tid(1), &[(1, &[1; 1000])]);
+    let prepared = || prepare(&storage, stores(tid(1), &[(1, &[1; 1000])]).1);
     let ((), messages) = logged(Level::INFO, || {
-        let first = reserve(&storage, &new).unwrap();
+        let first = prepared().unwrap();
         for _ in 0..5 {
-            assert!(matches!(reserve(&storage, &new), Err(FileStorageError::Quota { .. })));
+            assert!(matches!(prepared(), Err(FileStorageError::Quota { .. })));
         }
         storage.release(first);
-        storage.release(reserve(&storage, &new).unwrap());
+        storage.release(prepared().unwrap());
     });
     let [(Level::WARN, full), (Level::INFO, again)] = &messages[..] else { panic!("{messages:?}") };
     assert!(full.contains("over the quota of 2000; pack, or raise the quota"), "{full}");
@@ -119,7 +119,7 @@ fn a_used_up_quota_is_logged_once_and_so_is_its_end() {
 #[test]
 fn disk_can_be_filled_to_the_last_byte() {
     let new = |n| stores(tid(n), &[(1, &[1; 100])]);
-    let bytes = NewTransaction::bytes(&new(1).metadata, &new(1).records);
+    let bytes = file_bytes(&new(1));
     let disk = MemoryDisk::with_capacity(4 + 50 * bytes);
     let storage = open(disk.clone());
     for n in 1..=50 {
@@ -132,7 +132,7 @@ fn disk_can_be_filled_to_the_last_byte() {
 #[test]
 fn file_can_grow_to_its_quota_and_not_a_byte_further() {
     let new = |n| stores(tid(n), &[(1, &[1; 100])]);
-    let bytes = NewTransaction::bytes(&new(1).metadata, &new(1).records);
+    let bytes = file_bytes(&new(1));
     let quota = 4 + 3 * bytes;
     for (quota_bytes, room) in [(quota - 1, 2), (quota, 3), (quota + 1, 3)] {
         let options =
@@ -149,38 +149,37 @@ fn file_can_grow_to_its_quota_and_not_a_byte_further() {
 
 #[test]
 fn space_that_was_given_back_can_be_promised_again() {
-    let new = stores(tid(1), &[(1, &[1; 100])]);
-    let bytes = NewTransaction::bytes(&new.metadata, &new.records);
-    let storage = open(MemoryDisk::with_capacity(4 + 2 * bytes));
+    let new = || stores(tid(1), &[(1, &[1; 100])]);
+    let storage = open(MemoryDisk::with_capacity(4 + 2 * file_bytes(&new())));
+    let prepared = || prepare(&storage, new().1);
     for _ in 0..100 {
-        let one = reserve(&storage, &new).unwrap();
-        let other = reserve(&storage, &new).unwrap();
-        assert!(matches!(reserve(&storage, &new), Err(FileStorageError::Full { .. })));
+        let one = prepared().unwrap();
+        let other = prepared().unwrap();
+        assert!(matches!(prepared(), Err(FileStorageError::Full { .. })));
         storage.release(one);
-        let third = reserve(&storage, &new).unwrap();
+        let third = prepared().unwrap();
         storage.release(other);
         storage.release(third);
     }
-    commit(&storage, new).unwrap();
+    commit(&storage, new()).unwrap();
 }
 
 #[test]
 fn promised_space_is_not_promised_again_while_it_is_being_written() {
     let new = |n| stores(tid(n), &[(n, &[1; 100])]);
-    let bytes = NewTransaction::bytes(&new(1).metadata, &new(1).records);
+    let bytes = file_bytes(&new(1));
     let disk = FaultyDisk::new(MemoryDisk::with_capacity(4 + 2 * bytes));
     let storage = Arc::new(open(disk.clone()));
-    let promised = [reserve(&storage, &new(1)).unwrap(), reserve(&storage, &new(2)).unwrap()];
-    let [first, second] = promised;
+    let [first, second] = [1, 2].map(|n| (tid(n), prepare(&storage, new(n).1).unwrap()));
     let answer = Arc::new(Mutex::new(None));
     let (storage_then, answer_then) = (Arc::clone(&storage), Arc::clone(&answer));
     disk.before_next(Operation::Sync, move || {
-        *answer_then.lock().unwrap() = Some(reserve(&storage_then, &new(3)));
+        *answer_then.lock().unwrap() = Some(prepare(&storage_then, new(3).1));
     });
-    storage.append(&[new(1)], vec![first]).unwrap();
+    storage.append(vec![first]).unwrap();
     let answer = answer.lock().unwrap().take().unwrap();
     assert!(matches!(answer, Err(FileStorageError::Full { .. })), "{answer:?}");
-    storage.append(&[new(2)], vec![second]).unwrap();
+    storage.append(vec![second]).unwrap();
 }
 
 #[test]
@@ -198,12 +197,13 @@ fn space_reserved_ahead_is_given_back_at_the_close() {
 fn resident_access_never_asks_the_file_system() {
     let disk = FaultyDisk::new(MemoryDisk::new());
     let storage = open(disk.clone());
-    assert!(storage.reserve(100, Access::NonBlocking).unwrap().is_none());
+    let prepared = |access| storage.prepare(stores(tid(1), &[(1, b"data")]).1, access).unwrap();
+    assert!(prepared(Access::NonBlocking).is_none());
     assert_eq!(disk.count(Operation::Reserve), 0);
-    let reservation = storage.reserve(100, Access::Blocking).unwrap().unwrap();
+    let first = prepared(Access::Blocking).unwrap();
     // What was reserved ahead is enough for this one.
-    storage.release(storage.reserve(100, Access::NonBlocking).unwrap().unwrap());
-    storage.release(reservation);
+    storage.release(prepared(Access::NonBlocking).unwrap());
+    storage.release(first);
     assert_eq!(disk.count(Operation::Reserve), 1);
 }
 
@@ -360,7 +360,7 @@ fn an_iteration_goes_on_where_a_read_failed() {
     let storage = open(disk.clone());
     for (number, bytes) in [(1, 100), (2, 200 << 10), (3, 300 << 10), (4, 100)] {
         let mut new = stores(tid(number), &[(number, &vec![7; bytes])]);
-        new.metadata.description = vec![b'd'; 60_000];
+        new.1.metadata.description = vec![b'd'; 60_000];
         commit(&storage, new).unwrap();
     }
     for nth in 1.. {
@@ -436,7 +436,7 @@ impl Script {
         for step in 0..8 {
             let batch = history.next_batch(&storage);
             script.attempted = history.model.clone();
-            match commit_all(&storage, &batch) {
+            match commit_all(&storage, batch) {
                 Ok(()) => script.acknowledge(disk, &history.model),
                 Err(error) => {
                     history.model = script.acknowledged.clone();
@@ -488,9 +488,9 @@ fn goes_on(storage: &FileStorage, disk: &FaultyDisk, error: &FileStorageError) -
     }
     let counts = || [Operation::Write, Operation::Sync].map(|kind| disk.count(kind));
     let before = counts();
-    let new = stores(tid(1 << 20), &[(1, b"after the failure")]);
-    assert!(matches!(reserve(storage, &new), Err(FileStorageError::Failed { .. })));
-    let appended = storage.append(&[new], Vec::new());
+    let (_, new) = stores(tid(1 << 20), &[(1, b"after the failure")]);
+    assert!(matches!(prepare(storage, new), Err(FileStorageError::Failed { .. })));
+    let appended = storage.append(Vec::new());
     assert!(matches!(appended, Err(FileStorageError::Failed { .. })));
     assert_eq!(counts(), before);
     false

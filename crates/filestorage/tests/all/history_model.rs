@@ -171,8 +171,9 @@ fn new_oids_begin_behind_a_gap_when_a_file_with_objects_is_opened_again() {
 #[test]
 fn nothing_is_visible_before_it_is_published() {
     let storage = open(MemoryDisk::new());
-    let new = crate::support::stores(crate::support::tid(1), &[(1, b"a")]);
-    let appended = storage.append(&[new], Vec::new()).unwrap();
+    let (tid, new) = crate::support::stores(crate::support::tid(1), &[(1, b"a")]);
+    let prepared = crate::support::prepare(&storage, new).unwrap();
+    let appended = storage.append(vec![(tid, prepared)]).unwrap();
     let load = storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
     assert!(matches!(load, Load::Missing));
     assert!(storage.reader().iterate(None, None).unwrap().step().unwrap().is_none());

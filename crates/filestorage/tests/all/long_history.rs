@@ -2,7 +2,7 @@
 //!
 //! A cold file of 100,000 transactions: reads are counted, not timed.
 
-use crate::support::{commit_all, data_of, stores, tid, try_open};
+use crate::support::{commit, commit_all, data_of, stores, tid, try_open};
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 use zodium_filestorage::{FileStorage, FileStorageError};
 use zodium_types::Tid;
@@ -28,7 +28,7 @@ fn cold_file(oid_of: fn(u64) -> u64) -> (FaultyDisk, FileStorage) {
     for batch in 0..TRANSACTIONS / BATCH {
         let numbers = batch * BATCH..(batch + 1) * BATCH;
         let transactions = numbers.map(|n| stores(tid(n), &[(oid_of(n), b"some data, not much")]));
-        commit_all(&storage, &transactions.collect::<Vec<_>>()).unwrap();
+        commit_all(&storage, transactions.collect()).unwrap();
     }
     storage.close().unwrap();
     let disk = FaultyDisk::new(disk.after_power_cut());
@@ -87,7 +87,7 @@ fn what_is_appended_is_found_with_few_reads() {
     let disk = FaultyDisk::new(MemoryDisk::new());
     let storage = try_open(disk.clone(), 0).unwrap();
     for n in 0..20_000 {
-        commit_all(&storage, &[stores(tid(n), &[(7, b"data")])]).unwrap();
+        commit(&storage, stores(tid(n), &[(7, b"data")])).unwrap();
     }
     for n in (0..20_000).step_by(999) {
         let count = reads(&disk, || assert_finds(&storage, n));

@@ -10,17 +10,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Undoing, undo_record};
+use crate::support::{self, Undoing, append, prepare, stores, transaction, undo_record};
 use bytes::Bytes;
 use history::{History, Transaction, read_all, revision};
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
-use zodium_filestorage::{
-    FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction, OpenOptions, Pack,
+use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions, Pack};
+use zodium_storage::{
+    Access, Load, NewBody, NewRecord, NewTransaction, PackOptions, Packed, Revision,
 };
-use zodium_storage::{Access, Load, PackOptions, Packed, Revision};
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_types::{Oid, Tid, TransactionStatus};
 
 const PATH: &str = "Data.fs";
 
@@ -265,8 +265,8 @@ fn a_transaction_marked_as_undone_does_not_count_after_a_pack_either() {
     commit_body(&storage, Tid(1), stored(b"old")).unwrap();
     commit_body(&storage, Tid(2), stored(b"current")).unwrap();
     let status = TransactionStatus::Undone;
-    let undone = NewTransaction { status, ..transaction(Tid(3), stored(b"undone")) };
-    append(&storage, undone).unwrap();
+    let undone = NewTransaction { status, ..transaction(vec![root(stored(b"undone"))]) };
+    support::commit(&storage, (Tid(3), undone)).unwrap();
     assert!(pack(&storage, Tid(2), false).unwrap().is_some());
     for storage in [storage, open(&disk.after_kill())] {
         assert_eq!(current(&storage, Oid::ROOT).unwrap().data, b"current"[..]);
@@ -280,7 +280,8 @@ fn the_undo_log_ends_where_a_pack_has_been() {
     commit(&storage, Tid(1)).unwrap();
     let body = NewBody::Data(Bytes::from_static(b"packed"));
     let status = TransactionStatus::Packed;
-    append(&storage, NewTransaction { status, ..transaction(Tid(2), body) }).unwrap();
+    let packed = NewTransaction { status, ..transaction(vec![root(body)]) };
+    support::commit(&storage, (Tid(2), packed)).unwrap();
     commit(&storage, Tid(3)).unwrap();
     let mut listed = Vec::new();
     storage
@@ -341,13 +342,10 @@ fn a_cancelled_pack_leaves_the_file_as_it_was() {
 #[test]
 fn space_promised_before_the_pack_is_there_after_it() {
     let (_, storage, history) = storage_with_history(15, 60);
-    let new = transaction(Tid(history.last_tid().0 + 1), NewBody::Data(Bytes::from_static(b"x")));
-    let bytes = NewTransaction::bytes(&new.metadata, &new.records);
-    let reservation = storage.reserve(bytes, Access::Blocking).unwrap().unwrap();
+    let new = transaction(vec![root(NewBody::Data(Bytes::from_static(b"x")))]);
+    let prepared = prepare(&storage, new).unwrap();
     assert!(pack(&storage, history.last_tid(), true).unwrap().is_some());
-    for appended in storage.append(&[new], vec![reservation]).unwrap() {
-        storage.publish(appended);
-    }
+    append(&storage, vec![(Tid(history.last_tid().0 + 1), prepared)]).unwrap();
     assert_eq!(current(&storage, Oid::ROOT).unwrap().data, "x");
 }
 
@@ -367,13 +365,8 @@ fn references_that_cannot_be_read_stop_a_gc_and_name_the_object() {
     let (_, storage, mut history) = storage_with_history(0, 0);
     history.store_references(&storage, Oid(1), &[]);
     history.store_references(&storage, Oid::ROOT, &[Oid(1)]);
-    let damaged = transaction(Tid(history.last_tid().0 + 1), NewBody::Data(Bytes::from("no")));
-    let damaged = NewTransaction {
-        records: damaged.records.into_iter().map(|r| NewRecord { oid: Oid(1), ..r }).collect(),
-        ..damaged
-    };
-    let tid = damaged.tid;
-    append(&storage, damaged).unwrap();
+    let tid = Tid(history.last_tid().0 + 1);
+    support::commit(&storage, stores(tid, &[(1, b"no")])).unwrap();
     let refused = pack(&storage, tid, true);
     assert!(matches!(refused, Err(FileStorageError::References { oid: Oid(1), .. })));
     assert!(pack(&storage, tid, false).unwrap().is_some());
@@ -389,9 +382,8 @@ fn dangling_references_are_counted_and_stop_a_pack_only_when_asked() {
     history.store_references(&storage, Oid(2), &[]);
     history.store_references(&storage, Oid(3), &[Oid(1)]);
     let deleted = NewRecord { oid: Oid(3), body: NewBody::Deleted };
-    let new = transaction(Tid(history.last_tid().0 + 1), NewBody::Deleted);
-    let pack_tid = new.tid;
-    append(&storage, NewTransaction { records: vec![deleted], ..new }).unwrap();
+    let pack_tid = Tid(history.last_tid().0 + 1);
+    support::commit(&storage, (pack_tid, transaction(vec![deleted]))).unwrap();
     let before = disk.bytes(Path::new(PATH));
 
     let cancelled = Arc::default();
@@ -630,21 +622,12 @@ fn data(transaction: &Transaction) -> Option<Bytes> {
     transaction.records[0].data.clone()
 }
 
-fn transaction(tid: Tid, body: NewBody) -> NewTransaction {
-    let records = vec![NewRecord { oid: Oid::ROOT, body }];
-    let metadata = TransactionMetadata::default();
-    NewTransaction { tid, status: TransactionStatus::Normal, metadata, records }
-}
-
-fn append(storage: &FileStorage, new: NewTransaction) -> Result<(), FileStorageError> {
-    for appended in storage.append(&[new], Vec::new())? {
-        storage.publish(appended);
-    }
-    Ok(())
+fn root(body: NewBody) -> NewRecord {
+    NewRecord { oid: Oid::ROOT, body }
 }
 
 fn commit_body(storage: &FileStorage, tid: Tid, body: NewBody) -> Result<(), FileStorageError> {
-    append(storage, transaction(tid, body))
+    support::commit(storage, (tid, transaction(vec![root(body)])))
 }
 
 fn commit(storage: &FileStorage, tid: Tid) -> Result<(), FileStorageError> {

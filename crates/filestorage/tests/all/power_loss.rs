@@ -12,18 +12,16 @@
 use std::sync::{Arc, Mutex};
 
 use crate::support::{
-    Undoing, commit, commit_all, companion, copied_body, damaged_at, data_file, disk_of, stores,
-    tid, undo_record,
+    New, Undoing, commit, commit_all, companion, copied_body, damaged_at, data_file, disk_of,
+    stores, tid, transaction, undo_record,
 };
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
-use zodium_filestorage::{
-    CheckOptions, ChecksumMode, FileStorage, NewBody, NewRecord, NewTransaction, OpenOptions,
-};
-use zodium_storage::{Access, Load, PackOptions};
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_filestorage::{CheckOptions, ChecksumMode, FileStorage, OpenOptions};
+use zodium_storage::{Access, Load, NewBody, NewRecord, NewTransaction, PackOptions};
+use zodium_types::{Oid, Tid, TransactionMetadata};
 
 /// Ways of failing at each operation, of those there are.
 const IMAGES_AT_EACH: usize = 8;
@@ -173,8 +171,8 @@ impl Script {
             let mut free: Vec<u64> = (0..OBJECTS).collect();
             let transactions = self.random.random_range(1..=4);
             let batch: Vec<_> = (0..transactions).map(|_| self.transaction(&mut free)).collect();
-            commit_all(&self.storage, &batch).unwrap();
             self.transactions += batch.len() as u64;
+            commit_all(&self.storage, batch).unwrap();
             self.batches += 1;
             self.watch.lock().unwrap().acknowledged = tid(self.last);
         }
@@ -214,7 +212,7 @@ impl Script {
         self.storage = open(self.disk.clone());
     }
 
-    fn transaction(&mut self, free: &mut Vec<u64>) -> NewTransaction {
+    fn transaction(&mut self, free: &mut Vec<u64>) -> New {
         self.last += 1;
         let records = match self.random.random_range(0..12) {
             0 if self.last > 20 => self.undo(free),
@@ -225,7 +223,7 @@ impl Script {
             description: vec![b'd'; self.random.random_range(0..50)],
             extension: Vec::new(),
         };
-        NewTransaction { tid: tid(self.last), status: TransactionStatus::Normal, metadata, records }
+        (tid(self.last), NewTransaction { metadata, ..transaction(records) })
     }
 
     fn undo(&mut self, free: &mut Vec<u64>) -> Vec<NewRecord> {

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{commit, open, reserve, stores, tid};
+use crate::support::{commit, open, prepare, stores, tid};
 use bytes::Bytes;
 use zodium_disk::MemoryDisk;
-use zodium_filestorage::{FileStorage, NewBody, NewRecord};
-use zodium_storage::{Access, Load, PackOptions};
+use zodium_filestorage::FileStorage;
+use zodium_storage::{Access, Load, NewBody, NewRecord, PackOptions};
 use zodium_types::{Oid, Tid};
 
 /// Data of a record. When the storage lets go of them, which it does while it publishes that
@@ -42,12 +42,10 @@ fn a_record_can_be_read_as_soon_as_its_position_is_published() {
     let found = Arc::default();
     let data =
         LoadsWhenDropped { storage: Arc::clone(&storage), oid: Oid(1), found: Arc::clone(&found) };
-    let mut new = stores(tid(2), &[(1, b"after")]);
+    let (_, mut new) = stores(tid(2), &[(1, b"after")]);
     new.records.push(NewRecord { oid: Oid(2), body: NewBody::Data(Bytes::from_owner(data)) });
-    let transactions = [new];
-    let reservation = reserve(&storage, &transactions[0]).unwrap();
-    let appended = storage.append(&transactions, vec![reservation]).unwrap();
-    drop(transactions);
+    let prepared = prepare(&storage, new).unwrap();
+    let appended = storage.append(vec![(tid(2), prepared)]).unwrap();
     for appended in appended {
         assert_eq!(*found.lock().unwrap(), [], "only while it is published");
         storage.publish(appended);

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use crate::support::{
     History, Model, commit, copied_body, data_file, data_of, disk_of, for_each_seed, open, stores,
-    tid,
+    tid, transaction,
 };
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{
-    CheckOptions, Damage, DamageKind, FileStorage, FileStorageError, NewBody, NewRecord,
-    NewTransaction, OpenOptions, RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary,
-    check, recover,
+    CheckOptions, Damage, DamageKind, FileStorage, FileStorageError, OpenOptions, RecoverOptions,
+    RecoveryKind, RecoveryNote, RecoverySummary, check, recover,
 };
-use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_storage::{NewBody, NewRecord};
+use zodium_types::{Oid, Tid};
 
 fn recovered_file() -> &'static Path {
     Path::new("Recovered.fs")
@@ -169,13 +169,8 @@ fn undone() -> Vec<u8> {
     commit(&storage, stores(tid(2), &[(1, b"other data")])).unwrap();
     let body = copied_body(&storage, Oid(1), Some("first data".into()), Some(tid(1))).unwrap();
     assert!(matches!(body, NewBody::SameAs(_)));
-    let transaction = NewTransaction {
-        tid: tid(3),
-        status: TransactionStatus::Normal,
-        metadata: TransactionMetadata::default(),
-        records: vec![NewRecord { oid: Oid(1), body }],
-    };
-    commit(&storage, transaction).unwrap();
+    let records = vec![NewRecord { oid: Oid(1), body }];
+    commit(&storage, (tid(3), transaction(records))).unwrap();
     data_of(&disk)
 }
 

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
-use zodium_filestorage::{FileStorage, NewBody, NewRecord, NewTransaction, TransactionIterator};
+use zodium_filestorage::{FileStorage, TransactionIterator};
+use zodium_storage::{NewBody, NewRecord, NewTransaction};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-use crate::support::{Undoing, copied_body, undo_record};
+use crate::support::{Undoing, commit, copied_body, undo_record};
 
 /// Objects of a history; small, so that things happen to the same ones again and again.
 const OBJECTS: u64 = 14;
@@ -250,14 +251,8 @@ impl History {
         let (records, bodies): (Vec<_>, Vec<_>) = records.into_iter().unzip();
         let new =
             records.iter().zip(bodies).map(|(record, body)| NewRecord { oid: record.oid, body });
-        let new =
-            NewTransaction { tid, status, metadata: metadata.clone(), records: new.collect() };
-        let bytes = NewTransaction::bytes(&new.metadata, &new.records);
-        let access = zodium_storage::Access::Blocking;
-        let reservation = storage.reserve(bytes, access).unwrap().unwrap();
-        for appended in storage.append(&[new], vec![reservation]).unwrap() {
-            storage.publish(appended);
-        }
+        let new = NewTransaction { status, metadata: metadata.clone(), records: new.collect() };
+        commit(storage, (tid, new)).unwrap();
         self.transactions.push(Transaction { tid, status, metadata, records });
     }
 

@@ -3,14 +3,13 @@
 use bytes::Bytes;
 use rand::RngExt;
 use rand::rngs::SmallRng;
-use zodium_filestorage::{FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction};
-use zodium_storage::TransactionRecord;
-use zodium_storage::{Access, Load};
+use zodium_filestorage::{FileStorage, FileStorageError};
+use zodium_storage::{Access, Load, NewBody, NewRecord, NewTransaction, TransactionRecord};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use super::model::{Model, ModelRecord, ModelTransaction, Revision};
 use super::undo::{Undoing, copied_body, undo_record};
-use super::{commit_all, tid};
+use super::{New, commit_all, tid};
 
 /// Where random transactions come from.
 pub(crate) struct History {
@@ -39,11 +38,11 @@ impl History {
     /// Commits a batch of one to four transactions, no object in two of them.
     pub(crate) fn commit_batch(&mut self, storage: &FileStorage) {
         let batch = self.next_batch(storage);
-        commit_all(storage, &batch).expect("the batch is written");
+        commit_all(storage, batch).expect("the batch is written");
     }
 
     /// The batch that comes next. For the model it is committed.
-    pub(crate) fn next_batch(&mut self, storage: &FileStorage) -> Vec<NewTransaction> {
+    pub(crate) fn next_batch(&mut self, storage: &FileStorage) -> Vec<New> {
         let before = self.model.clone();
         let mut batch = Vec::new();
         let mut free = self.oids.clone();
@@ -71,13 +70,13 @@ impl History {
                 metadata: metadata.clone(),
                 records: model,
             });
-            batch.push(NewTransaction { tid, status, metadata, records });
+            batch.push((tid, NewTransaction { status, metadata, records }));
         }
         batch
     }
 
     /// Commits a transaction that stores data.
-    pub(crate) fn commit(&mut self, storage: &FileStorage, new: NewTransaction) {
+    pub(crate) fn commit(&mut self, storage: &FileStorage, (tid, new): New) {
         let records = new.records.iter().map(|record| match &record.body {
             NewBody::Data(data) => {
                 ModelRecord { oid: record.oid, data: Some(data.clone()), points_to: None }
@@ -85,13 +84,13 @@ impl History {
             other => panic!("{other:?}"),
         });
         self.model.transactions.push(ModelTransaction {
-            tid: new.tid,
+            tid,
             status: new.status,
             metadata: new.metadata.clone(),
             records: records.collect(),
         });
-        self.last_tid = new.tid;
-        commit_all(storage, &[new]).expect("the transaction is written");
+        self.last_tid = tid;
+        commit_all(storage, vec![(tid, new)]).expect("the transaction is written");
     }
 
     fn write(

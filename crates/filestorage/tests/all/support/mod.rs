@@ -15,10 +15,9 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
-    ChecksumMode, FileStorage, FileStorageError, NewBody, NewRecord, NewTransaction, OpenOptions,
-    Reservation,
+    ChecksumMode, FileStorage, FileStorageError, OpenOptions, PreparedTransaction,
 };
-use zodium_storage::Access;
+use zodium_storage::{Access, NewBody, NewRecord, NewTransaction};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 pub(crate) use fields::Field;
@@ -90,54 +89,71 @@ pub(crate) fn overwrite(disk: &MemoryDisk, path: &Path, bytes: &[u8]) {
     file.sync().unwrap();
 }
 
-/// Reserves, appends and publishes a batch.
-pub(crate) fn commit_all(
-    storage: &FileStorage,
-    transactions: &[NewTransaction],
-) -> Result<(), FileStorageError> {
-    let mut reservations = Vec::new();
-    for new in transactions {
-        match reserve(storage, new) {
-            Ok(reservation) => reservations.push(reservation),
+/// A transaction to be committed with this tid.
+pub(crate) type New = (Tid, NewTransaction);
+
+/// Prepares, appends and publishes a batch.
+pub(crate) fn commit_all(storage: &FileStorage, batch: Vec<New>) -> Result<(), FileStorageError> {
+    let mut prepared = Vec::new();
+    for (tid, new) in batch {
+        match prepare(storage, new) {
+            Ok(new) => prepared.push((tid, new)),
             Err(error) => {
-                reservations.into_iter().for_each(|reservation| storage.release(reservation));
+                prepared.into_iter().for_each(|(_, new)| storage.release(new));
                 return Err(error);
             }
         }
     }
-    for appended in storage.append(transactions, reservations)? {
+    append(storage, prepared)
+}
+
+/// Prepares a transaction.
+pub(crate) fn prepare(
+    storage: &FileStorage,
+    new: NewTransaction,
+) -> Result<PreparedTransaction, FileStorageError> {
+    let prepared = storage.prepare(new, Access::Blocking)?;
+    Ok(prepared.expect("a blocking call has an answer"))
+}
+
+/// Appends and publishes a batch.
+pub(crate) fn append(
+    storage: &FileStorage,
+    batch: Vec<(Tid, PreparedTransaction)>,
+) -> Result<(), FileStorageError> {
+    for appended in storage.append(batch)? {
         storage.publish(appended);
     }
     Ok(())
 }
 
-/// The space of a transaction.
-pub(crate) fn reserve(
-    storage: &FileStorage,
-    new: &NewTransaction,
-) -> Result<Reservation, FileStorageError> {
-    let bytes = NewTransaction::bytes(&new.metadata, &new.records);
-    let reservation = storage.reserve(bytes, Access::Blocking)?;
-    Ok(reservation.expect("a blocking call has an answer"))
+/// Commits one transaction.
+pub(crate) fn commit(storage: &FileStorage, new: New) -> Result<(), FileStorageError> {
+    commit_all(storage, vec![new])
 }
 
-/// Commits one transaction.
-pub(crate) fn commit(storage: &FileStorage, new: NewTransaction) -> Result<(), FileStorageError> {
-    commit_all(storage, &[new])
+/// Bytes that a transaction of [`stores`] takes in the file.
+pub(crate) fn file_bytes((_, new): &New) -> u64 {
+    let data_length = |record: &NewRecord| match &record.body {
+        NewBody::Data(data) => data.len() as u64,
+        other => panic!("{other:?}"),
+    };
+    23 + new.records.iter().map(|record| 42 + data_length(record)).sum::<u64>() + 8
 }
 
 /// A transaction without metadata that stores data for objects.
-pub(crate) fn stores(tid: Tid, objects: &[(u64, &[u8])]) -> NewTransaction {
+pub(crate) fn stores(tid: Tid, objects: &[(u64, &[u8])]) -> New {
     let record = |&(oid, data): &(u64, &[u8])| NewRecord {
         oid: Oid(oid),
         body: NewBody::Data(Bytes::copy_from_slice(data)),
     };
-    NewTransaction {
-        tid,
-        status: TransactionStatus::Normal,
-        metadata: TransactionMetadata::default(),
-        records: objects.iter().map(record).collect(),
-    }
+    (tid, transaction(objects.iter().map(record).collect()))
+}
+
+/// A transaction without metadata.
+pub(crate) fn transaction(records: Vec<NewRecord>) -> NewTransaction {
+    let metadata = TransactionMetadata::default();
+    NewTransaction { status: TransactionStatus::Normal, metadata, records }
 }
 
 /// The `n`-th tid of a series, each a second later than the one before.

@@ -2,8 +2,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use zodium_filestorage::{FileStorage, FileStorageError, NewBody};
-use zodium_storage::{Access, UndoneRecord};
+use zodium_filestorage::{FileStorage, FileStorageError};
+use zodium_storage::{Access, NewBody, UndoneRecord};
 use zodium_types::{Oid, Tid};
 
 /// The revisions that the undos of one transaction have brought back so far.
@@ -33,10 +33,7 @@ pub(crate) fn undo_record(
     }
     data(previous)?;
     undoing.insert(oid, previous);
-    Ok(Some(match previous {
-        Some(previous) => NewBody::SameAs(storage.reader().position_of(oid, previous)?),
-        None => NewBody::Deleted,
-    }))
+    Ok(Some(previous.map_or(NewBody::Deleted, NewBody::SameAs)))
 }
 
 /// What a copy of a record writes whose source is said to be the transaction `source`.
@@ -49,9 +46,7 @@ pub(crate) fn copied_body(
     let Some(data) = data else { return Ok(NewBody::Deleted) };
     let Some(source) = source else { return Ok(NewBody::Data(data)) };
     match storage.reader().record(oid, source)? {
-        Some(record) if record.data.as_ref() == Some(&data) => {
-            Ok(NewBody::SameAs(storage.reader().position_of(oid, source)?))
-        }
+        Some(record) if record.data.as_ref() == Some(&data) => Ok(NewBody::SameAs(source)),
         _ => Ok(NewBody::Data(data)),
     }
 }
