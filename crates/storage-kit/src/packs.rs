@@ -19,15 +19,7 @@ pub(crate) fn pack(tester: &Tester, until: Tid, gc: bool) -> Option<Packed> {
 }
 
 fn options(gc: bool, cancelled: &Arc<AtomicBool>) -> PackOptions<'_> {
-    let progress = &|_, _, _| ();
-    PackOptions {
-        gc,
-        keep_old: false,
-        abort_on_dangling: false,
-        progress,
-        packed: &|_| (),
-        cancelled,
-    }
+    PackOptions { gc, ..PackOptions::new(cancelled) }
 }
 
 fn packable(tester: &Tester) -> bool {

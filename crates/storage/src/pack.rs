@@ -25,6 +25,20 @@ pub struct PackOptions<'a> {
     pub cancelled: &'a Arc<AtomicBool>,
 }
 
+impl PackOptions<'_> {
+    /// Drops old revisions only, and reports nothing.
+    pub fn new(cancelled: &Arc<AtomicBool>) -> PackOptions<'_> {
+        PackOptions {
+            gc: false,
+            keep_old: false,
+            abort_on_dangling: false,
+            progress: &|_, _, _| (),
+            packed: &|_| (),
+            cancelled,
+        }
+    }
+}
+
 /// What a pack spends its time with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackStep {

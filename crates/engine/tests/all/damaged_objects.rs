@@ -115,14 +115,7 @@ fn object_that_a_pack_has_dropped_is_stored_again_over_the_same_serial() {
     let third = session.store(&[(2, "another")]);
     damage(&disk, b"second of it");
     let cancelled = Arc::default();
-    let options = PackOptions {
-        gc: true,
-        keep_old: false,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled: &cancelled,
-    };
+    let options = PackOptions { gc: true, ..PackOptions::new(&cancelled) };
     for pack_tid in [Tid::ZERO, third] {
         let disk = disk.after_kill();
         let checksums = ChecksumMode::Full;

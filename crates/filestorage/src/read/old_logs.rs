@@ -55,8 +55,6 @@ impl OldLogs {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use bytes::Bytes;
     use zodium_disk::MemoryDisk;
     use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
@@ -83,14 +81,8 @@ mod tests {
 
     /// A pack that keeps only the last revision.
     fn pack(storage: &FileStorage, tid: u64) {
-        let options = PackOptions {
-            gc: false,
-            keep_old: false,
-            abort_on_dangling: false,
-            progress: &|_, _, _| (),
-            packed: &|_| (),
-            cancelled: &Arc::new(AtomicBool::new(false)),
-        };
+        let cancelled = Arc::default();
+        let options = PackOptions::new(&cancelled);
         let mut pack = storage.packer().begin(Tid(tid), &options).unwrap().unwrap();
         storage.packer().finish(&mut pack).unwrap();
     }

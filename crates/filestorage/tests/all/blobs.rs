@@ -135,14 +135,7 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
     let records = vec![NewRecord { oid: OID, body }];
     commit(&storage, (tid(4), transaction(records))).unwrap();
     let cancelled = Arc::default();
-    let options = PackOptions {
-        gc: false,
-        keep_old: false,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled: &cancelled,
-    };
+    let options = PackOptions::new(&cancelled);
     let mut pack = storage.packer().begin(tid(3), &options).unwrap().unwrap();
     storage.packer().finish(&mut pack).unwrap();
     storage.packer().remove_blobs(&pack).unwrap();

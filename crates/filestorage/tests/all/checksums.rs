@@ -287,14 +287,8 @@ fn pack_writes_the_checksums_of_the_new_file() {
     for keep_old in [false, true] {
         let (disk, _) = written(&SmallRng::seed_from_u64(5), 20_000);
         let storage = open(disk.clone());
-        let options = PackOptions {
-            gc: false,
-            keep_old,
-            abort_on_dangling: false,
-            progress: &|_, _, _| (),
-            packed: &|_| (),
-            cancelled: &Arc::default(),
-        };
+        let cancelled = Arc::default();
+        let options = PackOptions { keep_old, ..PackOptions::new(&cancelled) };
         let mut pack = storage.packer().begin(storage.last_tid(), &options).unwrap().unwrap();
         storage.packer().finish(&mut pack).unwrap();
         drop(pack);
@@ -317,14 +311,8 @@ fn pack_without_checksums_leaves_none_that_are_taken_for_those_of_the_new_file()
         let (disk, _) = written(rng, 5_000);
         let side = side_of(&disk);
         let storage = crate::support::open(disk.clone());
-        let options = PackOptions {
-            gc: false,
-            keep_old: false,
-            abort_on_dangling: false,
-            progress: &|_, _, _| (),
-            packed: &|_| (),
-            cancelled: &Arc::default(),
-        };
+        let cancelled = Arc::default();
+        let options = PackOptions::new(&cancelled);
         let Some(mut pack) = storage.packer().begin(storage.last_tid(), &options).unwrap() else {
             return;
         };
@@ -366,14 +354,8 @@ fn crash_at_any_step_of_commits_and_a_pack_leaves_checksums_that_fit_or_none() {
         for _ in 0..3 {
             history.commit_batch(&storage);
         }
-        let options = PackOptions {
-            gc: false,
-            keep_old: true,
-            abort_on_dangling: false,
-            progress: &|_, _, _| (),
-            packed: &|_| (),
-            cancelled: &Arc::default(),
-        };
+        let cancelled = Arc::default();
+        let options = PackOptions { keep_old: true, ..PackOptions::new(&cancelled) };
         if let Some(mut pack) = storage.packer().begin(storage.last_tid(), &options).unwrap() {
             history.commit_batch(&storage);
             storage.packer().catch_up(&mut pack).unwrap();

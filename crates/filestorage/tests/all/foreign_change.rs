@@ -104,14 +104,7 @@ fn the_lock_is_on_the_packed_file_too_and_readers_of_the_old_one_keep_none() {
 
 fn pack(storage: &FileStorage) -> Result<(), FileStorageError> {
     let cancelled = Arc::new(AtomicBool::new(false));
-    let options = PackOptions {
-        gc: false,
-        keep_old: false,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled: &cancelled,
-    };
+    let options = PackOptions::new(&cancelled);
     let mut pack = storage.packer().begin(tid(2), &options)?.expect("there is something to free");
     storage.packer().finish(&mut pack).map(drop)
 }
@@ -250,14 +243,7 @@ fn a_pack_does_not_take_the_name_from_a_file_that_another_program_put_there() {
     let storage = folder.open("Data.fs").unwrap();
     commit(&storage, stores(tid(2), &[(1, b"two")])).unwrap();
     let cancelled = Arc::new(AtomicBool::new(false));
-    let options = PackOptions {
-        gc: false,
-        keep_old: false,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled: &cancelled,
-    };
+    let options = PackOptions::new(&cancelled);
     let mut begun = storage.packer().begin(tid(2), &options).unwrap().unwrap();
     fs::write(folder.path("other"), b"another file").unwrap();
     fs::rename(folder.path("other"), folder.path("Data.fs")).unwrap();

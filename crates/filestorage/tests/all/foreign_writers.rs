@@ -41,14 +41,8 @@ fn cover(storage: &FileStorage) {
 }
 
 fn pack(storage: &FileStorage, tid: Tid) {
-    let options = PackOptions {
-        gc: false,
-        keep_old: true,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled: &Arc::default(),
-    };
+    let cancelled = Arc::default();
+    let options = PackOptions { keep_old: true, ..PackOptions::new(&cancelled) };
     if let Some(mut pack) = storage.packer().begin(tid, &options).unwrap() {
         storage.packer().finish(&mut pack).unwrap();
     }

@@ -589,14 +589,7 @@ fn open(disk: &(impl Disk + Clone + 'static)) -> FileStorage {
 
 fn options<'a>(gc: bool, cancelled: &'a Arc<AtomicBool>) -> PackOptions<'a> {
     assert!(!cancelled.load(Ordering::Relaxed) || gc);
-    PackOptions {
-        gc,
-        keep_old: true,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled,
-    }
+    PackOptions { gc, keep_old: true, ..PackOptions::new(cancelled) }
 }
 
 fn pack(storage: &FileStorage, tid: Tid, gc: bool) -> Result<Option<Packed>, FileStorageError> {

@@ -301,14 +301,7 @@ fn open(disk: &MemoryDisk) -> FileStorage {
 }
 
 fn options(cancelled: &Arc<AtomicBool>) -> PackOptions<'_> {
-    PackOptions {
-        gc: true,
-        keep_old: true,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled,
-    }
+    PackOptions { gc: true, keep_old: true, ..PackOptions::new(cancelled) }
 }
 
 fn drop_damaged(

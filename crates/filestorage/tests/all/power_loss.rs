@@ -183,12 +183,8 @@ impl Script {
         let packed_to = tid(self.last - self.random.random_range(0..10));
         let cancelled = Arc::default();
         let options = PackOptions {
-            gc: false,
             keep_old: self.random.random_ratio(1, 2),
-            abort_on_dangling: false,
-            progress: &|_, _, _| (),
-            packed: &|_| (),
-            cancelled: &cancelled,
+            ..PackOptions::new(&cancelled)
         };
         let Some(mut pack) = self.storage.packer().begin(packed_to, &options).unwrap() else {
             return;

@@ -64,14 +64,8 @@ fn an_answer_from_before_a_pack_is_not_taken_for_current_after_it() {
     commit(&storage, stores(tid(2), &[(1, b"newer")])).unwrap();
     assert!(!storage.reader().is_still_current(Oid(1), older.stamp));
 
-    let options = PackOptions {
-        gc: false,
-        keep_old: false,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled: &Arc::default(),
-    };
+    let cancelled = Arc::default();
+    let options = PackOptions::new(&cancelled);
     let mut pack = storage.packer().begin(tid(2), &options).unwrap().unwrap();
     storage.packer().finish(&mut pack).unwrap();
     assert!(!storage.reader().is_still_current(Oid(1), older.stamp));

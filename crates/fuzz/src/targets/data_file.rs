@@ -166,14 +166,8 @@ fn read_object(storage: &Reader, oid: Oid) {
 }
 
 fn pack(storage: &FileStorage) {
-    let options = PackOptions {
-        gc: true,
-        keep_old: false,
-        abort_on_dangling: false,
-        packed: &|_| (),
-        cancelled: &Arc::default(),
-        progress: &|_, _, _| (),
-    };
+    let cancelled = Arc::default();
+    let options = PackOptions { gc: true, ..PackOptions::new(&cancelled) };
     if let Ok(Some(mut pack)) = storage.packer().begin(Tid::MAX, &options)
         && storage.packer().catch_up(&mut pack).is_ok()
     {

@@ -119,12 +119,9 @@ fn pack_that_is_cancelled_on_its_way_leaves_a_sound_database() {
         cancelled.store(done >= 400, std::sync::atomic::Ordering::Relaxed);
     };
     let pack_options = zodium_storage::PackOptions {
-        gc: false,
-        keep_old: false,
-        abort_on_dangling: false,
         progress: &progress,
         packed: &|_| panic!("it is not packed"),
-        cancelled: &cancelled,
+        ..zodium_storage::PackOptions::new(&cancelled)
     };
     let refused = storage.packing().unwrap().pack(Tid::MAX, &pack_options);
     assert!(matches!(refused, Err(zodium_storage::StorageError::PackCancelled(_))));

@@ -70,14 +70,7 @@ pub(crate) fn current(storage: &SqlStorage, oid: u64) -> Option<String> {
 
 pub(crate) fn pack(storage: &SqlStorage, until: Tid, gc: bool) -> Option<Packed> {
     let cancelled = Arc::new(AtomicBool::new(false));
-    let options = PackOptions {
-        gc,
-        keep_old: false,
-        abort_on_dangling: false,
-        progress: &|_, _, _| (),
-        packed: &|_| (),
-        cancelled: &cancelled,
-    };
+    let options = PackOptions { gc, ..PackOptions::new(&cancelled) };
     storage.pack(until, &options).unwrap()
 }
 

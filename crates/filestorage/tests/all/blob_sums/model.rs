@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -140,14 +139,9 @@ impl History {
     }
 
     fn pack(&mut self, number: u64) {
-        let options = PackOptions {
-            gc: false,
-            keep_old: number.is_multiple_of(2),
-            abort_on_dangling: false,
-            progress: &|_, _, _| (),
-            packed: &|_| (),
-            cancelled: &Arc::new(AtomicBool::new(false)),
-        };
+        let cancelled = Arc::default();
+        let options =
+            PackOptions { keep_old: number.is_multiple_of(2), ..PackOptions::new(&cancelled) };
         let storage = self.storage.take().unwrap();
         if let Some(mut pack) = storage.packer().begin(tid(number), &options).unwrap() {
             storage.packer().finish(&mut pack).unwrap();

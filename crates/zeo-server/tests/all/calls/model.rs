@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::task::Poll;
 
 use zodium_memorystorage::MemoryStorage;
@@ -182,14 +183,8 @@ impl StorageModel {
     /// Packs everything up to now, without garbage collection; returns whether that dropped
     /// anything.
     pub(super) fn pack(&mut self) -> bool {
-        let options = PackOptions {
-            gc: false,
-            keep_old: false,
-            abort_on_dangling: false,
-            progress: &|_, _, _| (),
-            packed: &|_| (),
-            cancelled: &Default::default(),
-        };
+        let cancelled = Arc::default();
+        let options = PackOptions::new(&cancelled);
         self.storage.pack(self.last_tid, &options).unwrap().is_some()
     }
 }
