@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{
-    History, Model, commit, companion, copied_body, count_warnings, data_file, data_of,
+    History, Model, commit, companion, copied_body, count_warnings, damage_in, data_file, data_of,
     same_answers, stores, transaction,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_blobs::NewBlob;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{CheckOptions, ChecksumMode, FileStorage, OpenOptions};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_storage::{Access, NewBody, NewRecord};
 use zodium_types::{Oid, Tid};
 
@@ -366,19 +366,4 @@ fn open(disk: &MemoryDisk, checksums: ChecksumMode) -> FileStorage {
         ..OpenOptions::new(data_file())
     };
     FileStorage::open(Arc::new(disk.clone()), &options).expect("it opens")
-}
-
-/// What a check of the file finds.
-fn damage_in(disk: &MemoryDisk) -> Vec<String> {
-    let options = CheckOptions {
-        path: data_file().to_owned(),
-        references: false,
-        pickles: false,
-        patience: std::time::Duration::ZERO,
-        progress: &|_, _| (),
-    };
-    let mut found = Vec::new();
-    let report = &mut |damage: &zodium_filestorage::Damage| found.push(damage.what.clone());
-    zodium_filestorage::check(disk, &options, report).unwrap();
-    found
 }

@@ -5,15 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use crate::support::{
-    History, Model, check_everything, commit, companion, data_file, data_of, disk_of,
-    for_each_seed, loads_other_bytes, overwrite, same_answers, stores, tid,
+    History, Model, check_everything, checked, checked_at, commit, companion, data_file, data_of,
+    disk_of, for_each_seed, loads_other_bytes, overwrite, same_answers, stores, tid,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
-    CheckOptions, Checked, ChecksumMode, FileStorage, FileStorageError, OpenOptions,
-    RecoverOptions, RecoveryKind, check, recover,
+    ChecksumMode, FileStorage, FileStorageError, OpenOptions, RecoverOptions, RecoveryKind, recover,
 };
 use zodium_storage::{LogItem, PackOptions};
 
@@ -142,7 +141,7 @@ fn a_power_cut_while_checksums_are_synced_leaves_none_that_count_and_are_missing
                 assert_eq!(storage.last_tid(), history.model.last_tid());
                 cover(&storage);
                 storage.close().unwrap();
-                let found = checked(&image);
+                let (found, _) = checked(&image);
                 assert_eq!((found.damages, found.uncovered), (0, 0));
             }
         }
@@ -164,7 +163,7 @@ fn what_was_covered_meanwhile_gets_no_second_checksums() {
     let metrics = storage.checksum_metrics().unwrap();
     assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
     storage.close().unwrap();
-    let found = checked(disk.files());
+    let (found, _) = checked(disk.files());
     assert_eq!((found.damages, found.uncovered), (0, 0));
 }
 
@@ -296,7 +295,7 @@ fn pack_writes_the_checksums_of_the_new_file() {
         assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
         assert_eq!(disk.bytes(&companion(".old.checksums")).is_some(), keep_old);
         storage.close().unwrap();
-        let found = checked(&disk);
+        let (found, _) = checked(&disk);
         assert!(found.has_checksums);
         assert_eq!((found.damages, found.uncovered), (0, 0));
         drop(storage);
@@ -325,23 +324,8 @@ fn pack_without_checksums_leaves_none_that_are_taken_for_those_of_the_new_file()
         storage.scrub(Default::default(), u64::MAX);
         assert_eq!(storage.checksum_metrics().unwrap().damaged, 0);
         storage.close().unwrap();
-        assert_eq!(checked(&disk).damages, 0);
+        assert_eq!(checked(&disk).0.damages, 0);
     });
-}
-
-fn checked(disk: &MemoryDisk) -> Checked {
-    checked_at(disk, data_file())
-}
-
-fn checked_at(disk: &MemoryDisk, path: &std::path::Path) -> Checked {
-    let options = CheckOptions {
-        path: path.to_owned(),
-        references: false,
-        pickles: false,
-        patience: std::time::Duration::ZERO,
-        progress: &|_, _| (),
-    };
-    check(disk, &options, &mut |_| ()).unwrap()
 }
 
 #[test]
@@ -371,7 +355,7 @@ fn crash_at_any_step_of_commits_and_a_pack_leaves_checksums_that_fit_or_none() {
                 let metrics = storage.checksum_metrics().unwrap();
                 assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
                 storage.close().unwrap();
-                let found = checked(&after);
+                let (found, _) = checked(&after);
                 assert_eq!((found.damages, found.uncovered), (0, 0), "{:?}", image.after);
             }
         }
@@ -410,7 +394,7 @@ fn recovery_leaves_out_what_does_not_fit_and_covers_the_new_file() {
     let at = bytes.windows(data.len()).rposition(|window| window == &data[..]).unwrap();
     bytes[at + 20] ^= 4;
     overwrite(&disk, data_file(), &bytes);
-    assert!(checked(&disk).damages >= 1);
+    assert!(checked(&disk).0.damages >= 1);
     let to = std::path::Path::new("New.fs").to_owned();
     let options = RecoverOptions {
         from: data_file().to_owned(),
@@ -422,7 +406,7 @@ fn recovery_leaves_out_what_does_not_fit_and_covers_the_new_file() {
     let mut notes = Vec::new();
     let summary = recover(&disk, &options, &mut |note| notes.push(note.clone())).unwrap();
     assert!(summary.left_out >= 1 && notes.iter().any(|note| note.what.contains("checksum")));
-    let found = checked_at(&disk, &to);
+    let (found, _) = checked_at(&disk, &to);
     assert_eq!((found.damages, found.uncovered), (0, 0));
     assert!(found.has_checksums);
 }

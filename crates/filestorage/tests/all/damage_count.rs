@@ -1,7 +1,9 @@
 //! Damage that a read meets is counted once for each place, with and without checksums; what an
 //! opening tries out is not.
 
-use crate::support::{commit, damaged_at, data_file, data_of, disk_of, open_summed, stores, tid};
+use crate::support::{
+    commit, damaged_at, data_file, data_of, disk_of, flip, open_summed, stores, tid,
+};
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError};
 use zodium_storage::Access;
@@ -22,13 +24,6 @@ fn written(checksums: ChecksumMode) -> (MemoryDisk, FileStorage, Vec<u64>) {
     (disk, storage, positions)
 }
 
-fn flip(disk: &MemoryDisk, position: u64) {
-    let file = disk.open(data_file(), OpenMode::Write).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, position).unwrap();
-    file.write_all_at(&[byte[0] ^ 1], position).unwrap();
-}
-
 fn load(storage: &FileStorage, oid: u64) -> Result<(), FileStorageError> {
     storage.reader().load_before(Oid(oid), Tid::MAX, Access::Blocking).map(drop)
 }
@@ -39,7 +34,7 @@ fn wrong_header_of_a_record_is_counted_once_however_often_it_is_loaded() {
         let (disk, storage, positions) = written(mode);
         let record = positions[4] + TRANSACTION_HEADER_BYTES;
         // The lowest byte of its oid.
-        flip(&disk, record + 7);
+        flip(&disk, record + 7, 0);
         assert_eq!(storage.damaged_places(), 0);
         for _ in 0..3 {
             assert_eq!(damaged_at(load(&storage, 4)), record, "{mode:?}");
@@ -51,7 +46,7 @@ fn wrong_header_of_a_record_is_counted_once_however_often_it_is_loaded() {
         assert_eq!(storage.damaged_places(), 1, "{mode:?}");
         let metrics = storage.checksum_metrics();
         assert!(metrics.is_none_or(|metrics| metrics.damaged == 1), "{mode:?}");
-        flip(&disk, positions[6] + TRANSACTION_HEADER_BYTES + 7);
+        flip(&disk, positions[6] + TRANSACTION_HEADER_BYTES + 7, 0);
         load(&storage, 6).unwrap_err();
         assert_eq!(storage.damaged_places(), 2, "{mode:?}");
     }
@@ -74,7 +69,7 @@ fn wrong_header_of_a_transaction_is_counted_by_whatever_passes_it() {
     for (name, read) in reads {
         for mode in MODES {
             let (disk, storage, positions) = written(mode);
-            flip(&disk, positions[4] + 7);
+            flip(&disk, positions[4] + 7, 0);
             assert_eq!(damaged_at(read(&storage)), positions[4], "{name}, {mode:?}");
             assert_eq!(storage.damaged_places(), 1, "{name}, {mode:?}");
         }

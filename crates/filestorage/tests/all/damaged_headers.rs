@@ -9,13 +9,13 @@
 use std::ops::ControlFlow;
 
 use crate::support::{
-    Field, History, Model, ModelTransaction, Undoing, data_file, data_of, for_each_seed,
+    Field, History, Model, ModelTransaction, Undoing, data_file, data_of, flip_in, for_each_seed,
     open_summed, undo_record,
 };
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
-use zodium_disk::{Disk, DiskFile, MemoryDisk, OpenMode};
+use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError};
 use zodium_storage::{LogItem, NewBody, TransactionRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -68,12 +68,6 @@ fn bits(
     of_records.truncate(RECORD_FLIPS);
     of_transactions.extend(of_records);
     of_transactions
-}
-
-fn flip(file: &dyn DiskFile, at: u64, bit: u32) {
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 1 << bit], at).unwrap();
 }
 
 fn place_of(error: &FileStorageError) -> u64 {
@@ -270,9 +264,9 @@ fn flip_headers(checksums: ChecksumMode) {
         let bits = bits(rng, &data_of(&disk), &model, checksums);
         for (at, bit, number) in &bits {
             let name = format!("bit {bit} of byte {at} in transaction {number}");
-            flip(file.as_ref(), *at, *bit);
+            flip_in(file.as_ref(), *at, *bit);
             sound.verify(*number, rng, &name);
-            flip(file.as_ref(), *at, *bit);
+            flip_in(file.as_ref(), *at, *bit);
         }
         println!("{} flips, {checksums:?}", bits.len());
     });

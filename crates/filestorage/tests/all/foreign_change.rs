@@ -9,14 +9,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use crate::support::{commit, count_warnings, stores, tid};
+use crate::support::{checked_at, commit, count_warnings, stores, tid};
 use tempfile::TempDir;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk};
-use zodium_filestorage::{
-    CheckOptions, ChecksumMode, FileChange, FileStorage, FileStorageError, OpenOptions, check,
-};
+use zodium_filestorage::{ChecksumMode, FileChange, FileStorage, FileStorageError, OpenOptions};
 use zodium_storage::{PackOptions, Write as _, WriteState};
 use zodium_types::Oid;
 
@@ -138,14 +135,7 @@ fn through_a_symbolic_link_the_file_itself_is_packed_and_has_the_companions() {
     let last_of_data = bytes.len() - 9;
     bytes[last_of_data] ^= 1;
     fs::write(folder.path("Data.fs"), bytes).unwrap();
-    let options = CheckOptions {
-        path: folder.path("links/Data.fs"),
-        references: false,
-        pickles: false,
-        patience: Duration::ZERO,
-        progress: &|_, _| (),
-    };
-    assert_eq!(check(&RealDisk, &options, &mut |_| ()).unwrap().damages, 1);
+    assert_eq!(checked_at(&RealDisk, &folder.path("links/Data.fs")).0.damages, 1);
 }
 
 #[test]

@@ -10,14 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{
-    commit, companion, count_warnings, data_file, data_of, for_each_seed, overwrite, stores, tid,
+    checked, commit, companion, count_warnings, data_file, data_of, flip, for_each_seed, overwrite,
+    stores, tid,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
-use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
 use zodium_filestorage::{
-    CheckOptions, Checked, ChecksumMode, Damage, DamageKind, Distrust, FileStorage, IndexVerdict,
-    OpenOptions, RecoverOptions, check, recover,
+    ChecksumMode, Damage, DamageKind, Distrust, FileStorage, IndexVerdict, OpenOptions,
+    RecoverOptions, recover,
 };
 use zodium_storage::{Access, Load, PackOptions};
 use zodium_types::{Oid, Tid};
@@ -66,19 +67,6 @@ fn revisions_of(storage: &FileStorage, oids: &[Oid]) -> Revisions {
         }
     }
     revisions
-}
-
-fn checked(disk: &MemoryDisk) -> (Checked, Vec<Damage>) {
-    let options = CheckOptions {
-        path: data_file().to_owned(),
-        references: false,
-        pickles: false,
-        patience: std::time::Duration::ZERO,
-        progress: &|_, _| (),
-    };
-    let mut found = Vec::new();
-    let checked = check(disk, &options, &mut |damage| found.push(damage.clone())).unwrap();
-    (checked, found)
 }
 
 /// A file, and what happens to it.
@@ -263,20 +251,13 @@ impl World {
             let from = if is_near_the_end { bytes.len() - 2_000 } else { 4 };
             let (at, bit) = (self.rng.random_range(from..bytes.len()), self.rng.random_range(0..8));
             let image = self.disk.after_kill();
-            flip(&image, at, bit);
+            flip(&image, at as u64, bit);
             let (found, damages) = checked(&image);
             let what = format!("bit {bit} of byte {at} of {} after {:?}", bytes.len(), self.steps);
             assert_eq!(found.distrust, None, "{what}");
             assert!(!damages.is_empty(), "{what}");
         }
     }
-}
-
-fn flip(disk: &MemoryDisk, at: usize, bit: u32) {
-    let file = disk.open(data_file(), OpenMode::Write).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at as u64).unwrap();
-    file.write_all_at(&[byte[0] ^ 1 << bit], at as u64).unwrap();
 }
 
 /// Where the transaction that ends there begins; the first of a file stays.
@@ -404,7 +385,7 @@ fn checksums_that_turn_out_to_be_of_another_log_are_taken_anew() {
     let metrics = storage.checksum_metrics().unwrap();
     assert_eq!((metrics.damaged, metrics.covered_bytes), (0, metrics.bytes));
     storage.close().unwrap();
-    flip(&disk, metrics.bytes as usize - 10, 3);
+    flip(&disk, metrics.bytes - 10, 3);
     let (found, damages) = checked(&disk);
     assert_eq!((found.distrust, damages.len()), (None, 1));
 }
@@ -437,7 +418,7 @@ fn after_a_kill_at_any_step_the_checksums_are_trusted_and_flips_found() {
             let damages: Vec<_> = damages.iter().filter(|d| d.kind != DamageKind::Tail).collect();
             let what = &image.after;
             assert_eq!((found.distrust, damages.len()), (None, 0), "{what:?}: {damages:?}");
-            flip(&after, bytes.len() - 12, 5);
+            flip(&after, bytes.len() as u64 - 12, 5);
             assert_eq!(checked(&after).0.distrust, None, "{what:?}");
             let is_sum = |damage: &Damage| damage.kind == DamageKind::Checksum;
             assert!(checked(&after).1.iter().any(is_sum), "{what:?}");
@@ -459,7 +440,7 @@ fn no_index_is_saved_while_damage_is_suspected() {
         if !has_index {
             disk.remove(&companion(".index")).unwrap();
         }
-        flip(&disk, at, 1);
+        flip(&disk, at as u64, 1);
         let storage = open(disk.clone(), ChecksumMode::Full);
         world.commit(&storage, &[7]);
         storage.scrub(Default::default(), u64::MAX);

@@ -7,13 +7,13 @@
 //! shorter and not zeros, see `torn_tail.rs`: that is damage, and refused.
 
 use crate::support::{
-    History, Model, commit, companion, count_warnings, data_file, data_of, disk_of, open,
-    same_answers, stores, try_open,
+    self, History, Model, checked, commit, companion, count_warnings, data_file, data_of, disk_of,
+    open, same_answers, stores, try_open,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::{CheckOptions, IndexVerdict};
+use zodium_filestorage::IndexVerdict;
 use zodium_types::Tid;
 
 #[test]
@@ -245,19 +245,9 @@ impl Written {
     }
 }
 
-/// What a check of the file finds.
+/// What a check of the file without its index finds.
 fn damage_in(disk: &MemoryDisk) -> Vec<String> {
-    let options = CheckOptions {
-        path: data_file().to_owned(),
-        references: false,
-        pickles: false,
-        patience: std::time::Duration::ZERO,
-        progress: &|_, _| (),
-    };
     disk.remove(&companion(".index")).unwrap();
-    let mut found = Vec::new();
-    let report = &mut |damage: &zodium_filestorage::Damage| found.push(damage.what.clone());
-    let checked = zodium_filestorage::check(disk, &options, report).unwrap();
-    assert_eq!(checked.index, IndexVerdict::None);
-    found
+    assert_eq!(checked(disk).0.index, IndexVerdict::None);
+    support::damage_in(disk)
 }

@@ -5,15 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use crate::pack::history::{History, Transaction, revision};
+use crate::support::{checked, flip};
 use bytes::Bytes;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
-use zodium_filestorage::{
-    CheckOptions, Checked, ChecksumMode, DroppedRecord, FileStorage, FileStorageError, OpenOptions,
-    check,
-};
+use zodium_filestorage::{ChecksumMode, DroppedRecord, FileStorage, FileStorageError, OpenOptions};
 use zodium_storage::{Access, Load, PackOptions, Packed};
 use zodium_types::{Oid, Tid};
 
@@ -74,7 +71,7 @@ fn damaged_records_and_those_that_depend_on_them_are_dropped_and_nothing_else() 
                     &dropped,
                     &context,
                 );
-                assert_eq!(checked(&damaged).damages, 0, "{context}");
+                assert_eq!(checked(&damaged).0.damages, 0, "{context}");
                 packs += 1;
                 dependents += lost.len() - 1;
             }
@@ -105,7 +102,7 @@ fn records_of_zeros_are_dropped_where_checksums_tell_their_ends() {
         let positions: BTreeSet<_> = dropped.iter().map(|dropped| dropped.position).collect();
         assert_eq!(positions, lost, "{context}");
         assert_history(&damaged, (&history, &records), (Tid::ZERO, packed), &dropped, &context);
-        assert_eq!(checked(&damaged).damages, 0, "{context}");
+        assert_eq!(checked(&damaged).0.damages, 0, "{context}");
     }
 }
 
@@ -119,7 +116,7 @@ fn many_damaged_records_are_dropped_together() {
         for record in records.iter().filter(|record| record.oid.0 % 3 == seed % 3) {
             let dependents = dependents_of(&records, record.position);
             if !is_current(&records, Oid::ROOT, &dependents) {
-                flip(&damaged, record.position + 45);
+                flip(&damaged, record.position + 45, 0);
                 lost.extend(dependents);
             }
         }
@@ -128,7 +125,7 @@ fn many_damaged_records_are_dropped_together() {
         let context = format!("seed {seed}");
         assert_dropped(&dropped, &records, &lost, &context);
         assert_history(&damaged, (&history, &records), (pack_tid, packed), &dropped, &context);
-        assert_eq!(checked(&damaged).damages, 0, "{context}");
+        assert_eq!(checked(&damaged).0.damages, 0, "{context}");
     }
 }
 
@@ -195,7 +192,7 @@ fn damage_in_a_packed_file_is_dropped_whatever_the_pack_time() {
             let damaged = flipped(&disk, record.position + 45);
             let (_, dropped) = drop_damaged(&damaged, to, true).unwrap();
             assert_dropped(&dropped, &records, &lost, &format!("{record:?} {to}"));
-            assert_eq!(checked(&damaged).damages, 0);
+            assert_eq!(checked(&damaged).0.damages, 0);
         }
     }
 }
@@ -253,7 +250,7 @@ fn without_checksums_a_record_whose_end_is_not_known_is_refused() {
             let damaged = disk.after_kill();
             let options_off = OpenOptions::new(PATH);
             let storage = FileStorage::open(Arc::new(damaged.clone()), &options_off).unwrap();
-            flip(&damaged, record.position + offset);
+            flip(&damaged, record.position + offset, 0);
             let cancelled = Arc::default();
             let begun =
                 storage.packer().begin_without_damaged(history.last_tid(), &options(&cancelled));
@@ -336,17 +333,10 @@ fn drop_damaged_of(
     Ok((packed, dropped))
 }
 
-fn flip(disk: &MemoryDisk, at: u64) {
-    let file = disk.open(Path::new(PATH), OpenMode::Write).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
-}
-
 /// The same files with a bit of a byte flipped.
 fn flipped(disk: &MemoryDisk, at: u64) -> MemoryDisk {
     let damaged = disk.after_kill();
-    flip(&damaged, at);
+    flip(&damaged, at, 0);
     damaged
 }
 
@@ -453,15 +443,4 @@ fn loaded(storage: &FileStorage, oid: Oid, before: Tid) -> Option<(Tid, Bytes)> 
         Load::NoRevision | Load::Missing => None,
         Load::WouldBlock => unreachable!("access is blocking"),
     }
-}
-
-fn checked(disk: &MemoryDisk) -> Checked {
-    let options = CheckOptions {
-        path: PATH.into(),
-        references: false,
-        pickles: false,
-        patience: Duration::ZERO,
-        progress: &|_, _| (),
-    };
-    check(disk, &options, &mut |_| ()).unwrap()
 }

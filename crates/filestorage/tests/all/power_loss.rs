@@ -12,14 +12,14 @@
 use std::sync::{Arc, Mutex};
 
 use crate::support::{
-    New, Undoing, commit, commit_all, companion, copied_body, damaged_at, data_file, disk_of,
-    stores, tid, transaction, undo_record,
+    New, Undoing, checked, commit, commit_all, companion, copied_body, damaged_at, data_file,
+    disk_of, stores, tid, transaction, undo_record,
 };
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
-use zodium_filestorage::{CheckOptions, ChecksumMode, FileStorage, OpenOptions};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_storage::{Access, Load, NewBody, NewRecord, NewTransaction, PackOptions};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
@@ -377,15 +377,7 @@ fn check_closely(image: &MemoryDisk, last: Tid, context: &dyn Fn() -> String) {
     }
     commit(&storage, stores(last.next(), &[(1, b"next")])).unwrap();
     drop(storage);
-    let mut damage = Vec::new();
-    let options = CheckOptions {
-        path: data_file().to_owned(),
-        references: false,
-        pickles: false,
-        patience: std::time::Duration::ZERO,
-        progress: &|_, _| (),
-    };
-    zodium_filestorage::check(image, &options, &mut |found| damage.push(found.clone())).unwrap();
+    let (_, damage) = checked(image);
     assert!(damage.is_empty(), "{damage:?}: {}", context());
     assert_eq!(open(image.clone()).last_tid(), last.next(), "{}", context());
 }

@@ -1,6 +1,7 @@
 //! What the tests of this crate share: a storage in memory, random histories, and the model that
 //! says what a storage has to answer.
 
+mod checked;
 mod fields;
 mod history;
 mod model;
@@ -20,6 +21,7 @@ use zodium_filestorage::{
 use zodium_storage::{Access, NewBody, NewRecord, NewTransaction};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
+pub(crate) use checked::{checked, checked_at, damage_in, flip, flip_in};
 pub(crate) use fields::Field;
 pub(crate) use history::{History, check_everything, loads_other_bytes, same_answers};
 pub(crate) use model::{Model, ModelRecord, ModelTransaction};
