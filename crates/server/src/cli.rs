@@ -9,6 +9,7 @@ use crate::check::CheckOptions;
 use crate::config::ConfigOptions;
 use crate::healthcheck::HealthcheckOptions;
 use crate::installation::{CompletionsOptions, ManOptions};
+use crate::neo::NeoOptions;
 use crate::pack::PackOptions;
 use crate::recover::RecoverOptions;
 use crate::serve::ServeOptions;
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     /// were dropped.
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Box<PackOptions>),
+    /// Run a node of a NEO cluster
+    Neo(NeoOptions),
     /// Check a data file, its index and, on request, the content of its objects
     ///
     /// Reports each damage with its position, and continues after it. Writes nothing and takes no

@@ -16,6 +16,7 @@ mod installation;
 mod listen_error;
 mod logging;
 mod monitoring;
+mod neo;
 mod own_certificate;
 mod pack;
 mod panics;
@@ -39,6 +40,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
         cli::Command::Config(options) => config::run(&options),
+        cli::Command::Neo(options) => neo::run(&options),
         cli::Command::Pack(options) => pack::run(&options),
         cli::Command::Check(options) => check::run(&options),
         cli::Command::Recover(options) => recover::run(&options),

@@ -85,7 +85,7 @@ impl Cluster {
         let node = FIRST_NODE.to_string();
         let settings = [("name", &new.name[..]), ("nid", &node), ("ptid", "1"), ("replicas", "0")];
         for (name, value) in settings {
-            set(connection, name, value)?;
+            set_setting(connection, name, value)?;
         }
         let insert = "INSERT INTO pt (partition, nid, tid, pack) VALUES (?1, ?2, ?3, 0)";
         let mut insert = connection.prepare_cached(insert)?;
@@ -152,7 +152,12 @@ fn numeric(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>>
     Ok(connection.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()?.flatten())
 }
 
-fn set(connection: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
+/// Changes a setting of the database.
+pub(crate) fn set_setting(
+    connection: &Connection,
+    name: &str,
+    value: &str,
+) -> rusqlite::Result<()> {
     let set = "REPLACE INTO config (name, value) VALUES (?1, ?2)";
     connection.prepare_cached(set)?.execute([name, value]).map(|_| ())
 }

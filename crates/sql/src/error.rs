@@ -48,6 +48,19 @@ pub enum SqlError {
         /// The database.
         path: PathBuf,
     },
+    /// It belongs to another cluster.
+    #[error(
+        "{path}: belongs to the cluster {found:?}, not to {wanted:?}; check --cluster and --database",
+        path = path.display()
+    )]
+    OtherCluster {
+        /// The database.
+        path: PathBuf,
+        /// The name of its cluster.
+        found: String,
+        /// The name that was given.
+        wanted: String,
+    },
     /// A later version of NEO has written it.
     #[error(
         "{path}: has NEO's schema version {version}, this program knows versions up to {known}; \

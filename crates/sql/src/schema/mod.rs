@@ -88,6 +88,11 @@ pub(crate) fn check_current(content: Content, place: &Place) -> Result<(), SqlEr
     }
 }
 
+/// Drops all tables, with what is in them.
+pub(crate) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
+    tables::drop_all(connection)
+}
+
 fn set_version(connection: &Connection, version: u32) -> rusqlite::Result<()> {
     let set = "REPLACE INTO config (name, value) VALUES ('version', ?1)";
     connection.execute(set, [version.to_string()]).map(|_| ())

@@ -70,3 +70,10 @@ pub(super) fn create_missing(connection: &Connection) -> rusqlite::Result<()> {
          CREATE INDEX IF NOT EXISTS _obj_i2 ON obj(data_id)",
     )
 }
+
+/// Drops all tables.
+pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
+    let drops: String =
+        TABLES.iter().map(|(name, ..)| format!("DROP TABLE IF EXISTS {name};")).collect();
+    connection.execute_batch(&format!("BEGIN IMMEDIATE; {drops} COMMIT"))
+}

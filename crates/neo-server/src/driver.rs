@@ -1,0 +1,157 @@
+//! The node with its connections: hands events in, and does what comes out.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use zodium_neo::Packet;
+use zodium_neo_storage::{ConnectionId, DatabaseError, Exit, Node, Output};
+use zodium_net::{CloseReason, Host, Inbox, Limits, Link};
+
+use crate::reader::Reader;
+use crate::session::Sessions;
+use crate::tls::NodeTls;
+use crate::writer::{Done, Writer};
+
+/// The node with its connections. All of it is on one thread.
+pub(crate) struct Driver {
+    pub(crate) node: RefCell<Node>,
+    pub(crate) links: RefCell<FxHashMap<ConnectionId, Link>>,
+    /// Connections that are being made.
+    pub(crate) dialling: RefCell<FxHashMap<ConnectionId, AbortHandle>>,
+    /// The connection whose session is opened next, if the node knows it.
+    pub(crate) opening: Cell<Option<ConnectionId>>,
+    pub(crate) tls: Option<NodeTls>,
+    pub(crate) limits: Limits,
+    pub(crate) reader: Reader,
+    pub(crate) writer: RefCell<Option<Writer>>,
+    pub(crate) host: std::cell::OnceCell<Host<Sessions>>,
+    ending: RefCell<Option<Result<Exit, DatabaseError>>>,
+    pub(crate) ends: Notify,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        node: Node,
+        tls: Option<NodeTls>,
+        limits: Limits,
+        reader: Reader,
+        writer: Writer,
+    ) -> Rc<Driver> {
+        let driver = Rc::new(Driver {
+            node: RefCell::new(node),
+            links: RefCell::default(),
+            dialling: RefCell::default(),
+            opening: Cell::new(None),
+            tls,
+            limits,
+            reader,
+            writer: RefCell::new(Some(writer)),
+            host: std::cell::OnceCell::new(),
+            ending: RefCell::default(),
+            ends: Notify::new(),
+        });
+        let host = Host::new(Sessions::new(&driver), Arc::default(), None);
+        // It was empty.
+        let _ = driver.host.set(host);
+        driver
+    }
+
+    /// Begins.
+    pub(crate) fn start(self: &Rc<Driver>) {
+        self.node.borrow_mut().start();
+        self.apply();
+    }
+
+    /// Hands a packet in. What the node asks for is done at [`Driver::apply`].
+    pub(crate) fn received(&self, connection: ConnectionId, packet: Packet<'_>) {
+        self.node.borrow_mut().received(connection, packet);
+    }
+
+    /// A connection has ended, or was not made.
+    pub(crate) fn closed(self: &Rc<Driver>, connection: ConnectionId) {
+        self.links.borrow_mut().remove(&connection);
+        self.dialling.borrow_mut().remove(&connection);
+        self.node.borrow_mut().closed(connection);
+        self.apply();
+    }
+
+    /// Jobs are done.
+    pub(crate) fn done(self: &Rc<Driver>, done: Done) {
+        match done {
+            Ok(completions) => {
+                let mut node = self.node.borrow_mut();
+                completions.into_iter().for_each(|completion| node.completed(completion));
+                drop(node);
+                self.apply();
+            }
+            Err(error) => self.end(Err(error)),
+        }
+    }
+
+    /// Takes what the database has done.
+    pub(crate) async fn take_done(self: Rc<Driver>, inbox: Inbox<Done>) {
+        loop {
+            self.done(inbox.next().await);
+        }
+    }
+
+    /// Why the node ends, when [`Driver::ends`] has been notified.
+    pub(crate) fn take_ending(&self) -> Option<Result<Exit, DatabaseError>> {
+        self.ending.borrow_mut().take()
+    }
+
+    fn end(&self, ending: Result<Exit, DatabaseError>) {
+        self.ending.borrow_mut().get_or_insert(ending);
+        self.ends.notify_one();
+    }
+
+    /// Does what the node asks for.
+    pub(crate) fn apply(self: &Rc<Driver>) {
+        loop {
+            let outputs = self.node.borrow_mut().take_outputs();
+            if outputs.is_empty() {
+                return;
+            }
+            outputs.into_iter().for_each(|output| self.apply_one(output));
+        }
+    }
+
+    fn apply_one(self: &Rc<Driver>, output: Output) {
+        match output {
+            Output::Dial { connection, address, after } => self.dial(connection, address, after),
+            Output::Send { connection, packet } => {
+                if let Some(link) = self.links.borrow().get(&connection) {
+                    link.output().buffer().extend_from_slice(&packet);
+                    link.wake();
+                }
+            }
+            Output::Close { connection } => self.close(connection),
+            Output::Read { job, after_sending } => {
+                let links = self.links.borrow();
+                let link = after_sending.and_then(|connection| links.get(&connection).cloned());
+                drop(links);
+                self.read(job, link);
+            }
+            Output::Write { job, is_durable } => {
+                if let Some(writer) = self.writer.borrow().as_ref() {
+                    writer.push(job, is_durable);
+                }
+            }
+            Output::Exit(exit) => self.end(Ok(exit)),
+        }
+    }
+
+    fn close(self: &Rc<Driver>, connection: ConnectionId) {
+        if let Some(dialling) = self.dialling.borrow_mut().remove(&connection) {
+            dialling.abort();
+            return self.node.borrow_mut().closed(connection);
+        }
+        if let Some(link) = self.links.borrow().get(&connection) {
+            link.close(CloseReason::Done);
+        }
+    }
+}

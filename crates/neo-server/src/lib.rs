@@ -1,0 +1,23 @@
+//! Drives a NEO storage node: sockets, TLS, database threads.
+//!
+//! [`serve`] connects a [`Node`](zodium_neo_storage::Node) with the world. One thread has the node
+//! and all connections; reads of the database run on a few threads, writes on one. Writes that
+//! wait together are one transaction of the database, and one sync.
+//!
+//! Key decision: the node decides everything, and this crate decides nothing. It carries bytes to
+//! the node and does what the node asks for, in its order.
+
+#![forbid(unsafe_code)]
+
+mod dialling;
+mod driver;
+mod listening;
+mod reader;
+mod serve;
+mod session;
+mod sockets;
+mod tls;
+mod writer;
+
+pub use serve::{Ended, NodeError, ServeNode, serve};
+pub use tls::NodeTls;

@@ -1,0 +1,159 @@
+//! Commits: locks, conflicts, deadlocks, reads between lock and unlock.
+
+use zodium_neo::CellState::UpToDate;
+use zodium_neo::messages::*;
+use zodium_types::{Oid, Tid};
+
+use crate::support::{Bench, client};
+
+fn one_node() -> Bench {
+    Bench::operating(1, &[vec![(1, UpToDate)], vec![(1, UpToDate)]])
+}
+
+#[test]
+fn a_committed_object_can_be_loaded() {
+    let mut bench = one_node();
+    let one = bench.client(1);
+    assert!(bench.load(one, 5).contains("OidDoesNotExist"));
+    assert_eq!(
+        bench.store(one, 100, 5, 0, b"data"),
+        ["AnswerStoreObject(AnswerStoreObject { conflict: None })"]
+    );
+    bench.commit(one, 100, 102, &[5]);
+    let loaded = bench.load(one, 5);
+    assert!(loaded.contains("serial: Tid(66)") && loaded.contains("next_serial: None"), "{loaded}");
+}
+
+#[test]
+fn an_object_that_was_changed_is_a_conflict() {
+    let mut bench = one_node();
+    let one = bench.client(1);
+    bench.store(one, 100, 5, 0, b"data");
+    bench.commit(one, 100, 102, &[5]);
+    let answer = bench.store(one, 110, 5, 0, b"other");
+    assert_eq!(answer, ["AnswerStoreObject(AnswerStoreObject { conflict: Some(Tid(66)) })"]);
+    // The lock is free again.
+    assert!(bench.store(one, 120, 5, 102, b"other")[0].contains("None"));
+}
+
+#[test]
+fn reads_wait_between_lock_and_unlock() {
+    let mut bench = one_node();
+    let (one, other) = (bench.client(1), bench.client(2));
+    bench.store(one, 100, 5, 0, b"data");
+    bench.tell(one, 2, AskVoteTransaction { ttid: Tid(100) });
+    assert_eq!(bench.names(), ["AnswerVoteTransaction"]);
+    let (ttid, tid) = (Tid(100), Tid(102));
+    bench.master_tells(AskLockInformation { ttid, tid, pack_approved: false });
+    assert_eq!(bench.names(), ["AnswerInformationLocked"]);
+    assert_eq!(bench.load(other, 5), "");
+    bench.master_tells(NotifyUnlockInformation { ttid });
+    assert_eq!(bench.names(), ["AnswerObject"]);
+}
+
+#[test]
+fn a_younger_transaction_gives_its_lock_back() {
+    let mut bench = one_node();
+    let (old, young) = (bench.client(1), bench.client(2));
+    assert_eq!(bench.store(young, 200, 5, 0, b"young").len(), 1);
+    // The older one waits, and the younger one's client is asked.
+    let said = bench.store(old, 100, 5, 0, b"old");
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("NotifyDeadlock"), "{said:?}");
+    bench.tell(young, 9, AskRelockObject { ttid: Tid(200), oid: Oid(5) });
+    let said = bench.take();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].0 == old && said[0].1.contains("conflict: None"), "{said:?}");
+    // When the older one is committed, the younger one learns of it with its own data.
+    bench.commit(old, 100, 202, &[5]);
+    let said = bench.take();
+    assert_eq!(said.len(), 1);
+    let expected = "RelockConflict { serial: Tid(0), conflict: Tid(ca), stored: Some(";
+    assert!(said[0].0 == young && said[0].1.contains(expected), "{said:?}");
+}
+
+#[test]
+fn a_younger_transaction_waits_for_an_older_one() {
+    let mut bench = one_node();
+    let (old, young) = (bench.client(1), bench.client(2));
+    bench.store(old, 100, 5, 0, b"old");
+    assert!(bench.store(young, 200, 5, 0, b"young").is_empty());
+    bench.tell(old, 4, AbortTransaction { ttid: Tid(100), nodes: Vec::new() });
+    assert_eq!(bench.names(), ["AnswerStoreObject"]);
+}
+
+#[test]
+fn the_end_of_a_client_releases_its_locks() {
+    let mut bench = one_node();
+    let (one, other) = (bench.client(1), bench.client(2));
+    bench.store(one, 100, 5, 0, b"data");
+    bench.node.closed(one);
+    bench.work();
+    assert!(bench.store(other, 200, 5, 0, b"data")[0].contains("None"));
+}
+
+#[test]
+fn a_vote_outlives_the_connection_of_its_client_and_not_the_client() {
+    let mut bench = one_node();
+    let (one, other) = (bench.client(1), bench.client(2));
+    bench.store(one, 100, 5, 0, b"data");
+    bench.tell(one, 2, AskVoteTransaction { ttid: Tid(100) });
+    bench.names();
+    bench.node.closed(one);
+    bench.work();
+    assert!(bench.store(other, 200, 5, 0, b"other").is_empty());
+    let mut gone = crate::support::information(zodium_neo::NodeType::Client, 1);
+    gone.state = zodium_neo::NodeState::Unknown;
+    assert_eq!(gone.id, Some(client(1)));
+    bench.master_tells(NotifyNodeInformation { timestamp: 11.0, nodes: vec![gone] });
+    assert_eq!(bench.names(), ["AnswerStoreObject"]);
+}
+
+#[test]
+fn a_checked_serial_is_locked() {
+    let mut bench = one_node();
+    let (one, other) = (bench.client(1), bench.client(2));
+    bench.store(one, 100, 5, 0, b"data");
+    bench.commit(one, 100, 102, &[5]);
+    let check = |serial| AskCheckCurrentSerial { ttid: Tid(110), oid: Oid(5), serial: Tid(serial) };
+    bench.tell(one, 5, check(100));
+    assert!(bench.take()[0].1.contains("conflict: Some(Tid(66))"));
+    bench.tell(one, 5, check(102));
+    assert!(bench.take()[0].1.contains("conflict: None"));
+    assert!(bench.store(other, 120, 5, 102, b"other").is_empty());
+}
+
+#[test]
+fn what_was_locked_is_committed_after_a_crash_and_what_was_voted_is_not() {
+    let mut bench = one_node();
+    let one = bench.client(1);
+    for (ttid, oid) in [(100, 5), (120, 6)] {
+        bench.store(one, ttid, oid, 0, b"data");
+        let vote = AskStoreTransaction {
+            ttid: Tid(ttid),
+            user: b"",
+            description: b"",
+            extension: b"",
+            oids: vec![Oid(oid)],
+            pack: None,
+        };
+        bench.tell(one, 2, vote);
+    }
+    let (ttid, tid) = (Tid(100), Tid(130));
+    bench.master_tells(AskLockInformation { ttid, tid, pack_approved: false });
+    bench.names();
+    bench.master_tells(StopOperation {});
+    bench.master_tells(AskLockedTransactions {});
+    let said = bench.take();
+    assert!(said[0].1.contains("(Tid(64), Some(Tid(82))), (Tid(78), None)"), "{said:?}");
+    bench.master_tells(ValidateTransaction { ttid, tid });
+    bench.master_tells(AskLastIDs {});
+    let said = bench.take();
+    let last = "AnswerLastIDs { last_tid: Some(Tid(82)), last_oid: Some(Oid(5))";
+    assert!(said.iter().any(|(_, text)| text.contains(last)), "{said:?}");
+    bench.master_tells(StartOperation { backup: false });
+    bench.names();
+    let one = bench.client(1);
+    assert!(bench.load(one, 5).contains("serial: Tid(82)"));
+    assert!(bench.load(one, 6).contains("OidDoesNotExist"));
+}

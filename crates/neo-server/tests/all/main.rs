@@ -1,0 +1,8 @@
+//! A node over a real database, without sockets: the test is its master, its clients, its peers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod commits;
+mod hostile;
+mod replication;
+mod support;

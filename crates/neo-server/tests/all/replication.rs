@@ -1,0 +1,133 @@
+//! Two nodes: one fetches from the other what it lacks.
+
+use std::collections::BTreeMap;
+
+use zodium_neo::CellState::{OutOfDate, UpToDate};
+use zodium_neo::messages::*;
+use zodium_neo::{CellState, Partition, TableId};
+use zodium_neo_storage::ConnectionId;
+use zodium_types::Tid;
+
+use crate::support::{Bench, each_packet, storage};
+
+/// Connects the target with the source that it has dialled, and carries what they say until both
+/// are silent. What goes to masters stays.
+fn carry(source: &mut Bench, target: &mut Bench) -> Vec<String> {
+    let mut links = BTreeMap::<ConnectionId, ConnectionId>::new();
+    let mut to_masters = Vec::new();
+    loop {
+        for (connection, _) in std::mem::take(&mut target.dialled) {
+            links.insert(connection, source.node.accepted("target".to_owned()));
+            target.node.connected(connection);
+            target.work();
+        }
+        let sent = target.take_sent();
+        let back = source.take_sent();
+        if sent.is_empty() && back.is_empty() {
+            return to_masters;
+        }
+        for (connection, bytes) in sent {
+            each_packet(&bytes, |packet| match links.get(&connection) {
+                Some(there) => {
+                    source.node.received(*there, packet);
+                    source.work();
+                }
+                None => to_masters.push(format!("{:?}", packet.message)),
+            });
+        }
+        for (connection, bytes) in back {
+            let here = links.iter().find(|(_, there)| **there == connection).map(|(here, _)| *here);
+            let Some(here) = here else { continue };
+            each_packet(&bytes, |packet| {
+                target.node.received(here, packet);
+                target.work();
+            });
+        }
+    }
+}
+
+fn rows(of_second: CellState) -> Vec<Vec<(u32, CellState)>> {
+    vec![vec![(1, UpToDate), (2, of_second)]]
+}
+
+/// A node with some transactions.
+fn source(count: u64) -> Bench {
+    let mut source = Bench::operating(1, &rows(OutOfDate));
+    let one = source.client(1);
+    for number in 1..=count {
+        let oids = [number, number + 10_000];
+        oids.iter().for_each(|oid| drop(source.store(one, number * 10, *oid, 0, b"some data")));
+        source.commit(one, number * 10, number * 10 + 1, &oids);
+    }
+    source.names();
+    source
+}
+
+fn target() -> Bench {
+    Bench::operating(2, &rows(OutOfDate))
+}
+
+fn becomes_readable(target: &mut Bench) {
+    let changes = vec![CellChange { partition: Partition(0), node: storage(2), state: UpToDate }];
+    target.master_tells(NotifyPartitionChanges { table: TableId(2), replicas: 0, changes });
+}
+
+#[test]
+fn a_cell_fetches_everything_in_chunks() {
+    let (mut source, mut target) = (source(1_200), target());
+    let max_tid = Tid(12_001);
+    target.node_answers_unfinished(max_tid, &[]);
+    let said = carry(&mut source, &mut target);
+    assert_eq!(
+        said,
+        [
+            "NotifyReplicationDone(NotifyReplicationDone { partition: Partition(0), tid: Tid(2ee1) })"
+        ]
+    );
+    becomes_readable(&mut target);
+    target.names();
+    let one = target.client(1);
+    assert!(target.load(one, 11_200).contains("serial: Tid(2ee1)"));
+    target.tell(
+        one,
+        4,
+        AskTIDsFrom { min_tid: Tid(0), max_tid, length: 5_000, partition: Partition(0) },
+    );
+    assert_eq!(target.take()[0].1.matches("Tid(").count(), 1_200);
+}
+
+#[test]
+fn stores_are_accepted_without_a_lock_and_delay_readiness() {
+    let (mut source, mut target) = (source(3), target());
+    let one = target.client(1);
+    let other = target.client(2);
+    // Two transactions store one object: another cell has refused one of them, or will.
+    assert!(target.store(one, 100, 5, 0, b"one")[0].contains("Some(Tid(0))"));
+    assert!(target.store(other, 110, 5, 0, b"other")[0].contains("Some(Tid(0))"));
+    target.node_answers_unfinished(Tid(31), &[]);
+    assert!(carry(&mut source, &mut target).is_empty());
+    target.tell(other, 4, AbortTransaction { ttid: Tid(110), nodes: Vec::new() });
+    assert_eq!(target.names(), ["NotifyReplicationDone"]);
+}
+
+#[test]
+fn transactions_in_progress_are_waited_for() {
+    let (mut source, mut target) = (source(3), target());
+    target.node_answers_unfinished(Tid(21), &[Tid(30)]);
+    assert!(carry(&mut source, &mut target).is_empty());
+    target.master_tells(NotifyTransactionFinished { ttid: Tid(30), max_tid: Tid(31) });
+    assert_eq!(carry(&mut source, &mut target).len(), 1);
+    becomes_readable(&mut target);
+    target.names();
+    let one = target.client(1);
+    assert!(target.load(one, 3).contains("serial: Tid(1f)"));
+}
+
+impl Bench {
+    /// The master answers the question for unfinished transactions, the first request after the
+    /// identification and NotifyReady.
+    fn node_answers_unfinished(&mut self, max_tid: Tid, ttids: &[Tid]) {
+        let answer = AnswerUnfinishedTransactions { max_tid, ttids: ttids.to_vec() };
+        self.tell(self.master, 2, answer);
+    }
+}

@@ -1,0 +1,263 @@
+//! A node, its database, and what it says.
+
+use std::collections::VecDeque;
+
+use sha1::{Digest, Sha1};
+use tempfile::TempDir;
+use zodium_neo::messages::*;
+use zodium_neo::{
+    Address, CellState, Checksum, Extra, Frame, Message, NodeId, NodeState, NodeType, Packet, Scan,
+    Scanner, TableId,
+};
+use zodium_neo_storage::{ConnectionId, Exit, Node, Output, Settings, Store};
+use zodium_sql::{NodeDatabase, NodeOptions};
+use zodium_types::{Oid, Tid};
+
+pub(crate) const CLUSTER: &str = "test";
+
+/// A node that runs on the test's thread: jobs are done at once.
+pub(crate) struct Bench {
+    pub(crate) node: Node,
+    pub(crate) database: NodeDatabase,
+    pub(crate) master: ConnectionId,
+    pub(crate) number: u32,
+    /// What was sent and not taken yet.
+    sent: VecDeque<(ConnectionId, Vec<u8>)>,
+    pub(crate) dialled: Vec<(ConnectionId, Address)>,
+    pub(crate) closed: Vec<ConnectionId>,
+    pub(crate) exit: Option<Exit>,
+    _folder: TempDir,
+}
+
+pub(crate) fn storage(number: u32) -> NodeId {
+    NodeId::of(NodeType::Storage, number).unwrap()
+}
+
+pub(crate) fn client(number: u32) -> NodeId {
+    NodeId::of(NodeType::Client, number).unwrap()
+}
+
+pub(crate) fn address(number: u32) -> Address {
+    Address { host: "127.0.0.1".to_owned(), port: 1000 + number as u16 }
+}
+
+/// What the master gives a node as its time.
+pub(crate) fn time_of(number: u32) -> f64 {
+    f64::from(number)
+}
+
+impl Bench {
+    /// A node that has dialled its master and has been accepted as the storage of this number.
+    pub(crate) fn accepted(number: u32) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.sqlite");
+        let options = NodeOptions { path: &path, cluster: CLUSTER, keep_equal_data_once: false };
+        let (database, saved) = NodeDatabase::open(&options).unwrap();
+        let settings = Settings {
+            cluster: CLUSTER.to_owned(),
+            masters: vec![address(0)],
+            address: address(number),
+            topology: vec!["here".to_owned()],
+            packs: true,
+            drops_partitions: true,
+        };
+        let mut node = Node::new(settings, saved);
+        // Replaced when the node has dialled.
+        let node_connection = node.accepted("nobody".to_owned());
+        node.start();
+        let mut bench = Bench {
+            node,
+            database,
+            master: node_connection,
+            number,
+            sent: VecDeque::new(),
+            dialled: Vec::new(),
+            closed: Vec::new(),
+            exit: None,
+            _folder: folder,
+        };
+        bench.work();
+        bench.master = bench.dialled.pop().unwrap().0;
+        bench.node.connected(bench.master);
+        bench.work();
+        assert_eq!(bench.names(), ["RequestIdentification"]);
+        let accepted = AcceptIdentification {
+            node_type: NodeType::Master,
+            id: NodeId::of(NodeType::Master, 1),
+            your_id: Some(storage(number)),
+        };
+        bench.tell(bench.master, 0, accepted);
+        bench
+    }
+
+    /// A node that operates, in a cluster with these cells of each partition.
+    pub(crate) fn operating(number: u32, rows: &[Vec<(u32, CellState)>]) -> Bench {
+        let mut bench = Bench::accepted(number);
+        let nodes = (1..=3).map(|other| information(NodeType::Storage, other));
+        let clients = (1..=3).map(|other| information(NodeType::Client, other));
+        let nodes = nodes.chain(clients).collect();
+        bench.master_tells(NotifyNodeInformation { timestamp: 10.0, nodes });
+        bench.master_tells(table(rows));
+        bench.master_tells(StartOperation { backup: false });
+        assert_eq!(bench.names().first().map(String::as_str), Some("NotifyReady"));
+        bench
+    }
+
+    /// A client that is connected.
+    pub(crate) fn client(&mut self, number: u32) -> ConnectionId {
+        let connection = self.node.accepted(format!("client {number}"));
+        let identification = RequestIdentification {
+            node_type: NodeType::Client,
+            id: Some(client(number)),
+            address: None,
+            cluster: CLUSTER,
+            id_timestamp: Some(time_of(number)),
+            extra: Extra::default(),
+        };
+        self.tell(connection, 0, identification);
+        assert_eq!(self.names(), ["AcceptIdentification"]);
+        connection
+    }
+
+    pub(crate) fn master_tells<'a>(&mut self, message: impl Into<Message<'a>>) {
+        self.tell(self.master, 7, message);
+    }
+
+    /// A packet arrives, and everything that follows is done.
+    pub(crate) fn tell<'a>(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: impl Into<Message<'a>>,
+    ) {
+        self.node.received(connection, Packet { id, message: message.into() });
+        self.work();
+    }
+
+    /// Does what the node asks for.
+    pub(crate) fn work(&mut self) {
+        loop {
+            let outputs = self.node.take_outputs();
+            if outputs.is_empty() {
+                return;
+            }
+            for output in outputs {
+                match output {
+                    Output::Dial { connection, address, .. } => {
+                        self.dialled.push((connection, address));
+                    }
+                    Output::Send { connection, packet } => {
+                        self.sent.push_back((connection, packet.to_vec()));
+                    }
+                    Output::Close { connection } => self.closed.push(connection),
+                    Output::Read { job, .. } => {
+                        let done = Store::read(&self.database, job).unwrap();
+                        self.node.completed(done);
+                    }
+                    Output::Write { job, is_durable } => {
+                        let done = Store::write(&self.database, is_durable, vec![job]).unwrap();
+                        done.into_iter().for_each(|done| self.node.completed(done));
+                    }
+                    Output::Exit(exit) => self.exit = Some(exit),
+                }
+            }
+        }
+    }
+
+    /// Takes what was sent: connection and bytes of packets.
+    pub(crate) fn take_sent(&mut self) -> Vec<(ConnectionId, Vec<u8>)> {
+        self.sent.drain(..).collect()
+    }
+
+    /// Takes what was sent, as text.
+    pub(crate) fn take(&mut self) -> Vec<(ConnectionId, String)> {
+        let sent = self.take_sent();
+        let mut all = Vec::new();
+        for (connection, bytes) in sent {
+            each_packet(&bytes, |packet| all.push((connection, format!("{:?}", packet.message))));
+        }
+        all
+    }
+
+    /// Takes the names of the messages that were sent.
+    pub(crate) fn names(&mut self) -> Vec<String> {
+        let sent = self.take_sent();
+        let mut names = Vec::new();
+        for (_, bytes) in sent {
+            each_packet(&bytes, |packet| names.push(packet.message.name().to_owned()));
+        }
+        names
+    }
+
+    /// Stores an object; the answer as text.
+    pub(crate) fn store(
+        &mut self,
+        connection: ConnectionId,
+        ttid: u64,
+        oid: u64,
+        serial: u64,
+        data: &[u8],
+    ) -> Vec<String> {
+        let message = AskStoreObject {
+            oid: Oid(oid),
+            serial: Tid(serial),
+            compression: 0,
+            checksum: Checksum(Sha1::digest(data).into()),
+            data,
+            data_serial: None,
+            ttid: Some(Tid(ttid)),
+        };
+        self.tell(connection, 1, message);
+        self.take().into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// Votes, locks and unlocks a transaction.
+    pub(crate) fn commit(&mut self, connection: ConnectionId, ttid: u64, tid: u64, oids: &[u64]) {
+        let vote = AskStoreTransaction {
+            ttid: Tid(ttid),
+            user: b"user",
+            description: b"",
+            extension: b"",
+            oids: oids.iter().map(|oid| Oid(*oid)).collect(),
+            pack: None,
+        };
+        self.tell(connection, 2, vote);
+        assert_eq!(self.names(), ["AnswerStoreTransaction"]);
+        let (ttid, tid) = (Tid(ttid), Tid(tid));
+        self.master_tells(AskLockInformation { ttid, tid, pack_approved: false });
+        assert_eq!(self.names(), ["AnswerInformationLocked"]);
+        self.master_tells(NotifyUnlockInformation { ttid });
+    }
+
+    /// Loads the current record of an object; the answer as text.
+    pub(crate) fn load(&mut self, connection: ConnectionId, oid: u64) -> String {
+        self.tell(connection, 3, AskObject { oid: Oid(oid), at: None, before: None });
+        self.take().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Calls `each` with every packet of some bytes.
+pub(crate) fn each_packet(bytes: &[u8], mut each: impl FnMut(Packet<'_>)) {
+    let (mut scanner, mut rest) = (Scanner::default(), bytes);
+    while !rest.is_empty() {
+        let Scan::Complete(frame) = scanner.scan(rest).unwrap() else { panic!("half a packet") };
+        rest = &rest[Frame::bytes(frame).len()..];
+        each(Packet::decode(frame).unwrap());
+    }
+}
+
+pub(crate) fn information(kind: NodeType, number: u32) -> NodeInformation {
+    NodeInformation {
+        node_type: kind,
+        address: (kind == NodeType::Storage).then(|| address(number)),
+        id: NodeId::of(kind, number),
+        state: NodeState::Running,
+        id_timestamp: Some(time_of(number)),
+    }
+}
+
+pub(crate) fn table(rows: &[Vec<(u32, CellState)>]) -> SendPartitionTable {
+    let cell = |(number, state): &(u32, CellState)| Cell { node: storage(*number), state: *state };
+    let rows = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
+    SendPartitionTable { table: Some(TableId(1)), replicas: 0, rows }
+}

@@ -1,0 +1,180 @@
+//! Votes, locks, unlocks and aborts.
+//!
+//! Data of a transaction are in memory until its vote. The vote writes them, with the rest, in one
+//! change of the database. A lock makes the tid durable, and no object can be read until the
+//! unlock. The unlock need not be durable itself: after a crash the master asks what is locked.
+
+use tracing::debug;
+use zodium_neo::messages::{
+    AnswerFinalTID, AnswerInformationLocked, AnswerStoreTransaction, AnswerVoteTransaction,
+    AskLockInformation, AskStoreTransaction,
+};
+use zodium_neo::{Message, NodeId};
+use zodium_types::{Tid, TransactionMetadata};
+
+use crate::database::{NewRecord, NewTransaction, PackRow};
+use crate::handling::{Handled, Refusal};
+use crate::transactions::Vote;
+use crate::{ConnectionId, Node};
+
+/// Most objects of a transaction, and of an order to pack: what fits into a column of NEO's MySQL
+/// tables.
+const OIDS_MAX: usize = 1 << 21;
+
+impl Node {
+    pub(super) fn store_transaction_asked(
+        &mut self,
+        from: (ConnectionId, u32),
+        message: AskStoreTransaction<'_>,
+    ) -> Handled {
+        let AskStoreTransaction { ttid, user, description, extension, oids, pack } = message;
+        let packed = pack.as_ref().and_then(|pack| pack.oids.as_ref()).map_or(0, Vec::len);
+        if oids.len() >= OIDS_MAX || packed >= OIDS_MAX {
+            return Err(Refusal::protocol("a transaction of 2^21 objects or more"));
+        }
+        if i64::try_from(ttid.0).is_err() {
+            return Err(Refusal::protocol("a transaction whose ttid is larger than 2^63 - 1"));
+        }
+        self.register(from.0, ttid)?;
+        let pack =
+            pack.map(|pack| PackRow { id: ttid, approved: None, oids: pack.oids, until: pack.tid });
+        let metadata = TransactionMetadata {
+            user: user.to_vec(),
+            description: description.to_vec(),
+            extension: extension.to_vec(),
+        };
+        let transaction = NewTransaction { metadata, oids, pack };
+        self.vote(from, ttid, Some(transaction), AnswerStoreTransaction {}.into())
+    }
+
+    pub(super) fn vote_asked(&mut self, from: (ConnectionId, u32), ttid: Tid) -> Handled {
+        self.vote(from, ttid, None, AnswerVoteTransaction {}.into())
+    }
+
+    fn vote(
+        &mut self,
+        (connection, id): (ConnectionId, u32),
+        ttid: Tid,
+        metadata: Option<NewTransaction>,
+        answer: Message<'static>,
+    ) -> Handled {
+        let transaction = self.transactions.all.get_mut(&ttid);
+        let transaction = transaction.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
+        if transaction.vote != Vote::No || !transaction.checking.is_empty() {
+            return Err(Refusal::protocol(format!("transaction {ttid} cannot be voted now")));
+        }
+        transaction.vote = Vote::Asked;
+        transaction.has_metadata = metadata.is_some();
+        let objects = transaction.objects.iter_mut();
+        let stored = objects.filter_map(|(oid, object)| Some((*oid, object.stored.as_mut()?)));
+        let records: Vec<_> = stored
+            .map(|(oid, stored)| NewRecord {
+                oid,
+                data: stored.data.take(),
+                data_serial: stored.data_serial,
+            })
+            .collect();
+        self.write(
+            move |database| database.vote(ttid, records, metadata),
+            move |node, ()| {
+                if let Some(transaction) = node.transactions.all.get_mut(&ttid) {
+                    transaction.vote = Vote::Done;
+                    node.answer(connection, id, answer);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    /// The master commits a transaction.
+    pub(crate) fn lock_asked(
+        &mut self,
+        (connection, id): (ConnectionId, u32),
+        message: &AskLockInformation,
+    ) -> Handled {
+        let AskLockInformation { ttid, tid, pack_approved } = *message;
+        let transactions = &mut self.transactions;
+        let transaction = transactions.all.get_mut(&ttid);
+        let transaction = transaction.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
+        if transaction.vote == Vote::No || transaction.tid.is_some() || tid < ttid {
+            return Err(Refusal::protocol(format!("transaction {ttid} cannot be locked now")));
+        }
+        transaction.tid = Some(tid);
+        let stored = transaction.objects.iter().filter(|(_, object)| object.stored.is_some());
+        transactions.read_locks.extend(stored.map(|(oid, _)| (*oid, ttid)));
+        if !transaction.has_metadata {
+            // The master learns the tid from the node that has them.
+            self.answer(connection, id, AnswerInformationLocked { ttid });
+            return Ok(());
+        }
+        self.write(
+            move |database| database.lock(ttid, tid, pack_approved),
+            move |node, ()| node.answer(connection, id, AnswerInformationLocked { ttid }),
+        );
+        Ok(())
+    }
+
+    /// The transaction is committed in the whole cluster.
+    pub(crate) fn unlock(&mut self, ttid: Tid) -> Handled {
+        let transaction = self.transactions.all.get(&ttid);
+        let tid = transaction.and_then(|transaction| transaction.tid);
+        let tid = tid.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
+        self.write_lazily(
+            move |database| database.unlock(ttid, tid),
+            move |node, ()| node.forget(ttid),
+        );
+        Ok(())
+    }
+
+    /// Gives a transaction up, unless it is locked.
+    pub(crate) fn abort(&mut self, ttid: Tid) {
+        let Some(transaction) = self.transactions.all.get(&ttid) else { return };
+        if transaction.tid.is_some() {
+            return;
+        }
+        debug!(%ttid, "aborting");
+        if transaction.vote != Vote::No {
+            self.write_lazily(move |database| database.abort(ttid), |_, ()| {});
+        }
+        self.forget(ttid);
+    }
+
+    /// Gives up the transactions of a client that are not locked.
+    pub(crate) fn abort_for(&mut self, client: NodeId, even_if_voted: bool) {
+        for ttid in self.transactions.of_client(client, even_if_voted) {
+            self.abort(ttid);
+        }
+    }
+
+    /// A client's connection has ended. It may take part in the end of what it has voted.
+    pub(crate) fn client_lost(&mut self, client: NodeId) {
+        self.abort_for(client, false);
+    }
+
+    fn forget(&mut self, ttid: Tid) {
+        let Some((_, oids)) = self.transactions.remove(ttid) else { return };
+        self.announce_replicated();
+        self.read_delayed();
+        for oid in oids {
+            self.lock_waiting(oid);
+        }
+    }
+
+    pub(super) fn outcome_asked(&mut self, from: (ConnectionId, u32), ttid: Tid) -> Handled {
+        if let Some(transaction) = self.transactions.all.get(&ttid) {
+            let tid = transaction.tid;
+            self.answer(from.0, from.1, AnswerFinalTID { tid });
+            return Ok(());
+        }
+        self.readable_partition_of_tid(ttid)?;
+        self.read_for(
+            from,
+            move |database| database.final_tid(ttid),
+            move |node, tid| {
+                node.answer(from.0, from.1, AnswerFinalTID { tid });
+                Ok(())
+            },
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! Reads: objects, transactions, history, lists of tids and oids.
+//!
+//! An object between lock and unlock cannot be read: the answer must not say that an older record
+//! is current. A list up to a tid is complete only when all transactions up to it are unlocked.
+
+use zodium_neo::messages::{
+    AnswerOIDsFrom, AnswerObject, AnswerObjectHistory, AnswerTIDs, AnswerTIDsFrom,
+    AnswerTransactionInformation, AskFetchTransactions, AskTIDs,
+};
+use zodium_neo::{Checksum, ErrorCode, Message, Partition};
+use zodium_types::{Oid, Tid};
+
+use super::refused;
+use crate::database::{Loaded, Record, TransactionRecord};
+use crate::handling::{Handled, Refusal};
+use crate::{ConnectionId, Node};
+
+/// A read that waits for an unlock.
+#[derive(Clone, Debug)]
+pub(crate) struct DelayedRead {
+    from: (ConnectionId, u32),
+    read: Read,
+}
+
+/// A read.
+#[derive(Clone, Debug)]
+pub(crate) enum Read {
+    Object {
+        oid: Oid,
+        at: Option<Tid>,
+        before: Option<Tid>,
+    },
+    History {
+        oid: Oid,
+        skip: u64,
+        count: u64,
+    },
+    Tids {
+        partition: Partition,
+        min: Tid,
+        max: Tid,
+        count: u32,
+    },
+    Oids {
+        partition: Partition,
+        from: Oid,
+        tid: Tid,
+        count: u32,
+    },
+    /// Of a storage that replicates.
+    Transactions(AskFetchTransactions),
+}
+
+impl Node {
+    pub(super) fn read_asked(
+        &mut self,
+        from: (ConnectionId, u32),
+        message: Message<'_>,
+    ) -> Handled {
+        let read = match message {
+            Message::AskObject(message) => {
+                let (at, before) = self.cut(message.at, message.before);
+                Read::Object { oid: message.oid, at, before }
+            }
+            Message::AskObjectHistory(message) => {
+                let (skip, count) = range(message.first, message.end)?;
+                Read::History { oid: message.oid, skip, count }
+            }
+            Message::AskTIDsFrom(message) => Read::Tids {
+                partition: message.partition,
+                min: message.min_tid,
+                max: message.max_tid.min(self.backup_tid.unwrap_or(Tid::MAX)),
+                count: message.length,
+            },
+            Message::AskOIDsFrom(message) => Read::Oids {
+                partition: message.partition,
+                from: message.min_oid,
+                tid: message.tid,
+                count: message.length,
+            },
+            Message::AskTransactionInformation(message) => {
+                return self.transaction_asked(from, message.tid);
+            }
+            Message::AskTIDs(message) => return self.tids_asked(from, &message),
+            other => return refused(&other),
+        };
+        self.read_or_delay(from, read)
+    }
+
+    /// In a backup cluster nothing after the last complete transaction is shown.
+    fn cut(&self, at: Option<Tid>, before: Option<Tid>) -> (Option<Tid>, Option<Tid>) {
+        let Some(last) = self.backup_tid else { return (at, before) };
+        match (at, before) {
+            (Some(at), _) => (Some(if at > last { Tid::ZERO } else { at }), None),
+            (None, before) => (None, Some(before.map_or(last.next(), |tid| tid.min(last.next())))),
+        }
+    }
+
+    /// Reads, now or when the transactions that must be unlocked first are.
+    pub(crate) fn read_or_delay(&mut self, from: (ConnectionId, u32), read: Read) -> Handled {
+        let transactions = &mut self.transactions;
+        let must_wait = match &read {
+            Read::Object { oid, .. } | Read::History { oid, .. } => {
+                transactions.read_locks.contains_key(oid)
+            }
+            Read::Tids { max, .. } => transactions.is_locked_until(*max),
+            Read::Oids { tid, .. } => transactions.is_locked_until(*tid),
+            Read::Transactions(message) => transactions.is_locked_until(message.max_tid),
+        };
+        if must_wait {
+            transactions.delayed.push(DelayedRead { from, read });
+            return Ok(());
+        }
+        match read {
+            Read::Object { oid, at, before } => self.load(from, oid, at, before),
+            Read::History { oid, skip, count } => self.history(from, oid, skip, count),
+            Read::Tids { partition, min, max, count } => {
+                self.tids_from(from, partition, (min, max), count)
+            }
+            Read::Oids { partition, from: first, tid, count } => {
+                self.oids_from(from, partition, (first, tid), count)
+            }
+            Read::Transactions(message) => self.feed_transactions(from, message),
+        }
+    }
+
+    /// Has delayed reads try again.
+    pub(crate) fn read_delayed(&mut self) {
+        for DelayedRead { from, read } in std::mem::take(&mut self.transactions.delayed) {
+            if let Err(refusal) = self.read_or_delay(from, read) {
+                self.refuse(from.0, from.1, "a read", &refusal);
+            }
+        }
+    }
+
+    fn load(
+        &mut self,
+        from: (ConnectionId, u32),
+        oid: Oid,
+        at: Option<Tid>,
+        before: Option<Tid>,
+    ) -> Handled {
+        self.readable_partition_of_oid(oid)?;
+        self.read_for(
+            from,
+            move |database| database.load(oid, at, before),
+            move |node, loaded| match loaded {
+                Loaded::Found(record) => {
+                    node.answer_object(from, oid, &record);
+                    Ok(())
+                }
+                Loaded::NotThen => Err(Refusal::answer(ErrorCode::OidNotFound, oid.to_string())),
+                Loaded::Never => Err(Refusal::answer(ErrorCode::OidDoesNotExist, oid.to_string())),
+            },
+        );
+        Ok(())
+    }
+
+    fn answer_object(&mut self, (connection, id): (ConnectionId, u32), oid: Oid, record: &Record) {
+        let data = record.data.as_ref();
+        let answer = AnswerObject {
+            oid,
+            serial: record.serial,
+            next_serial: record.next,
+            compression: data.map(|data| data.compression),
+            checksum: data.map_or(Checksum::ZERO, |data| data.checksum),
+            data: data.map_or(&[], |data| &data.bytes),
+            data_serial: record.data_serial,
+        };
+        self.answer(connection, id, answer);
+    }
+
+    fn history(&mut self, from: (ConnectionId, u32), oid: Oid, skip: u64, count: u64) -> Handled {
+        self.readable_partition_of_oid(oid)?;
+        self.read_for(
+            from,
+            move |database| database.history(oid, skip, count),
+            move |node, records| {
+                if records.is_empty() {
+                    return Err(Refusal::answer(ErrorCode::OidNotFound, oid.to_string()));
+                }
+                node.answer(from.0, from.1, AnswerObjectHistory { oid, records });
+                Ok(())
+            },
+        );
+        Ok(())
+    }
+
+    fn transaction_asked(&mut self, from: (ConnectionId, u32), tid: Tid) -> Handled {
+        let missing = move || Refusal::answer(ErrorCode::TidNotFound, format!("no {tid}"));
+        if self.backup_tid.is_some_and(|last| tid > last) {
+            return Err(missing());
+        }
+        self.readable_partition_of_tid(tid)?;
+        self.read_for(
+            from,
+            move |database| database.transaction(tid),
+            move |node, found| {
+                let found: TransactionRecord = found.ok_or_else(missing)?;
+                let answer = AnswerTransactionInformation {
+                    tid,
+                    user: &found.metadata.user,
+                    description: &found.metadata.description,
+                    extension: &found.metadata.extension,
+                    packed: found.is_packed,
+                    oids: found.oids,
+                };
+                node.answer(from.0, from.1, answer);
+                Ok(())
+            },
+        );
+        Ok(())
+    }
+
+    fn tids_asked(&mut self, from: (ConnectionId, u32), message: &AskTIDs) -> Handled {
+        let (skip, count) = range(message.first, message.end)?;
+        let readable = self.readable();
+        let partitions = match message.partition {
+            Partition::ALL_READABLE => readable,
+            one if readable.contains(&one) => vec![one],
+            _ => return Err(Refusal::not_readable()),
+        };
+        let last = self.backup_tid.unwrap_or(Tid::MAX);
+        self.read_for(
+            from,
+            move |database| database.newest_tids(&partitions, skip, count),
+            move |node, mut tids| {
+                tids.retain(|tid| *tid <= last);
+                node.answer(from.0, from.1, AnswerTIDs { tids });
+                Ok(())
+            },
+        );
+        Ok(())
+    }
+
+    fn tids_from(
+        &mut self,
+        from: (ConnectionId, u32),
+        partition: Partition,
+        range: (Tid, Tid),
+        count: u32,
+    ) -> Handled {
+        self.read_for(
+            from,
+            move |database| database.tids(partition, range, count),
+            move |node, tids| {
+                node.answer(from.0, from.1, AnswerTIDsFrom { tids });
+                Ok(())
+            },
+        );
+        Ok(())
+    }
+
+    fn oids_from(
+        &mut self,
+        from: (ConnectionId, u32),
+        partition: Partition,
+        (first, tid): (Oid, Tid),
+        count: u32,
+    ) -> Handled {
+        if !self.is_readable(partition) {
+            return Err(Refusal::not_readable());
+        }
+        self.read_for(
+            from,
+            move |database| database.oids(partition, first, tid, count),
+            move |node, (next_oid, oids)| {
+                node.answer(from.0, from.1, AnswerOIDsFrom { next_oid, oids });
+                Ok(())
+            },
+        );
+        Ok(())
+    }
+
+    /// The partition of an object.
+    pub(crate) fn partition_of(&self, oid: Oid) -> Result<Partition, Refusal> {
+        let table = self.table.as_ref();
+        let partition = table.and_then(|table| table.partition_of_oid(oid));
+        partition.ok_or_else(|| Refusal::not_ready("no partition table"))
+    }
+
+    /// Whether this node serves reads of a partition.
+    pub(crate) fn is_readable(&self, partition: Partition) -> bool {
+        let (Some(table), Some(id)) = (&self.table, self.id) else { return false };
+        table.state(partition, id).is_some_and(|state| state.is_readable())
+    }
+
+    pub(super) fn readable_partition_of_oid(&self, oid: Oid) -> Handled {
+        match self.is_readable(self.partition_of(oid)?) {
+            true => Ok(()),
+            false => Err(Refusal::not_readable()),
+        }
+    }
+
+    pub(super) fn readable_partition_of_tid(&self, tid: Tid) -> Handled {
+        let table = self.table.as_ref();
+        let partition = table.and_then(|table| table.partition_of_tid(tid));
+        match partition.is_some_and(|partition| self.is_readable(partition)) {
+            true => Ok(()),
+            false => Err(Refusal::not_readable()),
+        }
+    }
+}
+
+/// How many to skip, and how many to give.
+fn range(first: i64, end: i64) -> Result<(u64, u64), Refusal> {
+    match (u64::try_from(first), u64::try_from(end)) {
+        (Ok(first), Ok(end)) if first < end => Ok((first, end - first)),
+        _ => Err(Refusal::protocol("a range that is empty or negative")),
+    }
+}

@@ -1,0 +1,280 @@
+//! Stores and checks of objects: locks, conflicts, and what waits for them.
+
+use tracing::debug;
+use zodium_neo::messages::{
+    AnswerCheckCurrentSerial, AnswerRelockObject, AnswerStoreObject, AskCheckCurrentSerial,
+    AskRelockObject, AskStoreObject, NotifyDeadlock, RelockConflict, StoredData,
+};
+use zodium_neo::{Checksum, ErrorCode, NodeId};
+use zodium_types::{Oid, Tid};
+
+use crate::database::{Data, Found};
+use crate::handling::{Handled, Refusal};
+use crate::peer::Role;
+use crate::transactions::{Attempt, LockRequest, LockWish, Object, Stored, Vote};
+use crate::{ConnectionId, Node};
+
+/// The compression that NEO knows: zlib.
+const COMPRESSION_MAX: u8 = 1;
+
+impl Node {
+    pub(super) fn store_asked(
+        &mut self,
+        from: (ConnectionId, u32),
+        message: AskStoreObject<'_>,
+    ) -> Handled {
+        let AskStoreObject { oid, serial, compression, checksum, data, data_serial, ttid } =
+            message;
+        let ttid = ttid.ok_or_else(|| Refusal::protocol("a store without a transaction"))?;
+        let is_deletion = data.is_empty() && checksum == Checksum::ZERO;
+        let data = match is_deletion {
+            true => None,
+            false => Some(checked_data(compression, checksum, data)?),
+        };
+        check_range(oid, serial, ttid)?;
+        self.register(from.0, ttid)?;
+        let wish = LockWish::Store { data, data_serial };
+        self.try_lock(LockRequest { from, ttid, oid, serial, wish })
+    }
+
+    pub(super) fn check_asked(
+        &mut self,
+        from: (ConnectionId, u32),
+        message: &AskCheckCurrentSerial,
+    ) -> Handled {
+        let AskCheckCurrentSerial { ttid, oid, serial } = *message;
+        check_range(oid, serial, ttid)?;
+        self.register(from.0, ttid)?;
+        self.try_lock(LockRequest { from, ttid, oid, serial, wish: LockWish::Check })
+    }
+
+    pub(super) fn relock_asked(&mut self, from: (ConnectionId, u32), message: &AskRelockObject) {
+        let AskRelockObject { ttid, oid } = *message;
+        let transaction = self.transactions.all.get_mut(&ttid);
+        let serial = transaction.and_then(|transaction| {
+            transaction.deadlocks.remove(&oid);
+            transaction.objects.get(&oid).map(|object| object.serial)
+        });
+        let Some(serial) = serial else {
+            // The transaction is over, or its partition was dropped.
+            return self.answer(from.0, from.1, AnswerRelockObject { conflict: None });
+        };
+        self.transactions.release(oid, ttid);
+        // The older transaction comes first.
+        self.lock_waiting(oid);
+        let _ = self.try_lock(LockRequest { from, ttid, oid, serial, wish: LockWish::Relock });
+    }
+
+    /// Notes the transaction of a client.
+    pub(super) fn register(&mut self, connection: ConnectionId, ttid: Tid) -> Handled {
+        let role = self.peers.get(connection).map(|peer| &peer.role);
+        let Some(Role::Client { node }) = role else { return Ok(()) };
+        let client: NodeId = *node;
+        let transaction = self.transactions.register(ttid, client);
+        if transaction.client != client || transaction.vote != Vote::No {
+            let text = format!("transaction {ttid} is another client's, or is voted already");
+            return Err(Refusal::protocol(text));
+        }
+        Ok(())
+    }
+
+    /// Takes the lock for a request, or has the request wait.
+    fn try_lock(&mut self, request: LockRequest) -> Handled {
+        let LockRequest { ttid, oid, .. } = request;
+        let partition = self.partition_of(oid)?;
+        let lacks_data = self.transactions.replicating.contains(&partition);
+        match self.transactions.attempt(&request, lacks_data) {
+            Attempt::Forgotten => self.answer_lock(request, Some(Tid::ZERO)),
+            Attempt::Lockless => {
+                let (from, kind) = (request.from, Kind::of(&request.wish));
+                self.hold(request);
+                self.answer_kind(from, kind, Some(Tid::ZERO));
+            }
+            Attempt::Again if request.data_serial().is_none() => self.locked(request),
+            Attempt::Again => self.ask_database(request, false),
+            Attempt::Conflict(tid) => self.conflict(request, tid),
+            Attempt::Wait => self.transactions.wait(request),
+            Attempt::Deadlock(holder) => {
+                self.notify_deadlock(holder, oid);
+                self.transactions.wait(request);
+            }
+            Attempt::Free => {
+                let is_here = self.is_readable(partition)
+                    || self.transactions.replicated.contains_key(&partition);
+                if !is_here {
+                    // A cell that the master takes away: the other cells have the lock.
+                    debug!(%oid, %ttid, "a store to a partition that is not here");
+                    self.answer_lock(request, Some(Tid::ZERO));
+                    return Ok(());
+                }
+                self.transactions.locks.insert(oid, ttid);
+                self.ask_database(request, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the database for the serial of an object, and for the record that an undo refers to.
+    fn ask_database(&mut self, request: LockRequest, compares: bool) {
+        let LockRequest { ttid, oid, from, .. } = request;
+        let (number, undo) = (self.transactions.number(), request.data_serial());
+        if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
+            transaction.checking.insert(oid, number);
+        }
+        self.read(
+            move |database| database.current(oid, undo),
+            move |node, found| match found {
+                Ok(found) => node.database_says(request, number, compares, found),
+                Err(error) => node.read_failed(from.0, &error),
+            },
+        );
+    }
+
+    fn database_says(&mut self, request: LockRequest, number: u64, compares: bool, found: Found) {
+        let LockRequest { ttid, oid, serial, .. } = request;
+        let transaction = self.transactions.all.get_mut(&ttid);
+        let is_asked = |asked: Option<&u64>| asked == Some(&number);
+        match transaction {
+            Some(transaction) if is_asked(transaction.checking.get(&oid)) => {
+                transaction.checking.remove(&oid);
+            }
+            _ => return,
+        }
+        let is_undoable = request.data_serial().is_none() || found.has_undo_record;
+        match found.serial {
+            Some(current) if compares && current != serial => self.conflict(request, current),
+            _ if !is_undoable => {
+                let (connection, id) = request.from;
+                self.release_unused(oid, ttid);
+                let text = format!("the record of {oid} that the undo refers to was packed");
+                let refusal = Refusal::answer(ErrorCode::UndoPackError, text);
+                self.refuse(connection, id, "AskStoreObject", &refusal);
+            }
+            _ => self.locked(request),
+        }
+        self.lock_waiting(oid);
+    }
+
+    /// Keeps what a request stores.
+    fn hold(&mut self, request: LockRequest) {
+        let LockRequest { ttid, oid, serial, wish, .. } = request;
+        let Some(transaction) = self.transactions.all.get_mut(&ttid) else { return };
+        let stored = match wish {
+            LockWish::Store { data, data_serial } => Some(Stored { data, data_serial }),
+            LockWish::Check if !transaction.objects.contains_key(&oid) => None,
+            LockWish::Check | LockWish::Relock => return,
+        };
+        transaction.objects.insert(oid, Object { serial, stored });
+    }
+
+    fn locked(&mut self, request: LockRequest) {
+        let (from, kind) = (request.from, Kind::of(&request.wish));
+        self.hold(request);
+        self.answer_kind(from, kind, None);
+    }
+
+    /// Refuses a request whose object was changed. A lock that was only for it is released.
+    fn conflict(&mut self, request: LockRequest, tid: Tid) {
+        let LockRequest { from, ttid, oid, serial, ref wish } = request;
+        if !matches!(wish, LockWish::Relock) {
+            self.release_unused(oid, ttid);
+            return self.answer_lock(request, Some(tid));
+        }
+        // The client may not have its data any more, and resolves the conflict with them.
+        let transaction = self.transactions.all.get_mut(&ttid);
+        let object = transaction.and_then(|transaction| transaction.objects.remove(&oid));
+        self.transactions.release(oid, ttid);
+        let data = object.and_then(|object| object.stored).and_then(|stored| stored.data);
+        let stored = data.as_ref().map(|data| StoredData {
+            compression: data.compression,
+            checksum: data.checksum,
+            data: &data.bytes,
+        });
+        let conflict = Some(RelockConflict { serial, conflict: tid, stored });
+        self.answer(from.0, from.1, AnswerRelockObject { conflict });
+    }
+
+    /// Releases a lock unless the transaction has the object by an earlier request.
+    fn release_unused(&mut self, oid: Oid, ttid: Tid) {
+        let transaction = self.transactions.all.get(&ttid);
+        if transaction.is_none_or(|transaction| !transaction.objects.contains_key(&oid)) {
+            self.transactions.release(oid, ttid);
+        }
+    }
+
+    /// Has the requests that wait for an object try again.
+    pub(crate) fn lock_waiting(&mut self, oid: Oid) {
+        for request in self.transactions.take_waiting(oid) {
+            // The object of a request that waits is in a partition.
+            let _ = self.try_lock(request);
+        }
+    }
+
+    fn notify_deadlock(&mut self, ttid: Tid, oid: Oid) {
+        let client = self.transactions.all.get(&ttid).map(|transaction| transaction.client);
+        if let Some(connection) = client.and_then(|client| self.peers.client(client)) {
+            debug!(%ttid, %oid, "asking a client to give a lock back");
+            self.notify(connection, NotifyDeadlock { ttid, oid });
+        }
+    }
+
+    fn answer_lock(&mut self, request: LockRequest, conflict: Option<Tid>) {
+        self.answer_kind(request.from, Kind::of(&request.wish), conflict);
+    }
+
+    fn answer_kind(
+        &mut self,
+        (connection, id): (ConnectionId, u32),
+        kind: Kind,
+        conflict: Option<Tid>,
+    ) {
+        match kind {
+            Kind::Store => self.answer(connection, id, AnswerStoreObject { conflict }),
+            Kind::Check => self.answer(connection, id, AnswerCheckCurrentSerial { conflict }),
+            Kind::Relock => self.answer(connection, id, AnswerRelockObject { conflict: None }),
+        }
+    }
+}
+
+/// Which answer a request gets.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Store,
+    Check,
+    Relock,
+}
+
+impl Kind {
+    fn of(wish: &LockWish) -> Kind {
+        match wish {
+            LockWish::Store { .. } => Kind::Store,
+            LockWish::Check => Kind::Check,
+            LockWish::Relock => Kind::Relock,
+        }
+    }
+}
+
+/// Data whose sum is right.
+pub(crate) fn checked_data(
+    compression: u8,
+    checksum: Checksum,
+    data: &[u8],
+) -> Result<Data, Refusal> {
+    use sha1::{Digest, Sha1};
+
+    if compression > COMPRESSION_MAX {
+        return Err(Refusal::protocol(format!("data with the unknown compression {compression}")));
+    }
+    if Checksum(Sha1::digest(data).into()) != checksum {
+        return Err(Refusal::protocol("data that do not have their SHA-1"));
+    }
+    Ok(Data { compression, checksum, bytes: data.to_vec() })
+}
+
+/// Refuses ids that databases cannot hold: their numbers are signed.
+fn check_range(oid: Oid, serial: Tid, ttid: Tid) -> Handled {
+    if [oid.0, serial.0, ttid.0].iter().any(|id| i64::try_from(*id).is_err()) {
+        return Err(Refusal::protocol("an id that is larger than 2^63 - 1"));
+    }
+    Ok(())
+}

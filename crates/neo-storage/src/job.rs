@@ -1,0 +1,71 @@
+//! Work for the database, and what the node does when it is done.
+
+use std::fmt;
+
+use crate::Node;
+use crate::database::{ReadResult, Reads, Writes};
+
+/// A job that only reads.
+pub struct ReadJob(Box<dyn FnOnce(&dyn Reads) -> Completion + Send>);
+
+/// A job that may write.
+pub struct WriteJob(Box<dyn FnOnce(&mut dyn Writes) -> ReadResult<Completion> + Send>);
+
+/// The outcome of a job, for [`Node::completed`].
+pub struct Completion(Box<dyn FnOnce(&mut Node) + Send>);
+
+impl ReadJob {
+    pub(crate) fn new(run: impl FnOnce(&dyn Reads) -> Completion + Send + 'static) -> ReadJob {
+        ReadJob(Box::new(run))
+    }
+
+    /// Runs the job.
+    pub fn run(self, database: &dyn Reads) -> Completion {
+        (self.0)(database)
+    }
+}
+
+impl WriteJob {
+    pub(crate) fn new(
+        run: impl FnOnce(&mut dyn Writes) -> ReadResult<Completion> + Send + 'static,
+    ) -> WriteJob {
+        WriteJob(Box::new(run))
+    }
+
+    /// Runs the job.
+    ///
+    /// # Errors
+    /// When the database fails. Nothing of the transaction may be committed then, and the node
+    /// cannot go on.
+    pub fn run(self, database: &mut dyn Writes) -> ReadResult<Completion> {
+        (self.0)(database)
+    }
+}
+
+impl Completion {
+    pub(crate) fn new(done: impl FnOnce(&mut Node) + Send + 'static) -> Completion {
+        Completion(Box::new(done))
+    }
+
+    pub(crate) fn tell(self, node: &mut Node) {
+        (self.0)(node);
+    }
+}
+
+impl fmt::Debug for ReadJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReadJob")
+    }
+}
+
+impl fmt::Debug for WriteJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WriteJob")
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Completion")
+    }
+}

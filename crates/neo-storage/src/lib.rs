@@ -1,0 +1,38 @@
+//! A NEO storage node as a state machine: no sockets, no database, no clock, no threads.
+//!
+//! A [`Node`] is told what happens: connections open and close, packets arrive, jobs complete. It
+//! answers with [`Output`]s: addresses to dial, bytes to send, connections to close, jobs to run.
+//! A driver connects it with sockets and with a database.
+//!
+//! Key decision: a job is a closure over a trait of the database, [`Reads`] or [`Writes`]. Its
+//! result is a [`Completion`], which the driver hands back. So the node says in one place what it
+//! asks of the database, and what it does with the outcome; it never waits for either.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod connection;
+mod database;
+mod handling;
+mod identification;
+mod job;
+mod master;
+mod members;
+mod node;
+mod output;
+mod packing;
+mod peer;
+mod replication;
+mod settings;
+mod transactions;
+
+pub use connection::ConnectionId;
+pub use database::{
+    CellProgress, Data, DatabaseError, Found, LastIds, Loaded, NewRecord, NewTransaction,
+    PackObjects, PackRow, ReadResult, Reads, Record, SerialSum, Store, TableChange, TidSum,
+    TransactionRecord, Undone, Writes,
+};
+pub use job::{Completion, ReadJob, WriteJob};
+pub use node::Node;
+pub use output::{Exit, Output};
+pub use settings::{Saved, Settings};

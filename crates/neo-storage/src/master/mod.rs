@@ -1,0 +1,201 @@
+//! The primary master: finding it, and what it says.
+
+mod nodes;
+mod operation;
+mod recovery;
+mod table;
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+use zodium_neo::messages::{NotPrimaryMaster, Pong, RequestIdentification};
+use zodium_neo::{Address, Extra, Message, NodeType, Value};
+
+use crate::handling::{Handled, Refusal};
+use crate::node::Phase;
+use crate::peer::{Asked, Role};
+use crate::{ConnectionId, Node};
+
+/// Pause before a master is dialled again.
+const DIAL_PAUSE: Duration = Duration::from_millis(200);
+
+/// The masters, and which one to dial next.
+#[derive(Debug)]
+pub(crate) struct Masters {
+    addresses: Vec<Address>,
+    next: usize,
+}
+
+impl Masters {
+    pub(crate) fn new(addresses: Vec<Address>) -> Masters {
+        Masters { addresses, next: 0 }
+    }
+
+    /// The master to dial now; the next time it is another one.
+    fn take(&mut self) -> Option<Address> {
+        let address = self.addresses.get(self.next % self.addresses.len().max(1)).cloned();
+        self.next = self.next.wrapping_add(1);
+        address
+    }
+
+    /// Notes what a secondary master says.
+    fn note(&mut self, message: NotPrimaryMaster) {
+        for address in message.masters {
+            if !self.addresses.contains(&address) {
+                self.addresses.push(address);
+            }
+        }
+        // The index counts the addresses of the message, which were all in its order before.
+        if let Some(primary) = message.primary {
+            self.next = primary as usize;
+        }
+    }
+}
+
+impl Node {
+    /// Dials the next master.
+    pub(crate) fn dial_master(&mut self, after: Duration) {
+        if let Some(address) = self.masters.take() {
+            let role = Role::Master { address: address.clone(), is_primary: false };
+            self.dial(role, address, after);
+        }
+    }
+
+    /// A master's connection has ended: this one was the primary, or might have been.
+    pub(crate) fn master_lost(&mut self, was_primary: bool) {
+        if was_primary {
+            warn!("the connection to the primary master has ended, looking for another one");
+            self.end_operation(Phase::Alone);
+        }
+        self.dial_master(DIAL_PAUSE);
+    }
+
+    pub(crate) fn identify_to_master(&mut self, connection: ConnectionId) {
+        let topology: Vec<Value<'_>> =
+            self.settings.topology.iter().map(|part| Value::Bytes(part.as_bytes())).collect();
+        let extra = [("devpath", Value::Array(topology)), ("new_nid", Value::Array(Vec::new()))];
+        let (cluster, address) = (self.settings.cluster.clone(), self.settings.address.clone());
+        let packet = RequestIdentification {
+            node_type: NodeType::Storage,
+            id: self.id,
+            address: Some(address),
+            cluster: &cluster,
+            id_timestamp: None,
+            extra: Extra::from_iter(extra),
+        };
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        let id = peer.ids.take();
+        peer.asked.insert(id, Asked::Identification);
+        let mut bytes = bytes::BytesMut::new();
+        if zodium_neo::encode(id, packet, &mut bytes).is_ok() {
+            self.send_packet(connection, bytes.freeze());
+        }
+    }
+
+    /// Handles a message of a master that has not accepted this node.
+    pub(crate) fn from_candidate(
+        &mut self,
+        connection: ConnectionId,
+        message: Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::AcceptIdentification(accepted) => {
+                let Some(id) = accepted.your_id.filter(|_| accepted.node_type == NodeType::Master)
+                else {
+                    return Err(Refusal::protocol("the identification was accepted by no master"));
+                };
+                self.accepted_by_master(connection, id);
+                Ok(())
+            }
+            Message::NotPrimaryMaster(message) => {
+                self.masters.note(message);
+                self.close(connection);
+                Ok(())
+            }
+            Message::Error(error) => {
+                let master = self.name_of(connection);
+                info!(master, code = %error.code, reason = error.message, "not accepted by a \
+                    master, trying again");
+                self.close(connection);
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn accepted_by_master(&mut self, connection: ConnectionId, id: zodium_neo::NodeId) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        if let Role::Master { is_primary, .. } = &mut peer.role {
+            *is_primary = true;
+        }
+        info!(master = peer.name, node = %id, "identified to the primary master");
+        self.members = Default::default();
+        self.phase = Phase::Recovering;
+        if self.id != Some(id) {
+            self.id = Some(id);
+            self.write(move |database| database.set_node(id), |_, ()| {});
+        }
+    }
+
+    /// Handles a message of the primary master.
+    pub(crate) fn from_primary(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::Ping(_) => {
+                self.answer(connection, id, Pong {});
+                Ok(())
+            }
+            Message::NotifyNodeInformation(message) => self.nodes_told(message),
+            Message::NotifyClusterInformation(message) => {
+                self.cluster_state_told(message.state);
+                Ok(())
+            }
+            Message::NotPrimaryMaster(message) => {
+                self.masters.note(message);
+                self.close(connection);
+                Ok(())
+            }
+            Message::SendPartitionTable(message) => self.table_told(message),
+            Message::NotifyPartitionChanges(message) => self.table_changed(&message),
+            Message::Error(error) => {
+                let (code, reason) = (error.code, error.message);
+                warn!(%code, reason, "the master refused a request");
+                self.answered(connection, id);
+                Ok(())
+            }
+            Message::FlushLog(_) => Ok(()),
+            other => self.from_primary_of_database(connection, id, other),
+        }
+    }
+}
+
+/// Refuses a message that has no place in the state of the connection.
+pub(crate) fn unexpected(message: &Message<'_>) -> Refusal {
+    Refusal::protocol(format!("unexpected {}", message.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        Address { host: "127.0.0.1".to_owned(), port }
+    }
+
+    #[test]
+    fn masters_are_dialled_in_turn_and_the_primary_next() {
+        let mut masters = Masters::new(vec![address(1), address(2)]);
+        assert_eq!([masters.take(), masters.take()], [Some(address(1)), Some(address(2))]);
+        assert_eq!(masters.take(), Some(address(1)));
+        let known = vec![address(1), address(2), address(3)];
+        masters.note(NotPrimaryMaster { primary: Some(2), masters: known });
+        assert_eq!(masters.take(), Some(address(3)));
+        masters.note(NotPrimaryMaster { primary: None, masters: Vec::new() });
+        assert_eq!(masters.take(), Some(address(1)));
+        assert_eq!(Masters::new(Vec::new()).take(), None);
+    }
+}

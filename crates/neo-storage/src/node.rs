@@ -1,0 +1,371 @@
+//! The node: what it holds, and how events reach its parts.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tracing::{debug, error, info, warn};
+use zodium_neo::messages::Error as ErrorMessage;
+use zodium_neo::{Address, ErrorCode, Message, NodeId, Packet, PartitionTable, encode};
+use zodium_types::Tid;
+
+use crate::database::{DatabaseError, ReadResult, Reads, Writes};
+use crate::handling::{Handled, Refusal};
+use crate::identification::Waiting;
+use crate::job::{Completion, ReadJob, WriteJob};
+use crate::master::Masters;
+use crate::members::Members;
+use crate::packing::Packing;
+use crate::peer::{Asked, Peer, Peers, Role};
+use crate::replication::Replication;
+use crate::settings::{Saved, Settings};
+use crate::transactions::Transactions;
+use crate::{ConnectionId, Exit, Output};
+
+/// A storage node of a NEO cluster.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) settings: Settings,
+    /// The id, from the database or from the master.
+    pub(crate) id: Option<NodeId>,
+    pub(crate) table: Option<PartitionTable>,
+    /// While operating in a backup cluster: the last transaction that is complete.
+    pub(crate) backup_tid: Option<Tid>,
+    pub(crate) masters: Masters,
+    pub(crate) peers: Peers,
+    pub(crate) members: Members,
+    pub(crate) phase: Phase,
+    /// Counts the times that operation ended: what was asked for before is not answered any more.
+    epoch: u64,
+    /// Requests for identification that came before the master told of the node.
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) transactions: Transactions,
+    pub(crate) replication: Replication,
+    pub(crate) packing: Packing,
+    outputs: Vec<Output>,
+}
+
+/// How far the node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Without a primary master.
+    Alone,
+    /// The master learns what the database holds.
+    Recovering,
+    /// The master has started operation; the database is being prepared.
+    Starting,
+    /// Other nodes are served.
+    Operating,
+}
+
+impl Node {
+    /// Creates a node. It does nothing until [`Node::start`].
+    pub fn new(settings: Settings, saved: Saved) -> Node {
+        let Saved { node, table } = saved;
+        let masters = Masters::new(settings.masters.clone());
+        Node {
+            settings,
+            id: node,
+            table,
+            backup_tid: None,
+            masters,
+            peers: Peers::default(),
+            members: Members::default(),
+            phase: Phase::Alone,
+            epoch: 0,
+            waiting: Vec::new(),
+            transactions: Transactions::default(),
+            replication: Replication::default(),
+            packing: Packing::default(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Begins to look for the primary master.
+    pub fn start(&mut self) {
+        self.dial_master(Duration::ZERO);
+    }
+
+    /// A peer has connected. `name` is its address, for log lines.
+    pub fn accepted(&mut self, name: String) -> ConnectionId {
+        self.peers.add(Peer::new(name, Role::Stranger))
+    }
+
+    /// A connection that was dialled is there.
+    pub fn connected(&mut self, connection: ConnectionId) {
+        match self.peers.get(connection).map(|peer| &peer.role) {
+            Some(Role::Master { .. }) => self.identify_to_master(connection),
+            Some(Role::Source { .. }) => self.identify_to_source(connection),
+            _ => {}
+        }
+    }
+
+    /// A connection has ended, or could not be made.
+    pub fn closed(&mut self, connection: ConnectionId) {
+        let Some(peer) = self.peers.remove(connection) else { return };
+        self.waiting.retain(|waiting| waiting.connection != connection);
+        match peer.role {
+            Role::Master { is_primary, .. } => self.master_lost(is_primary),
+            Role::Client { node } => self.client_lost(node),
+            Role::Source { .. } => self.source_lost(connection),
+            Role::Storage { .. } | Role::Stranger | Role::Leaving => {}
+        }
+    }
+
+    /// A packet has arrived.
+    pub fn received(&mut self, connection: ConnectionId, packet: Packet<'_>) {
+        let Packet { id, message } = packet;
+        let Some(peer) = self.peers.get(connection) else { return };
+        let name = message.name();
+        let handled = match peer.role {
+            Role::Leaving => return,
+            Role::Master { is_primary: true, .. } => self.from_primary(connection, id, message),
+            Role::Master { .. } => self.from_candidate(connection, message),
+            Role::Stranger => self.from_stranger(connection, id, message),
+            Role::Client { .. } => self.from_client(connection, id, message),
+            Role::Storage { .. } => self.from_storage(connection, id, message),
+            Role::Source { .. } => self.from_source(connection, id, message),
+        };
+        if let Err(refusal) = handled {
+            self.refuse(connection, id, name, &refusal);
+        }
+    }
+
+    /// A job is done.
+    pub fn completed(&mut self, completion: Completion) {
+        completion.tell(self);
+    }
+
+    /// What is to be done now, in order.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// The address that a peer was accepted or dialled under.
+    pub(crate) fn name_of(&self, connection: ConnectionId) -> String {
+        self.peers.get(connection).map(|peer| peer.name.clone()).unwrap_or_default()
+    }
+
+    /// Refuses a message.
+    pub(crate) fn refuse(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: &str,
+        refusal: &Refusal,
+    ) {
+        let Refusal { code, text, is_end } = refusal;
+        self.answer(connection, id, ErrorMessage { code: *code, message: text });
+        if !is_end {
+            return;
+        }
+        let (peer, reason) = (self.name_of(connection), text);
+        if *code == ErrorCode::NotReady {
+            // The peer tries again.
+            debug!(peer, message, reason, "not ready, closing the connection");
+        } else {
+            warn!(peer, message, %code, reason, "refusing a message, closing the connection");
+        }
+        self.close(connection);
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer<'a>(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: impl Into<Message<'a>>,
+    ) {
+        self.send_with(connection, id, message.into());
+    }
+
+    /// Sends a notification.
+    pub(crate) fn notify<'a>(&mut self, connection: ConnectionId, message: impl Into<Message<'a>>) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        let id = peer.ids.take();
+        self.send_with(connection, id, message.into());
+    }
+
+    /// Sends a request; its id.
+    pub(crate) fn ask<'a>(
+        &mut self,
+        connection: ConnectionId,
+        message: impl Into<Message<'a>>,
+        asked: Asked,
+    ) -> Option<u32> {
+        let peer = self.peers.get_mut(connection)?;
+        let id = peer.ids.take();
+        peer.asked.insert(id, asked);
+        self.send_with(connection, id, message.into());
+        Some(id)
+    }
+
+    /// Takes the request that an answer belongs to.
+    pub(crate) fn answered(&mut self, connection: ConnectionId, id: u32) -> Option<Asked> {
+        self.peers.get_mut(connection)?.asked.remove(&id)
+    }
+
+    fn send_with(&mut self, connection: ConnectionId, id: u32, message: Message<'_>) {
+        let is_there = self.peers.get(connection).is_some_and(|peer| peer.role != Role::Leaving);
+        if !is_there {
+            return;
+        }
+        let mut packet = BytesMut::new();
+        if let Err(error) = encode(id, message, &mut packet) {
+            error!(peer = self.name_of(connection), %error, "cannot send, closing the connection");
+            self.close(connection);
+            return;
+        }
+        self.send_packet(connection, packet.freeze());
+    }
+
+    /// Sends a packet that is encoded already.
+    pub(crate) fn send_packet(&mut self, connection: ConnectionId, packet: Bytes) {
+        self.outputs.push(Output::Send { connection, packet });
+    }
+
+    /// Sends a notification to the primary master.
+    pub(crate) fn notify_master<'a>(&mut self, message: impl Into<Message<'a>>) {
+        if let Some(master) = self.peers.primary() {
+            self.notify(master, message);
+        }
+    }
+
+    /// Asks the primary master.
+    pub(crate) fn ask_master<'a>(&mut self, message: impl Into<Message<'a>>, asked: Asked) {
+        if let Some(master) = self.peers.primary() {
+            self.ask(master, message, asked);
+        }
+    }
+
+    /// Dials a node.
+    pub(crate) fn dial(&mut self, role: Role, address: Address, after: Duration) -> ConnectionId {
+        let connection = self.peers.add(Peer::new(address.to_string(), role));
+        self.outputs.push(Output::Dial { connection, address, after });
+        connection
+    }
+
+    /// Closes a connection after what was sent. The driver reports its end later.
+    pub(crate) fn close(&mut self, connection: ConnectionId) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        if peer.role == Role::Leaving {
+            return;
+        }
+        let role = std::mem::replace(&mut peer.role, Role::Leaving);
+        self.outputs.push(Output::Close { connection });
+        match role {
+            Role::Master { is_primary, .. } => self.master_lost(is_primary),
+            Role::Client { node } => self.client_lost(node),
+            Role::Source { .. } => self.source_lost(connection),
+            Role::Storage { .. } | Role::Stranger | Role::Leaving => {}
+        }
+    }
+
+    /// Ends the process.
+    pub(crate) fn exit(&mut self, exit: Exit) {
+        info!(?exit, "the master ends this node");
+        self.outputs.push(Output::Exit(exit));
+    }
+
+    /// Reads from the database, and goes on with the result unless operation ended meanwhile.
+    pub(crate) fn read<T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
+    ) {
+        self.read_after(None, read, done);
+    }
+
+    /// As [`Node::read`], when most of what was sent to a connection is on its way.
+    pub(crate) fn read_after<T: Send + 'static>(
+        &mut self,
+        after_sending: Option<ConnectionId>,
+        read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
+    ) {
+        let epoch = self.epoch;
+        let job = ReadJob::new(move |database| {
+            let result = read(database);
+            Completion::new(move |node| {
+                if node.epoch == epoch {
+                    done(node, result);
+                }
+            })
+        });
+        self.outputs.push(Output::Read { job, after_sending });
+    }
+
+    /// Reads for a request; a failure of the database ends the connection.
+    pub(crate) fn read_for<T: Send + 'static>(
+        &mut self,
+        (connection, id): (ConnectionId, u32),
+        read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, T) -> Handled + Send + 'static,
+    ) {
+        self.read_after(Some(connection), read, move |node, result| {
+            let handled = match result {
+                Ok(found) => done(node, found),
+                Err(error) => return node.read_failed(connection, &error),
+            };
+            if let Err(refusal) = handled {
+                node.refuse(connection, id, "a request", &refusal);
+            }
+        });
+    }
+
+    /// Ends a connection whose request the database failed: a replica may serve it.
+    pub(crate) fn read_failed(&mut self, connection: ConnectionId, error: &DatabaseError) {
+        error!(peer = self.name_of(connection), %error, "the database failed a request, closing \
+            the connection");
+        self.close(connection);
+    }
+
+    /// Writes to the database, durably, and goes on with the result unless operation ended
+    /// meanwhile.
+    pub(crate) fn write<T: Send + 'static>(
+        &mut self,
+        write: impl FnOnce(&mut dyn Writes) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, T) + Send + 'static,
+    ) {
+        self.write_as(true, write, done);
+    }
+
+    /// As [`Node::write`], for what another durable commit or a restart would bring back.
+    pub(crate) fn write_lazily<T: Send + 'static>(
+        &mut self,
+        write: impl FnOnce(&mut dyn Writes) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, T) + Send + 'static,
+    ) {
+        self.write_as(false, write, done);
+    }
+
+    pub(crate) fn write_as<T: Send + 'static>(
+        &mut self,
+        is_durable: bool,
+        write: impl FnOnce(&mut dyn Writes) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, T) + Send + 'static,
+    ) {
+        let epoch = self.epoch;
+        let job = WriteJob::new(move |database| {
+            let result = write(database)?;
+            Ok(Completion::new(move |node| {
+                if node.epoch == epoch {
+                    done(node, result);
+                }
+            }))
+        });
+        self.outputs.push(Output::Write { job, is_durable });
+    }
+
+    /// Forgets everything that was under way: transactions, replication, peers but the master.
+    pub(crate) fn end_operation(&mut self, phase: Phase) {
+        self.epoch += 1;
+        self.phase = phase;
+        self.waiting.clear();
+        self.transactions = Transactions::default();
+        self.replication = Replication::default();
+        self.packing = Packing::default();
+        for connection in self.peers.like(|role| !matches!(role, Role::Master { .. })) {
+            self.close(connection);
+        }
+    }
+}

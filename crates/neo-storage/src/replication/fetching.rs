@@ -1,0 +1,67 @@
+//! The partition that is being replicated: which chunk was asked for, and what came of it.
+
+use zodium_neo::Partition;
+use zodium_neo::messages::{AddObject, AddTransaction};
+use zodium_types::{Tid, TransactionMetadata};
+
+use super::BackupSource;
+use crate::ConnectionId;
+use crate::client::checked_data;
+use crate::database::{NewRecord, PackRow, TransactionRecord};
+use crate::handling::{Handled, Refusal};
+
+/// The partition that is being replicated.
+#[derive(Debug)]
+pub(super) struct Current {
+    pub(super) partition: Partition,
+    /// Up to this transaction.
+    pub(super) tid: Tid,
+    pub(super) connection: ConnectionId,
+    pub(super) source: Option<BackupSource>,
+    /// The request whose answer, and whose rows, are expected.
+    pub(super) asked: Option<u32>,
+    /// Whether the first chunk was asked for.
+    pub(super) has_begun: bool,
+    /// What came since the last answer.
+    pub(super) transactions: Vec<TransactionRecord>,
+    pub(super) records: Vec<(Tid, NewRecord)>,
+}
+
+impl Current {
+    /// Whether a row belongs to what was asked for. Others are of a replication that was given up.
+    pub(super) fn expects(&self, connection: ConnectionId, id: u32) -> bool {
+        self.connection == connection && self.asked == Some(id)
+    }
+
+    pub(super) fn add_transaction(&mut self, message: AddTransaction<'_>) {
+        let AddTransaction { tid, user, description, extension, packed, ttid, oids, pack } =
+            message;
+        let metadata = TransactionMetadata {
+            user: user.to_vec(),
+            description: description.to_vec(),
+            extension: extension.to_vec(),
+        };
+        let pack = pack.map(|pack| PackRow {
+            id: tid,
+            approved: pack.approved,
+            oids: pack.partial.then(|| pack.oids.unwrap_or_default()),
+            until: pack.tid,
+        });
+        let is_packed = packed;
+        self.transactions.push(TransactionRecord { tid, ttid, oids, metadata, is_packed, pack });
+    }
+
+    pub(super) fn add_record(&mut self, message: &AddObject<'_>) -> Handled {
+        let AddObject { oid, serial, compression, checksum, data, data_serial } = *message;
+        if i64::try_from(oid.0).is_err() || i64::try_from(serial.0).is_err() {
+            return Err(Refusal::protocol("an id that is larger than 2^63 - 1"));
+        }
+        let is_deletion = data.is_empty() && checksum == zodium_neo::Checksum::ZERO;
+        let data = match is_deletion {
+            true => None,
+            false => Some(checked_data(compression, checksum, data)?),
+        };
+        self.records.push((serial, NewRecord { oid, data, data_serial }));
+        Ok(())
+    }
+}

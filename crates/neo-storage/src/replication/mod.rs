@@ -1,0 +1,67 @@
+//! Replication: what this node lacks, and what it gives to others.
+//!
+//! A cell that is out of date takes part in commits, but checks nothing: it accepts every store
+//! without a lock. `progress` says what it lacks, `target` fetches it from another storage, and
+//! `readiness` announces the cell when no transaction is in progress that was stored unchecked.
+//! `source` serves other storages.
+
+mod backup;
+mod fetching;
+mod progress;
+mod readiness;
+mod source;
+mod target;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zodium_neo::{Address, Partition};
+use zodium_types::Tid;
+
+use self::fetching::Current;
+
+/// What this node replicates.
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    /// The cells of this node that are readable or out of date.
+    cells: BTreeMap<Partition, Cell>,
+    /// Partitions to replicate, and up to which transaction.
+    wanted: BTreeMap<Partition, Tid>,
+    /// Of a backup cluster: where to fetch partitions from.
+    sources: BTreeMap<Partition, BackupSource>,
+    /// Transactions that were in progress when the master was asked.
+    unfinished: BTreeSet<Tid>,
+    /// Questions for unfinished transactions, and the partitions of each.
+    questions: BTreeMap<u64, Vec<Partition>>,
+    last_question: u64,
+    /// The partition that is being replicated.
+    current: Option<Current>,
+    /// Chooses among sources in turn.
+    turn: usize,
+    /// Whether the last source failed: the next one is dialled after a pause.
+    has_failed: bool,
+    /// Partitions whose data are being dropped.
+    dropping: BTreeSet<Partition>,
+    is_dropping: bool,
+}
+
+/// How far a cell is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    /// The first transaction whose metadata may be missing.
+    next_transaction: Tid,
+    /// The first transaction of which records may be missing.
+    next_record: Tid,
+    /// The cell waits for transactions up to this one to finish.
+    waits_for: Option<Tid>,
+}
+
+/// Where a partition of a backup cluster comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BackupSource {
+    address: Address,
+    /// The name of the upstream cluster; empty for the own one.
+    cluster: String,
+}
+
+/// A cell waits for an answer of the master.
+const UNKNOWN: Tid = Tid(u64::MAX);

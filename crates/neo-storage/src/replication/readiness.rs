@@ -1,0 +1,88 @@
+//! Announces cells that have everything.
+//!
+//! A transaction in progress may have been stored in the cell without a lock. The cell is readable
+//! only when every such object is locked by one transaction: then it checks stores itself.
+
+use std::collections::BTreeSet;
+
+use tracing::info;
+use zodium_neo::Partition;
+use zodium_neo::messages::NotifyReplicationDone;
+use zodium_types::{Oid, Tid};
+
+use crate::Node;
+use crate::transactions::Vote;
+
+impl Node {
+    /// A cell has everything up to a transaction, and takes part in all later ones.
+    pub(super) fn replicated(&mut self, partition: Partition, tid: Tid) {
+        self.transactions.replicating.remove(&partition);
+        self.transactions.replicated.insert(partition, Some(tid));
+        self.announce_replicated();
+    }
+
+    /// Tells the master of cells that have everything, as soon as their objects are locked.
+    pub(crate) fn announce_replicated(&mut self) {
+        let Some(table) = &self.table else { return };
+        let transactions = &mut self.transactions;
+        let is_open = |(partition, tid): (&Partition, &Option<Tid>)| tid.map(|_| *partition);
+        let mut ready: BTreeSet<_> = transactions.replicated.iter().filter_map(is_open).collect();
+        if ready.is_empty() {
+            return;
+        }
+        let waiting = ready.clone();
+        // The youngest transaction has the lock, so that new ones wait for it.
+        for (ttid, transaction) in &transactions.all {
+            for oid in &transaction.lockless {
+                let Some(partition) = table.partition_of_oid(*oid) else { continue };
+                if !waiting.contains(&partition) {
+                    continue;
+                }
+                if transactions.locks.insert(*oid, *ttid).is_some_and(|other| other != *ttid) {
+                    ready.remove(&partition);
+                }
+            }
+        }
+        let mut told = Vec::new();
+        for partition in &ready {
+            if let Some(tid) = transactions.replicated.insert(*partition, None).flatten() {
+                told.push(NotifyReplicationDone { partition: *partition, tid });
+            }
+        }
+        let locked: Vec<(Oid, Tid)> = transactions
+            .locks
+            .iter()
+            .filter(|(oid, _)| {
+                table.partition_of_oid(**oid).is_some_and(|partition| ready.contains(&partition))
+            })
+            .map(|(oid, ttid)| (*oid, *ttid))
+            .collect();
+        for message in told {
+            info!(partition = %message.partition, tid = %message.tid, "replicated");
+            self.notify_master(message);
+        }
+        locked.into_iter().for_each(|(oid, ttid)| self.check_lockless(oid, ttid));
+    }
+
+    /// Checks a store that was accepted unchecked. What another cell refuses is not kept here.
+    fn check_lockless(&mut self, oid: Oid, ttid: Tid) {
+        let Some(transaction) = self.transactions.all.get_mut(&ttid) else { return };
+        if !transaction.lockless.remove(&oid) || transaction.vote != Vote::No {
+            return;
+        }
+        self.read(
+            move |database| database.current(oid, None),
+            move |node, found| {
+                let Some(serial) = found.ok().and_then(|found| found.serial) else { return };
+                let Some(transaction) = node.transactions.all.get_mut(&ttid) else { return };
+                let object = transaction.objects.get(&oid);
+                let is_outdated = object.is_some_and(|object| object.serial != serial);
+                if is_outdated && transaction.vote == Vote::No {
+                    transaction.objects.remove(&oid);
+                    node.transactions.release(oid, ttid);
+                    node.lock_waiting(oid);
+                }
+            },
+        );
+    }
+}

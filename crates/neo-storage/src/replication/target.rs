@@ -1,0 +1,385 @@
+//! Fetches what a partition lacks from another storage: transactions first, then records.
+//!
+//! Both come in chunks. This node says what it has of a range; the source sends what is missing,
+//! and says what is too much. A chunk is in the database before the next one is asked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tracing::{debug, info};
+use zodium_neo::messages::{
+    AnswerFetchObjects, AnswerFetchTransactions, AskFetchObjects, AskFetchTransactions,
+    RequestIdentification,
+};
+use zodium_neo::{Address, Extra, Map, Message, NodeType, Partition};
+use zodium_types::{Oid, Tid};
+
+use super::BackupSource;
+use super::fetching::Current;
+use crate::handling::{Handled, Refusal};
+use crate::master::unexpected;
+use crate::peer::{Asked, Role};
+use crate::{ConnectionId, Node};
+
+/// Transactions, or records, of a chunk.
+const CHUNK: u32 = 1000;
+/// Pause before a source is dialled after one has failed.
+const DIAL_PAUSE: Duration = Duration::from_millis(200);
+
+impl Node {
+    /// Nodes have come or gone: a source may be there.
+    pub(crate) fn nodes_changed(&mut self) {
+        self.replicate_next();
+    }
+
+    /// Begins with the partition that is most behind, unless one is being replicated.
+    pub(super) fn replicate_next(&mut self) {
+        let replication = &self.replication;
+        if replication.current.is_some() || replication.wanted.is_empty() {
+            return;
+        }
+        let order = |partition: &Partition| {
+            let cell = replication.cells.get(partition).copied().unwrap_or_default();
+            (cell.next_record, cell.waits_for.is_some())
+        };
+        let mut partitions: Vec<_> = replication.wanted.keys().copied().collect();
+        partitions.sort_by_key(order);
+        for partition in partitions {
+            let source = self.replication.sources.get(&partition).cloned();
+            let address = match &source {
+                Some(source) => Some(source.address.clone()),
+                None => self.source_of(partition),
+            };
+            if let Some(address) = address {
+                return self.begin_partition(partition, address, source);
+            }
+        }
+    }
+
+    /// A running storage that has the partition.
+    fn source_of(&mut self, partition: Partition) -> Option<Address> {
+        let table = self.table.as_ref()?;
+        let others = table.readable(partition).filter(|node| Some(*node) != self.id);
+        let addresses: Vec<_> =
+            others.filter_map(|node| self.members.running_address(node).cloned()).collect();
+        self.replication.turn = self.replication.turn.wrapping_add(1);
+        addresses.get(self.replication.turn % addresses.len().max(1)).cloned()
+    }
+
+    fn begin_partition(
+        &mut self,
+        partition: Partition,
+        address: Address,
+        source: Option<BackupSource>,
+    ) {
+        let Some(tid) = self.replication.wanted.remove(&partition) else { return };
+        let (connection, is_ready) = self.connection_to(&address);
+        self.replication.current = Some(Current {
+            partition,
+            tid,
+            connection,
+            source,
+            asked: None,
+            has_begun: false,
+            transactions: Vec::new(),
+            records: Vec::new(),
+        });
+        if is_ready {
+            self.fetch_first();
+        }
+    }
+
+    /// A connection to a storage, and whether it can be used now.
+    fn connection_to(&mut self, address: &Address) -> (ConnectionId, bool) {
+        let is_there =
+            |role: &Role| matches!(role, Role::Source { address: at, .. } if at == address);
+        if let Some(connection) = self.peers.like(is_there).first() {
+            let peer = self.peers.get(*connection);
+            let is_ready =
+                peer.is_some_and(|peer| matches!(peer.role, Role::Source { is_ready: true, .. }));
+            return (*connection, is_ready);
+        }
+        // One that the storage has made serves as well: it would refuse a second one.
+        let is_its = |role: &Role| match role {
+            Role::Storage { node: Some(node) } => {
+                self.members.running_address(*node) == Some(address)
+            }
+            _ => false,
+        };
+        if let Some(connection) = self.peers.like(is_its).first() {
+            return (*connection, true);
+        }
+        let pause = if self.replication.has_failed { DIAL_PAUSE } else { Duration::ZERO };
+        let role = Role::Source { address: address.clone(), is_ready: false };
+        (self.dial(role, address.clone(), pause), false)
+    }
+
+    pub(crate) fn identify_to_source(&mut self, connection: ConnectionId) {
+        let current = self.replication.current.as_ref();
+        let source = current.and_then(|current| current.source.as_ref());
+        // Nodes of another cluster do not know this one.
+        let upstream = source.map(|source| source.cluster.clone()).filter(|name| !name.is_empty());
+        let own = self.id.filter(|_| upstream.is_none());
+        let cluster = upstream.unwrap_or_else(|| self.settings.cluster.clone());
+        let request = RequestIdentification {
+            node_type: NodeType::Storage,
+            id: own,
+            address: Some(self.settings.address.clone()),
+            cluster: &cluster,
+            id_timestamp: self.id.and_then(|id| self.members.id_timestamp(id)),
+            extra: Extra::default(),
+        };
+        self.ask(connection, request, Asked::Identification);
+    }
+
+    /// A connection to a source has ended.
+    pub(crate) fn source_lost(&mut self, connection: ConnectionId) {
+        let current = self.replication.current.as_ref();
+        if current.is_some_and(|current| current.connection == connection) {
+            debug!("the source of a replication is gone");
+            self.give_up();
+        }
+    }
+
+    /// Gives up on a source. Another one, or the same one later, goes on.
+    fn give_up(&mut self) {
+        let Some(current) = self.replication.current.take() else { return };
+        self.replication.has_failed = true;
+        if self.replication.cells.contains_key(&current.partition) {
+            self.replication.wanted.entry(current.partition).or_insert(current.tid);
+        }
+        self.replicate_next();
+    }
+
+    /// Stops replicating a partition that the master has taken away.
+    pub(super) fn stop_current(&mut self) {
+        self.replication.current = None;
+    }
+
+    /// Handles a message of a storage that this node has dialled.
+    pub(crate) fn from_source(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        let Message::AcceptIdentification(accepted) = message else {
+            return self.from_storage(connection, id, message);
+        };
+        if accepted.node_type != NodeType::Storage {
+            return Err(Refusal::protocol("the source of a replication is no storage"));
+        }
+        if let Some(peer) = self.peers.get_mut(connection)
+            && let Role::Source { is_ready, .. } = &mut peer.role
+        {
+            *is_ready = true;
+        }
+        let current = self.replication.current.as_ref();
+        if current.is_some_and(|current| current.connection == connection && !current.has_begun) {
+            self.fetch_first();
+        }
+        Ok(())
+    }
+
+    /// Handles what a source answers.
+    pub(super) fn from_feeding(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        if let Message::Error(error) = &message {
+            let (peer, code, reason) = (self.name_of(connection), error.code, error.message);
+            info!(peer, %code, reason, "the source of a replication refuses");
+            self.close(connection);
+            return Ok(());
+        }
+        let current = self.replication.current.as_mut();
+        let Some(current) = current.filter(|current| current.expects(connection, id)) else {
+            return Ok(());
+        };
+        match message {
+            Message::AddTransaction(message) => current.add_transaction(message),
+            Message::AddObject(message) => return current.add_record(&message),
+            Message::AnswerFetchTransactions(message) => {
+                self.answered(connection, id);
+                self.transactions_fetched(message);
+            }
+            Message::AnswerFetchObjects(message) => {
+                self.answered(connection, id);
+                self.records_fetched(message);
+            }
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn fetch_first(&mut self) {
+        let Some(current) = &mut self.replication.current else { return };
+        current.has_begun = true;
+        let (partition, tid) = (current.partition, current.tid);
+        let cell = self.replication.cells.get(&partition).copied().unwrap_or_default();
+        debug!(%partition, from = %cell.next_transaction, until = %tid, "replicating");
+        self.fetch_transactions(cell.next_transaction, true);
+    }
+
+    fn fetch_transactions(&mut self, min_tid: Tid, is_first: bool) {
+        let Some(current) = &self.replication.current else { return };
+        let (partition, max_tid) = (current.partition, current.tid);
+        self.write_lazily(
+            move |database| database.reads().tids(partition, (min_tid, max_tid), CHUNK),
+            move |node, tids| {
+                node.ask_source(
+                    partition,
+                    AskFetchTransactions {
+                        partition,
+                        length: CHUNK,
+                        min_tid,
+                        max_tid,
+                        tids,
+                        ask_pack_info: is_first,
+                    },
+                );
+            },
+        );
+    }
+
+    /// Asks the source, unless the partition has been given up meanwhile.
+    fn ask_source<'a>(&mut self, partition: Partition, message: impl Into<Message<'a>>) {
+        let current = self.replication.current.as_ref();
+        let Some(connection) = current
+            .filter(|current| current.partition == partition)
+            .map(|current| current.connection)
+        else {
+            return;
+        };
+        let asked = self.ask(connection, message, Asked::Fetch);
+        if let Some(current) = &mut self.replication.current {
+            current.asked = asked;
+        }
+    }
+
+    fn transactions_fetched(&mut self, answer: AnswerFetchTransactions) {
+        let (Some(current), Some(own)) = (&mut self.replication.current, self.id) else { return };
+        let AnswerFetchTransactions { next_tid, deleted, completed_pack } = answer;
+        current.asked = None;
+        let (partition, max_tid) = (current.partition, current.tid);
+        let transactions = std::mem::take(&mut current.transactions);
+        self.write_lazily(
+            move |database| {
+                transactions.iter().try_for_each(|one| database.add_transaction(one))?;
+                deleted.iter().try_for_each(|tid| database.delete_transaction(*tid))?;
+                let Some(completed) = completed_pack else { return Ok(()) };
+                let cells = database.cells(own)?;
+                let cell = cells.iter().find(|cell| cell.partition == partition);
+                // What the source has not packed must be packed here.
+                match cell.is_some_and(|cell| completed < cell.packed) {
+                    true => database.set_packed(own, partition, completed),
+                    false => Ok(()),
+                }
+            },
+            move |node, ()| {
+                let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
+                match next_tid {
+                    Some(next) => {
+                        cell.next_transaction = next;
+                        node.fetch_transactions(next, false);
+                    }
+                    None => {
+                        cell.next_transaction = max_tid.next();
+                        let first = cell.next_record;
+                        node.fetch_records(partition, first, Oid(0));
+                    }
+                }
+            },
+        );
+    }
+
+    fn fetch_records(&mut self, partition: Partition, min_tid: Tid, min_oid: Oid) {
+        let current = self.replication.current.as_ref();
+        let Some(max_tid) =
+            current.filter(|current| current.partition == partition).map(|current| current.tid)
+        else {
+            return;
+        };
+        self.write_lazily(
+            move |database| database.reads().records(partition, (min_tid, max_tid), min_oid, CHUNK),
+            move |node, found| {
+                let mut records = BTreeMap::<Tid, Vec<Oid>>::new();
+                found.into_iter().for_each(|(tid, oid)| records.entry(tid).or_default().push(oid));
+                node.ask_source(
+                    partition,
+                    AskFetchObjects {
+                        partition,
+                        length: CHUNK,
+                        min_tid,
+                        max_tid,
+                        min_oid,
+                        records: Map::from_iter(records),
+                    },
+                );
+            },
+        );
+    }
+
+    fn records_fetched(&mut self, answer: AnswerFetchObjects) {
+        let (Some(current), Some(own)) = (&mut self.replication.current, self.id) else { return };
+        let AnswerFetchObjects { next_tid, next_oid, deleted } = answer;
+        current.asked = None;
+        let (partition, max_tid) = (current.partition, current.tid);
+        let records = std::mem::take(&mut current.records);
+        // The next chunk may begin within a transaction.
+        let done = next_tid.map_or(max_tid, |next| Tid(next.0.saturating_sub(1)));
+        self.write_as(
+            next_tid.is_none(),
+            move |database| {
+                for (tid, record) in records {
+                    database.add_record(tid, record)?;
+                }
+                for (tid, oids) in deleted.0 {
+                    oids.iter().try_for_each(|oid| database.delete_record(*oid, tid))?;
+                }
+                database.set_replicated(own, partition, done)
+            },
+            move |node, ()| {
+                let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
+                cell.next_record = done.next();
+                match next_tid {
+                    Some(next) => {
+                        node.fetch_records(partition, next, next_oid.unwrap_or(Oid(0)));
+                    }
+                    None => node.finish_partition(partition, max_tid),
+                }
+            },
+        );
+    }
+
+    fn finish_partition(&mut self, partition: Partition, tid: Tid) {
+        let is_current = |current: &mut Current| current.partition == partition;
+        if self.replication.current.take_if(is_current).is_none() {
+            return;
+        }
+        debug!(%partition, %tid, "fetched");
+        self.replication.has_failed = false;
+        self.save_backup_tid();
+        let replication = &self.replication;
+        let cell = replication.cells.get(&partition).copied().unwrap_or_default();
+        let is_more = replication.wanted.contains_key(&partition)
+            && !replication.sources.contains_key(&partition);
+        if cell.waits_for.is_none() && !is_more {
+            self.replicated(partition, tid);
+        }
+        self.replicate_next();
+        self.close_idle_sources();
+    }
+
+    /// Closes connections to sources when there is nothing to fetch. Those of a backup stay.
+    fn close_idle_sources(&mut self) {
+        if self.replication.current.is_some() || self.backup_tid.is_some() {
+            return;
+        }
+        for connection in self.peers.like(|role| matches!(role, Role::Source { .. })) {
+            self.close(connection);
+        }
+    }
+}

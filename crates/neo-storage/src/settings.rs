@@ -1,0 +1,29 @@
+//! What a node is told at its start.
+
+use zodium_neo::{Address, NodeId, PartitionTable};
+
+/// The options of a node.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The masters.
+    pub masters: Vec<Address>,
+    /// Where this node listens.
+    pub address: Address,
+    /// Where the database is: host and device. The master keeps replicas apart by it.
+    pub topology: Vec<String>,
+    /// Carry out orders to pack.
+    pub packs: bool,
+    /// Delete the data of cells that the master takes away.
+    pub drops_partitions: bool,
+}
+
+/// What the database knows of the node and its cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Saved {
+    /// The id of the node; `None`: the master gives one.
+    pub node: Option<NodeId>,
+    /// The last known partition table.
+    pub table: Option<PartitionTable>,
+}

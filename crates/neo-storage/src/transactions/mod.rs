@@ -1,0 +1,118 @@
+//! Transactions in progress, and the locks of their objects. No messages: see `client`.
+
+mod locking;
+mod transaction;
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use zodium_neo::{NodeId, Partition};
+use zodium_types::{Oid, Tid};
+
+pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
+pub(crate) use self::transaction::{Object, Stored, Transaction, Vote};
+use crate::client::DelayedRead;
+
+/// Transactions in progress, by ttid, with their locks.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    pub(crate) all: BTreeMap<Tid, Transaction>,
+    /// Write locks: the transaction that has each object.
+    pub(crate) locks: FxHashMap<Oid, Tid>,
+    /// Read locks: objects of transactions between lock and unlock.
+    pub(crate) read_locks: FxHashMap<Oid, Tid>,
+    /// Requests that wait for a lock, oldest transaction first.
+    waiting: FxHashMap<Oid, BTreeMap<(Tid, u64), LockRequest>>,
+    /// Reads that wait for an unlock.
+    pub(crate) delayed: Vec<DelayedRead>,
+    /// Partitions that lack data: stores are accepted without a lock.
+    pub(crate) replicating: FxHashSet<Partition>,
+    /// Partitions that have all data, and are not readable for the master yet. Until they are
+    /// announced: up to which transaction.
+    pub(crate) replicated: BTreeMap<Partition, Option<Tid>>,
+    /// Numbers requests and checks.
+    last: u64,
+}
+
+impl Transactions {
+    /// A number that was not taken before.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Notes a transaction of a client, which may be known already.
+    pub(crate) fn register(&mut self, ttid: Tid, client: NodeId) -> &mut Transaction {
+        self.all.entry(ttid).or_insert_with(|| Transaction::new(client))
+    }
+
+    /// Has a request wait for the lock of its object.
+    pub(crate) fn wait(&mut self, request: LockRequest) {
+        let key = (request.ttid, self.number());
+        self.waiting.entry(request.oid).or_default().insert(key, request);
+    }
+
+    /// Takes the requests that wait for an object, oldest transaction first.
+    pub(crate) fn take_waiting(&mut self, oid: Oid) -> Vec<LockRequest> {
+        self.waiting.remove(&oid).map(|map| map.into_values().collect()).unwrap_or_default()
+    }
+
+    /// Releases a lock, if the transaction has it.
+    pub(crate) fn release(&mut self, oid: Oid, ttid: Tid) {
+        if self.locks.get(&oid) == Some(&ttid) {
+            self.locks.remove(&oid);
+        }
+    }
+
+    /// Removes a transaction with its locks; the objects that it had.
+    pub(crate) fn remove(&mut self, ttid: Tid) -> Option<(Transaction, Vec<Oid>)> {
+        let transaction = self.all.remove(&ttid)?;
+        let oids: FxHashSet<Oid> =
+            transaction.objects.keys().chain(transaction.checking.keys()).copied().collect();
+        let mut oids: Vec<_> = oids.into_iter().collect();
+        oids.sort_unstable();
+        for oid in &oids {
+            self.release(*oid, ttid);
+            if self.read_locks.get(oid) == Some(&ttid) {
+                self.read_locks.remove(oid);
+            }
+        }
+        Some((transaction, oids))
+    }
+
+    /// Forgets the objects of partitions; those that were locked.
+    pub(crate) fn discard(
+        &mut self,
+        partitions: &[Partition],
+        is_in: impl Fn(Oid) -> bool,
+    ) -> Vec<Oid> {
+        self.replicating.retain(|partition| !partitions.contains(partition));
+        self.replicated.retain(|partition, _| !partitions.contains(partition));
+        let mut oids: Vec<_> = self.locks.keys().copied().filter(|oid| is_in(*oid)).collect();
+        oids.sort_unstable();
+        self.locks.retain(|oid, _| !is_in(*oid));
+        self.read_locks.retain(|oid, _| !is_in(*oid));
+        for transaction in self.all.values_mut() {
+            transaction.objects.retain(|oid, _| !is_in(*oid));
+            transaction.checking.retain(|oid, _| !is_in(*oid));
+            transaction.lockless.retain(|oid| !is_in(*oid));
+        }
+        oids
+    }
+
+    /// Whether a transaction up to this one is between lock and unlock.
+    pub(crate) fn is_locked_until(&self, tid: Tid) -> bool {
+        self.all.values().any(|transaction| transaction.tid.is_some_and(|own| own <= tid))
+    }
+
+    /// The transactions of a client that may be dropped.
+    pub(crate) fn of_client(&self, client: NodeId, even_if_voted: bool) -> Vec<Tid> {
+        let can_drop = |transaction: &Transaction| {
+            transaction.client == client
+                && transaction.tid.is_none()
+                && (even_if_voted || transaction.vote == Vote::No)
+        };
+        let found = self.all.iter().filter(|(_, transaction)| can_drop(transaction));
+        found.map(|(ttid, _)| *ttid).collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! The database of a NEO storage node: the tables of one node of a cluster, with any cells.
+//!
+//! It implements the traits that the node asks for, [`Reads`] and [`Writes`]. A batch of changes is
+//! one transaction of SQLite; a durable one is synced, and everything before it with it.
+//!
+//! Key decision: which cells are readable, and what is locked, only the node knows. The functions
+//! here take partitions and tids, and look at rows.
+
+mod opening;
+mod reading;
+mod replication;
+mod rows;
+mod table;
+mod trimming;
+mod view;
+mod writing;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, TransactionBehavior};
+use rustc_hash::FxHashSet;
+use zodium_neo_storage::{
+    Completion, DatabaseError, ReadJob, ReadResult, Reads, Store, WriteJob, Writes,
+};
+
+pub use self::opening::NodeOptions;
+use self::view::View;
+use self::writing::NodeWriter;
+use crate::SqlError;
+use crate::data::{DataTable, prune};
+use crate::locking::Lock;
+use crate::partitions::Partitions;
+use crate::place::Place;
+use crate::pool::Pool;
+
+/// An open database of a NEO storage node.
+#[derive(Debug)]
+pub struct NodeDatabase {
+    place: Place,
+    pool: Pool,
+    /// The number of partitions; 0 while the database has no table.
+    partitions: Arc<AtomicU32>,
+    writing: Mutex<Writing>,
+    _lock: Lock,
+}
+
+#[derive(Debug)]
+struct Writing {
+    connection: Connection,
+    data: DataTable,
+    /// Whether commits of the connection are synced now.
+    is_durable: bool,
+}
+
+impl NodeDatabase {
+    /// Runs reads of committed rows. Blocking.
+    pub fn read<T>(&self, read: impl FnOnce(&dyn Reads) -> T) -> ReadResult<T> {
+        let partitions = self.partitions();
+        let read = |connection: &Connection| {
+            Ok(read(&View { connection, place: &self.place, partitions }))
+        };
+        self.pool.with("read", read).map_err(failure)
+    }
+
+    /// Makes changes: all of them, or none. Blocking; waits for the changes before.
+    ///
+    /// Changes that are not durable come with the next durable ones, or with a checkpoint. Their
+    /// order is kept.
+    pub fn write<T>(
+        &self,
+        is_durable: bool,
+        change: impl FnOnce(&mut dyn Writes) -> ReadResult<T>,
+    ) -> ReadResult<T> {
+        let mut writing = self.writing.lock();
+        let failed = |source| failure(self.place.error("write", 0, source));
+        if writing.is_durable != is_durable {
+            let synchronous = if is_durable { "FULL" } else { "NORMAL" };
+            writing.connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
+            writing.is_durable = is_durable;
+        }
+        let Writing { connection, data, .. } = &mut *writing;
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let mut writer = NodeWriter {
+            view: View {
+                connection: &transaction,
+                place: &self.place,
+                partitions: self.partitions(),
+            },
+            data,
+            freed: FxHashSet::default(),
+            partitions: &self.partitions,
+        };
+        let result = change(&mut writer)?;
+        let freed = std::mem::take(&mut writer.freed);
+        if !freed.is_empty() {
+            prune(&transaction, &freed, |_| false).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(result)
+    }
+
+    fn partitions(&self) -> Partitions {
+        // Set by the only writer before anything is in a partition.
+        Partitions::new(self.partitions.load(Ordering::Relaxed))
+    }
+}
+
+/// The error of a call.
+fn failure(error: SqlError) -> DatabaseError {
+    DatabaseError(error.into())
+}
+
+impl Store for NodeDatabase {
+    fn read(&self, job: ReadJob) -> ReadResult<Completion> {
+        NodeDatabase::read(self, |database| job.run(database))
+    }
+
+    fn write(&self, is_durable: bool, jobs: Vec<WriteJob>) -> ReadResult<Vec<Completion>> {
+        NodeDatabase::write(self, is_durable, |database| {
+            jobs.into_iter().map(|job| job.run(database)).collect()
+        })
+    }
+}

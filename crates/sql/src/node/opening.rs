@@ -1,0 +1,131 @@
+//! Opens the database of a node, and erases it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+use zodium_disk::{Disk, RealDisk};
+use zodium_neo::messages::Cell as TableCell;
+use zodium_neo::{CellState, NodeId, PartitionTable, TableId};
+use zodium_neo_storage::Saved;
+
+use super::{NodeDatabase, Writing};
+use crate::cluster::{Cell, Cluster, set_setting};
+use crate::connection::{self, Purpose};
+use crate::data::DataTable;
+use crate::locking::Lock;
+use crate::place::Place;
+use crate::pool::Pool;
+use crate::{SqlError, schema};
+
+/// How to open the database of a node.
+#[derive(Clone, Debug)]
+pub struct NodeOptions<'a> {
+    /// The file; it is created.
+    pub path: &'a Path,
+    /// The name of the cluster, which the database keeps.
+    pub cluster: &'a str,
+    /// Keep equal data once, in a new database.
+    pub keep_equal_data_once: bool,
+}
+
+impl NodeDatabase {
+    /// Opens a database, creates or migrates it; and what it knows of its node.
+    ///
+    /// # Errors
+    /// When it is no database of NEO's, of another cluster, in use, or damaged.
+    pub fn open(options: &NodeOptions<'_>) -> Result<(NodeDatabase, Saved), SqlError> {
+        let NodeOptions { path, cluster: name, keep_equal_data_once } = options;
+        let place = Place::new(path);
+        create_file(path)?;
+        let lock = Lock::take(path)?;
+        let mut connection = connection::open(&place, Purpose::Write)?;
+        let content = schema::content(&connection, &place)?;
+        connection::make_durable(&connection).map_err(place.cannot("open for writing"))?;
+        schema::set_up(&mut connection, &place, content, *keep_equal_data_once)?;
+        let cluster = Cluster::read(&connection).map_err(place.cannot("read pt and config"))?;
+        match &cluster.name {
+            Some(found) if found != name => {
+                let (found, path) = (found.clone(), path.to_path_buf());
+                return Err(SqlError::OtherCluster { path, found, wanted: (*name).to_owned() });
+            }
+            Some(_) => {}
+            None => {
+                set_setting(&connection, "name", name).map_err(place.cannot("name the cluster"))?
+            }
+        }
+        let saved = saved(&cluster, path)?;
+        let partitions = saved.table.as_ref().map_or(0, PartitionTable::partitions);
+        let data = DataTable::open(&connection, partitions.max(1))
+            .map_err(place.cannot("read the ids of data"))?;
+        let pool = Pool::new(place.clone(), Purpose::Read);
+        let writing = Mutex::new(Writing { connection, data, is_durable: true });
+        let partitions = Arc::new(AtomicU32::new(partitions));
+        Ok((NodeDatabase { place, pool, partitions, writing, _lock: lock }, saved))
+    }
+
+    /// Deletes everything that is in a database, but for the file itself.
+    ///
+    /// # Errors
+    /// When it is in use, or no database of NEO's.
+    pub fn erase(path: &Path) -> Result<(), SqlError> {
+        let place = Place::new(path);
+        create_file(path)?;
+        let _lock = Lock::take(path)?;
+        let connection = connection::open(&place, Purpose::Write)?;
+        schema::content(&connection, &place)?;
+        schema::drop_all(&connection).map_err(place.cannot("erase the database"))
+    }
+
+    /// As [`NodeDatabase::erase`], for an open database, which ends.
+    pub fn into_erased(self) -> Result<(), SqlError> {
+        let Writing { connection, .. } = self.writing.into_inner();
+        schema::drop_all(&connection).map_err(self.place.cannot("erase the database"))
+    }
+}
+
+/// Creates an empty file where there is none, so that it can be locked before it is written.
+fn create_file(path: &Path) -> Result<(), SqlError> {
+    let failed =
+        |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
+    if RealDisk.exists(path).map_err(failed("look for the file"))? {
+        return Ok(());
+    }
+    let created = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    created.map_err(failed("create the file"))?;
+    RealDisk.sync_folder_of(path).map_err(failed("sync the folder of the file"))
+}
+
+/// What a database knows of its node.
+fn saved(cluster: &Cluster, path: &Path) -> Result<Saved, SqlError> {
+    let node = cluster.node.and_then(node_id);
+    let Some(id) = cluster.table_id else { return Ok(Saved { node, table: None }) };
+    let rows = cluster.partitions().map_or(0, |partitions| partitions.count());
+    let mut table = vec![Vec::new(); rows as usize];
+    for cell in &cluster.cells {
+        if let (Some(node), Some(row)) =
+            (node_id(cell.node), table.get_mut(cell.partition as usize))
+        {
+            row.push(TableCell { node, state: state_of(cell) });
+        }
+    }
+    let (id, replicas) = (TableId(id.unsigned_abs()), cluster.replicas.unwrap_or(0));
+    let replicas = u32::try_from(replicas).unwrap_or(0);
+    let table = PartitionTable::new(id, replicas, table);
+    let table = table.map_err(|error| SqlError::NotWhole {
+        path: path.to_owned(),
+        reason: format!("{error}; restore a backup"),
+    })?;
+    Ok(Saved { node, table: Some(table) })
+}
+
+fn node_id(number: i64) -> Option<NodeId> {
+    i32::try_from(number).ok().and_then(NodeId::new)
+}
+
+/// The state of a cell: cells of this node that are out of date have a tid instead.
+fn state_of(cell: &Cell) -> CellState {
+    let number = u8::try_from(-cell.tid.min(0)).unwrap_or(0);
+    CellState::from_number(number).unwrap_or(CellState::OutOfDate)
+}

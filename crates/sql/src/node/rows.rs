@@ -1,0 +1,47 @@
+//! Helpers for rows: tids and oids as SQLite's signed integers.
+
+use rusqlite::{Params, Row, Statement};
+use zodium_neo_storage::PackRow;
+use zodium_types::{Oid, Tid};
+
+use crate::partitions::{id, split};
+
+/// A column with a tid.
+pub(super) fn tid(row: &Row<'_>, column: usize) -> rusqlite::Result<Tid> {
+    Ok(Tid(id(row.get(column)?)))
+}
+
+/// A column with a tid, or NULL.
+pub(super) fn tid_or_null(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Tid>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(|number| Tid(id(number))))
+}
+
+/// A column with an oid.
+pub(super) fn oid(row: &Row<'_>, column: usize) -> rusqlite::Result<Oid> {
+    Ok(Oid(id(row.get(column)?)))
+}
+
+/// The tids of a query's first column.
+pub(super) fn tids(
+    statement: &mut Statement<'_>,
+    parameters: impl Params,
+) -> rusqlite::Result<Vec<Tid>> {
+    statement.query_map(parameters, |row| tid(row, 0))?.collect()
+}
+
+/// An order to pack: columns tid, approved, partial, oids and pack_tid from `first` on.
+pub(super) fn pack_row(row: &Row<'_>, first: usize) -> rusqlite::Result<PackRow> {
+    let is_partial: bool = row.get(first + 2)?;
+    let oids: Option<Vec<u8>> = row.get(first + 3)?;
+    Ok(PackRow {
+        id: tid(row, first)?,
+        approved: row.get(first + 1)?,
+        oids: is_partial.then(|| split(&oids.unwrap_or_default())),
+        until: tid_or_null(row, first + 4)?.unwrap_or(Tid::ZERO),
+    })
+}
+
+/// Numbers as a list in SQL.
+pub(super) fn list(numbers: impl Iterator<Item = u32>) -> String {
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,127 @@
+//! Deletes what is not needed any more: packs, dropped partitions, truncation, votes, orphans.
+//!
+//! Each function adds the rows of `data` that records referred to. They go at the end of the
+//! change, unless another record refers to them.
+
+use rusqlite::{Connection, Params, params};
+use rustc_hash::FxHashSet;
+use zodium_neo::{NodeId, Partition};
+use zodium_neo_storage::PackObjects;
+use zodium_types::{Oid, Tid};
+
+use super::writing::in_partitions;
+use crate::packing::{self, Packable};
+use crate::partitions::number;
+
+/// Adds the rows of `data` that a query gives.
+fn free(
+    connection: &Connection,
+    find: &str,
+    parameters: impl Params,
+    freed: &mut FxHashSet<i64>,
+) -> rusqlite::Result<()> {
+    let mut find = connection.prepare(find)?;
+    for id in find.query_map(parameters, |row| row.get::<_, Option<i64>>(0))? {
+        freed.extend(id?);
+    }
+    Ok(())
+}
+
+/// Drops voted transactions, or their parts in some partitions.
+pub(super) fn drop_unfinished(
+    connection: &Connection,
+    partitions: Option<&[Partition]>,
+    freed: &mut FxHashSet<i64>,
+) -> rusqlite::Result<()> {
+    let which = in_partitions(partitions);
+    free(connection, &format!("SELECT data_id FROM tobj{which}"), [], freed)?;
+    connection.execute(&format!("DELETE FROM tobj{which}"), [])?;
+    let orders = format!("DELETE FROM pack WHERE tid IN (SELECT ttid FROM ttrans{which})");
+    connection.execute(&orders, [])?;
+    connection.execute(&format!("DELETE FROM ttrans{which}"), []).map(|_| ())
+}
+
+/// Deletes what is after a transaction, in the partitions of a node.
+pub(super) fn truncate(
+    connection: &Connection,
+    node: NodeId,
+    after: Tid,
+    freed: &mut FxHashSet<i64>,
+) -> rusqlite::Result<()> {
+    let own = "partition IN (SELECT partition FROM pt WHERE nid = ?1)";
+    let key = params![node.value(), number(after.0)];
+    let find = format!("SELECT DISTINCT data_id FROM obj WHERE {own} AND tid > ?2");
+    free(connection, &find, key, freed)?;
+    connection.execute(&format!("DELETE FROM obj WHERE {own} AND tid > ?2"), key)?;
+    let orders =
+        format!("DELETE FROM pack WHERE tid IN (SELECT tid FROM trans WHERE {own} AND tid > ?2)");
+    connection.execute(&orders, key)?;
+    connection.execute(&format!("DELETE FROM trans WHERE {own} AND tid > ?2"), key)?;
+    let cells = "UPDATE pt SET tid = ?2 WHERE nid = ?1 AND tid > ?2";
+    connection.execute(cells, key).map(|_| ())
+}
+
+/// Packs some objects; where to go on.
+pub(super) fn pack(
+    connection: &Connection,
+    partition: u32,
+    until: Tid,
+    objects: PackObjects<'_>,
+    freed: &mut FxHashSet<i64>,
+) -> rusqlite::Result<Option<Oid>> {
+    let (found, next) = match objects {
+        PackObjects::From(from, count) => {
+            packing::packable(connection, partition, from, until, count)?
+        }
+        PackObjects::These(oids) => (packable(connection, partition, until, oids)?, None),
+    };
+    for object in found {
+        packing::drop_revisions(connection, partition, object, freed)?;
+    }
+    Ok(next)
+}
+
+/// Those of these objects that a pack takes something of.
+fn packable(
+    connection: &Connection,
+    partition: u32,
+    until: Tid,
+    oids: &[Oid],
+) -> rusqlite::Result<Vec<Packable>> {
+    let mut found = Vec::new();
+    for oid in oids {
+        let (objects, _) = packing::packable(connection, partition, *oid, until, 1)?;
+        // The first object from there on may be another one.
+        found.extend(objects.into_iter().filter(|object| object.oid == *oid));
+    }
+    Ok(found)
+}
+
+/// Deletes about so many rows of a partition; whether some are left.
+pub(super) fn drop_partition(
+    connection: &Connection,
+    partition: u32,
+    count: u32,
+    freed: &mut FxHashSet<i64>,
+) -> rusqlite::Result<bool> {
+    let some = "SELECT tid, oid FROM obj WHERE partition = ?1 ORDER BY tid, oid LIMIT ?2";
+    let key = params![partition, count];
+    let rows = format!(" FROM obj WHERE partition = ?1 AND (tid, oid) IN ({some})");
+    free(connection, &format!("SELECT DISTINCT data_id{rows}"), key, freed)?;
+    if connection.execute(&format!("DELETE{rows}"), key)? > 0 {
+        return Ok(true);
+    }
+    let orders = "DELETE FROM pack WHERE tid IN (SELECT tid FROM trans WHERE partition = ?1)";
+    connection.execute(orders, [partition])?;
+    connection.execute("DELETE FROM trans WHERE partition = ?1", [partition])?;
+    Ok(false)
+}
+
+/// Rows of `data` that no record refers to.
+pub(super) fn orphans(connection: &Connection) -> rusqlite::Result<FxHashSet<i64>> {
+    let mut found = FxHashSet::default();
+    let find = "SELECT id FROM data WHERE NOT EXISTS (SELECT 1 FROM obj WHERE data_id = data.id) \
+         AND id NOT IN (SELECT data_id FROM tobj WHERE data_id IS NOT NULL)";
+    free(connection, find, [], &mut found)?;
+    Ok(found)
+}

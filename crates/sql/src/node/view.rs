@@ -1,0 +1,197 @@
+//! Reads of committed rows, as the node asks for them.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use sha1::{Digest, Sha1};
+use zodium_neo::messages::HistoryRecord;
+use zodium_neo::{Checksum, Partition};
+use zodium_neo_storage::{
+    Data, DatabaseError, Found, Loaded, PackRow, ReadResult, Reads, Record, SerialSum, TidSum,
+    TransactionRecord, Undone,
+};
+use zodium_types::{Oid, Tid};
+
+use super::{failure, reading, rows};
+use crate::partitions::{Partitions, number};
+use crate::place::Place;
+use crate::revisions::{self, RevisionRow};
+use crate::transactions;
+
+/// The rows that a connection sees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) place: &'a Place,
+    pub(super) partitions: Partitions,
+}
+
+impl View<'_> {
+    /// For `map_err`: the error of an operation, in words that follow "cannot".
+    pub(super) fn cannot(
+        &self,
+        operation: &'static str,
+    ) -> impl Fn(rusqlite::Error) -> DatabaseError + '_ {
+        move |source| failure(self.place.error(operation, 0, source))
+    }
+}
+
+fn record(row: RevisionRow) -> Record {
+    let data = row.data.map(|data| Data {
+        compression: data.compression,
+        checksum: Checksum(data.hash),
+        bytes: data.value,
+    });
+    Record { serial: row.serial, next: row.next, data, data_serial: row.value_tid }
+}
+
+/// The SHA-1 of numbers in decimal digits, separated by commas.
+fn sum(numbers: impl Iterator<Item = u64>) -> Checksum {
+    let text = numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    if text.is_empty() { Checksum::ZERO } else { Checksum(Sha1::digest(text).into()) }
+}
+
+impl Reads for View<'_> {
+    fn load(&self, oid: Oid, at: Option<Tid>, before: Option<Tid>) -> ReadResult<Loaded> {
+        let (connection, partition) = (self.connection, self.partitions.of_oid(oid));
+        let failed = self.cannot("load an object");
+        let found = match at {
+            Some(at) => revisions::at(connection, partition, oid, at),
+            None => revisions::before(connection, partition, oid, before.unwrap_or(Tid(u64::MAX))),
+        };
+        if let Some(row) = found.map_err(&failed)? {
+            return Ok(Loaded::Found(record(row)));
+        }
+        let other = revisions::current_serial(connection, partition, oid).map_err(&failed)?;
+        Ok(if other.is_some() { Loaded::NotThen } else { Loaded::Never })
+    }
+
+    fn current(&self, oid: Oid, undo: Option<Tid>) -> ReadResult<Found> {
+        let (connection, partition) = (self.connection, self.partitions.of_oid(oid));
+        let failed = self.cannot("look for an object");
+        let serial = revisions::current_serial(connection, partition, oid).map_err(&failed)?;
+        let has_undo_record = match undo {
+            Some(undo) => {
+                let found = revisions::data_id(connection, partition, oid, undo);
+                found.map_err(&failed)?.is_some()
+            }
+            None => false,
+        };
+        Ok(Found { serial, has_undo_record })
+    }
+
+    fn transaction(&self, tid: Tid) -> ReadResult<Option<TransactionRecord>> {
+        let failed = self.cannot("read a transaction");
+        let partition = self.partitions.of_tid(tid);
+        let found = transactions::read(self.connection, partition, tid).map_err(&failed)?;
+        let Some(found) = found else { return Ok(None) };
+        let pack = reading::pack_order(self.connection, tid).map_err(&failed)?;
+        Ok(Some(TransactionRecord {
+            tid,
+            ttid: found.ttid,
+            oids: found.oids,
+            metadata: found.metadata,
+            is_packed: found.is_packed,
+            pack,
+        }))
+    }
+
+    fn final_tid(&self, ttid: Tid) -> ReadResult<Option<Tid>> {
+        let partition = self.partitions.of_tid(ttid);
+        transactions::final_tid(self.connection, partition, ttid)
+            .map_err(self.cannot("look for a transaction"))
+    }
+
+    fn history(&self, oid: Oid, skip: u64, count: u64) -> ReadResult<Vec<HistoryRecord>> {
+        reading::history(self.connection, self.partitions.of_oid(oid), oid, (skip, count))
+            .map_err(self.cannot("read the history of an object"))
+    }
+
+    fn undone(&self, oid: Oid, end: Tid, undone: Tid, own: Option<Tid>) -> ReadResult<Undone> {
+        let partition = self.partitions.of_oid(oid);
+        reading::undone(self.connection, (partition, oid), end, undone, own)
+            .map_err(self.cannot("look for what an undo needs"))
+    }
+
+    fn newest_tids(&self, partitions: &[Partition], skip: u64, count: u64) -> ReadResult<Vec<Tid>> {
+        let partitions = rows::list(partitions.iter().map(|partition| partition.0));
+        let find = format!(
+            "SELECT tid FROM trans WHERE partition IN ({partitions}) \
+             ORDER BY tid DESC LIMIT ?2 OFFSET ?1"
+        );
+        let failed = self.cannot("list transactions");
+        let mut find = self.connection.prepare(&find).map_err(&failed)?;
+        rows::tids(&mut find, params![number(skip), number(count)]).map_err(&failed)
+    }
+
+    fn tids(&self, partition: Partition, range: (Tid, Tid), count: u32) -> ReadResult<Vec<Tid>> {
+        transactions::tids(self.connection, partition.0, range, false, count as usize)
+            .map_err(self.cannot("list transactions"))
+    }
+
+    fn oids(
+        &self,
+        partition: Partition,
+        from: Oid,
+        tid: Tid,
+        count: u32,
+    ) -> ReadResult<(Option<Oid>, Vec<Oid>)> {
+        let found = reading::oids(self.connection, partition.0, from, tid, count)
+            .map_err(self.cannot("list objects"))?;
+        let step = u64::from(self.partitions.count());
+        let is_full = found.len() == count as usize;
+        let next = found.last().filter(|_| is_full).map(|(oid, _)| Oid(oid.0 + step));
+        Ok((next, found.into_iter().filter(|(_, lives)| *lives).map(|(oid, _)| oid).collect()))
+    }
+
+    fn records(
+        &self,
+        partition: Partition,
+        range: (Tid, Tid),
+        from: Oid,
+        count: u32,
+    ) -> ReadResult<Vec<(Tid, Oid)>> {
+        reading::records(self.connection, partition.0, range, from, count)
+            .map_err(self.cannot("list records"))
+    }
+
+    fn tid_sum(&self, partition: Partition, range: (Tid, Tid), count: u32) -> ReadResult<TidSum> {
+        let tids = self.tids(partition, range, count)?;
+        Ok(TidSum {
+            count: u32::try_from(tids.len()).unwrap_or(u32::MAX),
+            checksum: sum(tids.iter().map(|tid| tid.0)),
+            last: tids.last().copied().unwrap_or(Tid::ZERO),
+        })
+    }
+
+    fn serial_sum(
+        &self,
+        partition: Partition,
+        range: (Tid, Tid),
+        from: Oid,
+        count: u32,
+    ) -> ReadResult<SerialSum> {
+        let records = self.records(partition, range, from, count)?;
+        let (last_tid, last_oid) = records.last().copied().unwrap_or((Tid::ZERO, Oid(0)));
+        Ok(SerialSum {
+            count: u32::try_from(records.len()).unwrap_or(u32::MAX),
+            tid_checksum: sum(records.iter().map(|(tid, _)| tid.0)),
+            last_tid,
+            oid_checksum: sum(records.iter().map(|(_, oid)| oid.0)),
+            last_oid,
+        })
+    }
+
+    fn pack_orders(&self, from: Tid, partitions: &[Partition]) -> ReadResult<Vec<PackRow>> {
+        let count = self.partitions.count();
+        let partitions = rows::list(partitions.iter().map(|partition| partition.0));
+        let find = format!(
+            "SELECT tid, approved, partial, oids, pack_tid FROM pack \
+             WHERE tid >= ?1 AND tid % {count} IN ({partitions}) ORDER BY tid"
+        );
+        let failed = self.cannot("read the orders to pack");
+        let mut find = self.connection.prepare(&find).map_err(&failed)?;
+        let found = find
+            .query_map([number(from.0)], |row| rows::pack_row(row, 0))
+            .and_then(Iterator::collect);
+        found.optional().map(Option::unwrap_or_default).map_err(&failed)
+    }
+}

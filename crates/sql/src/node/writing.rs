@@ -1,0 +1,271 @@
+//! Changes of a node's database: votes and commits here, the rest in the other files of the room.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rusqlite::params;
+use rustc_hash::FxHashSet;
+use zodium_neo::{NodeId, Partition, PartitionTable};
+use zodium_neo_storage::{
+    CellProgress, Data, DatabaseError, LastIds, NewRecord, NewTransaction, PackObjects, PackRow,
+    ReadResult, Reads, TableChange, TransactionRecord, Writes,
+};
+use zodium_types::{Oid, Tid};
+
+use super::view::View;
+use super::{failure, replication, rows, table, trimming};
+use crate::cluster::set_setting;
+use crate::data::{DataTable, NotStored, StoredData};
+use crate::partitions::{joined, number};
+use crate::votes::{self, VotedRecord};
+use crate::{SqlError, revisions};
+
+/// One transaction of SQLite.
+#[derive(Debug)]
+pub(super) struct NodeWriter<'a> {
+    pub(super) view: View<'a>,
+    pub(super) data: &'a mut DataTable,
+    /// Rows of `data` that no record may refer to any more.
+    pub(super) freed: FxHashSet<i64>,
+    pub(super) partitions: &'a AtomicU32,
+}
+
+impl NodeWriter<'_> {
+    fn cannot(&self, operation: &'static str) -> impl Fn(rusqlite::Error) -> DatabaseError + '_ {
+        self.view.cannot(operation)
+    }
+
+    /// Writes the data of a record, or finds those that it says it shares.
+    fn data_id(&mut self, record: NewRecord) -> ReadResult<VotedRecord> {
+        let NewRecord { oid, data, data_serial: value_tid } = record;
+        let (connection, partition) = (self.view.connection, self.view.partitions.of_oid(oid));
+        if let Some(serial) = value_tid {
+            let found = revisions::data_id(connection, partition, oid, serial);
+            if let Some(data_id) = found.map_err(self.cannot("look for a record"))? {
+                return Ok(VotedRecord { oid, data_id, value_tid });
+            }
+        }
+        let Some(Data { compression, checksum, bytes }) = data else {
+            return Ok(VotedRecord { oid, data_id: None, value_tid });
+        };
+        let length = bytes.len() as u64;
+        let stored = StoredData { compression, hash: checksum.0, value: bytes };
+        let inserted = self.data.insert(connection, partition, &stored);
+        let data_id = inserted.map_err(|error| match error {
+            NotStored::Collision => {
+                failure(SqlError::Collision { path: self.view.place.path().to_owned(), oid })
+            }
+            NotStored::Sqlite(source) => {
+                failure(self.view.place.error("write the data of an object", length, source))
+            }
+        })?;
+        Ok(VotedRecord { oid, data_id: Some(data_id), value_tid })
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>) -> ReadResult<()> {
+        let connection = self.view.connection;
+        let done = match value {
+            Some(value) => set_setting(connection, name, value),
+            None => connection.execute("DELETE FROM config WHERE name = ?1", [name]).map(|_| ()),
+        };
+        done.map_err(self.cannot("write the configuration"))
+    }
+
+    fn vote_transaction(&self, ttid: Tid, transaction: &NewTransaction) -> rusqlite::Result<()> {
+        let NewTransaction { metadata, oids, pack } = transaction;
+        let (connection, partitions) = (self.view.connection, self.view.partitions);
+        votes::metadata(connection, partitions, ttid, oids, metadata)?;
+        match pack {
+            Some(pack) => insert_pack(connection, ttid, pack),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes an order to pack.
+pub(super) fn insert_pack(
+    connection: &rusqlite::Connection,
+    id: Tid,
+    pack: &PackRow,
+) -> rusqlite::Result<()> {
+    let insert = "REPLACE INTO pack (tid, approved, partial, oids, pack_tid) \
+         VALUES (?1, ?2, ?3, ?4, ?5)";
+    let oids = pack.oids.as_ref().map(|oids| joined(oids.iter().copied()));
+    let row = params![number(id.0), pack.approved, oids.is_some(), oids, number(pack.until.0)];
+    connection.prepare_cached(insert)?.execute(row).map(|_| ())
+}
+
+impl Writes for NodeWriter<'_> {
+    fn reads(&self) -> &dyn Reads {
+        &self.view
+    }
+
+    fn set_node(&mut self, node: NodeId) -> ReadResult<()> {
+        table::move_cells(self.view.connection, node).map_err(self.cannot("write the node id"))?;
+        self.set("nid", Some(&node.value().to_string()))
+    }
+
+    fn set_table(&mut self, change: &TableChange) -> ReadResult<()> {
+        table::save(&self.view, change).map_err(self.cannot("write the partition table"))?;
+        let table = &change.table;
+        self.set("ptid", Some(&table.id().to_string()))?;
+        self.set("replicas", Some(&table.replicas().to_string()))?;
+        let count = PartitionTable::partitions(table);
+        if self.partitions.swap(count, Ordering::Relaxed) != count {
+            *self.data = DataTable::open(self.view.connection, count)
+                .map_err(self.cannot("read the ids of data"))?;
+            self.view.partitions = crate::Partitions::new(count);
+        }
+        Ok(())
+    }
+
+    fn pending(&mut self) -> ReadResult<(Option<Tid>, Option<Tid>)> {
+        table::pending(self.view.connection).map_err(self.cannot("read the configuration"))
+    }
+
+    fn set_backup_tid(&mut self, tid: Option<Tid>) -> ReadResult<()> {
+        self.set("backup_tid", tid.map(|tid| tid.to_string()).as_deref())
+    }
+
+    fn set_truncate_tid(&mut self, tid: Option<Tid>) -> ReadResult<()> {
+        self.set("truncate_tid", tid.map(|tid| tid.to_string()).as_deref())
+    }
+
+    fn truncate(&mut self, node: NodeId, after: Tid) -> ReadResult<()> {
+        trimming::truncate(self.view.connection, node, after, &mut self.freed)
+            .map_err(self.view.cannot("truncate the database"))?;
+        self.set_truncate_tid(None)
+    }
+
+    fn last_ids(&mut self, partitions: &[Partition]) -> ReadResult<LastIds> {
+        table::last_ids(self.view.connection, partitions)
+            .map_err(self.cannot("read the last transaction"))
+    }
+
+    fn cells(&mut self, node: NodeId) -> ReadResult<Vec<CellProgress>> {
+        table::cells(self.view.connection, node).map_err(self.cannot("read the cells"))
+    }
+
+    fn unfinished(&mut self) -> ReadResult<BTreeMap<Tid, Option<Tid>>> {
+        votes::unfinished(self.view.connection).map_err(self.cannot("read unfinished transactions"))
+    }
+
+    fn drop_unfinished(&mut self, partitions: Option<&[Partition]>) -> ReadResult<()> {
+        trimming::drop_unfinished(self.view.connection, partitions, &mut self.freed)
+            .map_err(self.view.cannot("drop unfinished transactions"))
+    }
+
+    fn vote(
+        &mut self,
+        ttid: Tid,
+        records: Vec<NewRecord>,
+        transaction: Option<NewTransaction>,
+    ) -> ReadResult<()> {
+        let records = records.into_iter().map(|record| self.data_id(record));
+        let records: Vec<_> = records.collect::<ReadResult<_>>()?;
+        votes::records(self.view.connection, self.view.partitions, ttid, &records)
+            .map_err(self.cannot("write voted records"))?;
+        let Some(transaction) = transaction else { return Ok(()) };
+        self.vote_transaction(ttid, &transaction).map_err(self.cannot("write a vote"))
+    }
+
+    fn lock(&mut self, ttid: Tid, tid: Tid, approves_pack: bool) -> ReadResult<()> {
+        let failed = self.cannot("lock a transaction");
+        votes::lock(self.view.connection, ttid, tid).map_err(&failed)?;
+        if approves_pack {
+            let set = "UPDATE pack SET approved = 1 WHERE tid = ?1";
+            self.view.connection.execute(set, [number(ttid.0)]).map_err(&failed)?;
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, ttid: Tid, tid: Tid) -> ReadResult<()> {
+        votes::unlock(self.view.connection, ttid, tid).map_err(self.cannot("commit a transaction"))
+    }
+
+    fn abort(&mut self, ttid: Tid) -> ReadResult<()> {
+        let data = votes::abort(self.view.connection, ttid);
+        self.freed.extend(data.map_err(self.view.cannot("abort a transaction"))?);
+        Ok(())
+    }
+
+    fn sign_packs(&mut self, approved: &[Tid], rejected: &[Tid]) -> ReadResult<Vec<Tid>> {
+        table::sign_packs(self.view.connection, approved, rejected)
+            .map_err(self.cannot("sign orders to pack"))
+    }
+
+    fn pack(
+        &mut self,
+        partition: Partition,
+        until: Tid,
+        objects: PackObjects<'_>,
+    ) -> ReadResult<Option<Oid>> {
+        trimming::pack(self.view.connection, partition.0, until, objects, &mut self.freed)
+            .map_err(self.view.cannot("pack"))
+    }
+
+    fn set_packed(&mut self, node: NodeId, partition: Partition, id: Tid) -> ReadResult<()> {
+        let set = "UPDATE pt SET pack = ?1 WHERE partition = ?2 AND nid = ?3";
+        let row = params![number(id.0), partition.0, node.value()];
+        let done = self.view.connection.execute(set, row).map(|_| ());
+        done.map_err(self.cannot("note a pack"))
+    }
+
+    fn drop_partition(&mut self, partition: Partition, count: u32) -> ReadResult<bool> {
+        trimming::drop_partition(self.view.connection, partition.0, count, &mut self.freed)
+            .map_err(self.view.cannot("drop a partition"))
+    }
+
+    fn add_transaction(&mut self, transaction: &TransactionRecord) -> ReadResult<()> {
+        let partition = self.view.partitions.of_tid(transaction.tid);
+        replication::add_transaction(self.view.connection, partition, transaction)
+            .map_err(self.cannot("write a replicated transaction"))
+    }
+
+    fn add_record(&mut self, tid: Tid, record: NewRecord) -> ReadResult<()> {
+        let connection = self.view.connection;
+        let partition = self.view.partitions.of_oid(record.oid);
+        let found = revisions::data_id(connection, partition, record.oid, tid);
+        if found.map_err(self.cannot("look for a record"))?.is_some() {
+            return Ok(());
+        }
+        let VotedRecord { oid, data_id, value_tid } = self.data_id(record)?;
+        crate::insertion::record(connection, partition, oid, tid, data_id, value_tid)
+            .map_err(self.cannot("write a replicated record"))
+    }
+
+    fn delete_transaction(&mut self, tid: Tid) -> ReadResult<()> {
+        let partition = self.view.partitions.of_tid(tid);
+        replication::delete_transaction(self.view.connection, partition, tid)
+            .map_err(self.cannot("delete a transaction"))
+    }
+
+    fn delete_record(&mut self, oid: Oid, tid: Tid) -> ReadResult<()> {
+        let partition = self.view.partitions.of_oid(oid);
+        replication::delete_record(self.view.connection, (partition, oid), tid, &mut self.freed)
+            .map_err(self.view.cannot("delete a record"))
+    }
+
+    fn set_replicated(&mut self, node: NodeId, partition: Partition, tid: Tid) -> ReadResult<()> {
+        let set = "UPDATE pt SET tid = ?1 WHERE partition = ?2 AND nid = ?3 AND tid >= 0";
+        let row = params![number(tid.0), partition.0, node.value()];
+        let done = self.view.connection.execute(set, row).map(|_| ());
+        done.map_err(self.cannot("note a replication"))
+    }
+
+    fn prune_orphans(&mut self, dry_run: bool) -> ReadResult<u64> {
+        let found = trimming::orphans(self.view.connection);
+        let found = found.map_err(self.view.cannot("look for orphans"))?;
+        let count = found.len() as u64;
+        if !dry_run {
+            self.freed.extend(found);
+        }
+        Ok(count)
+    }
+}
+
+/// The partitions of a condition in SQL; empty for all.
+pub(super) fn in_partitions(partitions: Option<&[Partition]>) -> String {
+    let Some(partitions) = partitions else { return String::new() };
+    format!(" WHERE partition IN ({})", rows::list(partitions.iter().map(|one| one.0)))
+}

@@ -1,0 +1,212 @@
+"""Clusters of NEO/py's masters, admins and clients, with our storage nodes.
+
+NEOPPOD          a checkout of NEO/py, and
+NEOPPOD_PYTHON   a Python with msgpack, six and ZODB, which runs it
+
+Key decision: NEO/py runs in processes of its own, with its own Python.  The tests
+see what an operator sees: neoctl, log files, exit codes, databases.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from .process import HOST, STOP_SECONDS, free_port
+from .servers import BINARY
+
+CHECKOUT, PYTHON = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
+CLIENT = Path(__file__).with_name("neo_client.py")
+START_SECONDS = 30
+
+needs_neo = pytest.mark.skipif(
+    not CHECKOUT or not PYTHON,
+    reason="NO CLUSTER OF NEO IS TESTED: set NEOPPOD to a checkout of NEO/py and"
+    " NEOPPOD_PYTHON to a Python that runs it",
+)
+
+
+def wait_for(condition, what, seconds=START_SECONDS):
+    """Waits until `condition` gives something true, and gives it."""
+    end = time.monotonic() + seconds
+    while True:
+        if found := condition():
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+class Node:
+    """One process of a cluster, which can be started again."""
+
+    def __init__(self, words, name, folder):
+        self.words, self.name, self.folder = words, name, folder
+        self.log_path = folder / f"{name}.out"
+        self.process = None
+
+    def start(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+            )
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self):
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_SECONDS)
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+
+class Cluster:
+    """Masters, an admin, and storages; nothing runs until `start`."""
+
+    def __init__(self, folder, storages=1, partitions=1, replicas=0, masters=1, tls=None):
+        self.folder, self.name, self.tls = folder, "zodium_test", tls
+        addresses = [f"{HOST}:{free_port()}" for _ in range(masters)]
+        self.masters, self.admin_address = " ".join(addresses), f"{HOST}:{free_port()}"
+        shape = ("--partitions", str(partitions), "--replicas", str(replicas))
+        self.master_nodes = [
+            self.neo_node("neomaster", f"master-{number}", "--bind", address, *shape)
+            for number, address in enumerate(addresses, 1)
+        ]
+        self.admin = self.neo_node("neoadmin", "admin", "--bind", self.admin_address)
+        self.storages = [self.storage_node(number) for number in range(1, storages + 1)]
+        self.clients = []
+
+    def common(self):
+        words = ["--cluster", self.name, "--masters", self.masters]
+        if self.tls:
+            words += ["--ca", self.tls[0], "--cert", self.tls[1], "--key", self.tls[2]]
+        return words
+
+    def neo_node(self, program, name, *options):
+        logfile = str(self.folder / f"{name}.neolog")
+        words = [PYTHON, f"{CHECKOUT}/{program}", *self.common(), "--logfile", logfile, *options]
+        return Node(words, name, self.folder)
+
+    def database(self, number):
+        return self.folder / f"storage-{number}.sqlite"
+
+    def storage_node(self, number, *options):
+        words = [BINARY, "neo", "storage", *self.common(), "--adapter", "SQLite"]
+        words += ["--database", str(self.database(number)), "--nid", str(number)]
+        words += ["--log-level", "debug", *options]
+        return Node(words, f"storage-{number}", self.folder)
+
+    def neo_storage_node(self, number):
+        """A storage node of NEO/py."""
+        database = str(self.database(number))
+        options = ("--adapter", "SQLite", "--database", database, "--nid", str(number))
+        return self.neo_node("neostorage", f"storage-{number}", *options)
+
+    def start(self):
+        """Starts all nodes, and the cluster; returns when it is RUNNING."""
+        for node in [*self.master_nodes, *self.storages, self.admin]:
+            node.start()
+        count = len(self.storages)
+        wait_for(lambda: self.nodes().count("PENDING") >= count, "storages are pending")
+        wait_for(lambda: self.neoctl("start").returncode == 0, "the cluster starts")
+        self.wait_running()
+
+    def wait_running(self):
+        wait_for(lambda: "RUNNING" in self.neoctl("print", "cluster").stdout, "RUNNING")
+
+    def neoctl(self, *words):
+        command = [PYTHON, f"{CHECKOUT}/neoctl", "--address", self.admin_address]
+        if self.tls:
+            command += ["--ca", self.tls[0], "--cert", self.tls[1], "--key", self.tls[2]]
+        return subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
+
+    def nodes(self):
+        """What neoctl says of the storages."""
+        return self.neoctl("print", "node", "storage").stdout
+
+    def cells(self):
+        """The states of the cells of each partition, as neoctl says them."""
+        lines = self.neoctl("print", "pt", "0", "10000").stdout.splitlines()[1:]
+        return [[cell.split()[-1] for cell in line.split("|")[1:-1]] for line in lines]
+
+    def wait_up_to_date(self, count):
+        """Waits until every partition has so many cells, and all are up to date."""
+
+        def are_up_to_date():
+            cells = self.cells()
+            return cells and all(row == ["UP_TO_DATE"] * count for row in cells)
+
+        wait_for(are_up_to_date, "all cells are up to date")
+
+    def client(self):
+        self.clients.append(Client(self))
+        # Two first clients would both create the root.
+        self.clients[-1].call("last")
+        return self.clients[-1]
+
+    def end(self):
+        """Ends all processes; shows what they said."""
+        for client in self.clients:
+            client.close()
+        for node in [*self.storages, *self.master_nodes, self.admin]:
+            if node.is_running():
+                node.kill()
+            print(f"--- {node.name}\n{node.log()[-6000:]}")
+
+
+class Failed(Exception):
+    """What a client raised: the name of the exception and its text."""
+
+
+class Client:
+    """A ZODB application over NEO/py's client, in a process of its own."""
+
+    def __init__(self, cluster):
+        configuration = {"master_nodes": cluster.masters, "name": cluster.name}
+        if cluster.tls:
+            configuration |= dict(zip(("ca", "cert", "key"), cluster.tls, strict=True))
+        self.process = subprocess.Popen(
+            [PYTHON, str(CLIENT), CHECKOUT, json.dumps(configuration)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, command, **arguments):
+        """Begins a command."""
+        self.process.stdin.write(json.dumps([command, arguments]) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        """The answer to the oldest command."""
+        line = self.process.stdout.readline()
+        assert line, "the client has ended"
+        kind, value = json.loads(line)
+        if kind == "raised":
+            raise Failed(value)
+        return value
+
+    def call(self, command, **arguments):
+        self.ask(command, **arguments)
+        return self.answer()
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
