@@ -78,6 +78,7 @@ class Cluster:
 
     def __init__(self, folder, storages=1, partitions=1, replicas=0, masters=1, tls=None):
         self.folder, self.name, self.tls = folder, "zodium_test", tls
+        self.partitions = partitions
         addresses = [f"{HOST}:{free_port()}" for _ in range(masters)]
         self.masters, self.admin_address = " ".join(addresses), f"{HOST}:{free_port()}"
         shape = ("--partitions", str(partitions), "--replicas", str(replicas))
@@ -139,7 +140,7 @@ class Cluster:
 
     def cells(self):
         """The states of the cells of each partition, as neoctl says them."""
-        lines = self.neoctl("print", "pt", "0", "10000").stdout.splitlines()[1:]
+        lines = self.neoctl("print", "pt", "0", str(self.partitions)).stdout.splitlines()[1:]
         return [[cell.split()[-1] for cell in line.split("|")[1:-1]] for line in lines]
 
     def wait_up_to_date(self, count):
