@@ -197,3 +197,30 @@ def test_neo_opens_what_we_wrote_and_we_what_neo_wrote(cluster):
         client.call("set", a=value)
         assert client.call("get") == {"a": value}
         assert client.call("filled") == list(range(5))
+
+
+def test_a_backup_cluster_follows_and_becomes_a_cluster(cluster):
+    upstream = cluster(storages=2, partitions=3)
+    client = upstream.client()
+    client.call("fill", count=10)
+    backup = cluster(storages=2, partitions=3, replicas=1, upstream=upstream)
+    assert backup.neoctl("set", "cluster", "STARTING_BACKUP").returncode == 0
+    backup.wait_state("BACKINGUP")
+    client.call("set", a=1)
+
+    def has_followed():
+        return client.call("last")[2:] in backup.neoctl("print", "ids").stdout.splitlines()[0]
+
+    wait_for(has_followed, "the backup has everything")
+    reader = backup.client(read_only=True)
+    assert reader.call("get") == {"a": 1}
+    assert reader.call("filled") == list(range(10))
+    client.call("set", a=2)
+    wait_for(has_followed, "the backup has the last commit")
+    reader.close()
+    assert backup.neoctl("set", "cluster", "STOPPING_BACKUP").returncode == 0
+    backup.wait_running()
+    writer = backup.client()
+    writer.call("set", b=3)
+    assert writer.call("get") == {"a": 2, "b": 3}
+    assert client.call("get") == {"a": 2}

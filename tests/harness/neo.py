@@ -76,12 +76,17 @@ class Node:
 class Cluster:
     """Masters, an admin, and storages; nothing runs until `start`."""
 
-    def __init__(self, folder, storages=1, partitions=1, replicas=0, masters=1, tls=None):
+    def __init__(
+        self, folder, storages=1, partitions=1, replicas=0, masters=1, tls=None, upstream=None
+    ):
         self.folder, self.name, self.tls = folder, "zodium_test", tls
         self.partitions = partitions
         addresses = [f"{HOST}:{free_port()}" for _ in range(masters)]
         self.masters, self.admin_address = " ".join(addresses), f"{HOST}:{free_port()}"
-        shape = ("--partitions", str(partitions), "--replicas", str(replicas))
+        shape = ["--partitions", str(partitions), "--replicas", str(replicas)]
+        if upstream:
+            shape += ["--upstream-cluster", upstream.name, "--upstream-masters", upstream.masters]
+            self.name = "zodium_backup"
         self.master_nodes = [
             self.neo_node("neomaster", f"master-{number}", "--bind", address, *shape)
             for number, address in enumerate(addresses, 1)
@@ -126,7 +131,10 @@ class Cluster:
         self.wait_running()
 
     def wait_running(self):
-        wait_for(lambda: "RUNNING" in self.neoctl("print", "cluster").stdout, "RUNNING")
+        self.wait_state("RUNNING")
+
+    def wait_state(self, state):
+        wait_for(lambda: self.neoctl("print", "cluster").stdout.strip() == state, state)
 
     def neoctl(self, *words):
         command = [PYTHON, f"{CHECKOUT}/neoctl", "--address", self.admin_address]
@@ -152,8 +160,8 @@ class Cluster:
 
         wait_for(are_up_to_date, "all cells are up to date")
 
-    def client(self):
-        self.clients.append(Client(self))
+    def client(self, read_only=False):
+        self.clients.append(Client(self, read_only))
         # Two first clients would both create the root.
         self.clients[-1].call("last")
         return self.clients[-1]
@@ -175,8 +183,9 @@ class Failed(Exception):
 class Client:
     """A ZODB application over NEO/py's client, in a process of its own."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, read_only):
         configuration = {"master_nodes": cluster.masters, "name": cluster.name}
+        configuration |= {"read_only": True} if read_only else {}
         if cluster.tls:
             configuration |= dict(zip(("ca", "cert", "key"), cluster.tls, strict=True))
         self.process = subprocess.Popen(
