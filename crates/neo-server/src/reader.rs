@@ -40,10 +40,9 @@ impl Driver {
             let store = Arc::clone(&driver.reader.store);
             let result = tokio::task::spawn_blocking(move || store.read(job)).await;
             drop(place);
-            match result {
-                Ok(result) => driver.done(result.map(|completion| vec![completion])),
-                // The thread panicked, which ends the process.
-                Err(_) => {}
+            // A thread that panics ends the process.
+            if let Ok(result) = result {
+                driver.done(result.map(|completion| vec![completion]));
             }
         });
     }

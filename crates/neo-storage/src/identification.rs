@@ -25,7 +25,7 @@ pub(crate) struct Waiting {
 
 impl Node {
     /// Handles the first message of a peer.
-    pub(crate) fn from_stranger(
+    pub(crate) fn stranger_says(
         &mut self,
         connection: ConnectionId,
         id: u32,

@@ -5,11 +5,14 @@ use std::fmt;
 use crate::Node;
 use crate::database::{ReadResult, Reads, Writes};
 
+type RunRead = dyn FnOnce(&dyn Reads) -> Completion + Send;
+type RunWrite = dyn FnOnce(&mut dyn Writes) -> ReadResult<Completion> + Send;
+
 /// A job that only reads.
-pub struct ReadJob(Box<dyn FnOnce(&dyn Reads) -> Completion + Send>);
+pub struct ReadJob(Box<RunRead>);
 
 /// A job that may write.
-pub struct WriteJob(Box<dyn FnOnce(&mut dyn Writes) -> ReadResult<Completion> + Send>);
+pub struct WriteJob(Box<RunWrite>);
 
 /// The outcome of a job, for [`Node::completed`].
 pub struct Completion(Box<dyn FnOnce(&mut Node) + Send>);

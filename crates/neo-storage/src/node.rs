@@ -118,12 +118,12 @@ impl Node {
         let name = message.name();
         let handled = match peer.role {
             Role::Leaving => return,
-            Role::Master { is_primary: true, .. } => self.from_primary(connection, id, message),
-            Role::Master { .. } => self.from_candidate(connection, message),
-            Role::Stranger => self.from_stranger(connection, id, message),
-            Role::Client { .. } => self.from_client(connection, id, message),
-            Role::Storage { .. } => self.from_storage(connection, id, message),
-            Role::Source { .. } => self.from_source(connection, id, message),
+            Role::Master { is_primary: true, .. } => self.primary_says(connection, id, message),
+            Role::Master { .. } => self.candidate_says(connection, message),
+            Role::Stranger => self.stranger_says(connection, id, message),
+            Role::Client { .. } => self.client_says(connection, id, message),
+            Role::Storage { .. } => self.storage_says(connection, id, message),
+            Role::Source { .. } => self.source_says(connection, id, message),
         };
         if let Err(refusal) = handled {
             self.refuse(connection, id, name, &refusal);

@@ -16,7 +16,7 @@ use crate::{ConnectionId, Node};
 
 impl Node {
     /// Handles a message of a client.
-    pub(crate) fn from_client(
+    pub(crate) fn client_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -42,7 +42,6 @@ impl Node {
                 self.transaction_finished(message.ttid, None);
             }
             Message::AskFinalTID(message) => return self.outcome_asked(from, message.ttid),
-            Message::AskObjectUndoSerial(message) => return self.undo_asked(from, message),
             other => return self.read_asked(from, other),
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! Reads: objects, transactions, history, lists of tids and oids.
 //!
 //! An object between lock and unlock cannot be read: the answer must not say that an older record
-//! is current. A list up to a tid is complete only when all transactions up to it are unlocked.
+//! is current. A list up to a tid is complete only when all transactions up to it are unlocked. A
+//! client may ask before the unlock has arrived here: it learns of its commit from the master.
 
 use zodium_neo::messages::{
     AnswerOIDsFrom, AnswerObject, AnswerObjectHistory, AnswerTIDs, AnswerTIDsFrom,
-    AnswerTransactionInformation, AskFetchTransactions, AskTIDs,
+    AnswerTransactionInformation, AskFetchTransactions, AskObjectUndoSerial, AskTIDs,
 };
 use zodium_neo::{Checksum, ErrorCode, Message, Partition};
 use zodium_types::{Oid, Tid};
@@ -47,6 +48,17 @@ pub(crate) enum Read {
         tid: Tid,
         count: u32,
     },
+    Transaction {
+        tid: Tid,
+    },
+    /// `locked_until` is the last transaction that was locked when the request came.
+    Newest {
+        partitions: Vec<Partition>,
+        skip: u64,
+        count: u64,
+        locked_until: Option<Tid>,
+    },
+    Undo(AskObjectUndoSerial),
     /// Of a storage that replicates.
     Transactions(AskFetchTransactions),
 }
@@ -78,10 +90,9 @@ impl Node {
                 tid: message.tid,
                 count: message.length,
             },
-            Message::AskTransactionInformation(message) => {
-                return self.transaction_asked(from, message.tid);
-            }
-            Message::AskTIDs(message) => return self.tids_asked(from, &message),
+            Message::AskTransactionInformation(message) => Read::Transaction { tid: message.tid },
+            Message::AskTIDs(message) => self.newest(&message)?,
+            Message::AskObjectUndoSerial(message) => Read::Undo(message),
             other => return refused(&other),
         };
         self.read_or_delay(from, read)
@@ -106,6 +117,13 @@ impl Node {
             Read::Tids { max, .. } => transactions.is_locked_until(*max),
             Read::Oids { tid, .. } => transactions.is_locked_until(*tid),
             Read::Transactions(message) => transactions.is_locked_until(message.max_tid),
+            Read::Newest { locked_until, .. } => {
+                locked_until.is_some_and(|tid| transactions.is_locked_until(tid))
+            }
+            Read::Transaction { tid } => transactions.all.values().any(|one| one.tid == Some(*tid)),
+            Read::Undo(message) => {
+                message.oids.iter().any(|oid| transactions.read_locks.contains_key(oid))
+            }
         };
         if must_wait {
             transactions.delayed.push(DelayedRead { from, read });
@@ -121,6 +139,11 @@ impl Node {
                 self.oids_from(from, partition, (first, tid), count)
             }
             Read::Transactions(message) => self.feed_transactions(from, message),
+            Read::Transaction { tid } => self.transaction_asked(from, tid),
+            Read::Newest { partitions, skip, count, .. } => {
+                self.newest_tids(from, partitions, (skip, count))
+            }
+            Read::Undo(message) => self.undo_asked(from, message),
         }
     }
 
@@ -212,7 +235,8 @@ impl Node {
         Ok(())
     }
 
-    fn tids_asked(&mut self, from: (ConnectionId, u32), message: &AskTIDs) -> Handled {
+    /// The read of the newest tids.
+    fn newest(&self, message: &AskTIDs) -> Result<Read, Refusal> {
         let (skip, count) = range(message.first, message.end)?;
         let readable = self.readable();
         let partitions = match message.partition {
@@ -220,6 +244,16 @@ impl Node {
             one if readable.contains(&one) => vec![one],
             _ => return Err(Refusal::not_readable()),
         };
+        let locked_until = self.transactions.all.values().filter_map(|one| one.tid).max();
+        Ok(Read::Newest { partitions, skip, count, locked_until })
+    }
+
+    fn newest_tids(
+        &mut self,
+        from: (ConnectionId, u32),
+        partitions: Vec<Partition>,
+        (skip, count): (u64, u64),
+    ) -> Handled {
         let last = self.backup_tid.unwrap_or(Tid::MAX);
         self.read_for(
             from,

@@ -93,7 +93,7 @@ impl Node {
     }
 
     /// Handles a message of a master that has not accepted this node.
-    pub(crate) fn from_candidate(
+    pub(crate) fn candidate_says(
         &mut self,
         connection: ConnectionId,
         message: Message<'_>,
@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// Handles a message of the primary master.
-    pub(crate) fn from_primary(
+    pub(crate) fn primary_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -168,7 +168,7 @@ impl Node {
                 Ok(())
             }
             Message::FlushLog(_) => Ok(()),
-            other => self.from_primary_of_database(connection, id, other),
+            other => self.primary_asks(connection, id, other),
         }
     }
 }

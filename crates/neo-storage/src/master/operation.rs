@@ -13,7 +13,7 @@ use crate::{ConnectionId, Node};
 
 impl Node {
     /// Handles what the master says while, or before, the cluster runs.
-    pub(super) fn from_primary_in_operation(
+    pub(super) fn primary_operates(
         &mut self,
         connection: ConnectionId,
         id: u32,

@@ -19,7 +19,7 @@ use crate::{ConnectionId, Node};
 
 impl Node {
     /// Handles what the master asks of the database.
-    pub(super) fn from_primary_of_database(
+    pub(super) fn primary_asks(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -35,7 +35,7 @@ impl Node {
             Message::AskPackOrders(message) => self.pack_orders_asked(connection, id, message.id),
             Message::Truncate(message) => self.truncation_ordered(message.tid),
             Message::NotifyRepair(message) => self.repair(message.dry_run),
-            other => return self.from_primary_in_operation(connection, id, other),
+            other => return self.primary_operates(connection, id, other),
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ type Fed<T> = (Bytes, Feed<T>);
 
 impl Node {
     /// Handles a message of another storage.
-    pub(crate) fn from_storage(
+    pub(crate) fn storage_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -50,7 +50,7 @@ impl Node {
             Message::AskFetchObjects(message) => return self.feed_objects(from, message),
             Message::AskCheckTIDRange(message) => return self.sum_tids(from, &message),
             Message::AskCheckSerialRange(message) => return self.sum_serials(from, &message),
-            other => return self.from_feeding(connection, id, other),
+            other => return self.feeder_says(connection, id, other),
         }
         Ok(())
     }

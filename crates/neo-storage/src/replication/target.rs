@@ -157,14 +157,14 @@ impl Node {
     }
 
     /// Handles a message of a storage that this node has dialled.
-    pub(crate) fn from_source(
+    pub(crate) fn source_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
         message: Message<'_>,
     ) -> Handled {
         let Message::AcceptIdentification(accepted) = message else {
-            return self.from_storage(connection, id, message);
+            return self.storage_says(connection, id, message);
         };
         if accepted.node_type != NodeType::Storage {
             return Err(Refusal::protocol("the source of a replication is no storage"));
@@ -182,7 +182,7 @@ impl Node {
     }
 
     /// Handles what a source answers.
-    pub(super) fn from_feeding(
+    pub(super) fn feeder_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
