@@ -42,6 +42,7 @@ def test_sigterm_ends_a_storage_in_order(cluster):
     cluster = cluster()
     cluster.client().call("set", a=1)
     assert cluster.storages[0].stop() == 0
+    assert [path.name for path in cluster.folder.glob("*.sqlite*")] == ["storage-1.sqlite"]
 
 
 def test_the_master_ends_storages(cluster):

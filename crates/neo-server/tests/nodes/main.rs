@@ -6,3 +6,4 @@ mod commits;
 mod hostile;
 mod replication;
 mod support;
+mod upkeep;

@@ -38,16 +38,18 @@ impl Masters {
         address
     }
 
-    /// Notes what a secondary master says.
-    fn note(&mut self, message: NotPrimaryMaster) {
-        for address in message.masters {
-            if !self.addresses.contains(&address) {
-                self.addresses.push(address);
+    /// Notes what a secondary master says: the masters that it knows, and which one is primary.
+    fn note(&mut self, message: &NotPrimaryMaster) {
+        for address in &message.masters {
+            if !self.addresses.contains(address) {
+                self.addresses.push(address.clone());
             }
         }
-        // The index counts the addresses of the message, which were all in its order before.
-        if let Some(primary) = message.primary {
-            self.next = primary as usize;
+        // The index counts the masters of the message, which are in an order of their own.
+        let primary = message.primary.and_then(|index| message.masters.get(index as usize));
+        let place = |primary| self.addresses.iter().position(|address| address == primary);
+        if let Some(place) = primary.and_then(place) {
+            self.next = place;
         }
     }
 }
@@ -108,7 +110,7 @@ impl Node {
                 Ok(())
             }
             Message::NotPrimaryMaster(message) => {
-                self.masters.note(message);
+                self.masters.note(&message);
                 self.close(connection);
                 Ok(())
             }
@@ -155,7 +157,7 @@ impl Node {
                 Ok(())
             }
             Message::NotPrimaryMaster(message) => {
-                self.masters.note(message);
+                self.masters.note(&message);
                 self.close(connection);
                 Ok(())
             }
@@ -191,11 +193,13 @@ mod tests {
         let mut masters = Masters::new(vec![address(1), address(2)]);
         assert_eq!([masters.take(), masters.take()], [Some(address(1)), Some(address(2))]);
         assert_eq!(masters.take(), Some(address(1)));
-        let known = vec![address(1), address(2), address(3)];
-        masters.note(NotPrimaryMaster { primary: Some(2), masters: known });
+        let known = vec![address(3), address(2), address(1)];
+        masters.note(&NotPrimaryMaster { primary: Some(0), masters: known.clone() });
         assert_eq!(masters.take(), Some(address(3)));
-        masters.note(NotPrimaryMaster { primary: None, masters: Vec::new() });
-        assert_eq!(masters.take(), Some(address(1)));
+        masters.note(&NotPrimaryMaster { primary: Some(1), masters: known });
+        assert_eq!(masters.take(), Some(address(2)));
+        masters.note(&NotPrimaryMaster { primary: None, masters: Vec::new() });
+        assert_eq!(masters.take(), Some(address(3)));
         assert_eq!(Masters::new(Vec::new()).take(), None);
     }
 }

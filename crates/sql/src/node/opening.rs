@@ -1,5 +1,6 @@
 //! Opens the database of a node, and erases it.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -85,12 +86,23 @@ impl NodeDatabase {
     }
 }
 
-/// Creates an empty file where there is none, so that it can be locked before it is written.
+/// Creates an empty file where there is none, so that it can be locked before it is written. A log
+/// that a removed database has left behind goes: it must not be read into the new one.
 fn create_file(path: &Path) -> Result<(), SqlError> {
     let failed =
         |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
     if RealDisk.exists(path).map_err(failed("look for the file"))? {
         return Ok(());
+    }
+    for end in ["-wal", "-shm", "-journal"] {
+        let mut rest = path.as_os_str().to_owned();
+        rest.push(end);
+        match std::fs::remove_file(&rest) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(failed("remove the log of an older database beside the file")(error));
+            }
+            _ => {}
+        }
     }
     let created = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
     created.map_err(failed("create the file"))?;
