@@ -30,7 +30,7 @@ impl Driver {
                 Ok(stream) => driver.run_dialled(connection, &address, stream).await,
                 Err(error) => {
                     debug!(%address, %error, "cannot connect");
-                    driver.closed(connection);
+                    driver.lost(connection);
                 }
             }
         });
@@ -43,20 +43,19 @@ impl Driver {
         address: &Address,
         stream: TcpStream,
     ) {
-        let Some(host) = self.host.get() else { return };
         let (peer, limits) = (address.to_string(), self.limits.clone());
         let Some(tls) = &self.tls else {
             self.begin(connection);
-            return host.run(stream, &peer, None, limits).await;
+            return self.host.run(stream, &peer, None, limits).await;
         };
         match tls.connect(stream).await {
             Ok(stream) => {
                 self.begin(connection);
-                host.run(stream, &peer, None, limits).await;
+                self.host.run(stream, &peer, None, limits).await;
             }
             Err(error) => {
                 debug!(%address, %error, "no TLS connection");
-                self.closed(connection);
+                self.lost(connection);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The node with its connections: hands events in, and does what comes out.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,12 +12,14 @@ use zodium_neo_storage::{ConnectionId, DatabaseError, Exit, Node, Output};
 use zodium_net::{CloseReason, Host, Inbox, Limits, Link};
 
 use crate::reader::Reader;
-use crate::session::Sessions;
+use crate::session::{Connections, Sessions};
 use crate::tls::NodeTls;
 use crate::writer::{Done, Writer};
 
 /// The node with its connections. All of it is on one thread.
 pub(crate) struct Driver {
+    /// Itself, for tasks.
+    this: Weak<Driver>,
     pub(crate) node: RefCell<Node>,
     pub(crate) links: RefCell<FxHashMap<ConnectionId, Link>>,
     /// Connections that are being made.
@@ -28,7 +30,7 @@ pub(crate) struct Driver {
     pub(crate) limits: Limits,
     pub(crate) reader: Reader,
     pub(crate) writer: RefCell<Option<Writer>>,
-    pub(crate) host: std::cell::OnceCell<Host<Sessions>>,
+    pub(crate) host: Host<Sessions>,
     ending: RefCell<Option<Result<Exit, DatabaseError>>>,
     pub(crate) ends: Notify,
 }
@@ -41,23 +43,23 @@ impl Driver {
         reader: Reader,
         writer: Writer,
     ) -> Rc<Driver> {
-        let driver = Rc::new(Driver {
-            node: RefCell::new(node),
-            links: RefCell::default(),
-            dialling: RefCell::default(),
-            opening: Cell::new(None),
-            tls,
-            limits,
-            reader,
-            writer: RefCell::new(Some(writer)),
-            host: std::cell::OnceCell::new(),
-            ending: RefCell::default(),
-            ends: Notify::new(),
-        });
-        let host = Host::new(Sessions::new(&driver), Arc::default(), None);
-        // It was empty.
-        let _ = driver.host.set(host);
-        driver
+        Rc::new_cyclic(|this: &Weak<Driver>| {
+            let connections: Weak<dyn Connections> = this.clone();
+            Driver {
+                this: this.clone(),
+                node: RefCell::new(node),
+                links: RefCell::default(),
+                dialling: RefCell::default(),
+                opening: Cell::new(None),
+                tls,
+                limits,
+                reader,
+                writer: RefCell::new(Some(writer)),
+                host: Host::new(Sessions::new(connections), Arc::default(), None),
+                ending: RefCell::default(),
+                ends: Notify::new(),
+            }
+        })
     }
 
     /// Begins.
@@ -66,13 +68,8 @@ impl Driver {
         self.apply();
     }
 
-    /// Hands a packet in. What the node asks for is done at [`Driver::apply`].
-    pub(crate) fn received(&self, connection: ConnectionId, packet: Packet<'_>) {
-        self.node.borrow_mut().received(connection, packet);
-    }
-
     /// A connection has ended, or was not made.
-    pub(crate) fn closed(self: &Rc<Driver>, connection: ConnectionId) {
+    pub(crate) fn lost(self: &Rc<Driver>, connection: ConnectionId) {
         self.links.borrow_mut().remove(&connection);
         self.dialling.borrow_mut().remove(&connection);
         self.node.borrow_mut().closed(connection);
@@ -134,7 +131,12 @@ impl Driver {
                 let links = self.links.borrow();
                 let link = after_sending.and_then(|connection| links.get(&connection).cloned());
                 drop(links);
-                self.read(job, link);
+                let driver = Rc::clone(self);
+                tokio::task::spawn_local(async move {
+                    if let Some(done) = driver.reader.run(job, link).await {
+                        driver.done(done);
+                    }
+                });
             }
             Output::Write { job, is_durable } => {
                 if let Some(writer) = self.writer.borrow().as_ref() {
@@ -152,6 +154,38 @@ impl Driver {
         }
         if let Some(link) = self.links.borrow().get(&connection) {
             link.close(CloseReason::Done);
+        }
+    }
+}
+
+impl Connections for Driver {
+    fn opened(&self, link: &Link) -> ConnectionId {
+        let known = self.opening.take();
+        let connection = match known {
+            Some(connection) => connection,
+            None => self.node.borrow_mut().accepted(link.peer().to_owned()),
+        };
+        self.links.borrow_mut().insert(connection, link.clone());
+        if known.is_some() {
+            self.node.borrow_mut().connected(connection);
+            self.handled();
+        }
+        connection
+    }
+
+    fn received(&self, connection: ConnectionId, packet: Packet<'_>) {
+        self.node.borrow_mut().received(connection, packet);
+    }
+
+    fn handled(&self) {
+        if let Some(driver) = self.this.upgrade() {
+            driver.apply();
+        }
+    }
+
+    fn closed(&self, connection: ConnectionId) {
+        if let Some(driver) = self.this.upgrade() {
+            driver.lost(connection);
         }
     }
 }

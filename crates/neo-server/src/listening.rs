@@ -34,11 +34,10 @@ impl Driver {
 
     async fn run_accepted(self: Rc<Driver>, stream: TcpStream, peer: SocketAddr) {
         prepare(&stream);
-        let Some(host) = self.host.get() else { return };
         let (peer, limits) = (peer.to_string(), self.limits.clone());
-        let Some(tls) = &self.tls else { return host.run(stream, &peer, None, limits).await };
+        let Some(tls) = &self.tls else { return self.host.run(stream, &peer, None, limits).await };
         match tls.accept(stream).await {
-            Ok(stream) => host.run(stream, &peer, None, limits).await,
+            Ok(stream) => self.host.run(stream, &peer, None, limits).await,
             Err(error) => info!(peer, %error, "TLS handshake failed"),
         }
     }

@@ -8,12 +8,22 @@ use zodium_neo::{GREETING, Greeting, Packet, Scan, Scanner, read_greeting};
 use zodium_neo_storage::ConnectionId;
 use zodium_net::{CloseReason, Consumed, Link, Service, Session};
 
-use crate::driver::Driver;
+/// What a session tells of its connection.
+pub(crate) trait Connections {
+    /// A connection is there; its name.
+    fn opened(&self, link: &Link) -> ConnectionId;
+    /// A packet has arrived. What follows from it is done at [`Connections::handled`].
+    fn received(&self, connection: ConnectionId, packet: Packet<'_>);
+    /// All packets that were there have been handed in.
+    fn handled(&self);
+    /// The connection has ended.
+    fn closed(&self, connection: ConnectionId);
+}
 
 /// Opens the sessions of links.
 pub(crate) struct Sessions {
-    /// The driver owns the host, which owns this.
-    driver: Weak<Driver>,
+    /// The driver, which owns the host, which owns this.
+    connections: Weak<dyn Connections>,
 }
 
 /// One link; `None` after its end.
@@ -21,7 +31,7 @@ pub(crate) struct NodeSession(Option<Open>);
 
 /// A link that is open.
 struct Open {
-    driver: Rc<Driver>,
+    connections: Rc<dyn Connections>,
     link: Link,
     connection: ConnectionId,
     scanner: Scanner,
@@ -29,8 +39,8 @@ struct Open {
 }
 
 impl Sessions {
-    pub(crate) fn new(driver: &Rc<Driver>) -> Sessions {
-        Sessions { driver: Rc::downgrade(driver) }
+    pub(crate) fn new(connections: Weak<dyn Connections>) -> Sessions {
+        Sessions { connections }
     }
 }
 
@@ -38,23 +48,14 @@ impl Service for Sessions {
     type Session = NodeSession;
 
     fn open(&self, link: Link) -> NodeSession {
-        let Some(driver) = self.driver.upgrade() else {
+        let Some(connections) = self.connections.upgrade() else {
             link.close(CloseReason::Done);
             return NodeSession(None);
         };
         link.output().buffer().extend_from_slice(&GREETING);
-        let known = driver.opening.take();
-        let connection = match known {
-            Some(connection) => connection,
-            None => driver.node.borrow_mut().accepted(link.peer().to_owned()),
-        };
-        driver.links.borrow_mut().insert(connection, link.clone());
-        if known.is_some() {
-            driver.node.borrow_mut().connected(connection);
-            driver.apply();
-        }
+        let connection = connections.opened(&link);
         let scanner = Scanner::default();
-        NodeSession(Some(Open { driver, link, connection, scanner, has_greeted: false }))
+        NodeSession(Some(Open { connections, link, connection, scanner, has_greeted: false }))
     }
 }
 
@@ -90,7 +91,7 @@ impl Open {
             };
             consumed += frame.bytes().len();
             match Packet::decode(frame) {
-                Ok(packet) => self.driver.received(self.connection, packet),
+                Ok(packet) => self.connections.received(self.connection, packet),
                 Err(error) => return self.malformed(&error),
             }
         }
@@ -108,7 +109,7 @@ impl Session for NodeSession {
     fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         let Some(session) = &mut self.0 else { return Err(CloseReason::Done) };
         let consumed = session.frames(bytes);
-        session.driver.apply();
+        session.connections.handled();
         consumed
     }
 
@@ -132,6 +133,6 @@ impl Session for NodeSession {
     fn closed(&mut self) {
         let Some(session) = self.0.take() else { return };
         debug!(peer = session.link.peer(), "a connection has ended");
-        session.driver.closed(session.connection);
+        session.connections.closed(session.connection);
     }
 }

@@ -11,8 +11,6 @@ use zodium_neo::messages::HistoryRecord;
 use zodium_neo::{Checksum, NodeId, Partition, PartitionTable};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
-use crate::job::{Completion, ReadJob, WriteJob};
-
 /// Why the database failed; the text says what to do.
 #[derive(Debug)]
 pub struct DatabaseError(pub Box<dyn Error + Send + Sync>);
@@ -329,12 +327,4 @@ pub enum PackObjects<'a> {
     These(&'a [Oid]),
     /// So many, from this one on.
     From(Oid, u32),
-}
-
-/// A database, as the driver of a node uses it.
-pub trait Store: Send + Sync {
-    /// Runs a job that only reads.
-    fn read(&self, job: ReadJob) -> ReadResult<Completion>;
-    /// Runs jobs that write, as one transaction of the database.
-    fn write(&self, is_durable: bool, jobs: Vec<WriteJob>) -> ReadResult<Vec<Completion>>;
 }

@@ -6,8 +6,8 @@ use zodium_neo::{Message, NodeId, NodeType};
 
 use crate::handling::{Handled, Refusal};
 use crate::members::Known;
-use crate::node::Phase;
 use crate::peer::Role;
+use crate::phase::Phase;
 use crate::{ConnectionId, Node};
 
 /// Most requests for identification that wait for the master to tell of their node.

@@ -17,6 +17,14 @@ pub struct WriteJob(Box<RunWrite>);
 /// The outcome of a job, for [`Node::completed`].
 pub struct Completion(Box<dyn FnOnce(&mut Node) + Send>);
 
+/// A database, as the driver of a node uses it.
+pub trait Store: Send + Sync {
+    /// Runs a job that only reads.
+    fn read(&self, job: ReadJob) -> ReadResult<Completion>;
+    /// Runs jobs that write, as one transaction of the database.
+    fn write(&self, is_durable: bool, jobs: Vec<WriteJob>) -> ReadResult<Vec<Completion>>;
+}
+
 impl ReadJob {
     pub(crate) fn new(run: impl FnOnce(&dyn Reads) -> Completion + Send + 'static) -> ReadJob {
         ReadJob(Box::new(run))

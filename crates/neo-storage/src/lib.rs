@@ -22,6 +22,7 @@ mod node;
 mod output;
 mod packing;
 mod peer;
+mod phase;
 mod replication;
 mod settings;
 mod transactions;
@@ -29,10 +30,10 @@ mod transactions;
 pub use connection::ConnectionId;
 pub use database::{
     CellProgress, Data, DatabaseError, Found, LastIds, Loaded, NewRecord, NewTransaction,
-    PackObjects, PackRow, ReadResult, Reads, Record, SerialSum, Store, TableChange, TidSum,
+    PackObjects, PackRow, ReadResult, Reads, Record, SerialSum, TableChange, TidSum,
     TransactionRecord, Undone, Writes,
 };
-pub use job::{Completion, ReadJob, WriteJob};
+pub use job::{Completion, ReadJob, Store, WriteJob};
 pub use node::Node;
 pub use output::{Exit, Output};
 pub use settings::{Saved, Settings};

@@ -16,6 +16,7 @@ use crate::master::Masters;
 use crate::members::Members;
 use crate::packing::Packing;
 use crate::peer::{Asked, Peer, Peers, Role};
+use crate::phase::Phase;
 use crate::replication::Replication;
 use crate::settings::{Saved, Settings};
 use crate::transactions::Transactions;
@@ -42,19 +43,6 @@ pub struct Node {
     pub(crate) replication: Replication,
     pub(crate) packing: Packing,
     outputs: Vec<Output>,
-}
-
-/// How far the node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Without a primary master.
-    Alone,
-    /// The master learns what the database holds.
-    Recovering,
-    /// The master has started operation; the database is being prepared.
-    Starting,
-    /// Other nodes are served.
-    Operating,
 }
 
 impl Node {

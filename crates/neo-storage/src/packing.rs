@@ -13,8 +13,8 @@ use zodium_types::{Oid, Tid};
 
 use crate::Node;
 use crate::database::{CellProgress, PackObjects};
-use crate::node::Phase;
 use crate::peer::Asked;
+use crate::phase::Phase;
 
 /// Objects of one step.
 const STEP_OBJECTS: u32 = 500;

@@ -47,8 +47,10 @@ def substitute(command):
         if "Importer" in sys.argv:
             remove_logs(Path(process.arg_dict["database"]).parent)
             return stock(process)
-        os.environ.setdefault("RUST_BACKTRACE", "1")
-        return os.execv(words[0], [*words, *sys.argv[1:]])
+        # NEO's log files are databases: one that is text stops a later node of NEO's.
+        log = process.arg_dict.get("logfile")
+        options = [f"{word}.txt" if word == log else word for word in sys.argv[1:]]
+        return os.execv(words[0], [*words, *options])
 
     NEOProcess.run = run
 

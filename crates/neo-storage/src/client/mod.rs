@@ -8,7 +8,6 @@ mod undo;
 use zodium_neo::messages::Pong;
 use zodium_neo::{ErrorCode, Message};
 
-pub(crate) use self::reads::{DelayedRead, Read};
 pub(crate) use self::stores::checked_data;
 use crate::handling::{Handled, Refusal};
 use crate::master::unexpected;

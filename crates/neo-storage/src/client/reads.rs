@@ -6,7 +6,7 @@
 
 use zodium_neo::messages::{
     AnswerOIDsFrom, AnswerObject, AnswerObjectHistory, AnswerTIDs, AnswerTIDsFrom,
-    AnswerTransactionInformation, AskFetchTransactions, AskObjectUndoSerial, AskTIDs,
+    AnswerTransactionInformation, AskTIDs,
 };
 use zodium_neo::{Checksum, ErrorCode, Message, Partition};
 use zodium_types::{Oid, Tid};
@@ -14,54 +14,8 @@ use zodium_types::{Oid, Tid};
 use super::refused;
 use crate::database::{Loaded, Record, TransactionRecord};
 use crate::handling::{Handled, Refusal};
+use crate::transactions::{DelayedRead, Read};
 use crate::{ConnectionId, Node};
-
-/// A read that waits for an unlock.
-#[derive(Clone, Debug)]
-pub(crate) struct DelayedRead {
-    from: (ConnectionId, u32),
-    read: Read,
-}
-
-/// A read.
-#[derive(Clone, Debug)]
-pub(crate) enum Read {
-    Object {
-        oid: Oid,
-        at: Option<Tid>,
-        before: Option<Tid>,
-    },
-    History {
-        oid: Oid,
-        skip: u64,
-        count: u64,
-    },
-    Tids {
-        partition: Partition,
-        min: Tid,
-        max: Tid,
-        count: u32,
-    },
-    Oids {
-        partition: Partition,
-        from: Oid,
-        tid: Tid,
-        count: u32,
-    },
-    Transaction {
-        tid: Tid,
-    },
-    /// `locked_until` is the last transaction that was locked when the request came.
-    Newest {
-        partitions: Vec<Partition>,
-        skip: u64,
-        count: u64,
-        locked_until: Option<Tid>,
-    },
-    Undo(AskObjectUndoSerial),
-    /// Of a storage that replicates.
-    Transactions(AskFetchTransactions),
-}
 
 impl Node {
     pub(super) fn read_asked(

@@ -12,8 +12,8 @@ use zodium_neo::messages::{NotPrimaryMaster, Pong, RequestIdentification};
 use zodium_neo::{Address, Extra, Message, NodeType, Value};
 
 use crate::handling::{Handled, Refusal};
-use crate::node::Phase;
 use crate::peer::{Asked, Role};
+use crate::phase::Phase;
 use crate::{ConnectionId, Node};
 
 /// Pause before a master is dialled again.

@@ -8,7 +8,7 @@ use zodium_types::Tid;
 use super::unexpected;
 use crate::database::CellProgress;
 use crate::handling::{Handled, Refusal};
-use crate::node::Phase;
+use crate::phase::Phase;
 use crate::{ConnectionId, Node};
 
 impl Node {

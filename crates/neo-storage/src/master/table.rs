@@ -6,7 +6,7 @@ use zodium_neo::messages::{NotifyPartitionChanges, SendPartitionTable};
 use crate::Node;
 use crate::database::TableChange;
 use crate::handling::{Handled, Refusal};
-use crate::node::Phase;
+use crate::phase::Phase;
 
 impl Node {
     pub(super) fn table_told(&mut self, message: SendPartitionTable) -> Handled {

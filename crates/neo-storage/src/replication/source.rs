@@ -12,9 +12,9 @@ use zodium_neo::messages::{
 use zodium_neo::{Checksum, ErrorCode, Map, Message, Partition, encode};
 use zodium_types::{Oid, Tid};
 
-use crate::client::Read;
 use crate::database::{DatabaseError, Loaded, ReadResult, Reads, Record, TransactionRecord};
 use crate::handling::{Handled, Refusal};
+use crate::transactions::Read;
 use crate::{ConnectionId, Node};
 
 /// Bytes of rows that are read and sent together.

@@ -1,6 +1,7 @@
 //! Transactions in progress, and the locks of their objects. No messages: see `client`.
 
 mod locking;
+mod reading;
 mod transaction;
 
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use zodium_neo::{NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
 pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
+pub(crate) use self::reading::{DelayedRead, Read};
 pub(crate) use self::transaction::{Object, Stored, Transaction, Vote};
-use crate::client::DelayedRead;
 
 /// Transactions in progress, by ttid, with their locks.
 #[derive(Debug, Default)]

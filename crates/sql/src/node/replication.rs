@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use zodium_neo_storage::TransactionRecord;
 use zodium_types::{Oid, Tid};
 
-use super::writing::insert_pack;
+use super::rows::insert_pack;
 use crate::insertion;
 use crate::partitions::number;
 use crate::revisions;

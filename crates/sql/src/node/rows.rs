@@ -1,10 +1,11 @@
 //! Helpers for rows: tids and oids as SQLite's signed integers.
 
-use rusqlite::{Params, Row, Statement};
+use rusqlite::{Connection, Params, Row, Statement, params};
+use zodium_neo::Partition;
 use zodium_neo_storage::PackRow;
 use zodium_types::{Oid, Tid};
 
-use crate::partitions::{id, split};
+use crate::partitions::{id, joined, number, split};
 
 /// A column with a tid.
 pub(super) fn tid(row: &Row<'_>, column: usize) -> rusqlite::Result<Tid> {
@@ -44,4 +45,23 @@ pub(super) fn pack_row(row: &Row<'_>, first: usize) -> rusqlite::Result<PackRow>
 /// Numbers as a list in SQL.
 pub(super) fn list(numbers: impl Iterator<Item = u32>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Writes an order to pack.
+pub(super) fn insert_pack(
+    connection: &Connection,
+    id: Tid,
+    pack: &PackRow,
+) -> rusqlite::Result<()> {
+    let insert = "REPLACE INTO pack (tid, approved, partial, oids, pack_tid) \
+         VALUES (?1, ?2, ?3, ?4, ?5)";
+    let oids = pack.oids.as_ref().map(|oids| joined(oids.iter().copied()));
+    let row = params![number(id.0), pack.approved, oids.is_some(), oids, number(pack.until.0)];
+    connection.prepare_cached(insert)?.execute(row).map(|_| ())
+}
+
+/// The partitions of a condition in SQL; empty for all.
+pub(super) fn in_partitions(partitions: Option<&[Partition]>) -> String {
+    let Some(partitions) = partitions else { return String::new() };
+    format!(" WHERE partition IN ({})", list(partitions.iter().map(|one| one.0)))
 }

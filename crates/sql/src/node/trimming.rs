@@ -9,7 +9,7 @@ use zodium_neo::{NodeId, Partition};
 use zodium_neo_storage::PackObjects;
 use zodium_types::{Oid, Tid};
 
-use super::writing::in_partitions;
+use super::rows::in_partitions;
 use crate::packing::{self, Packable};
 use crate::partitions::number;
 

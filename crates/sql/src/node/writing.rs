@@ -7,8 +7,8 @@ use rusqlite::params;
 use rustc_hash::FxHashSet;
 use zodium_neo::{NodeId, Partition, PartitionTable};
 use zodium_neo_storage::{
-    CellProgress, Data, DatabaseError, LastIds, NewRecord, NewTransaction, PackObjects, PackRow,
-    ReadResult, Reads, TableChange, TransactionRecord, Writes,
+    CellProgress, Data, DatabaseError, LastIds, NewRecord, NewTransaction, PackObjects, ReadResult,
+    Reads, TableChange, TransactionRecord, Writes,
 };
 use zodium_types::{Oid, Tid};
 
@@ -16,7 +16,7 @@ use super::view::View;
 use super::{failure, replication, rows, table, trimming};
 use crate::cluster::set_setting;
 use crate::data::{DataTable, NotStored, StoredData};
-use crate::partitions::{joined, number};
+use crate::partitions::number;
 use crate::votes::{self, VotedRecord};
 use crate::{SqlError, revisions};
 
@@ -76,23 +76,10 @@ impl NodeWriter<'_> {
         let (connection, partitions) = (self.view.connection, self.view.partitions);
         votes::metadata(connection, partitions, ttid, oids, metadata)?;
         match pack {
-            Some(pack) => insert_pack(connection, ttid, pack),
+            Some(pack) => rows::insert_pack(connection, ttid, pack),
             None => Ok(()),
         }
     }
-}
-
-/// Writes an order to pack.
-pub(super) fn insert_pack(
-    connection: &rusqlite::Connection,
-    id: Tid,
-    pack: &PackRow,
-) -> rusqlite::Result<()> {
-    let insert = "REPLACE INTO pack (tid, approved, partial, oids, pack_tid) \
-         VALUES (?1, ?2, ?3, ?4, ?5)";
-    let oids = pack.oids.as_ref().map(|oids| joined(oids.iter().copied()));
-    let row = params![number(id.0), pack.approved, oids.is_some(), oids, number(pack.until.0)];
-    connection.prepare_cached(insert)?.execute(row).map(|_| ())
 }
 
 impl Writes for NodeWriter<'_> {
@@ -262,10 +249,4 @@ impl Writes for NodeWriter<'_> {
         }
         Ok(count)
     }
-}
-
-/// The partitions of a condition in SQL; empty for all.
-pub(super) fn in_partitions(partitions: Option<&[Partition]>) -> String {
-    let Some(partitions) = partitions else { return String::new() };
-    format!(" WHERE partition IN ({})", rows::list(partitions.iter().map(|one| one.0)))
 }
