@@ -23,7 +23,8 @@ import unittest
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-DEFAULT = f"{REPOSITORY}/target/release/zodium neo storage"
+PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "checked"
+DEFAULT = f"{REPOSITORY}/target/{PROFILE}/zodium neo storage"
 GROUPS = {
     "zodb": [
         *("testBasic", "testConflict", "testHistory", "testIterator", "testMT", "testPack"),
