@@ -50,7 +50,8 @@ pub enum SqlError {
     },
     /// It belongs to another cluster.
     #[error(
-        "{path}: belongs to the cluster {found:?}, not to {wanted:?}; check --cluster and --database",
+        "{path}: belongs to the cluster {found:?}, not to {wanted:?}; check --cluster and \
+         --database",
         path = path.display()
     )]
     OtherCluster {

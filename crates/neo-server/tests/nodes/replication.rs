@@ -78,12 +78,8 @@ fn a_cell_fetches_everything_in_chunks() {
     let max_tid = Tid(12_001);
     target.node_answers_unfinished(max_tid, &[]);
     let said = carry(&mut source, &mut target);
-    assert_eq!(
-        said,
-        [
-            "NotifyReplicationDone(NotifyReplicationDone { partition: Partition(0), tid: Tid(2ee1) })"
-        ]
-    );
+    let expected = "NotifyReplicationDone { partition: Partition(0), tid: Tid(2ee1) }";
+    assert_eq!(said, [format!("NotifyReplicationDone({expected})")]);
     becomes_readable(&mut target);
     target.names();
     let one = target.client(1);
