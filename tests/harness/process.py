@@ -6,6 +6,7 @@ Key decision: a server is ended by its own process id, never by its name, and
 what it says goes to a file that a failing test can show.
 """
 
+import collections
 import contextlib
 import os
 import random
@@ -22,6 +23,8 @@ os.environ.setdefault("ZODIUM_WORKERS", "2")
 HOST = "127.0.0.1"
 START_SECONDS = 30  # a server that does not listen by then is broken
 STOP_SECONDS = 20  # from SIGTERM to SIGKILL
+RESERVED_MAX = 100  # ports of one process; each is an open file
+RESERVATIONS = collections.deque()  # their sockets
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "checked"
@@ -31,20 +34,26 @@ DEFAULT_COMMAND = (
 
 
 def free_port():
-    """A loopback TCP port that has no listener at the moment of the call.
+    """A loopback TCP port without a listener, which no other test on this machine chooses.
 
     Below the ports that systems hand to outgoing connections: a client could take
-    one of those before the server binds it.  Test processes that run side by side
-    choose among ports of their own.
+    one of those before the server binds it.  A server may need seconds until it
+    listens.  A test that chose the same port meanwhile would have its client talk
+    to the wrong server, so a port stays reserved for some time.
     """
     choose = random.SystemRandom()
-    ports = range(12_000, 32_000)
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        ports = ports[int(worker.removeprefix("gw")) % 5 :: 5]
     while True:
-        port = choose.choice(ports)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
+        port = choose.randrange(12_000, 32_000)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            # A name that is free again when this process has ended, however it ends.
+            reservation = stack.enter_context(socket.socket(socket.AF_UNIX))
+            reservation.bind(f"\0zodium-tests/{port}")
+            with socket.socket() as probe:
+                probe.bind((HOST, port))
+            stack.pop_all()
+            if len(RESERVATIONS) == RESERVED_MAX:
+                RESERVATIONS.popleft().close()
+            RESERVATIONS.append(reservation)
             return port
 
 
