@@ -1,7 +1,7 @@
 //! Drives a NEO storage node: sockets, TLS, database threads.
 //!
-//! [`serve()`] connects a [`Node`](zodium_neo_storage::Node) with the world. One thread has the node
-//! and all connections; reads of the database run on a few threads, writes on one. Writes that
+//! [`serve()`] connects a [`Node`](zodium_neo_storage::Node) with the world. One thread has the
+//! node and all connections; reads of the database run on a few threads, writes on one. Writes that
 //! wait together are one transaction of the database, and one sync.
 //!
 //! Key decision: the node decides everything, and this crate decides nothing. It carries bytes to
