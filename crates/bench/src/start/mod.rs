@@ -118,7 +118,9 @@ impl Starts<'_> {
     fn measure_memory(&self, commands: &[ServerCommand], output: &mut Output<'_>) -> Result<()> {
         let case = Case { beside: Beside::All, source: Source::Memory };
         let small = Arc::new(DatasetOptions::sized(1, self.options.object_bytes).dataset());
-        let small_path = small.file(None, self.comparison.folder())?;
+        let small_folder = self.comparison.folder().join("one-object");
+        std::fs::create_dir(&small_folder)?;
+        let small_path = small.file(None, &small_folder)?;
         let mut measured = report::memory(&self.dataset.description());
         for command in commands {
             let empty = self.start(command, case, &small_path, &small)?.memory()?;
