@@ -66,6 +66,18 @@ def test_cold_loads_stand_beside_the_device_and_resident_ones_beside_cold_ones(b
             assert values["over_device_us"] == pytest.approx(over)
 
 
+@pytest.mark.parametrize("command", ["cold", "load", "commit"])
+def test_a_server_that_answers_too_late_gets_the_time_that_it_needs(bench, command):
+    options = {
+        "cold": ("--objects=20k", "--object-bytes=200", "--cells=1x1", "--beside=1x1"),
+        "load": ("--objects=200", "--cells=1x1", "--no-floor"),
+        "commit": ("--clients=1", "--modes=update", "--delays-ms=10", "--no-floor"),
+    }[command]
+    measured = bench(command, "--rounds=1", "--seconds=0.001", "--warm-up=0.001", *options)
+    samples = [sample for one in measured.values() for sample in one["samples"]]
+    assert samples and all(sample["values"]["p50_us"] > 0 for sample in samples)
+
+
 def test_objects_that_would_be_in_memory_are_not_called_cold(tmp_path):
     done = run_bench(tmp_path, "cold", *QUICK, "--objects=30")
     assert done.returncode == 1

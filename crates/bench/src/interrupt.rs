@@ -47,4 +47,18 @@ impl Interrupt {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => bail!("interrupted"),
         }
     }
+
+    /// Sleeps, and again while nothing has happened: a slow server, or one on a busy machine, gets
+    /// the time that it needs.
+    pub(crate) fn sleep_until(
+        &self,
+        duration: Duration,
+        happened: impl Fn() -> bool,
+    ) -> Result<()> {
+        self.sleep(duration)?;
+        while !happened() {
+            self.sleep(duration)?;
+        }
+        Ok(())
+    }
 }

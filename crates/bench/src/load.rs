@@ -145,7 +145,8 @@ impl Loads<'_> {
             comparison.interrupt.sleep(self.options.time.warm_up)?;
             let tracing = SystemCalls::begin(server, comparison.folder())?;
             let before = generator.replies();
-            comparison.interrupt.sleep(self.options.time.seconds)?;
+            let happened = || generator.replies() > before || generator.has_ended();
+            comparison.interrupt.sleep_until(self.options.time.seconds, happened)?;
             let requests = generator.replies() - before;
             let count = tracing.and_then(SystemCalls::end);
             generator.finish()?;

@@ -36,11 +36,8 @@ impl Matrix<'_> {
         // Latencies are recorded before counting starts, so that every counted reply has one.
         generator.count_latencies(true);
         let (before, replies) = (Reading::take(server)?, generator.replies());
-        comparison.interrupt.sleep(self.time.seconds)?;
-        // A slow server gets the time that it needs.
-        while generator.replies() == replies && !generator.has_ended() {
-            comparison.interrupt.sleep(self.time.seconds)?;
-        }
+        let happened = || generator.replies() > replies || generator.has_ended();
+        comparison.interrupt.sleep_until(self.time.seconds, happened)?;
         let after = Reading::take(server)?;
         let requests = generator.replies() - replies;
         generator.count_latencies(false);

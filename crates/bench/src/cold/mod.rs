@@ -222,7 +222,8 @@ impl Cold<'_> {
         generator.count_latencies(true);
         let (before, own_before, all_before) =
             (Reading::take(server)?, generator.replies(), replies());
-        comparison.interrupt.sleep(self.options.time.seconds)?;
+        let happened = || generator.replies() > own_before || generator.has_ended();
+        comparison.interrupt.sleep_until(self.options.time.seconds, happened)?;
         let used = before.until(&Reading::take(server)?);
         let (own, all) = (generator.replies() - own_before, replies() - all_before);
         generator.count_latencies(false);

@@ -149,11 +149,8 @@ impl Bench<'_> {
         // Recording starts before counting, so that every counted commit is recorded.
         generator.count(true);
         let (before, commits) = (Reading::take(server)?, generator.commits());
-        comparison.interrupt.sleep(self.options.time.seconds)?;
-        // A slow server gets the time that it needs.
-        while generator.commits() == commits && !generator.has_ended() {
-            comparison.interrupt.sleep(self.options.time.seconds)?;
-        }
+        let happened = || generator.commits() > commits || generator.has_ended();
+        comparison.interrupt.sleep_until(self.options.time.seconds, happened)?;
         // Before the time is taken: on a busy machine too, no commit counts that came later.
         let commits = generator.commits() - commits;
         let after = Reading::take(server)?;
