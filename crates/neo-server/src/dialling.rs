@@ -10,8 +10,7 @@ use tracing::debug;
 use zodium_neo::Address;
 use zodium_neo_storage::ConnectionId;
 
-use crate::driver::Driver;
-use crate::sockets::prepare;
+use crate::driver::{Driver, KEEPALIVE};
 
 /// Longest time to connect.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -72,6 +71,6 @@ async fn connect(address: &Address) -> io::Result<TcpStream> {
     let socket = socket.ok_or_else(|| io::Error::other("the address is not numeric"))?;
     let connected = timeout(CONNECT_TIME_MAX, TcpStream::connect(socket)).await;
     let stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    prepare(&stream);
+    KEEPALIVE.prepare(&stream);
     Ok(stream)
 }

@@ -3,18 +3,23 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use zodium_neo::Packet;
 use zodium_neo_storage::{ConnectionId, DatabaseError, Exit, Node, Output};
-use zodium_net::{CloseReason, Host, Inbox, Limits, Link};
+use zodium_net::{CloseReason, Host, Inbox, Keepalive, Limits, Link};
 
 use crate::reader::Reader;
 use crate::session::{Connections, Sessions};
 use crate::tls::NodeTls;
 use crate::writer::{Done, Writer};
+
+/// NEO's keepalive: a peer that has vanished is noticed after a minute and a half.
+pub(crate) const KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 3 };
 
 /// The node with its connections. All of it is on one thread.
 pub(crate) struct Driver {

@@ -15,7 +15,6 @@ mod listening;
 mod reader;
 mod serve;
 mod session;
-mod sockets;
 mod tls;
 mod writer;
 

@@ -5,12 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 use zodium_neo_storage::{DatabaseError, Exit, Node, Saved, Settings, Store};
-use zodium_net::{Limits, inbox};
+use zodium_net::{Bound, Limits, inbox};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, KEEPALIVE};
 use crate::reader::Reader;
 use crate::tls::NodeTls;
 use crate::writer::Writer;
@@ -60,8 +59,11 @@ pub async fn serve(node: ServeNode, stop: impl Future<Output = ()>) -> Result<En
 
 async fn serve_here(serve: ServeNode, stop: impl Future<Output = ()>) -> Result<Ended, NodeError> {
     let ServeNode { settings, saved, store, listener, tls } = serve;
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
+    let listener = Bound::inherited_tcp(listener)?.listen()?.with_keepalive(KEEPALIVE);
+    let listener = match &tls {
+        Some(tls) => listener.with_tls(tls.accepting()),
+        None => listener,
+    };
     let (sender, done) = inbox();
     let writer = Writer::start(Arc::clone(&store), sender)?;
     let node = Node::new(settings, saved);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use zodium_tls::{
     CertificateFiles, ClientFiles, ClientTls, ServerFiles, ServerTls, TlsError, Trust,
 };
@@ -19,7 +20,7 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// The certificates of a node.
 #[derive(Debug)]
 pub struct NodeTls {
-    accepting: ServerTls,
+    accepting: Arc<ServerTls>,
     dialling: ClientTls,
 }
 
@@ -36,28 +37,16 @@ impl NodeTls {
         // NEO's certificates have no names in them.
         let trust = Trust::ListedUnderAnyName(authority.to_owned());
         let dialling = ClientTls::load(&ClientFiles { own: Some(own), trust })?;
-        Ok(NodeTls { accepting, dialling })
+        Ok(NodeTls { accepting: Arc::new(accepting), dialling })
     }
 
-    /// Performs the side of the node that was dialled.
-    pub(crate) async fn accept(
-        &self,
-        stream: TcpStream,
-    ) -> io::Result<server::TlsStream<TcpStream>> {
-        let side = self.accepting.connection();
-        let handshake = TlsAcceptor::from(side.config()).accept(stream);
-        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| slow())?;
-        match side.rejection() {
-            Some(rejection) if done.is_err() => Err(io::Error::other(rejection.reason.to_string())),
-            _ => done,
-        }
+    /// The side of the node that is dialled.
+    pub(crate) fn accepting(&self) -> Arc<ServerTls> {
+        Arc::clone(&self.accepting)
     }
 
     /// Performs the side of the node that dials.
-    pub(crate) async fn connect(
-        &self,
-        stream: TcpStream,
-    ) -> io::Result<client::TlsStream<TcpStream>> {
+    pub(crate) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::IpAddress(stream.peer_addr()?.ip().into());
         let connector = TlsConnector::from(Arc::clone(&self.dialling.config()));
         let handshake = connector.connect(name, stream);

@@ -13,6 +13,7 @@ mod handshake;
 mod inbox;
 mod input;
 mod jobs;
+mod keepalive;
 mod link;
 mod listener;
 mod log_limiter;
@@ -27,6 +28,7 @@ mod worker;
 
 pub use inbox::{Inbox, InboxSender, inbox};
 pub use jobs::{Blocking, JOBS_MAX, Jobs, RuntimeThreads};
+pub use keepalive::Keepalive;
 pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
 pub use metrics::LinkMetrics;

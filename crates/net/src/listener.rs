@@ -6,25 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
-use crate::Protocol;
 use crate::log_limiter::LogLimiter;
+use crate::{Keepalive, Protocol};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 /// Pause after a failed accept, for example when no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Idle time before the first TCP keepalive probe.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
-/// Time between two keepalive probes.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// Unanswered probes that end the connection: a peer that vanished is found after three minutes.
-const KEEPALIVE_PROBES: u32 = 4;
 
 /// A bound address that does not accept connections yet.
 ///
@@ -52,6 +45,7 @@ pub struct Listener {
     address: Address,
     tls: Option<Arc<ServerTls>>,
     protocol: Protocol,
+    keepalive: Keepalive,
     failure_log: LogLimiter,
     _file: Option<SocketFile>,
 }
@@ -88,7 +82,7 @@ impl Incoming {
         let stream = match address {
             Address::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                prepare(&stream);
+                Keepalive::default().prepare(&stream);
                 IncomingStream::Tcp(stream.into_std()?)
             }
             Address::Unix(path) => {
@@ -97,17 +91,6 @@ impl Incoming {
         };
         Ok(Incoming { stream, tls: None, protocol })
     }
-}
-
-/// Small messages leave at once, and a peer that has vanished is noticed.
-fn prepare(stream: &TcpStream) {
-    // Without these options the connection works too.
-    let _ = stream.set_nodelay(true);
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_IDLE)
-        .with_interval(KEEPALIVE_INTERVAL)
-        .with_retries(KEEPALIVE_PROBES);
-    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
 impl Bound {
@@ -165,6 +148,7 @@ impl Bound {
             address: self.address,
             tls: None,
             protocol: Protocol::default(),
+            keepalive: Keepalive::default(),
             failure_log,
             _file: self.file,
         })
@@ -190,6 +174,12 @@ impl Listener {
     pub fn with_protocol(mut self, protocol: Protocol) -> Listener {
         self.protocol = protocol;
         self
+    }
+
+    /// Probes the connections that are accepted from now on with this keepalive.
+    #[must_use]
+    pub fn with_keepalive(self, keepalive: Keepalive) -> Listener {
+        Listener { keepalive, ..self }
     }
 
     /// Requires TLS, with a client certificate that is trusted.
@@ -233,8 +223,7 @@ impl Listener {
         match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // These fail on a connection that has ended; the first read reports that.
-                prepare(&stream);
+                self.keepalive.prepare(&stream);
                 Ok((IncomingStream::Tcp(stream.into_std()?), peer.to_string()))
             }
             Kind::Unix(listener) => {
@@ -286,7 +275,7 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use socket2::{Domain, SockAddr, Type};
+    use socket2::{Domain, SockAddr, SockRef, Type};
 
     use super::*;
 

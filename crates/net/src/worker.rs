@@ -271,7 +271,12 @@ impl<S: Service> Host<S> {
         }
     }
 
-    async fn run_incoming(
+    /// Serves an accepted connection to its end. With TLS, the session begins when the peer is
+    /// authenticated; a failed handshake is logged.
+    ///
+    /// # Errors
+    /// When the system refuses the socket.
+    pub async fn run_incoming(
         &self,
         incoming: Incoming,
         peer: &str,
