@@ -293,8 +293,8 @@ pub trait Writes {
     fn unlock(&mut self, ttid: Tid, tid: Tid) -> ReadResult<()>;
     /// Drops a voted transaction.
     fn abort(&mut self, ttid: Tid) -> ReadResult<()>;
-    /// Notes decisions on orders to pack; those that are not there.
-    fn sign_packs(&mut self, approved: &[Tid], rejected: &[Tid]) -> ReadResult<Vec<Tid>>;
+    /// Notes decisions on orders to pack. Orders of partitions that are elsewhere are not there.
+    fn sign_packs(&mut self, approved: &[Tid], rejected: &[Tid]) -> ReadResult<()>;
     /// Packs some objects of a partition: `oids`, or `count` ones from `from` on. Where to go on.
     fn pack(
         &mut self,

@@ -91,12 +91,7 @@ impl Node {
     pub fn closed(&mut self, connection: ConnectionId) {
         let Some(peer) = self.peers.remove(connection) else { return };
         self.waiting.retain(|waiting| waiting.connection != connection);
-        match peer.role {
-            Role::Master { is_primary, .. } => self.master_lost(is_primary),
-            Role::Client { node } => self.client_lost(node),
-            Role::Source { .. } => self.source_lost(connection),
-            Role::Storage { .. } | Role::Stranger | Role::Leaving => {}
-        }
+        self.peer_lost(connection, &peer.role);
     }
 
     /// A packet has arrived.
@@ -240,9 +235,14 @@ impl Node {
         }
         let role = std::mem::replace(&mut peer.role, Role::Leaving);
         self.outputs.push(Output::Close { connection });
+        self.peer_lost(connection, &role);
+    }
+
+    /// What the end of a connection means for the parts of the node.
+    fn peer_lost(&mut self, connection: ConnectionId, role: &Role) {
         match role {
-            Role::Master { is_primary, .. } => self.master_lost(is_primary),
-            Role::Client { node } => self.client_lost(node),
+            Role::Master { is_primary, .. } => self.master_lost(*is_primary),
+            Role::Client { node } => self.client_lost(*node),
             Role::Source { .. } => self.source_lost(connection),
             Role::Storage { .. } | Role::Stranger | Role::Leaving => {}
         }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use tracing::{debug, info};
+use tracing::info;
 use zodium_neo::messages::{AskPackOrders, NotifyPackCompleted, PackOrder};
 use zodium_neo::{Partition, PartitionTable};
 use zodium_types::{Oid, Tid};
@@ -72,21 +72,13 @@ impl Node {
     pub(crate) fn packs_signed(&mut self, approved: Vec<Tid>, rejected: Vec<Tid>) {
         let last = approved.iter().copied().max();
         if self.settings.packs {
-            self.write(
-                move |database| database.sign_packs(&approved, &rejected),
-                |node, elsewhere| node.packs_signed_elsewhere(&elsewhere),
-            );
+            self.write(move |database| database.sign_packs(&approved, &rejected), |_, ()| {});
         }
         let Some(last) = last.filter(|last| *last > self.packing.last) else { return };
         self.packing.last = last;
         if self.phase == Phase::Operating {
             self.look_for_packs();
         }
-    }
-
-    /// Orders that are not in this database: their partitions are elsewhere, or come later.
-    fn packs_signed_elsewhere(&mut self, ids: &[Tid]) {
-        debug!(orders = ids.len(), "orders to pack of other partitions");
     }
 
     /// Looks whether there is an order to carry out, and how far all cells are.

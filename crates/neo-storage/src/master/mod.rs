@@ -14,7 +14,7 @@ use zodium_neo::{Address, Extra, Message, NodeType, Value};
 use crate::handling::{Handled, Refusal};
 use crate::peer::{Asked, Role};
 use crate::phase::Phase;
-use crate::{ConnectionId, Node};
+use crate::{ConnectionId, Node, Settings};
 
 /// Pause before a master is dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
@@ -73,11 +73,10 @@ impl Node {
     }
 
     pub(crate) fn identify_to_master(&mut self, connection: ConnectionId) {
-        let topology: Vec<Value<'_>> =
-            self.settings.topology.iter().map(|part| Value::Bytes(part.as_bytes())).collect();
+        let Settings { cluster, address, topology, .. } = self.settings.clone();
+        let topology = topology.iter().map(|part| Value::Bytes(part.as_bytes())).collect();
         let extra = [("devpath", Value::Array(topology)), ("new_nid", Value::Array(Vec::new()))];
-        let (cluster, address) = (self.settings.cluster.clone(), self.settings.address.clone());
-        let packet = RequestIdentification {
+        let request = RequestIdentification {
             node_type: NodeType::Storage,
             id: self.id,
             address: Some(address),
@@ -85,13 +84,7 @@ impl Node {
             id_timestamp: None,
             extra: Extra::from_iter(extra),
         };
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        let id = peer.ids.take();
-        peer.asked.insert(id, Asked::Identification);
-        let mut bytes = bytes::BytesMut::new();
-        if zodium_neo::encode(id, packet, &mut bytes).is_ok() {
-            self.send_packet(connection, bytes.freeze());
-        }
+        self.ask(connection, request, Asked::Identification);
     }
 
     /// Handles a message of a master that has not accepted this node.
