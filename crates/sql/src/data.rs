@@ -12,6 +12,10 @@ use flate2::write::ZlibEncoder;
 use rusqlite::{Connection, OptionalExtension, params};
 use rustc_hash::FxHashSet;
 use sha1::{Digest, Sha1};
+use zodium_types::Oid;
+
+use crate::SqlError;
+use crate::place::Place;
 
 /// A row of SQLite, and so the data of an object, has at most so many bytes.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1_000_000_000 - (1 << 16);
@@ -75,19 +79,6 @@ impl StoredData {
     }
 }
 
-/// Why a row was not written.
-pub(crate) enum NotStored {
-    /// Different data have the same SHA-1.
-    Collision,
-    Sqlite(rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for NotStored {
-    fn from(error: rusqlite::Error) -> NotStored {
-        NotStored::Sqlite(error)
-    }
-}
-
 /// Gives the rows of `data` their ids.
 #[derive(Debug)]
 pub(crate) struct DataTable {
@@ -114,17 +105,38 @@ impl DataTable {
         Ok(DataTable { next, is_unique })
     }
 
-    /// Writes a row, or finds the one with equal data; its id.
-    pub(crate) fn insert(
+    /// Writes the data of an object, or finds the row with equal ones; its id.
+    ///
+    /// # Errors
+    /// When the data are too large, or have the SHA-1 of others.
+    pub(crate) fn store(
+        &mut self,
+        connection: &Connection,
+        place: &Place,
+        (partition, oid): (u32, Oid),
+        data: &StoredData,
+    ) -> Result<i64, SqlError> {
+        let (path, bytes) = (|| place.path().to_owned(), data.value.len() as u64);
+        if bytes > VALUE_BYTES_MAX {
+            let bytes_max = VALUE_BYTES_MAX;
+            return Err(SqlError::TooLarge { path: path(), oid, bytes, bytes_max });
+        }
+        let stored = self.insert(connection, partition, data);
+        let failed = |source| place.error("write the data of an object", bytes, source);
+        stored.map_err(failed)?.ok_or_else(|| SqlError::Collision { path: path(), oid })
+    }
+
+    /// `None`: different data have the same SHA-1.
+    fn insert(
         &mut self,
         connection: &Connection,
         partition: u32,
         data: &StoredData,
-    ) -> Result<i64, NotStored> {
+    ) -> rusqlite::Result<Option<i64>> {
         if self.is_unique
-            && let Some(id) = same(connection, data)?
+            && let Some((id, value)) = of_same_hash(connection, data)?
         {
-            return Ok(id);
+            return Ok((value == data.value).then_some(id));
         }
         let next = &mut self.next[partition as usize];
         let insert = "INSERT INTO data (id, hash, compression, value) VALUES (?1, ?2, ?3, ?4)";
@@ -135,21 +147,18 @@ impl DataTable {
             data.value
         ])?;
         *next += 1;
-        Ok(*next - 1)
+        Ok(Some(*next - 1))
     }
 }
 
-fn same(connection: &Connection, data: &StoredData) -> Result<Option<i64>, NotStored> {
+fn of_same_hash(
+    connection: &Connection,
+    data: &StoredData,
+) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {
     let find = "SELECT id, value FROM data WHERE hash = ?1 AND compression = ?2";
     let mut find = connection.prepare_cached(find)?;
-    let found: Option<(i64, Vec<u8>)> = find
-        .query_row(params![data.hash, data.compression], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    match found {
-        Some((id, value)) if value == data.value => Ok(Some(id)),
-        Some(_) => Err(NotStored::Collision),
-        None => Ok(None),
-    }
+    let key = params![data.hash, data.compression];
+    find.query_row(key, |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
 /// Deletes those of these rows that no record refers to, committed or voted, and that are not held;

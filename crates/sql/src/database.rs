@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, TransactionBehavior};
 use rustc_hash::FxHashSet;
 use tracing::info;
-use zodium_disk::{Disk, RealDisk};
 use zodium_types::Tid;
 
 use crate::cluster::{Cluster, NewCluster};
 use crate::connection::{self, Purpose};
+use crate::creation::ensure_file;
 use crate::data::{DataTable, prune};
 use crate::held::Held;
 use crate::locking::Lock;
@@ -63,7 +63,9 @@ impl Database {
     /// When it is no database of NEO's, not a whole one, in use, or damaged.
     pub fn open(options: &OpenDatabase<'_>) -> Result<Database, SqlError> {
         let place = Place::new(options.path);
-        ensure_file(options)?;
+        if !ensure_file(options.path, options.create.is_some() && !options.read_only)? {
+            return Err(SqlError::Missing { path: options.path.to_owned() });
+        }
         let lock = Lock::take(options.path)?;
         let purpose = if options.read_only { Purpose::ReadOnly } else { Purpose::Write };
         let mut connection = connection::open(&place, purpose)?;
@@ -194,22 +196,6 @@ impl Database {
             "ended the transactions that were left unfinished");
         Ok(())
     }
-}
-
-/// Creates an empty file where there is none, so that it can be locked before it is written.
-fn ensure_file(options: &OpenDatabase<'_>) -> Result<(), SqlError> {
-    let path = options.path;
-    let failed =
-        |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
-    if RealDisk.exists(path).map_err(failed("look for the file"))? {
-        return Ok(());
-    }
-    if options.create.is_none() || options.read_only {
-        return Err(SqlError::Missing { path: path.to_owned() });
-    }
-    let created = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    created.map_err(failed("create the file"))?;
-    RealDisk.sync_folder_of(path).map_err(failed("sync the folder of the file"))
 }
 
 /// Gives a database without a cluster one.

@@ -1,9 +1,8 @@
 //! A storage in an SQLite database, with the tables of a NEO storage node.
 //!
-//! There are two levels. [`Database`] is a partitioned NEO database: votes, locks, unlocks, loads
-//! and packs by partition, oid and tid. A NEO storage node uses it with its own partition table.
-//! [`SqlStorage`] is a kind of storage over it: a whole database, all of whose partitions it
-//! serves.
+//! Two things open such a database. [`NodeDatabase`] is that of a NEO storage node, with any cells
+//! of a cluster. [`Database`] is a whole one, all of whose partitions are here; [`SqlStorage`] is a
+//! kind of storage over it. Both are made of the same rows: transactions, revisions, data, votes.
 //!
 //! Key decision: the tables are NEO's, to the last column, since NEO/py opens the same files. What
 //! serving needs besides is kept in memory, and read again when the database is opened.
@@ -12,6 +11,7 @@
 
 mod cluster;
 mod connection;
+mod creation;
 mod data;
 mod database;
 mod error;

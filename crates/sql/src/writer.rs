@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
-use crate::data::{DataTable, NotStored, StoredData, VALUE_BYTES_MAX};
+use crate::data::{DataTable, StoredData};
 use crate::packing::{self, Dropped, Packable};
 use crate::votes::{self, VotedRecord};
 use crate::{Database, SqlError, insertion, revisions};
@@ -27,19 +27,8 @@ impl Writer<'_> {
 
     /// Writes the data of an object; the id of their row.
     pub fn store(&mut self, oid: Oid, data: &StoredData) -> Result<i64, SqlError> {
-        let path = || self.database.path().to_owned();
-        let bytes = data.value.len() as u64;
-        if bytes > VALUE_BYTES_MAX {
-            let bytes_max = VALUE_BYTES_MAX;
-            return Err(SqlError::TooLarge { path: path(), oid, bytes, bytes_max });
-        }
         let partition = self.database.partitions().of_oid(oid);
-        self.data.insert(self.connection, partition, data).map_err(|error| match error {
-            NotStored::Collision => SqlError::Collision { path: path(), oid },
-            NotStored::Sqlite(source) => {
-                self.database.place.error("write the data of an object", bytes, source)
-            }
-        })
+        self.data.store(self.connection, &self.database.place, (partition, oid), data)
     }
 
     /// Votes: keeps the records of a transaction until it is unlocked or aborted. `metadata`, with

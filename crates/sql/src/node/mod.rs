@@ -15,7 +15,6 @@ mod trimming;
 mod view;
 mod writing;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
@@ -41,7 +40,7 @@ pub struct NodeDatabase {
     place: Place,
     pool: Pool,
     /// The number of partitions; 0 while the database has no table.
-    partitions: Arc<AtomicU32>,
+    partitions: AtomicU32,
     writing: Mutex<Writing>,
     _lock: Lock,
 }

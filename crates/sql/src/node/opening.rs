@@ -1,12 +1,9 @@
 //! Opens the database of a node, and erases it.
 
-use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
-use zodium_disk::{Disk, RealDisk};
 use zodium_neo::messages::Cell as TableCell;
 use zodium_neo::{CellState, NodeId, PartitionTable, TableId};
 use zodium_neo_storage::Saved;
@@ -14,6 +11,7 @@ use zodium_neo_storage::Saved;
 use super::{NodeDatabase, Writing};
 use crate::cluster::{Cell, Cluster, set_setting};
 use crate::connection::{self, Purpose};
+use crate::creation::ensure_file;
 use crate::data::DataTable;
 use crate::locking::Lock;
 use crate::place::Place;
@@ -39,7 +37,7 @@ impl NodeDatabase {
     pub fn open(options: &NodeOptions<'_>) -> Result<(NodeDatabase, Saved), SqlError> {
         let NodeOptions { path, cluster: name, keep_equal_data_once } = options;
         let place = Place::new(path);
-        create_file(path)?;
+        ensure_file(path, true)?;
         let lock = Lock::take(path)?;
         let mut connection = connection::open(&place, Purpose::Write)?;
         let content = schema::content(&connection, &place)?;
@@ -62,7 +60,7 @@ impl NodeDatabase {
             .map_err(place.cannot("read the ids of data"))?;
         let pool = Pool::new(place.clone(), Purpose::Read);
         let writing = Mutex::new(Writing { connection, data, is_durable: true });
-        let partitions = Arc::new(AtomicU32::new(partitions));
+        let partitions = AtomicU32::new(partitions);
         Ok((NodeDatabase { place, pool, partitions, writing, _lock: lock }, saved))
     }
 
@@ -72,7 +70,7 @@ impl NodeDatabase {
     /// When it is in use, or no database of NEO's.
     pub fn erase(path: &Path) -> Result<(), SqlError> {
         let place = Place::new(path);
-        create_file(path)?;
+        ensure_file(path, true)?;
         let _lock = Lock::take(path)?;
         let connection = connection::open(&place, Purpose::Write)?;
         schema::content(&connection, &place)?;
@@ -84,29 +82,6 @@ impl NodeDatabase {
         let Writing { connection, .. } = self.writing.into_inner();
         schema::drop_all(&connection).map_err(self.place.cannot("erase the database"))
     }
-}
-
-/// Creates an empty file where there is none, so that it can be locked before it is written. A log
-/// that a removed database has left behind goes: it must not be read into the new one.
-fn create_file(path: &Path) -> Result<(), SqlError> {
-    let failed =
-        |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
-    if RealDisk.exists(path).map_err(failed("look for the file"))? {
-        return Ok(());
-    }
-    for end in ["-wal", "-shm", "-journal"] {
-        let mut rest = path.as_os_str().to_owned();
-        rest.push(end);
-        match std::fs::remove_file(&rest) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(failed("remove the log of an older database beside the file")(error));
-            }
-            _ => {}
-        }
-    }
-    let created = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    created.map_err(failed("create the file"))?;
-    RealDisk.sync_folder_of(path).map_err(failed("sync the folder of the file"))
 }
 
 /// What a database knows of its node.

@@ -12,7 +12,7 @@ use crate::partitions::number;
 pub(super) fn pack_order(connection: &Connection, tid: Tid) -> rusqlite::Result<Option<PackRow>> {
     let find = "SELECT tid, approved, partial, oids, pack_tid FROM pack WHERE tid = ?1";
     let mut find = connection.prepare_cached(find)?;
-    find.query_row([number(tid.0)], |row| rows::pack_row(row, 0)).optional()
+    find.query_row([number(tid.0)], rows::pack_row).optional()
 }
 
 /// Serials and lengths of the records of an object, newest first.

@@ -30,15 +30,15 @@ pub(super) fn tids(
     statement.query_map(parameters, |row| tid(row, 0))?.collect()
 }
 
-/// An order to pack: columns tid, approved, partial, oids and pack_tid from `first` on.
-pub(super) fn pack_row(row: &Row<'_>, first: usize) -> rusqlite::Result<PackRow> {
-    let is_partial: bool = row.get(first + 2)?;
-    let oids: Option<Vec<u8>> = row.get(first + 3)?;
+/// An order to pack: columns tid, approved, partial, oids and pack_tid.
+pub(super) fn pack_row(row: &Row<'_>) -> rusqlite::Result<PackRow> {
+    let is_partial: bool = row.get(2)?;
+    let oids: Option<Vec<u8>> = row.get(3)?;
     Ok(PackRow {
-        id: tid(row, first)?,
-        approved: row.get(first + 1)?,
+        id: tid(row, 0)?,
+        approved: row.get(1)?,
         oids: is_partial.then(|| split(&oids.unwrap_or_default())),
-        until: tid_or_null(row, first + 4)?.unwrap_or(Tid::ZERO),
+        until: tid_or_null(row, 4)?.unwrap_or(Tid::ZERO),
     })
 }
 

@@ -144,20 +144,17 @@ pub(super) fn cells(connection: &Connection, node: NodeId) -> rusqlite::Result<V
     Ok(cells)
 }
 
-/// Notes decisions on orders to pack; those that are not there.
+/// Notes decisions on orders to pack.
 pub(super) fn sign_packs(
     connection: &Connection,
     approved: &[Tid],
     rejected: &[Tid],
-) -> rusqlite::Result<Vec<Tid>> {
+) -> rusqlite::Result<()> {
     let mut set = connection.prepare_cached("UPDATE pack SET approved = ?2 WHERE tid = ?1")?;
-    let mut missing = Vec::new();
     for (tids, approves) in [(approved, true), (rejected, false)] {
         for tid in tids {
-            if set.execute(params![number(tid.0), approves])? == 0 {
-                missing.push(*tid);
-            }
+            set.execute(params![number(tid.0), approves])?;
         }
     }
-    Ok(missing)
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Reads of committed rows, as the node asks for them.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use sha1::{Digest, Sha1};
 use zodium_neo::messages::HistoryRecord;
 use zodium_neo::{Checksum, Partition};
@@ -189,9 +189,7 @@ impl Reads for View<'_> {
         );
         let failed = self.cannot("read the orders to pack");
         let mut find = self.connection.prepare(&find).map_err(&failed)?;
-        let found = find
-            .query_map([number(from.0)], |row| rows::pack_row(row, 0))
-            .and_then(Iterator::collect);
-        found.optional().map(Option::unwrap_or_default).map_err(&failed)
+        let found = find.query_map([number(from.0)], rows::pack_row).and_then(Iterator::collect);
+        found.map_err(&failed)
     }
 }

@@ -15,10 +15,10 @@ use zodium_types::{Oid, Tid};
 use super::view::View;
 use super::{failure, replication, rows, table, trimming};
 use crate::cluster::set_setting;
-use crate::data::{DataTable, NotStored, StoredData};
+use crate::data::{DataTable, StoredData};
 use crate::partitions::number;
+use crate::revisions;
 use crate::votes::{self, VotedRecord};
-use crate::{SqlError, revisions};
 
 /// One transaction of SQLite.
 #[derive(Debug)]
@@ -48,17 +48,9 @@ impl NodeWriter<'_> {
         let Some(Data { compression, checksum, bytes }) = data else {
             return Ok(VotedRecord { oid, data_id: None, value_tid });
         };
-        let length = bytes.len() as u64;
         let stored = StoredData { compression, hash: checksum.0, value: bytes };
-        let inserted = self.data.insert(connection, partition, &stored);
-        let data_id = inserted.map_err(|error| match error {
-            NotStored::Collision => {
-                failure(SqlError::Collision { path: self.view.place.path().to_owned(), oid })
-            }
-            NotStored::Sqlite(source) => {
-                failure(self.view.place.error("write the data of an object", length, source))
-            }
-        })?;
+        let data_id = self.data.store(connection, self.view.place, (partition, oid), &stored);
+        let data_id = data_id.map_err(failure)?;
         Ok(VotedRecord { oid, data_id: Some(data_id), value_tid })
     }
 
@@ -176,7 +168,7 @@ impl Writes for NodeWriter<'_> {
         Ok(())
     }
 
-    fn sign_packs(&mut self, approved: &[Tid], rejected: &[Tid]) -> ReadResult<Vec<Tid>> {
+    fn sign_packs(&mut self, approved: &[Tid], rejected: &[Tid]) -> ReadResult<()> {
         table::sign_packs(self.view.connection, approved, rejected)
             .map_err(self.cannot("sign orders to pack"))
     }

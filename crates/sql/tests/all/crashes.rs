@@ -62,6 +62,19 @@ fn data_of_a_prepared_undo_survive_a_pack() {
     assert_eq!(rows(&path, "data").len(), 1);
 }
 
+#[test]
+fn a_log_that_a_removed_database_left_behind_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+    commit(&storage, vec![data(1, "removed")]);
+    let left = crashed(&path, "left.sqlite");
+    assert!(folder.path().join("left.sqlite-wal").exists());
+    std::fs::remove_file(&left).unwrap();
+    let anew = SqlStorage::open(&options(&left, 1)).unwrap();
+    assert_eq!((anew.object_count(), anew.last_tid()), (0, Tid::ZERO));
+}
+
 fn open_database(path: &Path) -> Database {
     Database::open(&OpenDatabase { path, create: None, read_only: false }).unwrap()
 }
