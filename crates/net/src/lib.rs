@@ -10,6 +10,7 @@
 
 mod busy_poll;
 mod handshake;
+mod host;
 mod inbox;
 mod input;
 mod jobs;
@@ -24,8 +25,9 @@ mod session;
 #[cfg(test)]
 mod tls_tests;
 mod unfinished;
-mod worker;
+mod workers;
 
+pub use host::Host;
 pub use inbox::{Inbox, InboxSender, inbox};
 pub use jobs::{Blocking, JOBS_MAX, Jobs, RuntimeThreads};
 pub use keepalive::Keepalive;
@@ -35,4 +37,4 @@ pub use metrics::LinkMetrics;
 pub use output::Output;
 pub use protocols::{Protocol, Protocols};
 pub use session::{CloseReason, Consumed, Service, Session};
-pub use worker::{Host, WorkerError, WorkerOptions, Workers};
+pub use workers::{WorkerError, WorkerOptions, Workers};

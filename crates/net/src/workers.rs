@@ -1,36 +1,22 @@
-//! Worker threads, and assigning connections to them.
+//! The worker threads, and assigning connections to them.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use slab::Slab;
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
-use tracing::Instrument;
-use zodium_tls::PeerIdentity;
 use zodium_types::Address;
 
-use crate::busy_poll::BusyPoll;
-use crate::handshake::{HandshakeError, Handshakes, Secured};
-use crate::input::Shared;
-use crate::link;
-use crate::listener::IncomingStream;
-use crate::log_limiter::{LogLimiter, SOURCE_PERIOD, SourceLogLimiter};
-use crate::{Incoming, Limits, Link, LinkMetrics, Protocol, Service};
+use crate::host::Host;
+use crate::log_limiter::{LogLimiter, SourceLogLimiter};
+use crate::{Incoming, Limits, LinkMetrics, Protocol, Service};
 
 /// Blocking threads of each worker, for work that waits for the disk.
 const BLOCKING_THREADS_MAX: usize = 64;
-/// Bytes read from a socket at once.
-const SCRATCH_BYTES: usize = 128 << 10;
-/// Longest time to send the end of an encrypted stream.
-const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The worker threads.
 pub struct Workers {
@@ -99,8 +85,9 @@ impl Workers {
                 .spawn(move || {
                     let local = LocalSet::new();
                     local.block_on(&runtime, async move {
-                        let host = Host::new(make(number), own_metrics, busy_poll);
-                        serve(Host { failed_handshakes, ..host }, received, counter).await;
+                        let host = Host::new(make(number), own_metrics, busy_poll)
+                            .with_failed_handshakes(failed_handshakes);
+                        serve(host, received, counter).await;
                     });
                     // Reads that still wait for a disk have no client left to answer.
                     runtime.shutdown_background();
@@ -205,22 +192,6 @@ fn runtime(number: usize, is_polling: bool) -> std::io::Result<tokio::runtime::R
     builder.build()
 }
 
-/// What the connections of a worker share: its service, and a buffer to read into.
-///
-/// Each of the [`Workers`] has one. Tests and simulations use it to serve streams of their own. It
-/// belongs to one thread, and its futures to one [`LocalSet`].
-pub struct Host<S> {
-    service: S,
-    links: RefCell<Slab<Link>>,
-    shared: Rc<Shared>,
-    handshakes: Handshakes,
-    /// Rate-limits their log messages; all workers share it.
-    failed_handshakes: Arc<SourceLogLimiter>,
-    metrics: Arc<LinkMetrics>,
-    /// No new links are served; the present ones come to their end.
-    stopping: Cell<bool>,
-}
-
 async fn serve<S: Service>(
     host: Host<S>,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -228,18 +199,14 @@ async fn serve<S: Service>(
 ) {
     let host = Rc::new(host);
     let awake = Rc::clone(&host);
-    tokio::task::spawn_local(async move { awake.shared.stay_awake().await });
+    tokio::task::spawn_local(async move { awake.stay_awake().await });
     let mut patience = Duration::ZERO;
     while let Some(order) = orders.recv().await {
         match order {
             Order::Serve { incoming, peer, limits } => {
-                host.metrics.accepted.add(1);
                 let (host, count) = (Rc::clone(&host), Arc::clone(&count));
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = host.run_incoming(incoming, &peer, limits).await {
-                        tracing::warn!(peer, %error, "cannot serve a connection");
-                    }
-                    host.metrics.ended.add(1);
+                    host.serve(incoming, &peer, limits).await;
                     count.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -254,181 +221,6 @@ async fn serve<S: Service>(
         }
     }
     host.stop(patience).await;
-}
-
-impl<S: Service> Host<S> {
-    /// Creates a host without connections. Its worker stays awake for `busy_poll` after each
-    /// request.
-    pub fn new(service: S, metrics: Arc<LinkMetrics>, busy_poll: Option<Duration>) -> Host<S> {
-        Host {
-            service,
-            links: RefCell::default(),
-            shared: Rc::new(Shared::new(SCRATCH_BYTES, busy_poll.map(BusyPoll::new))),
-            handshakes: Handshakes::default(),
-            failed_handshakes: Arc::default(),
-            metrics,
-            stopping: Cell::new(false),
-        }
-    }
-
-    /// Serves an accepted connection to its end. With TLS, the session begins when the peer is
-    /// authenticated; a failed handshake is logged.
-    ///
-    /// # Errors
-    /// When the system refuses the socket.
-    pub async fn run_incoming(
-        &self,
-        incoming: Incoming,
-        peer: &str,
-        limits: Limits,
-    ) -> std::io::Result<()> {
-        let as_peer = (peer, incoming.protocol);
-        match incoming.stream {
-            IncomingStream::Tcp(stream) => {
-                let stream = TcpStream::from_std(stream)?;
-                match incoming.tls {
-                    None => self.run_protocol(stream, as_peer, None, limits).await,
-                    Some(tls) => {
-                        let secured = Box::pin(self.handshakes.shake(stream, &tls, has_spoken));
-                        Box::pin(self.run_secured(secured, as_peer, limits)).await;
-                    }
-                }
-            }
-            IncomingStream::Unix(stream) => {
-                let stream = UnixStream::from_std(stream)?;
-                match incoming.tls {
-                    None => self.run_protocol(stream, as_peer, None, limits).await,
-                    Some(tls) => {
-                        let spoken = UnixStream::readable;
-                        let secured = Box::pin(self.handshakes.shake(stream, &tls, spoken));
-                        Box::pin(self.run_secured(secured, as_peer, limits)).await;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Serves a connection over TLS: the session begins when the peer is authenticated.
-    ///
-    /// Callers box this future and that of the handshake separately. Both are larger than a
-    /// connection without TLS, and the handshake's memory is freed at its end.
-    async fn run_secured<T>(
-        &self,
-        secured: impl Future<Output = Result<Secured<T>, HandshakeError>>,
-        (peer, protocol): (&str, Protocol),
-        limits: Limits,
-    ) where
-        T: AsyncRead + AsyncWrite + Unpin,
-    {
-        let span = tracing::info_span!("handshake", peer);
-        match secured.instrument(span).await {
-            Ok(Secured { stream, identity }) => {
-                tracing::debug!(peer, subject = identity.subject, "TLS handshake done");
-                self.run_protocol(stream, (peer, protocol), Some(identity), limits).await;
-            }
-            Err(error) => self.log_failed_handshake(peer, &error),
-        }
-    }
-
-    /// Logs a failed handshake: at most one line for each source and minute, all at level DEBUG.
-    fn log_failed_handshake(&self, peer: &str, error: &HandshakeError) {
-        let (subject, reason) = (error.subject(), error);
-        if matches!(error, HandshakeError::Unused) {
-            // Load balancers check in this way that a server is there.
-            tracing::debug!(peer, %reason, "no TLS handshake");
-            return;
-        }
-        match self.failed_handshakes.admit(peer) {
-            None => tracing::debug!(peer, subject, %reason, "TLS handshake failed"),
-            Some(source) => {
-                tracing::info!(peer, subject, %reason, "TLS handshake failed");
-                let failed = Arc::clone(&self.failed_handshakes);
-                tokio::task::spawn_local(log_suppressed(failed, source));
-            }
-        }
-    }
-
-    /// Serves one connection to its end, as one of the first protocol. `identity` is the
-    /// authenticated identity of the peer.
-    pub async fn run<T>(
-        &self,
-        stream: T,
-        peer: &str,
-        identity: Option<PeerIdentity>,
-        limits: Limits,
-    ) where
-        T: AsyncRead + AsyncWrite + Unpin,
-    {
-        self.run_protocol(stream, (peer, Protocol::default()), identity, limits).await;
-    }
-
-    async fn run_protocol<T>(
-        &self,
-        mut stream: T,
-        (peer, protocol): (&str, Protocol),
-        identity: Option<PeerIdentity>,
-        limits: Limits,
-    ) where
-        T: AsyncRead + AsyncWrite + Unpin,
-    {
-        if self.stopping.get() {
-            return;
-        }
-        let is_secured = identity.is_some();
-        let (peer, metrics) = (peer.to_owned(), Arc::clone(&self.metrics));
-        let link = Link::new(peer, protocol, identity, limits, metrics);
-        let key = self.links.borrow_mut().insert(link.clone());
-        let session = self.service.open(link.clone());
-        link::run(&mut stream, link, session, Rc::clone(&self.shared)).await;
-        if is_secured {
-            // A peer that does not read the end of the stream does not get it.
-            let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
-        }
-        self.links.borrow_mut().remove(key);
-    }
-
-    async fn stop(&self, patience: Duration) {
-        self.stopping.set(true);
-        for (source, times) in self.failed_handshakes.end_all() {
-            log_more_failed_handshakes(&source, times);
-        }
-        for (_, link) in self.links.borrow().iter() {
-            link.stop();
-        }
-        let all_gone = async {
-            while !self.links.borrow().is_empty() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        if tokio::time::timeout(patience, all_gone).await.is_err() {
-            let links = self.links.borrow().len();
-            tracing::warn!(links, "some connections did not finish in time, closing them");
-        }
-    }
-}
-
-/// Waits until a peer has sent something.
-async fn has_spoken(stream: &TcpStream) -> std::io::Result<()> {
-    match stream.peek(&mut [0]).await? {
-        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Logs the number of suppressed messages about a source, at the end of each period.
-async fn log_suppressed(failed_handshakes: Arc<SourceLogLimiter>, source: String) {
-    loop {
-        tokio::time::sleep(SOURCE_PERIOD).await;
-        match failed_handshakes.end_period(&source) {
-            0 => return,
-            times => log_more_failed_handshakes(&source, times),
-        }
-    }
-}
-
-fn log_more_failed_handshakes(source: &str, times: u64) {
-    tracing::info!(peer = source, times, "more TLS handshakes failed; level DEBUG logs each");
 }
 
 #[cfg(test)]
