@@ -1,6 +1,7 @@
 //! The connections of one worker.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,10 @@ use tracing::Instrument;
 use zodium_tls::PeerIdentity;
 
 use crate::busy_poll::BusyPoll;
+use crate::door::{Connection, Door, Share};
 use crate::handshake::{HandshakeError, Handshakes, Secured};
 use crate::input::Shared;
-use crate::link;
+use crate::link::{self, Departed};
 use crate::listener::IncomingStream;
 use crate::log_limiter::{SOURCE_PERIOD, SourceLogLimiter};
 use crate::{Incoming, Limits, Link, LinkMetrics, Protocol, Service};
@@ -37,6 +39,8 @@ pub struct Host<S> {
     /// Rate-limits their log messages; all workers share it.
     failed_handshakes: Arc<SourceLogLimiter>,
     metrics: Arc<LinkMetrics>,
+    /// Where connections that leave go to, in turns.
+    destinations: RefCell<VecDeque<Door>>,
     /// No new links are served; the present ones come to their end.
     stopping: Cell<bool>,
 }
@@ -52,6 +56,7 @@ impl<S: Service> Host<S> {
             handshakes: Handshakes::default(),
             failed_handshakes: Arc::default(),
             metrics,
+            destinations: RefCell::default(),
             stopping: Cell::new(false),
         }
     }
@@ -66,13 +71,47 @@ impl<S: Service> Host<S> {
         self.shared.stay_awake().await;
     }
 
-    /// Serves a connection that was assigned to this worker, to its end.
-    pub(crate) async fn serve(&self, incoming: Incoming, peer: &str, limits: Limits) {
-        self.metrics.accepted.add(1);
-        if let Err(error) = self.run_incoming(incoming, peer, limits).await {
-            tracing::warn!(peer, %error, "cannot serve a connection");
+    /// Serves a connection that was assigned to this worker: to its end, or until it leaves for
+    /// another one.
+    pub(crate) async fn serve(&self, connection: Connection) {
+        let Connection { incoming, peer, limits, departed } = connection;
+        self.metrics.accepted.add(u64::from(departed.is_none()));
+        match self.run_connection(incoming, &peer, limits.clone(), departed).await {
+            Ok(Some((incoming, departed))) => {
+                let departed = Some(departed);
+                return self.depart(Connection { incoming, peer, limits, departed });
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(peer, %error, "cannot serve a connection"),
         }
         self.metrics.ended.add(1);
+    }
+
+    /// Sends a connection to the next of the workers that take some over.
+    fn depart(&self, connection: Connection) {
+        self.metrics.moved.add(1);
+        let mut destinations = self.destinations.borrow_mut();
+        // There is one: connections leave only by an order that names destinations.
+        if let Some(door) = destinations.pop_front() {
+            door.send(connection);
+            destinations.push_back(door);
+        }
+    }
+
+    /// Marks the connections that are to leave, as soon as their sessions can; unmarks all others.
+    pub(crate) fn hand_over(&self, share: Share, destinations: Vec<Door>) {
+        *self.destinations.borrow_mut() = destinations.into();
+        let links = self.links.borrow();
+        let reads = links.iter().map(|(_, link)| (link.takes_reads(), link));
+        let mut busiest: Vec<_> = reads.filter(|(_, link)| link.identity().is_none()).collect();
+        busiest.sort_by_key(|(reads, _)| std::cmp::Reverse(*reads));
+        for (place, (reads, link)) in busiest.into_iter().enumerate() {
+            link.set_moving(match share {
+                Share::All => true,
+                // Every second one takes about half of the load along, and one alone stays.
+                Share::Half => place % 2 == 1 && reads > 0,
+            });
+        }
     }
 
     /// Serves an accepted connection to its end. With TLS, the session begins when the peer is
@@ -86,31 +125,44 @@ impl<S: Service> Host<S> {
         peer: &str,
         limits: Limits,
     ) -> std::io::Result<()> {
-        let as_peer = (peer, incoming.protocol);
-        match incoming.stream {
+        // None leaves: there is nowhere to go.
+        self.run_connection(incoming, peer, limits, None).await.map(drop)
+    }
+
+    /// As [`Host::run_incoming`], until the connection leaves; then it is given back.
+    async fn run_connection(
+        &self,
+        Incoming { stream, tls, protocol }: Incoming,
+        peer: &str,
+        limits: Limits,
+        departed: Option<Box<Departed>>,
+    ) -> std::io::Result<Option<(Incoming, Box<Departed>)>> {
+        let as_peer = (peer, protocol);
+        let gone = |stream, departed| (Incoming { stream, tls: None, protocol }, departed);
+        match stream {
             IncomingStream::Tcp(stream) => {
-                let stream = TcpStream::from_std(stream)?;
-                match incoming.tls {
-                    None => self.run_protocol(stream, as_peer, None, limits).await,
-                    Some(tls) => {
-                        let secured = Box::pin(self.handshakes.shake(stream, &tls, has_spoken));
-                        Box::pin(self.run_secured(secured, as_peer, limits)).await;
-                    }
-                }
+                let mut stream = TcpStream::from_std(stream)?;
+                let Some(tls) = tls else {
+                    let left = self.run_protocol(&mut stream, as_peer, None, limits, departed);
+                    let Some(left) = left.await else { return Ok(None) };
+                    return Ok(Some(gone(IncomingStream::Tcp(stream.into_std()?), left)));
+                };
+                let secured = Box::pin(self.handshakes.shake(stream, &tls, has_spoken));
+                Box::pin(self.run_secured(secured, as_peer, limits)).await;
             }
             IncomingStream::Unix(stream) => {
-                let stream = UnixStream::from_std(stream)?;
-                match incoming.tls {
-                    None => self.run_protocol(stream, as_peer, None, limits).await,
-                    Some(tls) => {
-                        let spoken = UnixStream::readable;
-                        let secured = Box::pin(self.handshakes.shake(stream, &tls, spoken));
-                        Box::pin(self.run_secured(secured, as_peer, limits)).await;
-                    }
-                }
+                let mut stream = UnixStream::from_std(stream)?;
+                let Some(tls) = tls else {
+                    let left = self.run_protocol(&mut stream, as_peer, None, limits, departed);
+                    let Some(left) = left.await else { return Ok(None) };
+                    return Ok(Some(gone(IncomingStream::Unix(stream.into_std()?), left)));
+                };
+                let spoken = UnixStream::readable;
+                let secured = Box::pin(self.handshakes.shake(stream, &tls, spoken));
+                Box::pin(self.run_secured(secured, as_peer, limits)).await;
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Serves a connection over TLS: the session begins when the peer is authenticated.
@@ -127,9 +179,12 @@ impl<S: Service> Host<S> {
     {
         let span = tracing::info_span!("handshake", peer);
         match secured.instrument(span).await {
-            Ok(Secured { stream, identity }) => {
+            Ok(Secured { mut stream, identity }) => {
                 tracing::debug!(peer, subject = identity.subject, "TLS handshake done");
-                self.run_protocol(stream, (peer, protocol), Some(identity), limits).await;
+                self.run_protocol(&mut stream, (peer, protocol), Some(identity), limits, None)
+                    .await;
+                // A peer that does not read the end of the stream does not get it.
+                let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
             }
             Err(error) => self.log_failed_handshake(peer, &error),
         }
@@ -157,39 +212,53 @@ impl<S: Service> Host<S> {
     /// authenticated identity of the peer.
     pub async fn run<T>(
         &self,
-        stream: T,
+        mut stream: T,
         peer: &str,
         identity: Option<PeerIdentity>,
         limits: Limits,
     ) where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        self.run_protocol(stream, (peer, Protocol::default()), identity, limits).await;
+        let is_secured = identity.is_some();
+        let as_peer = (peer, Protocol::default());
+        self.run_protocol(&mut stream, as_peer, identity, limits, None).await;
+        if is_secured {
+            let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
+        }
     }
 
+    /// Serves a connection to its end, or until its session has left.
     async fn run_protocol<T>(
         &self,
-        mut stream: T,
+        stream: &mut T,
         (peer, protocol): (&str, Protocol),
         identity: Option<PeerIdentity>,
         limits: Limits,
-    ) where
+        departed: Option<Box<Departed>>,
+    ) -> Option<Box<Departed>>
+    where
         T: AsyncRead + AsyncWrite + Unpin,
     {
         if self.stopping.get() {
-            return;
+            return None;
         }
-        let is_secured = identity.is_some();
         let (peer, metrics) = (peer.to_owned(), Arc::clone(&self.metrics));
         let link = Link::new(peer, protocol, identity, limits, metrics);
+        let session = match departed.map(|departed| *departed) {
+            None => Some(self.service.open(link.clone())),
+            Some(Departed { parked, output }) => {
+                *link.output() = output;
+                self.service.resume(link.clone(), parked)
+            }
+        };
+        let Some(session) = session else {
+            tracing::error!(peer = link.peer(), "a session cannot continue on another worker");
+            return None;
+        };
         let key = self.links.borrow_mut().insert(link.clone());
-        let session = self.service.open(link.clone());
-        link::run(&mut stream, link, session, Rc::clone(&self.shared)).await;
-        if is_secured {
-            // A peer that does not read the end of the stream does not get it.
-            let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
-        }
+        let left = link::run(stream, link, session, Rc::clone(&self.shared)).await;
         self.links.borrow_mut().remove(key);
+        left.map(Box::new)
     }
 
     /// Waits for the end of all connections, at most for `patience`.

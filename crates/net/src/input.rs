@@ -75,6 +75,11 @@ impl Input {
         }
     }
 
+    /// Whether all received bytes have been handled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.large.is_none()
+    }
+
     /// Passes waiting bytes to the session again; `true` if the session took any of them.
     pub(crate) fn handle_waiting<S: Session>(&mut self, link: &Link, session: &mut S) -> bool {
         if self.rest.is_empty() || self.large.is_some() || self.rest.len() < self.needed {

@@ -1,14 +1,17 @@
 //! Workers and links: carries bytes in batches from sockets to sessions and back.
 //!
 //! There is one worker thread for each core, with a single-threaded runtime. A link belongs to one
-//! worker for life, so sessions need no locks. A link reads all bytes that are there, passes them
+//! worker at a time, so sessions need no locks. A link reads all bytes that are there, passes them
 //! to its session, and sends all answers of the session with one gather-write.
 //!
 //! Invariant: this crate knows no protocol. Only sessions know what a frame is.
 
 #![forbid(unsafe_code)]
 
+mod balance;
+mod balancer;
 mod busy_poll;
+mod door;
 mod handshake;
 mod host;
 mod inbox;
@@ -19,14 +22,18 @@ mod link;
 mod listener;
 mod log_limiter;
 mod metrics;
+#[cfg(test)]
+mod moving_tests;
 mod output;
 mod protocols;
 mod session;
+mod thread_time;
 #[cfg(test)]
 mod tls_tests;
 mod unfinished;
 mod workers;
 
+pub use door::Share;
 pub use host::Host;
 pub use inbox::{Inbox, InboxSender, inbox};
 pub use jobs::{Blocking, JOBS_MAX, Jobs, RuntimeThreads};
@@ -36,5 +43,5 @@ pub use listener::{Bound, Incoming, Listener};
 pub use metrics::LinkMetrics;
 pub use output::Output;
 pub use protocols::{Protocol, Protocols};
-pub use session::{CloseReason, Consumed, Service, Session};
-pub use workers::{WorkerError, WorkerOptions, Workers};
+pub use session::{CloseReason, Consumed, Parked, Service, Session};
+pub use workers::{Balancing, WorkerError, WorkerOptions, Workers};

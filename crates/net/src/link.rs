@@ -17,7 +17,7 @@ use crate::Protocol;
 use crate::input::{Input, Shared};
 use crate::metrics::LinkMetrics;
 use crate::output::{Output, SLICES_FEW, SLICES_MAX};
-use crate::session::{CloseReason, Session};
+use crate::session::{CloseReason, Parked, Session};
 
 /// Limits of links, in memory, time and number.
 #[derive(Clone, Debug)]
@@ -80,6 +80,10 @@ struct LinkState {
     deferred: Cell<bool>,
     /// Bytes were read since [`Link::takes_activity`].
     is_active: Cell<bool>,
+    /// Reads since [`Link::takes_reads`].
+    reads: Cell<u32>,
+    /// Another worker takes the link over as soon as its session can park.
+    is_moving: Cell<bool>,
     /// Graceful stop: no more is read, and the link ends when its session is idle.
     stopping: Cell<bool>,
     ended: Cell<bool>,
@@ -110,6 +114,8 @@ impl Link {
                 closing: Cell::new(None),
                 deferred: Cell::new(false),
                 is_active: Cell::new(false),
+                reads: Cell::new(0),
+                is_moving: Cell::new(false),
                 stopping: Cell::new(false),
                 ended: Cell::new(false),
                 waker: RefCell::new(None),
@@ -231,6 +237,7 @@ impl Link {
 
     pub(crate) fn note_read(&self, bytes: usize) {
         self.state.is_active.set(true);
+        self.state.reads.set(self.state.reads.get().saturating_add(1));
         self.metrics().bytes_received.add(bytes as u64);
     }
 
@@ -244,6 +251,19 @@ impl Link {
         self.wake();
     }
 
+    /// Number of reads since the last call: how busy the link was.
+    pub(crate) fn takes_reads(&self) -> u32 {
+        self.state.reads.take()
+    }
+
+    /// Whether another worker takes the link over, as soon as its session can park.
+    pub(crate) fn set_moving(&self, is_moving: bool) {
+        self.state.is_moving.set(is_moving);
+        if is_moving {
+            self.wake();
+        }
+    }
+
     pub(crate) fn stop(&self) {
         self.state.stopping.set(true);
         self.wake();
@@ -251,6 +271,11 @@ impl Link {
 
     fn hold_output(&self, bytes: usize) {
         self.state.held.borrow_mut().set(bytes);
+    }
+
+    /// Takes what a session appended to the output when it parked.
+    fn take_output(&self) -> Output {
+        std::mem::take(&mut *self.output())
     }
 
     fn refuse_unregistered(&self) {
@@ -279,7 +304,8 @@ impl Link {
     fn takes_deferred(&self) -> bool {
         let state = &self.state;
         let is_ending = state.stopping.get() || state.closing.get().is_some();
-        state.deferred.replace(false) && !is_ending && !self.is_congested()
+        let is_leaving = is_ending || state.is_moving.get();
+        state.deferred.replace(false) && !is_leaving && !self.is_congested()
     }
 
     fn set_waker(&self, waker: &Waker) {
@@ -290,8 +316,19 @@ impl Link {
     }
 }
 
-/// Drives a link until it ends.
-pub(crate) async fn run<S, T>(mut stream: T, link: Link, mut session: S, shared: Rc<Shared>)
+/// A session that has left its worker, and what is left to send.
+pub(crate) struct Departed {
+    pub(crate) parked: Parked,
+    pub(crate) output: Output,
+}
+
+/// Drives a link until it ends, or until its session has parked.
+pub(crate) async fn run<S, T>(
+    mut stream: T,
+    link: Link,
+    mut session: S,
+    shared: Rc<Shared>,
+) -> Option<Departed>
 where
     S: Session,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -309,17 +346,20 @@ where
         if end.is_some_and(|end| end.as_mut().poll(context).is_ready()) {
             // A client that has not registered waits for no answer that it needs.
             link.refuse_unregistered();
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(None));
         }
         polled
     })
     .await;
-    if let Err(error) = result {
-        tracing::debug!(peer = link.peer(), %error, "connection lost");
-    }
     link.state.ended.set(true);
     link.wake_draining(0);
+    match result {
+        Ok(Some(parked)) => return Some(Departed { parked, output: link.take_output() }),
+        Ok(None) => {}
+        Err(error) => tracing::debug!(peer = link.peer(), %error, "connection lost"),
+    }
     session.closed();
+    None
 }
 
 fn poll_link<S, T>(
@@ -328,7 +368,7 @@ fn poll_link<S, T>(
     session: &mut S,
     input: &mut Input,
     context: &mut Context<'_>,
-) -> Poll<io::Result<()>>
+) -> Poll<io::Result<Option<Parked>>>
 where
     S: Session,
     T: AsyncRead + AsyncWrite,
@@ -341,7 +381,7 @@ where
         let stopped = link.state.stopping.get() && !session.is_busy();
         if stopped || link.state.closing.get().is_some() {
             ready!(flushed);
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(None));
         }
         if link.is_congested() || link.state.stopping.get() || !session.is_ready() {
             // The flush, the session or the stop wakes this task.
@@ -361,6 +401,13 @@ where
             Poll::Ready(count) => turn_bytes += count,
             // Nothing has come in that the deferred output could leave with.
             Poll::Pending if is_deferred => {}
+            Poll::Pending
+                if link.state.is_moving.get() && flushed.is_ready() && input.is_empty() =>
+            {
+                return session
+                    .park()
+                    .map_or(Poll::Pending, |parked| Poll::Ready(Ok(Some(parked))));
+            }
             Poll::Pending => return Poll::Pending,
         }
         is_deferred = false;

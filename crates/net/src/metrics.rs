@@ -10,6 +10,8 @@ pub struct LinkMetrics {
     pub accepted: Counter,
     /// Connections that have ended.
     pub ended: Counter,
+    /// Connections that were handed over to other workers. They have not ended.
+    pub moved: Counter,
     /// Connections ended because the peer broke the protocol or did not read its messages.
     pub refused: Counter,
     /// Bytes read from sockets.

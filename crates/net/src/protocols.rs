@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use crate::Link;
-use crate::session::{CloseReason, Consumed, Service, Session};
+use crate::session::{CloseReason, Consumed, Parked, Service, Session};
 
 /// A protocol: the place of its service in [`Protocols`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,11 +21,17 @@ pub struct Protocols {
 /// A [`Service`] without its type.
 trait OpenSession {
     fn open_session(&self, link: Link) -> Box<dyn Session>;
+
+    fn resume_session(&self, link: Link, parked: Parked) -> Option<Box<dyn Session>>;
 }
 
 impl<S: Service> OpenSession for S {
     fn open_session(&self, link: Link) -> Box<dyn Session> {
         Box::new(self.open(link))
+    }
+
+    fn resume_session(&self, link: Link, parked: Parked) -> Option<Box<dyn Session>> {
+        Some(Box::new(self.resume(link, parked)?))
     }
 }
 
@@ -52,6 +58,11 @@ impl Service for Protocols {
             }
         }
     }
+
+    fn resume(&self, link: Link, parked: Parked) -> Option<Box<dyn Session>> {
+        let Protocol(place) = link.protocol();
+        self.services.get(place)?.resume_session(link, parked)
+    }
 }
 
 impl Session for Box<dyn Session> {
@@ -73,6 +84,10 @@ impl Session for Box<dyn Session> {
 
     fn is_busy(&self) -> bool {
         self.as_ref().is_busy()
+    }
+
+    fn park(&mut self) -> Option<Parked> {
+        self.as_mut().park()
     }
 
     fn closed(&mut self) {

@@ -1,8 +1,13 @@
 //! The traits that a protocol implements.
 
+use std::any::Any;
+
 use bytes::Bytes;
 
 use crate::Link;
+
+/// A session that was taken apart, on its way to another worker. Only its service knows its type.
+pub type Parked = Box<dyn Any + Send>;
 
 /// Creates sessions, one for each accepted link; belongs to one worker.
 pub trait Service: 'static {
@@ -11,6 +16,13 @@ pub trait Service: 'static {
 
     /// Opens the session of a new link. A greeting goes into its output now.
     fn open(&self, link: Link) -> Self::Session;
+
+    /// Continues a session that another worker's service of this kind has [parked](Session::park).
+    /// `None` closes the link; it is the answer of services whose sessions never park.
+    fn resume(&self, link: Link, parked: Parked) -> Option<Self::Session> {
+        drop((link, parked));
+        None
+    }
 }
 
 /// The protocol's side of one link. Only its worker calls it, one call at a time.
@@ -34,6 +46,16 @@ pub trait Session: 'static {
 
     /// Whether work is under way that a graceful stop should wait for.
     fn is_busy(&self) -> bool;
+
+    /// Takes the session apart, so that another worker can [resume](Service::resume) it. `None`
+    /// while it is at work, or if its kind never moves.
+    ///
+    /// Called when all that was received is handled, and all answers are sent. What it appends to
+    /// the output now is sent by the other worker. After `Some`, nothing of the session is called
+    /// any more.
+    fn park(&mut self) -> Option<Parked> {
+        None
+    }
 
     /// Cleans up after the link has ended; nothing can be sent any more.
     fn closed(&mut self);

@@ -2,25 +2,33 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use zodium_types::Address;
 
+use crate::balancer::Balancer;
+use crate::door::{Connection, Door, Order, Orders, Share, door};
 use crate::host::Host;
 use crate::log_limiter::{LogLimiter, SourceLogLimiter};
+use crate::thread_time::ThreadTime;
 use crate::{Incoming, Limits, LinkMetrics, Protocol, Service};
 
-/// Blocking threads of each worker, for work that waits for the disk.
+/// Blocking threads of a worker that serves alone, for work that waits for the disk.
 const BLOCKING_THREADS_MAX: usize = 64;
+/// So many times as many has each of several workers: one of them may serve all connections, as
+/// long as it only waits for the disk.
+const BLOCKING_WORKERS_MAX: usize = 4;
 
 /// The worker threads.
 pub struct Workers {
     workers: Vec<Worker>,
+    /// Moves connections between workers; `None` with [`Balancing::Even`].
+    balancer: Option<Balancer>,
     limits: Limits,
     /// Connections that were closed at once because there were too many.
     turned_away: Arc<AtomicU64>,
@@ -28,16 +36,9 @@ pub struct Workers {
 }
 
 struct Worker {
-    orders: mpsc::UnboundedSender<Order>,
-    links: Arc<AtomicUsize>,
+    door: Door,
     metrics: Arc<LinkMetrics>,
     thread: JoinHandle<()>,
-}
-
-enum Order {
-    Serve { incoming: Incoming, peer: String, limits: Limits },
-    Answer(oneshot::Sender<()>),
-    Stop { patience: Duration },
 }
 
 /// Options of the workers.
@@ -49,14 +50,39 @@ pub struct WorkerOptions {
     pub limits: Limits,
     /// How long a worker polls for the next request before it sleeps; `None`: it sleeps at once.
     pub busy_poll: Option<Duration>,
+    /// How connections are spread over the workers.
+    pub balancing: Balancing,
+}
+
+impl Default for WorkerOptions {
+    /// One worker.
+    fn default() -> WorkerOptions {
+        let limits = Limits::default();
+        WorkerOptions { count: 1, limits, busy_poll: None, balancing: Balancing::Even }
+    }
+}
+
+/// How connections are spread over workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// Each worker gets the same number, and keeps it.
+    #[default]
+    Even,
+    /// As few workers serve them as can. A busy worker hands some over to another one, and workers
+    /// with little to do hand over all of theirs.
+    ///
+    /// A worker with many connections finds more requests each time it wakes up, so a request costs
+    /// less. Connections over TLS stay where they are, and are spread evenly. So are all with
+    /// busy polling, and where the system does not tell the times of threads.
+    ByLoad,
 }
 
 /// The error of a worker that could not be started.
 #[derive(Debug, Error)]
-#[error("cannot start worker {number}: {source}")]
+#[error("cannot start {thread}: {source}")]
 pub struct WorkerError {
-    /// The number of the worker, from 0.
-    pub number: usize,
+    /// Which thread, as in "worker 3". Workers are numbered from 0.
+    pub thread: String,
     source: std::io::Error,
 }
 
@@ -67,50 +93,72 @@ impl Workers {
         S: Service,
         F: Fn(usize) -> S + Send + Sync + 'static,
     {
-        let WorkerOptions { count, limits, busy_poll } = options;
+        let WorkerOptions { count, limits, busy_poll, balancing } = options;
         let make = Arc::new(make);
         let failed_handshakes = Arc::new(SourceLogLimiter::default());
         let mut workers = Vec::with_capacity(count);
+        let mut balanced = Vec::with_capacity(count);
         for number in 0..count {
-            let failed = |source| WorkerError { number, source };
-            let runtime = runtime(number, busy_poll.is_some()).map_err(failed)?;
-            let (orders, received) = mpsc::unbounded_channel();
-            let links = Arc::new(AtomicUsize::new(0));
-            let (make, counter) = (Arc::clone(&make), Arc::clone(&links));
+            let failed = |source| WorkerError { thread: format!("worker {number}"), source };
+            let runtime = runtime(number, count, busy_poll.is_some()).map_err(failed)?;
+            let (door, orders) = door();
+            let make = Arc::clone(&make);
             let metrics = Arc::new(LinkMetrics::default());
             let own_metrics = Arc::clone(&metrics);
             let failed_handshakes = Arc::clone(&failed_handshakes);
+            let time = ThreadTime::default();
+            balanced.push((door.clone(), time.clone()));
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .spawn(move || {
+                    time.is_of_this_thread();
                     let local = LocalSet::new();
                     local.block_on(&runtime, async move {
                         let host = Host::new(make(number), own_metrics, busy_poll)
                             .with_failed_handshakes(failed_handshakes);
-                        serve(host, received, counter).await;
+                        carry_out(host, orders).await;
                     });
                     // Reads that still wait for a disk have no client left to answer.
                     runtime.shutdown_background();
                 })
                 .map_err(failed)?;
-            workers.push(Worker { orders, links, metrics, thread });
+            workers.push(Worker { door, metrics, thread });
         }
+        let balancer = match balancing {
+            // A worker that polls always has something to do.
+            Balancing::ByLoad if busy_poll.is_none() => {
+                let thread = "the balancer of the workers".to_owned();
+                Balancer::start(balanced).map_err(|source| WorkerError { thread, source })?
+            }
+            _ => None,
+        };
         let (turned_away, turned_away_log) = (Arc::default(), LogLimiter::default());
-        Ok(Workers { workers, limits, turned_away, turned_away_log })
+        Ok(Workers { workers, balancer, limits, turned_away, turned_away_log })
     }
 
-    /// Assigns a connection to the worker with the fewest; closes it when there are too many.
+    /// Assigns a connection to that of the workers in use which has the fewest; closes it when
+    /// there are too many.
     pub fn assign(&self, incoming: Incoming, peer: String) {
-        let there_are: usize = self.workers.iter().map(|w| w.links.load(Ordering::Relaxed)).sum();
+        let there_are: usize = self.workers.iter().map(|worker| worker.door.connections()).sum();
         if there_are >= self.limits.connections_max {
             return self.turn_away(&peer);
         }
-        let fewest = self.workers.iter().min_by_key(|w| w.links.load(Ordering::Relaxed));
-        if let Some(worker) = fewest {
-            worker.links.fetch_add(1, Ordering::Relaxed);
-            let order = Order::Serve { incoming, peer, limits: self.limits.clone() };
-            // Fails only if the worker has stopped; the connection is then closed.
-            let _ = worker.orders.send(order);
+        // One over TLS never moves, so that all workers get their share of these.
+        let used = match &self.balancer {
+            Some(balancer) if incoming.tls.is_none() => balancer.used(),
+            _ => self.workers.len(),
+        };
+        let used = self.workers.iter().take(used);
+        if let Some(worker) = used.min_by_key(|worker| worker.door.connections()) {
+            let limits = self.limits.clone();
+            worker.door.send(Connection { incoming, peer, limits, departed: None });
+        }
+    }
+
+    /// Has worker `from` hand over connections to worker `to`, as balancing does.
+    pub fn hand_over(&self, share: Share, from: usize, to: usize) {
+        if let (Some(from), Some(to)) = (self.workers.get(from), self.workers.get(to)) {
+            from.door.order(Order::HandOver(share, vec![to.door.clone()]));
         }
     }
 
@@ -151,7 +199,7 @@ impl Workers {
         let ask = |worker: &Worker| {
             let (asked, answer) = oneshot::channel();
             // A worker that has ended drops the sender, which is noticed below.
-            let _ = worker.orders.send(Order::Answer(asked));
+            worker.door.order(Order::Answer(asked));
             answer
         };
         let answers: Vec<_> = self.workers.iter().map(ask).collect();
@@ -170,9 +218,11 @@ impl Workers {
 
     /// Stops gracefully: links finish what is under way, within `patience`. Returns when all
     /// workers have ended.
-    pub fn stop(self, patience: Duration) {
+    pub fn stop(mut self, patience: Duration) {
+        // First, so that no connection is on its way to a worker that has stopped.
+        drop(self.balancer.take());
         for worker in &self.workers {
-            let _ = worker.orders.send(Order::Stop { patience });
+            worker.door.order(Order::Stop { patience });
         }
         for worker in self.workers {
             // A panic of a worker would have ended the process.
@@ -181,9 +231,15 @@ impl Workers {
     }
 }
 
-fn runtime(number: usize, is_polling: bool) -> std::io::Result<tokio::runtime::Runtime> {
+/// The runtime of one of `count` workers.
+fn runtime(
+    number: usize,
+    count: usize,
+    is_polling: bool,
+) -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX);
+    let threads = BLOCKING_THREADS_MAX * count.clamp(1, BLOCKING_WORKERS_MAX);
+    builder.enable_all().max_blocking_threads(threads);
     builder.thread_name(format!("job-of-worker-{number}"));
     if is_polling {
         // By default the busy-poll task would run sixty times between two looks at the sockets.
@@ -192,24 +248,22 @@ fn runtime(number: usize, is_polling: bool) -> std::io::Result<tokio::runtime::R
     builder.build()
 }
 
-async fn serve<S: Service>(
-    host: Host<S>,
-    mut orders: mpsc::UnboundedReceiver<Order>,
-    count: Arc<AtomicUsize>,
-) {
+/// Carries out a worker's orders until it is told to stop.
+async fn carry_out<S: Service>(host: Host<S>, mut orders: Orders) {
     let host = Rc::new(host);
     let awake = Rc::clone(&host);
     tokio::task::spawn_local(async move { awake.stay_awake().await });
     let mut patience = Duration::ZERO;
-    while let Some(order) = orders.recv().await {
+    while let Some(order) = orders.next().await {
         match order {
-            Order::Serve { incoming, peer, limits } => {
-                let (host, count) = (Rc::clone(&host), Arc::clone(&count));
+            Order::Serve(connection) => {
+                let (host, ended) = (Rc::clone(&host), orders.counted());
                 tokio::task::spawn_local(async move {
-                    host.serve(incoming, &peer, limits).await;
-                    count.fetch_sub(1, Ordering::Relaxed);
+                    host.serve(connection).await;
+                    drop(ended);
                 });
             }
+            Order::HandOver(share, to) => host.hand_over(share, to),
             Order::Answer(asked) => {
                 // The receiver may be gone; ignore the error.
                 let _ = asked.send(());
@@ -233,7 +287,7 @@ mod tests {
 
     #[test]
     fn jobs_that_block_have_so_many_threads_and_the_others_wait() {
-        let runtime = runtime(0, false).unwrap();
+        let runtime = runtime(0, 1, false).unwrap();
         let (begins, begun) = threads::channel();
         let (lets_go, gate) = threads::channel();
         let gate = Arc::new(Mutex::new(gate));

@@ -47,7 +47,7 @@ mod tests {
     use zodium_engine::{Check, Config, Database, Mailbox, Notice, Transaction, VoteStart};
     use zodium_filestorage::{FileStorage, OpenOptions};
     use zodium_monitor::{Health, Listener, Messages, Monitor, Promise, Snapshot, Source};
-    use zodium_net::{Limits, WorkerOptions, Workers};
+    use zodium_net::{WorkerOptions, Workers};
     use zodium_storage::Access;
     use zodium_types::{Address, Oid, Tid, TransactionMetadata, TransactionStatus};
     use zodium_zeo_server::ZeoService;
@@ -128,7 +128,7 @@ mod tests {
             std::thread::sleep(PATIENCE);
             std::process::exit(0)
         };
-        let options = WorkerOptions { count: 1, limits: Limits::default(), busy_poll: None };
+        let options = WorkerOptions { count: 1, ..WorkerOptions::default() };
         drop(Workers::start(options, make).unwrap());
     }
 

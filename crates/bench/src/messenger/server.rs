@@ -23,7 +23,7 @@ pub(crate) fn serve(options: &MessengerServerOptions) -> Result<()> {
     }
     // One worker, as the floor has one thread. Every worker sends the same blocks.
     let service = move |_| Messenger { blocks: blocks.iter().cloned().collect(), variant };
-    let workers = WorkerOptions { count: 1, limits, busy_poll: None };
+    let workers = WorkerOptions { limits, ..WorkerOptions::default() };
     let workers = Workers::start(workers, service)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

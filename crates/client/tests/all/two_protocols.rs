@@ -14,8 +14,8 @@ use zodium_disk::SystemClock;
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_memorystorage::MemoryStorage;
 use zodium_net::{
-    Bound, CloseReason, Consumed, Limits, Link, Protocol, Protocols, Service, Session,
-    WorkerOptions, Workers,
+    Bound, CloseReason, Consumed, Link, Protocol, Protocols, Service, Session, WorkerOptions,
+    Workers,
 };
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
@@ -108,7 +108,7 @@ fn with_server(test: impl FnOnce(&[Address; 3], oneshot::Sender<Address>, &Seen)
         let zeo = ZeoService::new(Arc::clone(&server));
         Protocols::default().with(zeo).with(EchoService(Arc::clone(&seen_by_sessions)))
     };
-    let options = WorkerOptions { count: 2, limits: Limits::default(), busy_poll: None };
+    let options = WorkerOptions { count: 2, ..WorkerOptions::default() };
     let workers = Workers::start(options, make).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     std::thread::scope(|scope| {

@@ -36,6 +36,7 @@ pub(crate) fn start(
         count: options.workers.map_or_else(default_count, usize::from),
         limits,
         busy_poll: options.busy_poll,
+        ..WorkerOptions::default()
     };
     let served = Arc::clone(&server);
     let workers = Workers::start(options, move |_| ZeoService::new(Arc::clone(&served)))?;

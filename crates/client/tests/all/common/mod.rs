@@ -14,7 +14,7 @@ use zodium_client::{Client, Options, TransactionOptions};
 use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{FileStorage, OpenOptions};
-use zodium_net::{Bound, Limits, WorkerOptions, Workers};
+use zodium_net::{Bound, WorkerOptions, Workers};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, ServedStorage, Server as ZeoServer, ZeoService};
@@ -127,7 +127,7 @@ fn serve(
 ) {
     let served = Arc::clone(server);
     let make = move |_| ZeoService::new(Arc::clone(&served));
-    let options = WorkerOptions { count: 2, limits: Limits::default(), busy_poll: None };
+    let options = WorkerOptions { count: 2, ..WorkerOptions::default() };
     let workers = Workers::start(options, make).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
-use zodium_net::{Bound, Limits, WorkerOptions, Workers};
+use zodium_net::{Bound, WorkerOptions, Workers};
 use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, ServedStorage, Server, ZeoService};
@@ -124,7 +124,7 @@ fn serve(
     let storages = BTreeMap::from([("1".to_owned(), ServedStorage { storage, allow: None })]);
     let server = Arc::new(Server::new(config, storages));
     let make = move |_| ZeoService::new(Arc::clone(&server));
-    let options = WorkerOptions { count: WORKERS, limits: Limits::default(), busy_poll: None };
+    let options = WorkerOptions { count: WORKERS, ..WorkerOptions::default() };
     let workers = Workers::start(options, make).map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
