@@ -24,6 +24,7 @@ mod iterators;
 mod loads;
 mod local;
 mod log_chunk;
+mod moving;
 mod pack;
 mod parts;
 mod peer;

@@ -96,6 +96,16 @@ impl Parts {
             && self.uploads.is_ready()
     }
 
+    /// Whether nothing is at work, and the client holds nothing of the session: no transaction, no
+    /// iterator.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.peer.jobs.running() == 0
+            && !self.slot.borrow().is_used()
+            && !self.uploads.is_receiving()
+            && self.iterators.len() == 0
+            && self.is_ready()
+    }
+
     /// Ends the session: its connection has ended.
     pub(crate) fn close(&self) {
         self.votes.drop_transaction();

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use zodium_net::{Blocking, Link, RuntimeThreads, Service};
+use zodium_net::{Blocking, Link, Parked, RuntimeThreads, Service};
 
 use crate::local::LocalServer;
 use crate::server::Server;
@@ -33,5 +33,9 @@ impl Service for ZeoService {
 
     fn open(&self, link: Link) -> SessionHandle {
         SessionHandle::open(Rc::clone(&self.local), link)
+    }
+
+    fn resume(&self, link: Link, parked: Parked) -> Option<SessionHandle> {
+        SessionHandle::resume(Rc::clone(&self.local), link, *parked.downcast().ok()?)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use zodium_engine::commit::TransactionNumber;
-use zodium_net::{CloseReason, Consumed, Link};
+use zodium_net::{CloseReason, Consumed, Link, Parked};
 use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::Tid;
@@ -26,10 +26,11 @@ use crate::foreign_protocol::ForeignProtocol;
 use crate::info::send_info;
 use crate::loads::load_before;
 use crate::local::{LocalServer, MonitoredSession};
+use crate::moving::{MovingNotices, MovingSession};
 use crate::parts::{Parts, Registration};
 use crate::replies::{Replies, Reply, ReplyTo};
 use crate::reports::SessionReport;
-use crate::subscriber::{EncodedInvalidation, Recipient};
+use crate::subscriber::{EncodedInvalidation, Recipient, StorageSubscriber};
 
 /// Length from which on a frame gets a buffer of its own, whose data are not copied.
 const LARGE_FRAME_BYTES: usize = 64 << 10;
@@ -70,18 +71,28 @@ impl SessionHandle {
     /// Opens a session, which greets its client.
     pub(crate) fn open(local: Rc<LocalServer>, link: Link) -> SessionHandle {
         put_frame(&link, local.server.config.encoding.announcement());
-        let session = Rc::new(Session {
-            number: local.next_session(),
-            link,
-            encoding: Cell::new(None),
-            parts: OnceCell::new(),
-            label: RefCell::default(),
-            connected: Instant::now(),
-            gone: Arc::default(),
-            local,
-        });
+        let session = Session::new(local, link, Instant::now());
         session.local.add(session.number, Rc::<Session>::clone(&session));
         SessionHandle { session }
+    }
+
+    /// Continues a session of another worker; `None` if the client may no longer use its storage.
+    pub(crate) fn resume(
+        local: Rc<LocalServer>,
+        link: Link,
+        moving: MovingSession,
+    ) -> Option<SessionHandle> {
+        let MovingSession { encoding, storage, read_only, label, connected, notices } = moving;
+        let subscriber = Rc::clone(local.subscriber(&storage, link.identity())?);
+        let session = Session::new(local, link, connected);
+        session.encoding.set(Some(encoding));
+        session.label.replace(label);
+        subscriber.attend();
+        session.add_parts(&subscriber, storage, read_only);
+        notices.end(&subscriber, session.as_ref());
+        subscriber.add(session.number, Rc::<Session>::clone(&session));
+        session.local.add(session.number, Rc::<Session>::clone(&session));
+        Some(SessionHandle { session })
     }
 }
 
@@ -107,6 +118,24 @@ impl zodium_net::Session for SessionHandle {
 
     fn is_busy(&self) -> bool {
         self.session.parts.get().is_some_and(|parts| parts.votes.is_finishing())
+    }
+
+    fn park(&mut self) -> Option<Parked> {
+        let session = &self.session;
+        let encoding = session.encoding.get()?;
+        let parts = session.parts.get().filter(|parts| parts.is_idle())?;
+        let subscriber = &parts.peer.subscriber;
+        let notices = MovingNotices::begin(subscriber);
+        subscriber.remove(session.number);
+        session.local.remove(session.number);
+        Some(Box::new(MovingSession {
+            encoding,
+            storage: parts.storage.clone(),
+            read_only: parts.read_only,
+            label: session.label.take(),
+            connected: session.connected,
+            notices,
+        }))
     }
 
     fn closed(&mut self) {
@@ -192,6 +221,34 @@ impl MonitoredSession for Session {
 }
 
 impl Session {
+    fn new(local: Rc<LocalServer>, link: Link, connected: Instant) -> Rc<Session> {
+        Rc::new(Session {
+            number: local.next_session(),
+            link,
+            encoding: Cell::new(None),
+            parts: OnceCell::new(),
+            label: RefCell::default(),
+            connected,
+            gone: Arc::default(),
+            local,
+        })
+    }
+
+    /// Makes the parts of a session that has none: it is registered from now on.
+    fn add_parts(&self, subscriber: &Rc<StorageSubscriber>, storage: String, read_only: bool) {
+        let encoding = self.encoding.get().unwrap_or(self.local.server.config.encoding);
+        let registration = Registration {
+            link: self.link.clone(),
+            encoding,
+            subscriber: Rc::clone(subscriber),
+            session: self.number,
+            storage,
+            read_only,
+            gone: Arc::clone(&self.gone),
+        };
+        let _ = self.parts.set(Parts::new(Rc::clone(&self.local), registration));
+    }
+
     fn is_ready(&self) -> bool {
         self.parts.get().is_none_or(Parts::is_ready)
     }
@@ -355,21 +412,8 @@ impl Session {
         }
         subscriber.attend();
         let last_seen = subscriber.last_seen();
-        let encoding = self.encoding.get().unwrap_or(self.local.server.config.encoding);
-        let parts = Parts::new(
-            Rc::clone(&self.local),
-            Registration {
-                link: self.link.clone(),
-                encoding,
-                subscriber: Rc::clone(&subscriber),
-                session: self.number,
-                storage: name.clone(),
-                read_only,
-                gone: Arc::clone(&self.gone),
-            },
-        );
         // A client that has registered cannot do so again.
-        let _ = self.parts.set(parts);
+        self.add_parts(&subscriber, name.clone(), read_only);
         // From here on the session gets every later commit.
         subscriber.add(self.number, Rc::<Session>::clone(self));
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");

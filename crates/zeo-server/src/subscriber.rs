@@ -53,6 +53,12 @@ impl Mailbox for NoticeSender {
     }
 }
 
+/// A mailbox, and the inbox of what is posted to it.
+pub(crate) fn mailbox() -> (Arc<dyn Mailbox>, Inbox<Notice>) {
+    let (sender, inbox) = inbox();
+    (Arc::new(NoticeSender(sender)), inbox)
+}
+
 pub(crate) struct StorageSubscriber {
     pub(crate) storage: Arc<Database>,
     pub(crate) mailbox: Arc<dyn Mailbox>,
@@ -80,10 +86,10 @@ impl StorageSubscriber {
         statistics: Arc<Statistics>,
         notice_interval: Duration,
     ) -> StorageSubscriber {
-        let (sender, inbox) = inbox();
+        let (mailbox, inbox) = mailbox();
         StorageSubscriber {
             storage,
-            mailbox: Arc::new(NoticeSender(sender)),
+            mailbox,
             inbox,
             statistics,
             last_seen: Cell::new(Tid::ZERO),
@@ -287,7 +293,7 @@ pub(crate) struct EncodedInvalidation<'a> {
 }
 
 impl<'a> EncodedInvalidation<'a> {
-    fn new(commit: &'a Commit) -> EncodedInvalidation<'a> {
+    pub(crate) fn new(commit: &'a Commit) -> EncodedInvalidation<'a> {
         EncodedInvalidation { commit, pickle: None, msgpack: None }
     }
 

@@ -58,11 +58,13 @@ pub(crate) struct Seen {
 /// # Errors
 ///
 /// The first answer that differs from the model's, with what is needed to replay it.
-pub(crate) fn play(seed: u64, calls: u64) -> Result<Seen, Difference> {
+///
+/// With `is_moving`, connections move between the workers meanwhile.
+pub(crate) fn play(seed: u64, calls: u64, is_moving: bool) -> Result<Seen, Difference> {
     let (mut seen, mut round) = (Seen::default(), 0);
     while seen.calls < calls {
         let seed = seed.wrapping_add(round);
-        let mut play = Play::start(seed, seen)?;
+        let mut play = Play::start(seed, seen, is_moving)?;
         let enough = calls.min(seen.calls + CALLS_EACH);
         while play.seen.calls < enough {
             let at = play.seen.calls - seen.calls;
@@ -106,9 +108,12 @@ impl Player {
 }
 
 impl Play {
-    fn start(seed: u64, seen: Seen) -> Result<Play, Difference> {
+    fn start(seed: u64, seen: Seen, is_moving: bool) -> Result<Play, Difference> {
         let encoding = if seed.is_multiple_of(2) { Encoding::Pickle } else { Encoding::Msgpack };
-        let server = InProcess::start(encoding, None)?;
+        let server = match is_moving {
+            true => InProcess::start_moving(encoding)?,
+            false => InProcess::start(encoding, None)?,
+        };
         let clients = (0..CLIENTS).map(|_| Player::connect(&server)).collect::<Result<_, _>>()?;
         let model = StorageModel::new(server.last_tid());
         Ok(Play {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod calls;
+mod moves;
 mod orders;
 mod splits;
 mod support;
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 use calls::Seen;
 use support::{Difference, from_environment};
+use zodium_zeo::codec::Encoding;
 
 /// Number of seeds in a run: both encodings take turns.
 const SEEDS: u64 = 2;
@@ -42,10 +44,19 @@ fn calls_out_of_order_are_answered_as_the_stock_server_does_and_change_nothing()
 
 #[test]
 fn eight_clients_see_what_the_model_of_the_storage_says() {
+    play_calls(false);
+}
+
+#[test]
+fn eight_clients_that_move_between_workers_see_the_same() {
+    play_calls(true);
+}
+
+fn play_calls(is_moving: bool) {
     let count = from_environment("ZODIUM_TEST_CALLS", 10_000);
     for seed in seeds() {
         let begun = Instant::now();
-        let seen = must(calls::play(seed, count));
+        let seen = must(calls::play(seed, count, is_moving));
         println!("seed {seed}: {seen:?} in {:.1} s", begun.elapsed().as_secs_f64());
         let Seen { calls, commits, undos, waits, conflicts, refusals, packs } = seen;
         assert!(calls >= count);
@@ -54,6 +65,16 @@ fn eight_clients_see_what_the_model_of_the_storage_says() {
             let rare = [undos, waits, conflicts, refusals, packs];
             assert!(commits > 200 && rare.iter().all(|count| *count > 0), "{seen:?}");
         }
+    }
+}
+
+#[test]
+fn clients_that_move_are_told_of_each_commit_once_and_in_order() {
+    let commits = from_environment("ZODIUM_TEST_COMMITS", 500);
+    for encoding in [Encoding::Pickle, Encoding::Msgpack] {
+        let moves = must(moves::check(encoding, commits));
+        println!("{commits} commits of each client, {moves} moves");
+        assert!(moves > 20, "{moves} moves");
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::sync::oneshot;
 use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
-use zodium_net::{Bound, WorkerOptions, Workers};
+use zodium_net::{Bound, Share, WorkerOptions, Workers};
 use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, ServedStorage, Server, ZeoService};
@@ -25,6 +26,8 @@ const FRAME_BYTES_MAX: u32 = 1 << 20;
 /// Commits that a server remembers for reconnecting clients.
 pub(crate) const REMEMBERED: usize = 100;
 const WORKERS: usize = 2;
+/// Time between two moves of connections, where they move.
+const MOVE_INTERVAL: Duration = Duration::from_micros(300);
 
 /// A running server; stopped when dropped.
 pub(crate) struct InProcess {
@@ -32,6 +35,8 @@ pub(crate) struct InProcess {
     disk: MemoryDisk,
     storage: Arc<Database>,
     stop: Option<oneshot::Sender<()>>,
+    /// Moves of connections between workers.
+    moves: Arc<AtomicU64>,
     thread: Option<JoinHandle<io::Result<()>>>,
     _folder: TempDir,
 }
@@ -40,6 +45,19 @@ impl InProcess {
     pub(crate) fn start(
         encoding: Encoding,
         data: Option<Vec<u8>>,
+    ) -> Result<InProcess, Difference> {
+        InProcess::start_with(encoding, data, false)
+    }
+
+    /// As [`InProcess::start`] without data; connections move between the workers all the time.
+    pub(crate) fn start_moving(encoding: Encoding) -> Result<InProcess, Difference> {
+        InProcess::start_with(encoding, None, true)
+    }
+
+    fn start_with(
+        encoding: Encoding,
+        data: Option<Vec<u8>>,
+        is_moving: bool,
     ) -> Result<InProcess, Difference> {
         let disk = MemoryDisk::volatile();
         if let Some(data) = data {
@@ -60,11 +78,13 @@ impl InProcess {
         let (stop, stopped) = oneshot::channel();
         let (ready, listening) = std::sync::mpsc::channel();
         let (served, address) = (Arc::clone(&storage), Address::Unix(socket.clone()));
-        let serve = move || serve(served, encoding, &address, &ready, stopped);
+        let moves = Arc::<AtomicU64>::default();
+        let moved = is_moving.then(|| Arc::clone(&moves));
+        let serve = move || serve(served, encoding, &address, moved.as_deref(), &ready, stopped);
         let thread = Some(std::thread::spawn(serve));
         listening.recv()?;
         let stop = Some(stop);
-        Ok(InProcess { socket, disk, storage, stop, thread, _folder: folder })
+        Ok(InProcess { socket, disk, storage, stop, moves, thread, _folder: folder })
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -73,6 +93,11 @@ impl InProcess {
 
     pub(crate) fn last_tid(&self) -> Tid {
         self.storage.last_tid()
+    }
+
+    /// How often a connection has moved to another worker.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
     }
 
     /// Stops it and checks its file.
@@ -112,6 +137,7 @@ fn serve(
     storage: Arc<Database>,
     encoding: Encoding,
     address: &Address,
+    moves: Option<&AtomicU64>,
     ready: &std::sync::mpsc::Sender<()>,
     mut stopped: oneshot::Receiver<()>,
 ) -> io::Result<()> {
@@ -131,9 +157,19 @@ fn serve(
         let listener = Bound::bind(address).await?.listen()?;
         // The receiver is gone only if the test has failed already.
         let _ = ready.send(());
+        let mut interval = tokio::time::interval(MOVE_INTERVAL);
+        // All to one worker, half of them back, all to the other one, and so on.
+        let turns = [(Share::All, 0), (Share::Half, 1), (Share::All, 1), (Share::Half, 0)];
+        let mut turns = turns.into_iter().cycle();
         loop {
             tokio::select! {
                 (incoming, peer) = listener.accept() => workers.assign(incoming, peer),
+                _ = interval.tick(), if moves.is_some() => {
+                    let (share, from) = turns.next().unwrap();
+                    workers.hand_over(share, from, 1 - from);
+                    let moved = workers.metrics().iter().map(|metrics| metrics.moved.value()).sum();
+                    moves.unwrap().store(moved, Ordering::Relaxed);
+                }
                 _ = &mut stopped => break Ok::<(), io::Error>(()),
             }
         }
