@@ -19,6 +19,8 @@ from pathlib import Path
 
 # What one worker tells another is tested on machines of two cores too.
 os.environ.setdefault("ZODIUM_WORKERS", "2")
+# Each has connections from the beginning; test_balance.py is about moving them.
+os.environ.setdefault("ZODIUM_NO_BALANCE", "1")
 
 HOST = "127.0.0.1"
 START_SECONDS = 30  # a server that does not listen by then is broken

@@ -125,6 +125,7 @@ impl MetricsCollector {
         )?;
         let counters = [
             ("zodium_network_accepted", "Connections accepted", None, network.accepted),
+            ("zodium_network_moved", "Moves between workers", None, network.moved),
             (
                 "zodium_network_refused",
                 "Connections that the server ended because of the client",

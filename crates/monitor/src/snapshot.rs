@@ -39,6 +39,8 @@ pub struct Network {
     pub connections: u64,
     /// Connections that were accepted.
     pub accepted: u64,
+    /// Moves of connections between workers.
+    pub moved: u64,
     /// Connections ended because the client broke the protocol, kept locks for too long, or did
     /// not read its messages.
     pub refused: u64,

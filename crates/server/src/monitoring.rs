@@ -158,6 +158,7 @@ impl Watched {
         let ended = sum(|metrics| &metrics.ended);
         *network = Network {
             accepted: sum(|metrics| &metrics.accepted),
+            moved: sum(|metrics| &metrics.moved),
             refused: sum(|metrics| &metrics.refused),
             bytes_received: sum(|metrics| &metrics.bytes_received),
             bytes_sent: sum(|metrics| &metrics.bytes_sent),

@@ -148,11 +148,23 @@ settings! {
             heading: CLIENTS
         }
 
-        /// Number of worker threads; a connection stays on one
+        /// Number of worker threads
         workers: Option<u16> = None, {
             Count::<u16>::within(1, 1024);
             key: "workers", otherwise: "one per core except one", option: "workers", value: "N",
             env: "ZODIUM_WORKERS", heading: PROCESS
+        }
+
+        /// Serve with as few workers as the load needs, and move connections between them
+        ///
+        /// A worker with many clients finds more requests each time it wakes up, so a commit costs
+        /// less processor time. A busy worker hands clients over to others, up to one for each
+        /// processor. Connections over TLS do not move, and none does with --busy-poll.
+        balance: bool = true, {
+            Switch;
+            key: "balance", option: "no-balance", flag: "false",
+            option_help: "Give each worker the same number of connections, and leave them there",
+            env: "ZODIUM_NO_BALANCE", heading: PROCESS
         }
 
         /// Poll for the next request for this time after each, instead of sleeping

@@ -183,7 +183,7 @@ fn tls() -> impl Strategy<Value = TlsOptions> {
 fn server() -> impl Strategy<Value = ServerOptions> {
     let limits = (option::of(any::<u16>()), 0..=i64::MAX as usize, any::<u32>());
     let times = (option::of(duration()), option::of(duration()), option::of(duration()));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = any::<[bool; 5]>();
     let classes = vec("[*a-z.\"]{1,20}", 0..3);
     let files = (option::of(path()), option::of(tls()));
     (vec(address(), 0..3), limits, times, flags, classes, files).prop_map(
@@ -197,17 +197,18 @@ fn server() -> impl Strategy<Value = ServerOptions> {
         )| {
             ServerOptions {
                 addresses,
-                encoding: if flags.0 { Encoding::Msgpack } else { Encoding::Pickle },
-                read_only: flags.1,
+                encoding: if flags[0] { Encoding::Msgpack } else { Encoding::Pickle },
+                read_only: flags[1],
                 workers,
+                balance: flags[4],
                 busy_poll,
                 invalidation_queue_size: queue,
                 invalidation_age: age,
                 transaction_timeout: timeout,
-                client_conflict_resolution: flags.2,
+                client_conflict_resolution: flags[2],
                 resolvable_classes: classes,
-                python_resolver: pid_file.clone().filter(|_| flags.0),
-                reopen_after_failure: flags.3,
+                python_resolver: pid_file.clone().filter(|_| flags[0]),
+                reopen_after_failure: flags[3],
                 message_bytes_max: message,
                 connections_max: (message % 3 == 0).then_some(message),
                 memory_bytes_max: (message % 5 == 0).then_some(u64::from(message) << 8),

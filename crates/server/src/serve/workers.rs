@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use zodium_configuration::{Encoding, ServerOptions};
-use zodium_net::{WorkerOptions, Workers};
+use zodium_net::{Balancing, WorkerOptions, Workers};
 use zodium_zeo_server::{Config, Server, ZeoService};
 
 use super::limits;
@@ -36,7 +36,10 @@ pub(crate) fn start(
         count: options.workers.map_or_else(default_count, usize::from),
         limits,
         busy_poll: options.busy_poll,
-        ..WorkerOptions::default()
+        balancing: match options.balance {
+            true => Balancing::ByLoad,
+            false => Balancing::Even,
+        },
     };
     let served = Arc::clone(&server);
     let workers = Workers::start(options, move |_| ZeoService::new(Arc::clone(&served)))?;
