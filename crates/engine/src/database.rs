@@ -191,7 +191,14 @@ impl Database {
 
     /// The state of the commit machine.
     pub fn commit_status(&self) -> CommitStatus {
-        self.commits.machine().status()
+        let machine = self.commits.machine();
+        let status = machine.status();
+        if self.subscribers.announced_tid() <= status.last_published {
+            return status;
+        }
+        // What is being written is announced already: its clients may have their answers, and then
+        // hold no locks, although these are not free yet.
+        CommitStatus { oldest_grant: machine.oldest_unwritten_grant(), ..status }
     }
 
     /// Converts a monotonic time, past or future, to seconds since the Unix epoch.

@@ -132,7 +132,8 @@ pub struct CommitStatus {
     pub ready: usize,
     /// Number of transactions that are being written.
     pub writing: usize,
-    /// When the oldest lock still held was granted (monotonic).
+    /// When the oldest lock still held was granted (monotonic). Locks of transactions that are
+    /// announced already do not count in [`Database::commit_status`](crate::Database::commit_status).
     pub oldest_grant: Option<Duration>,
     /// The last tid given; its transaction may still be on its way to the disk.
     pub last_given: Tid,
@@ -440,6 +441,13 @@ impl<P> CommitMachine<P> {
             last_published: self.last_published,
             failed: self.failed,
         }
+    }
+
+    /// When the oldest lock of a transaction that is not being written was granted (monotonic).
+    pub fn oldest_unwritten_grant(&self) -> Option<Duration> {
+        let is_written = |number| self.writing.iter().any(|(written, _)| *written == number);
+        let mut grants = self.grants.iter();
+        grants.find(|(_, number)| !is_written(*number)).map(|&(granted_at, _)| granted_at)
     }
 
     /// Number of transactions that wait for the log writer.

@@ -173,17 +173,20 @@ struct Moment {
     announced: Tid,
     /// Commits whose locks are held.
     locked: usize,
+    oldest_grant: Option<Duration>,
 }
 
 impl Mailbox for Witness {
     fn post(&self, notice: Notice) {
         let Notice::Committed(commits) = notice else { return };
         let storage = self.storage.get().and_then(Weak::upgrade).expect("it is open");
+        let status = storage.commit_status();
         self.seen.lock().push(Moment {
             commits: commits.len(),
             last: commits.last().expect("not empty").tid,
             announced: storage.subscribers().announced_tid(),
-            locked: storage.commit_status().writing,
+            locked: status.writing,
+            oldest_grant: status.oldest_grant,
         });
     }
 }
@@ -205,6 +208,8 @@ fn commits_are_known_as_announced_and_keep_their_locks_while_they_are_posted() {
     for moment in seen.iter() {
         assert_eq!(moment.announced, moment.last, "{moment:?}");
         assert_eq!(moment.locked, moment.commits, "{moment:?}");
+        // A client that has its answer asks for the status, and sees no lock of its own.
+        assert_eq!(moment.oldest_grant, None, "{moment:?}");
     }
 }
 
