@@ -3,9 +3,12 @@
     NEOPPOD=CHECKOUT PYTHON tests/conformance/neo/run.py [--storage COMMAND] [NAME ...]
 
 PYTHON runs NEO/py.  A NAME is a module (zodb.testBasic, functional.testStorage), a
-group (zodb, functional), or part of the name of a test after a colon (zodb:Undo).
-Without names all of both groups run.  COMMAND is what `neostorage` is replaced by;
+group (zodb, functional, subset), or part of the name of a test after a colon (zodb:Undo).
+Without names all of zodb and functional run.  COMMAND is what `neostorage` is replaced by;
 `--storage stock` leaves NEO's own.
+
+The group subset is the part of zodb that depends on how many nodes there are, in larger
+clusters: 2 masters, 3 storages, 1 replica, 5 partitions, TLS.
 
 NEO's functional tests start each node as a child process with neostorage's options.
 Key decision: nothing of NEO/py is changed.  In the child of a storage node the
@@ -32,7 +35,16 @@ GROUPS = {
         *("testUndo", "testZODB"),
     ],
     "functional": ["testMaster", "testClient", "testCluster", "testStorage"],
+    "subset": [
+        *("testBasic", "testConflict", "testHistory", "testIterator", "testMT", "testPack"),
+        *("testReadOnly", "testRevision", "testSynchronization", "testUndo"),
+    ],
 }
+DEFAULT_GROUPS = ["zodb", "functional"]
+# Only in clusters of one storage NEO's client says which transactions can be undone in order.
+NOT_IN_SUBSET = "testIndicesInUndo"
+# What NEO's tests make of the environment: the clusters of the group subset.
+LARGER = {"MASTERS": 2, "STORAGES": 3, "REPLICAS": 1, "PARTITIONS": 5}
 OUTCOMES = ["passed", "failed", "skipped", "expected"]
 
 
@@ -68,17 +80,20 @@ def remove_logs(folder):
 
 def tests_named(names):
     """(group, test) for each test that a name stands for."""
-    for name in names or GROUPS:
+    for name in names or DEFAULT_GROUPS:
         module, _, part = name.partition(":")
         group, _, one = module.partition(".")
-        prefix = "test"
-        if group == "zodb":
+        package, prefix = group, "test"
+        if group in ("zodb", "subset"):
             from neo.tests.zodb import prefix
+
+            package = "zodb"
         loader = unittest.TestLoader()
         loader.testMethodPrefix = prefix
         for module in [one] if one else GROUPS[group]:
-            for test in flat(loader.loadTestsFromName(f"neo.tests.{group}.{module}")):
-                if part in test.id():
+            for test in flat(loader.loadTestsFromName(f"neo.tests.{package}.{module}")):
+                is_apart = group == "subset" and NOT_IN_SUBSET in test.id()
+                if part in test.id() and not is_apart:
                     yield group, test
 
 
@@ -140,7 +155,8 @@ def main():
     counts = {}
     for group, test in tests_named(options.names):
         count = counts.setdefault(group, dict.fromkeys(OUTCOMES, 0))
-        count[OUTCOMES[run_apart(test, options.details)]] += 1
+        enlarge = enlarge_clusters if group == "subset" else None
+        count[OUTCOMES[run_apart(test, options.details, enlarge)]] += 1
     for group, count in counts.items():
         print(
             f"{group}: {sum(count.values()) - count['failed']} of {sum(count.values())} passed"
@@ -149,8 +165,49 @@ def main():
     sys.exit(1 if any(count["failed"] for count in counts.values()) else 0)
 
 
-def run_apart(test, details):
-    """Runs a test in a process of its own; the number of its outcome."""
+def enlarge_clusters():
+    """Has the tests of this process use larger clusters, with TLS."""
+    from neo.tests import SSL
+    from neo.tests.functional import NEOCluster
+    from neo.tests.zodb import ZODBTestCase
+
+    os.environ.update({f"NEO_TEST_ZODB_{name}": str(count) for name, count in LARGER.items()})
+    NEOCluster.SSL = SSL
+    ZODBTestCase._getDatabaseManager = lambda test: Databases(test.neo)
+
+
+class Databases:
+    """All databases of a cluster, in place of the one that NEO's fixture looks into."""
+
+    def __init__(self, cluster):
+        self.managers = [cluster.getSQLConnection(name) for name in cluster.db_list]
+        self.lock = self.managers[0].lock
+
+    def commit(self):
+        for manager in self.managers:
+            manager.commit()
+
+    def setup(self):
+        for manager in self.managers:
+            manager.setup()
+
+    def nonempty(self, table):
+        return any(manager.nonempty(table) for manager in self.managers)
+
+    @property
+    def _uncommitted_data(self):
+        return [manager._uncommitted_data for manager in self.managers if manager._uncommitted_data]
+
+    def getOrphanList(self):
+        return [orphan for manager in self.managers for orphan in manager.getOrphanList()]
+
+    def close(self):
+        for manager in self.managers:
+            manager.close()
+
+
+def run_apart(test, details, prepare=None):
+    """Runs a test in a process of its own, after `prepare`; the number of its outcome."""
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -158,6 +215,8 @@ def run_apart(test, details):
         return status if status in range(len(OUTCOMES)) else OUTCOMES.index("failed")
     outcome = OUTCOMES.index("failed")
     try:
+        if prepare:
+            prepare()
         result = Result(unittest.runner._WritelnDecorator(sys.stderr), True, 0)
         test.run(result)
         bad = [*result.failures, *result.errors]
