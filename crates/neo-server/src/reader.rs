@@ -10,6 +10,8 @@ use zodium_net::Link;
 
 /// Reads side by side. Each holds what it has found until it is sent.
 const READS_MAX: usize = 8;
+/// Reads for other storages side by side: a replication leaves the other places to clients.
+const BACKGROUND_READS_MAX: usize = 1;
 /// A read waits while more bytes than this wait to be sent to the peer that it is for.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
 
@@ -17,11 +19,14 @@ const UNSENT_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Reader {
     store: Arc<dyn Store>,
     places: Semaphore,
+    /// Places for what is sent to other storages.
+    background: Semaphore,
 }
 
 impl Reader {
     pub(crate) fn new(store: Arc<dyn Store>) -> Reader {
-        Reader { store, places: Semaphore::new(READS_MAX) }
+        let background = Semaphore::new(BACKGROUND_READS_MAX);
+        Reader { store, places: Semaphore::new(READS_MAX), background }
     }
 
     /// Runs a read; `link` is the connection that it is for. `None` if the thread panicked, which
@@ -32,10 +37,14 @@ impl Reader {
             link.drained(UNSENT_BYTES_MAX).await;
         }
         // The semaphore is never closed; without a place it would still be right to go on.
+        let background = match job.is_background() {
+            true => self.background.acquire().await.ok(),
+            false => None,
+        };
         let place = self.places.acquire().await.ok();
         let store = Arc::clone(&self.store);
         let result = tokio::task::spawn_blocking(move || store.read(job)).await;
-        drop(place);
+        drop((place, background));
         Some(result.ok()?.map(|completion| vec![completion]))
     }
 }

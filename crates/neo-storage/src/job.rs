@@ -9,7 +9,10 @@ type RunRead = dyn FnOnce(&dyn Reads) -> Completion + Send;
 type RunWrite = dyn FnOnce(&mut dyn Writes) -> ReadResult<Completion> + Send;
 
 /// A job that only reads.
-pub struct ReadJob(Box<RunRead>);
+pub struct ReadJob {
+    run: Box<RunRead>,
+    is_background: bool,
+}
 
 /// A job that may write.
 pub struct WriteJob(Box<RunWrite>);
@@ -27,12 +30,22 @@ pub trait Store: Send + Sync {
 
 impl ReadJob {
     pub(crate) fn new(run: impl FnOnce(&dyn Reads) -> Completion + Send + 'static) -> ReadJob {
-        ReadJob(Box::new(run))
+        ReadJob { run: Box::new(run), is_background: false }
+    }
+
+    pub(crate) fn in_background(self) -> ReadJob {
+        ReadJob { is_background: true, ..self }
+    }
+
+    /// Whether the job is for another storage: clients come first, so few such jobs, or one, should
+    /// run at a time.
+    pub fn is_background(&self) -> bool {
+        self.is_background
     }
 
     /// Runs the job.
     pub fn run(self, database: &dyn Reads) -> Completion {
-        (self.0)(database)
+        (self.run)(database)
     }
 }
 

@@ -10,8 +10,10 @@
 
 #![forbid(unsafe_code)]
 
+mod checking;
 mod client;
 mod connection;
+mod counts;
 mod database;
 mod handling;
 mod identification;
@@ -25,9 +27,11 @@ mod peer;
 mod phase;
 mod replication;
 mod settings;
+mod status;
 mod transactions;
 
 pub use connection::ConnectionId;
+pub use counts::Counts;
 pub use database::{
     CellProgress, Data, DatabaseError, Found, LastIds, Loaded, NewRecord, NewTransaction,
     PackObjects, PackRow, ReadResult, Reads, Record, SerialSum, TableChange, TidSum,
@@ -37,3 +41,4 @@ pub use job::{Completion, ReadJob, Store, WriteJob};
 pub use node::Node;
 pub use output::{Exit, Output};
 pub use settings::{Saved, Settings};
+pub use status::{CellStatus, ConnectionCounts, Missing, State, Status, TransactionCounts};

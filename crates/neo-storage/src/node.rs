@@ -8,6 +8,8 @@ use zodium_neo::messages::Error as ErrorMessage;
 use zodium_neo::{Address, ErrorCode, Message, NodeId, Packet, PartitionTable, encode};
 use zodium_types::Tid;
 
+use crate::checking::Checking;
+use crate::counts::Counts;
 use crate::database::{DatabaseError, ReadResult, Reads, Writes};
 use crate::handling::{Handled, Refusal};
 use crate::identification::Waiting;
@@ -42,6 +44,8 @@ pub struct Node {
     pub(crate) transactions: Transactions,
     pub(crate) replication: Replication,
     pub(crate) packing: Packing,
+    pub(crate) checking: Checking,
+    pub(crate) counts: Counts,
     outputs: Vec<Output>,
 }
 
@@ -64,6 +68,8 @@ impl Node {
             transactions: Transactions::default(),
             replication: Replication::default(),
             packing: Packing::default(),
+            checking: Checking::default(),
+            counts: Counts::default(),
             outputs: Vec::new(),
         }
     }
@@ -243,8 +249,12 @@ impl Node {
         match role {
             Role::Master { is_primary, .. } => self.master_lost(*is_primary),
             Role::Client { node } => self.client_lost(*node),
-            Role::Source { .. } => self.source_lost(connection),
-            Role::Storage { .. } | Role::Stranger | Role::Leaving => {}
+            // Either side of a connection may fetch from the other.
+            Role::Source { .. } | Role::Storage { .. } => {
+                self.source_lost(connection);
+                self.check_lost(connection);
+            }
+            Role::Stranger | Role::Leaving => {}
         }
     }
 
@@ -270,16 +280,35 @@ impl Node {
         read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
         done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
     ) {
+        let job = self.read_job(read, done);
+        self.outputs.push(Output::Read { job, after_sending });
+    }
+
+    /// As [`Node::read_after`], for another storage: clients come first.
+    pub(crate) fn read_in_background<T: Send + 'static>(
+        &mut self,
+        connection: ConnectionId,
+        read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
+    ) {
+        let job = self.read_job(read, done).in_background();
+        self.outputs.push(Output::Read { job, after_sending: Some(connection) });
+    }
+
+    fn read_job<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
+    ) -> ReadJob {
         let epoch = self.epoch;
-        let job = ReadJob::new(move |database| {
+        ReadJob::new(move |database| {
             let result = read(database);
             Completion::new(move |node| {
                 if node.epoch == epoch {
                     done(node, result);
                 }
             })
-        });
-        self.outputs.push(Output::Read { job, after_sending });
+        })
     }
 
     /// Reads for a request; a failure of the database ends the connection.
@@ -352,6 +381,7 @@ impl Node {
         self.transactions = Transactions::default();
         self.replication = Replication::default();
         self.packing = Packing::default();
+        self.checking = Checking::default();
         for connection in self.peers.like(|role| !matches!(role, Role::Master { .. })) {
             self.close(connection);
         }

@@ -46,6 +46,8 @@ pub(crate) enum Asked {
     PackOrders(Tid),
     /// AskFetchTransactions or AskFetchObjects, of this replication.
     Fetch,
+    /// AskCheckTIDRange or AskCheckSerialRange.
+    Check,
 }
 
 impl Peer {
@@ -76,6 +78,12 @@ impl Peers {
 
     pub(crate) fn get_mut(&mut self, connection: ConnectionId) -> Option<&mut Peer> {
         self.all.get_mut(&connection)
+    }
+
+    /// Whether another storage has accepted a connection, or has made it.
+    pub(crate) fn is_ready(&self, connection: ConnectionId) -> bool {
+        let role = self.get(connection).map(|peer| &peer.role);
+        matches!(role, Some(Role::Source { is_ready: true, .. } | Role::Storage { .. }))
     }
 
     pub(crate) fn remove(&mut self, connection: ConnectionId) -> Option<Peer> {

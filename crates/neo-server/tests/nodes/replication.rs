@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zodium_neo::CellState::{OutOfDate, UpToDate};
 use zodium_neo::messages::*;
-use zodium_neo::{CellState, Partition, TableId};
+use zodium_neo::{CellState, Map, NodeType, Partition, TableId};
 use zodium_neo_storage::ConnectionId;
 use zodium_types::Tid;
 
@@ -12,7 +12,7 @@ use crate::support::{Bench, each_packet, storage};
 
 /// Connects the target with the source that it has dialled, and carries what they say until both
 /// are silent. What goes to masters stays.
-fn carry(source: &mut Bench, target: &mut Bench) -> Vec<String> {
+pub(crate) fn carry(source: &mut Bench, target: &mut Bench) -> Vec<String> {
     let mut links = BTreeMap::<ConnectionId, ConnectionId>::new();
     let mut to_masters = Vec::new();
     loop {
@@ -117,6 +117,62 @@ fn transactions_in_progress_are_waited_for() {
     target.names();
     let one = target.client(1);
     assert!(target.load(one, 3).contains("serial: Tid(1f)"));
+}
+
+#[test]
+fn clients_that_commit_get_their_turn_between_slices_of_a_chunk() {
+    let (mut source, mut target) = (source(400), target());
+    let one = target.client(1);
+    drop(target.store(one, 100_000, 9, 0, b"open"));
+    target.node_answers_unfinished(Tid(4_001), &[]);
+    target.names();
+    let before = target.writes;
+    assert_eq!(carry(&mut source, &mut target).len(), 1);
+    // 800 records: 8 slices, and the other writes of the replication.
+    assert!(target.writes - before >= 10, "{}", target.writes - before);
+    assert_eq!(target.node.status().counts.fetched_records, 800);
+}
+
+#[test]
+fn a_source_that_has_dialled_us_and_goes_is_replaced() {
+    let mut target = target();
+    let there = target.storage(1);
+    target.node_answers_unfinished(Tid(21), &[]);
+    assert_eq!(target.names(), ["AskFetchTransactions"], "on the connection that is there");
+    target.node.closed(there);
+    target.work();
+    assert_eq!(target.dialled.len(), 1, "the node dials the source itself");
+}
+
+#[test]
+fn a_chunk_that_is_being_written_does_not_count_for_a_cell_that_begins_anew() {
+    let mut target = target();
+    target.node_answers_unfinished(Tid(31), &[]);
+    let (source, _) = target.dialled.pop().unwrap();
+    target.node.connected(source);
+    let accepted = AcceptIdentification {
+        node_type: NodeType::Storage,
+        id: Some(storage(1)),
+        your_id: Some(storage(2)),
+    };
+    target.tell(source, 0, accepted);
+    let nothing =
+        AnswerFetchTransactions { next_tid: None, deleted: Vec::new(), completed_pack: None };
+    target.tell(source, 1, nothing);
+    assert_eq!(target.names().last().unwrap(), "AskFetchObjects");
+    target.held = Some(Vec::new());
+    let deleted = Map::from_iter([]);
+    target.tell(source, 2, AnswerFetchObjects { next_tid: None, next_oid: None, deleted });
+    let partition = Partition(0);
+    for (table, state) in [(2, CellState::Discarded), (3, OutOfDate)] {
+        let changes = vec![CellChange { partition, node: storage(2), state }];
+        let table = TableId(table);
+        target.master_tells(NotifyPartitionChanges { table, replicas: 0, changes });
+    }
+    target.release();
+    let cells = target.node.status().cells;
+    assert_eq!(cells[0].missing.map(|missing| missing.from), Some(Tid::ZERO));
+    assert!(!target.names().contains(&"NotifyReplicationDone".to_owned()));
 }
 
 impl Bench {

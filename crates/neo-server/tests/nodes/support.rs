@@ -9,7 +9,7 @@ use zodium_neo::{
     Address, CellState, Checksum, Extra, Frame, Message, NodeId, NodeState, NodeType, Packet, Scan,
     Scanner, TableId,
 };
-use zodium_neo_storage::{ConnectionId, Exit, Node, Output, Settings, Store};
+use zodium_neo_storage::{ConnectionId, Exit, Node, Output, Settings, Store, WriteJob};
 use zodium_sql::{NodeDatabase, NodeOptions};
 use zodium_types::{Oid, Tid};
 
@@ -25,6 +25,10 @@ pub(crate) struct Bench {
     pub(crate) dialled: Vec<(ConnectionId, Address)>,
     pub(crate) closed: Vec<ConnectionId>,
     pub(crate) exit: Option<Exit>,
+    /// Changes that are not made until [`Bench::release`].
+    pub(crate) held: Option<Vec<WriteJob>>,
+    /// Changes of the database so far.
+    pub(crate) writes: u64,
     _folder: TempDir,
 }
 
@@ -72,6 +76,8 @@ impl Bench {
             dialled: Vec::new(),
             closed: Vec::new(),
             exit: None,
+            held: None,
+            writes: 0,
             _folder: folder,
         };
         bench.work();
@@ -117,6 +123,22 @@ impl Bench {
         connection
     }
 
+    /// Another storage that has connected.
+    pub(crate) fn storage(&mut self, number: u32) -> ConnectionId {
+        let connection = self.node.accepted(format!("storage {number}"));
+        let identification = RequestIdentification {
+            node_type: NodeType::Storage,
+            id: Some(storage(number)),
+            address: Some(address(number)),
+            cluster: CLUSTER,
+            id_timestamp: Some(time_of(number)),
+            extra: Extra::default(),
+        };
+        self.tell(connection, 0, identification);
+        self.names();
+        connection
+    }
+
     pub(crate) fn master_tells<'a>(&mut self, message: impl Into<Message<'a>>) {
         self.tell(self.master, 7, message);
     }
@@ -152,7 +174,11 @@ impl Bench {
                         let done = Store::read(&self.database, job).unwrap();
                         self.node.completed(done);
                     }
+                    Output::Write { job, .. } if self.held.is_some() => {
+                        self.held.as_mut().unwrap().push(job);
+                    }
                     Output::Write { job, .. } => {
+                        self.writes += 1;
                         // No test here cuts the power.
                         let done = Store::write(&self.database, false, vec![job]).unwrap();
                         done.into_iter().for_each(|done| self.node.completed(done));
@@ -161,6 +187,15 @@ impl Bench {
                 }
             }
         }
+    }
+
+    /// Makes the changes that were held, and everything that follows.
+    pub(crate) fn release(&mut self) {
+        for job in self.held.take().unwrap() {
+            let done = Store::write(&self.database, false, vec![job]).unwrap();
+            done.into_iter().for_each(|done| self.node.completed(done));
+        }
+        self.work();
     }
 
     /// Takes what was sent: connection and bytes of packets.
@@ -212,6 +247,18 @@ impl Bench {
 
     /// Votes, locks and unlocks a transaction.
     pub(crate) fn commit(&mut self, connection: ConnectionId, ttid: u64, tid: u64, oids: &[u64]) {
+        self.vote_and_lock(connection, ttid, tid, oids);
+        self.master_tells(NotifyUnlockInformation { ttid: Tid(ttid) });
+    }
+
+    /// Votes and locks a transaction.
+    pub(crate) fn vote_and_lock(
+        &mut self,
+        connection: ConnectionId,
+        ttid: u64,
+        tid: u64,
+        oids: &[u64],
+    ) {
         let vote = AskStoreTransaction {
             ttid: Tid(ttid),
             user: b"user",
@@ -225,7 +272,6 @@ impl Bench {
         let (ttid, tid) = (Tid(ttid), Tid(tid));
         self.master_tells(AskLockInformation { ttid, tid, pack_approved: false });
         assert_eq!(self.names(), ["AnswerInformationLocked"]);
-        self.master_tells(NotifyUnlockInformation { ttid });
     }
 
     /// Loads the current record of an object; the answer as text.

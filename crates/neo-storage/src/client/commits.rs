@@ -79,6 +79,7 @@ impl Node {
             move |node, ()| {
                 if let Some(transaction) = node.transactions.all.get_mut(&ttid) {
                     transaction.vote = Vote::Done;
+                    node.counts.votes += 1;
                     node.answer(connection, id, answer);
                 }
             },
@@ -121,7 +122,10 @@ impl Node {
         let tid = tid.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
         self.write_lazily(
             move |database| database.unlock(ttid, tid),
-            move |node, ()| node.forget(ttid),
+            move |node, ()| {
+                node.counts.commits += 1;
+                node.forget(ttid);
+            },
         );
         Ok(())
     }
@@ -133,6 +137,7 @@ impl Node {
             return;
         }
         debug!(%ttid, "aborting");
+        self.counts.aborts += 1;
         if transaction.vote != Vote::No {
             self.write_lazily(move |database| database.abort(ttid), |_, ()| {});
         }

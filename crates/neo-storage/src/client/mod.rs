@@ -29,7 +29,10 @@ impl Node {
         match message {
             Message::Ping(_) => self.answer(connection, id, Pong {}),
             Message::CloseClient(_) => {}
-            Message::AskStoreObject(message) => return self.store_asked(from, message),
+            Message::AskStoreObject(message) => {
+                self.counts.stores += 1;
+                return self.store_asked(from, message);
+            }
             Message::AskCheckCurrentSerial(message) => return self.check_asked(from, &message),
             Message::AskRelockObject(message) => self.relock_asked(from, &message),
             Message::AskStoreTransaction(message) => {

@@ -71,6 +71,7 @@ impl Node {
             Read::Tids { max, .. } => transactions.is_locked_until(*max),
             Read::Oids { tid, .. } => transactions.is_locked_until(*tid),
             Read::Transactions(message) => transactions.is_locked_until(message.max_tid),
+            Read::Sum(message) => transactions.is_locked_until(message.max_tid),
             Read::Newest { locked_until, .. } => {
                 locked_until.is_some_and(|tid| transactions.is_locked_until(tid))
             }
@@ -93,6 +94,7 @@ impl Node {
                 self.oids_from(from, partition, (first, tid), count)
             }
             Read::Transactions(message) => self.feed_transactions(from, message),
+            Read::Sum(message) => self.sum_tids(from, &message),
             Read::Transaction { tid } => self.transaction_asked(from, tid),
             Read::Newest { partitions, skip, count, .. } => {
                 self.newest_tids(from, partitions, (skip, count))
@@ -108,6 +110,7 @@ impl Node {
                 self.refuse(from.0, from.1, "a read", &refusal);
             }
         }
+        self.check_next();
     }
 
     fn load(
@@ -123,6 +126,7 @@ impl Node {
             move |database| database.load(oid, at, before),
             move |node, loaded| match loaded {
                 Loaded::Found(record) => {
+                    node.counts.loads += 1;
                     node.answer_object(from, oid, &record);
                     Ok(())
                 }

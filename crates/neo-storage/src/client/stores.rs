@@ -95,6 +95,7 @@ impl Node {
             Attempt::Conflict(tid) => self.conflict(request, tid),
             Attempt::Wait => self.transactions.wait(request),
             Attempt::Deadlock(holder) => {
+                self.counts.deadlocks += 1;
                 self.notify_deadlock(holder, oid);
                 self.transactions.wait(request);
             }
@@ -175,6 +176,7 @@ impl Node {
 
     /// Refuses a request whose object was changed. A lock that was only for it is released.
     fn conflict(&mut self, request: LockRequest, tid: Tid) {
+        self.counts.conflicts += 1;
         let LockRequest { from, ttid, oid, serial, ref wish } = request;
         if !matches!(wish, LockWish::Relock) {
             self.release_unused(oid, ttid);

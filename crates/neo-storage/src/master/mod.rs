@@ -31,6 +31,10 @@ impl Masters {
         Masters { addresses, next: 0 }
     }
 
+    pub(crate) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
     /// The master to dial now; the next time it is another one.
     fn take(&mut self) -> Option<Address> {
         let address = self.addresses.get(self.next % self.addresses.len().max(1)).cloned();
@@ -38,13 +42,23 @@ impl Masters {
         address
     }
 
+    /// Notes a master that another one tells of.
+    fn add(&mut self, address: &Address) {
+        if !self.addresses.contains(address) {
+            self.addresses.push(address.clone());
+        }
+    }
+
+    /// Notes that a master is removed from the cluster. The last one stays.
+    fn remove(&mut self, address: &Address) {
+        if self.addresses.len() > 1 {
+            self.addresses.retain(|known| known != address);
+        }
+    }
+
     /// Notes what a secondary master says: the masters that it knows, and which one is primary.
     fn note(&mut self, message: &NotPrimaryMaster) {
-        for address in &message.masters {
-            if !self.addresses.contains(address) {
-                self.addresses.push(address.clone());
-            }
-        }
+        message.masters.iter().for_each(|address| self.add(address));
         // The index counts the masters of the message, which are in an order of their own.
         let primary = message.primary.and_then(|index| message.masters.get(index as usize));
         let place = |primary| self.addresses.iter().position(|address| address == primary);

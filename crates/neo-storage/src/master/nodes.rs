@@ -13,6 +13,14 @@ impl Node {
         let NotifyNodeInformation { timestamp, nodes } = message;
         self.members.note(timestamp, &nodes);
         for node in nodes {
+            if let (NodeType::Master, Some(address)) = (node.node_type, &node.address) {
+                match node.state {
+                    NodeState::Unknown => self.masters.remove(address),
+                    NodeState::Down | NodeState::Running | NodeState::Pending => {
+                        self.masters.add(address);
+                    }
+                }
+            }
             let Some(id) = node.id else { continue };
             if Some(id) == self.id {
                 match node.state {

@@ -1,6 +1,6 @@
 //! The beginning and the end of operation, and what the master says during it.
 
-use tracing::{info, warn};
+use tracing::info;
 use zodium_neo::Message;
 use zodium_neo::messages::NotifyReady;
 use zodium_types::Tid;
@@ -43,10 +43,7 @@ impl Node {
                 self.pack_orders_told(asked, message.orders);
             }
             Message::Replicate(message) => return self.replicate_for_backup(&message),
-            Message::CheckPartition(message) => {
-                // The check is an aid for operators; the cluster does not wait for its outcome.
-                warn!(partition = %message.partition, "checks of replicas are not implemented");
-            }
+            Message::CheckPartition(message) => self.check_ordered(&message),
             other => return Err(unexpected(&other)),
         }
         Ok(())

@@ -13,6 +13,8 @@ use crate::handling::{Handled, Refusal};
 /// The partition that is being replicated.
 #[derive(Debug)]
 pub(super) struct Current {
+    /// Its number among all attempts.
+    pub(super) attempt: u64,
     pub(super) partition: Partition,
     /// Up to this transaction.
     pub(super) tid: Tid,

@@ -18,6 +18,7 @@ use zodium_neo::{Address, Partition};
 use zodium_types::Tid;
 
 use self::fetching::Current;
+use crate::status::Missing;
 
 /// What this node replicates.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ pub(crate) struct Replication {
     last_question: u64,
     /// The partition that is being replicated.
     current: Option<Current>,
+    /// Numbers the attempts to fetch a partition: what an earlier one has begun is ignored.
+    last_attempt: u64,
     /// Chooses among sources in turn.
     turn: usize,
     /// Whether the last source failed: the next one is dialled after a pause.
@@ -53,6 +56,23 @@ struct Cell {
     next_record: Tid,
     /// The cell waits for transactions up to this one to finish.
     waits_for: Option<Tid>,
+}
+
+impl Replication {
+    /// The partition that is being fetched.
+    pub(crate) fn partition(&self) -> Option<Partition> {
+        self.current.as_ref().map(|current| current.partition)
+    }
+
+    /// What a cell lacks; `None` if nothing is to be fetched.
+    pub(crate) fn missing(&self, partition: Partition) -> Option<Missing> {
+        let cell = self.cells.get(&partition)?;
+        let current = self.current.as_ref().filter(|current| current.partition == partition);
+        let until = self.wanted.get(&partition).copied().max(current.map(|current| current.tid));
+        let from = cell.next_record;
+        let is_behind = until.is_some() || cell.waits_for.is_some();
+        is_behind.then_some(Missing { from, until })
+    }
 }
 
 /// Where a partition of a backup cluster comes from.

@@ -141,6 +141,7 @@ impl Node {
         if current.is_some_and(|current| partitions.contains(&current.partition)) {
             self.stop_current();
         }
+        self.check_discarded(partitions);
         let Some(table) = &self.table else { return };
         let is_in = |oid| {
             table.partition_of_oid(oid).is_some_and(|partition| partitions.contains(&partition))

@@ -48,7 +48,9 @@ impl Node {
                 return self.read_or_delay(from, Read::Transactions(message));
             }
             Message::AskFetchObjects(message) => return self.feed_objects(from, message),
-            Message::AskCheckTIDRange(message) => return self.sum_tids(from, &message),
+            Message::AskCheckTIDRange(message) => {
+                return self.read_or_delay(from, Read::Sum(message));
+            }
             Message::AskCheckSerialRange(message) => return self.sum_serials(from, &message),
             other => return self.feeder_says(connection, id, other),
         }
@@ -142,8 +144,8 @@ impl Node {
         if feed.missing.is_empty() {
             return self.answer(connection, id, feed.answer);
         }
-        self.read_after(
-            Some(connection),
+        self.read_in_background(
+            connection,
             move |database| -> ReadResult<Fed<T>> {
                 let mut packets = BytesMut::new();
                 while packets.len() < FEED_BYTES
@@ -159,6 +161,7 @@ impl Node {
                     if let Err(refusal) = node.check_feeding(feed.partition, code) {
                         return node.refuse(connection, id, "a replication", &refusal);
                     }
+                    node.counts.fed_bytes += packets.len() as u64;
                     node.send_packet(connection, packets);
                     node.feed((connection, id), feed, packet);
                 }
@@ -167,7 +170,12 @@ impl Node {
         );
     }
 
-    fn sum_tids(&mut self, from: (ConnectionId, u32), message: &AskCheckTIDRange) -> Handled {
+    /// Sums up transactions, for a storage that compares replicas.
+    pub(crate) fn sum_tids(
+        &mut self,
+        from: (ConnectionId, u32),
+        message: &AskCheckTIDRange,
+    ) -> Handled {
         let AskCheckTIDRange { partition, length, min_tid, max_tid } = *message;
         self.check_feeding(partition, ErrorCode::CheckingError)?;
         self.read_for(

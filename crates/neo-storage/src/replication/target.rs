@@ -3,7 +3,7 @@
 //! Both come in chunks. This node says what it has of a range; the source sends what is missing,
 //! and says what is too much. A chunk is in the database before the next one is asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tracing::{debug, info};
@@ -16,6 +16,7 @@ use zodium_types::{Oid, Tid};
 
 use super::BackupSource;
 use super::fetching::Current;
+use crate::database::NewRecord;
 use crate::handling::{Handled, Refusal};
 use crate::master::unexpected;
 use crate::peer::{Asked, Role};
@@ -23,6 +24,8 @@ use crate::{ConnectionId, Node};
 
 /// Transactions, or records, of a chunk.
 const CHUNK: u32 = 1000;
+/// Records that one change of the database writes while clients commit.
+const SLICE_RECORDS: usize = 100;
 /// Pause before a source is dialled after one has failed.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
 
@@ -74,7 +77,9 @@ impl Node {
     ) {
         let Some(tid) = self.replication.wanted.remove(&partition) else { return };
         let (connection, is_ready) = self.connection_to(&address);
+        self.replication.last_attempt += 1;
         self.replication.current = Some(Current {
+            attempt: self.replication.last_attempt,
             partition,
             tid,
             connection,
@@ -90,7 +95,7 @@ impl Node {
     }
 
     /// A connection to a storage, and whether it can be used now.
-    fn connection_to(&mut self, address: &Address) -> (ConnectionId, bool) {
+    pub(crate) fn connection_to(&mut self, address: &Address) -> (ConnectionId, bool) {
         let is_there =
             |role: &Role| matches!(role, Role::Source { address: at, .. } if at == address);
         if let Some(connection) = self.peers.like(is_there).first() {
@@ -118,7 +123,11 @@ impl Node {
         let current = self.replication.current.as_ref();
         let source = current.and_then(|current| current.source.as_ref());
         // Nodes of another cluster do not know this one.
-        let upstream = source.map(|source| source.cluster.clone()).filter(|name| !name.is_empty());
+        let replicates = current.is_some_and(|current| current.connection == connection);
+        let upstream = match source.filter(|_| replicates) {
+            Some(source) => Some(source.cluster.clone()).filter(|name| !name.is_empty()),
+            None => self.checking.upstream_of(connection).map(str::to_owned),
+        };
         let own = self.id.filter(|_| upstream.is_none());
         let cluster = upstream.unwrap_or_else(|| self.settings.cluster.clone());
         let request = RequestIdentification {
@@ -178,6 +187,7 @@ impl Node {
         if current.is_some_and(|current| current.connection == connection && !current.has_begun) {
             self.fetch_first();
         }
+        self.check_with(connection);
         Ok(())
     }
 
@@ -189,9 +199,18 @@ impl Node {
         message: Message<'_>,
     ) -> Handled {
         if let Message::Error(error) = &message {
+            if self.answered(connection, id) == Some(Asked::Check) {
+                self.check_lost(connection);
+                return Ok(());
+            }
             let (peer, code, reason) = (self.name_of(connection), error.code, error.message);
             info!(peer, %code, reason, "the source of a replication refuses");
             self.close(connection);
+            return Ok(());
+        }
+        if matches!(message, Message::AnswerCheckTIDRange(_) | Message::AnswerCheckSerialRange(_)) {
+            self.answered(connection, id);
+            self.sum_told(connection, id, &message);
             return Ok(());
         }
         let current = self.replication.current.as_mut();
@@ -225,12 +244,12 @@ impl Node {
 
     fn fetch_transactions(&mut self, min_tid: Tid, is_first: bool) {
         let Some(current) = &self.replication.current else { return };
-        let (partition, max_tid) = (current.partition, current.tid);
+        let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
         self.write_lazily(
             move |database| database.reads().tids(partition, (min_tid, max_tid), CHUNK),
             move |node, tids| {
                 node.ask_source(
-                    partition,
+                    attempt,
                     AskFetchTransactions {
                         partition,
                         length: CHUNK,
@@ -244,13 +263,14 @@ impl Node {
         );
     }
 
-    /// Asks the source, unless the partition has been given up meanwhile.
-    fn ask_source<'a>(&mut self, partition: Partition, message: impl Into<Message<'a>>) {
-        let current = self.replication.current.as_ref();
-        let Some(connection) = current
-            .filter(|current| current.partition == partition)
-            .map(|current| current.connection)
-        else {
+    /// The partition that is being fetched, in this attempt.
+    fn current(&self, attempt: u64) -> Option<&Current> {
+        self.replication.current.as_ref().filter(|current| current.attempt == attempt)
+    }
+
+    /// Asks the source, unless the attempt has been given up meanwhile.
+    fn ask_source<'a>(&mut self, attempt: u64, message: impl Into<Message<'a>>) {
+        let Some(connection) = self.current(attempt).map(|current| current.connection) else {
             return;
         };
         let asked = self.ask(connection, message, Asked::Fetch);
@@ -263,8 +283,9 @@ impl Node {
         let (Some(current), Some(own)) = (&mut self.replication.current, self.id) else { return };
         let AnswerFetchTransactions { next_tid, deleted, completed_pack } = answer;
         current.asked = None;
-        let (partition, max_tid) = (current.partition, current.tid);
+        let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
         let transactions = std::mem::take(&mut current.transactions);
+        self.counts.fetched_transactions += transactions.len() as u64;
         self.write_lazily(
             move |database| {
                 transactions.iter().try_for_each(|one| database.add_transaction(one))?;
@@ -279,6 +300,9 @@ impl Node {
                 }
             },
             move |node, ()| {
+                if node.current(attempt).is_none() {
+                    return;
+                }
                 let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
                 match next_tid {
                     Some(next) => {
@@ -288,27 +312,23 @@ impl Node {
                     None => {
                         cell.next_transaction = max_tid.next();
                         let first = cell.next_record;
-                        node.fetch_records(partition, first, Oid(0));
+                        node.fetch_records(first, Oid(0));
                     }
                 }
             },
         );
     }
 
-    fn fetch_records(&mut self, partition: Partition, min_tid: Tid, min_oid: Oid) {
-        let current = self.replication.current.as_ref();
-        let Some(max_tid) =
-            current.filter(|current| current.partition == partition).map(|current| current.tid)
-        else {
-            return;
-        };
+    fn fetch_records(&mut self, min_tid: Tid, min_oid: Oid) {
+        let Some(current) = &self.replication.current else { return };
+        let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
         self.write_lazily(
             move |database| database.reads().records(partition, (min_tid, max_tid), min_oid, CHUNK),
             move |node, found| {
                 let mut records = BTreeMap::<Tid, Vec<Oid>>::new();
                 found.into_iter().for_each(|(tid, oid)| records.entry(tid).or_default().push(oid));
                 node.ask_source(
-                    partition,
+                    attempt,
                     AskFetchObjects {
                         partition,
                         length: CHUNK,
@@ -323,11 +343,46 @@ impl Node {
     }
 
     fn records_fetched(&mut self, answer: AnswerFetchObjects) {
-        let (Some(current), Some(own)) = (&mut self.replication.current, self.id) else { return };
-        let AnswerFetchObjects { next_tid, next_oid, deleted } = answer;
+        let Some(current) = &mut self.replication.current else { return };
         current.asked = None;
-        let (partition, max_tid) = (current.partition, current.tid);
-        let records = std::mem::take(&mut current.records);
+        let attempt = current.attempt;
+        let records = VecDeque::from(std::mem::take(&mut current.records));
+        self.counts.fetched_records += records.len() as u64;
+        self.write_records(attempt, records, answer);
+    }
+
+    /// Writes the records of a chunk. While clients commit it does so in slices, so that a vote
+    /// waits for one of them at most.
+    fn write_records(
+        &mut self,
+        attempt: u64,
+        mut records: VecDeque<(Tid, NewRecord)>,
+        answer: AnswerFetchObjects,
+    ) {
+        if self.current(attempt).is_none() {
+            return;
+        }
+        if self.transactions.all.is_empty() || records.len() <= SLICE_RECORDS {
+            return self.write_last_records(records, answer);
+        }
+        let slice: Vec<_> = records.drain(..SLICE_RECORDS).collect();
+        self.write_lazily(
+            move |database| {
+                slice.into_iter().try_for_each(|(tid, one)| database.add_record(tid, one))
+            },
+            move |node, ()| node.write_records(attempt, records, answer),
+        );
+    }
+
+    /// Writes the rest of a chunk, and notes how far the cell is.
+    fn write_last_records(
+        &mut self,
+        records: VecDeque<(Tid, NewRecord)>,
+        answer: AnswerFetchObjects,
+    ) {
+        let (Some(current), Some(own)) = (&self.replication.current, self.id) else { return };
+        let AnswerFetchObjects { next_tid, next_oid, deleted } = answer;
+        let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
         // The next chunk may begin within a transaction.
         let done = next_tid.map_or(max_tid, |next| Tid(next.0.saturating_sub(1)));
         self.write_as(
@@ -342,12 +397,13 @@ impl Node {
                 database.set_replicated(own, partition, done)
             },
             move |node, ()| {
+                if node.current(attempt).is_none() {
+                    return;
+                }
                 let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
                 cell.next_record = done.next();
                 match next_tid {
-                    Some(next) => {
-                        node.fetch_records(partition, next, next_oid.unwrap_or(Oid(0)));
-                    }
+                    Some(next) => node.fetch_records(next, next_oid.unwrap_or(Oid(0))),
                     None => node.finish_partition(partition, max_tid),
                 }
             },
@@ -355,10 +411,7 @@ impl Node {
     }
 
     fn finish_partition(&mut self, partition: Partition, tid: Tid) {
-        let is_current = |current: &mut Current| current.partition == partition;
-        if self.replication.current.take_if(is_current).is_none() {
-            return;
-        }
+        self.replication.current = None;
         debug!(%partition, %tid, "fetched");
         self.replication.has_failed = false;
         self.save_backup_tid();
@@ -374,11 +427,14 @@ impl Node {
     }
 
     /// Closes connections to sources when there is nothing to fetch. Those of a backup stay.
-    fn close_idle_sources(&mut self) {
+    pub(crate) fn close_idle_sources(&mut self) {
         if self.replication.current.is_some() || self.backup_tid.is_some() {
             return;
         }
-        for connection in self.peers.like(|role| matches!(role, Role::Source { .. })) {
+        let sources = self.peers.like(|role| matches!(role, Role::Source { .. }));
+        for connection in
+            sources.into_iter().filter(|one| !self.checking.uses(*one)).collect::<Vec<_>>()
+        {
             self.close(connection);
         }
     }

@@ -1,7 +1,7 @@
 //! Reads, as they wait for transactions to be unlocked.
 
 use zodium_neo::Partition;
-use zodium_neo::messages::{AskFetchTransactions, AskObjectUndoSerial};
+use zodium_neo::messages::{AskCheckTIDRange, AskFetchTransactions, AskObjectUndoSerial};
 use zodium_types::{Oid, Tid};
 
 use crate::ConnectionId;
@@ -52,4 +52,6 @@ pub(crate) enum Read {
     Undo(AskObjectUndoSerial),
     /// Of a storage that replicates.
     Transactions(AskFetchTransactions),
+    /// Of a storage that compares replicas.
+    Sum(AskCheckTIDRange),
 }

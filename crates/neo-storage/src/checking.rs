@@ -1,0 +1,374 @@
+//! Compares a partition with its replicas, when the master asks for it.
+//!
+//! All parties sum up the same range of rows: first of transactions, then of records. A range has a
+//! limited number of rows; the next one begins where it ends. A party with another sum is reported
+//! as corrupted, and left out of the rest. With a reference, that one is right; without, all
+//! parties are reported, as nobody knows which of them is right.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tracing::{debug, info, warn};
+use zodium_neo::messages::{
+    AskCheckSerialRange, AskCheckTIDRange, CheckPartition, NotifyPartitionCorrupted,
+};
+use zodium_neo::{Address, CellState, Message, NodeId, Partition};
+use zodium_types::{Oid, Tid};
+
+use crate::database::{ReadResult, Reads, SerialSum, TidSum};
+use crate::peer::Asked;
+use crate::{ConnectionId, Node};
+
+/// Rows of a range. The sum over it keeps a storage of NEO/py from other work.
+const ROWS: u32 = 10_000;
+
+/// Partitions to check.
+#[derive(Debug, Default)]
+pub(crate) struct Checking {
+    queue: VecDeque<Order>,
+    current: Option<Check>,
+    /// Numbers the ranges: sums of earlier ones are ignored.
+    range_number: u64,
+}
+
+/// A partition to check.
+#[derive(Clone, Debug)]
+struct Order {
+    partition: Partition,
+    /// The name of the upstream cluster of `reference`; empty for the own cluster.
+    upstream: String,
+    /// Where the storage listens that is right.
+    reference: Option<Address>,
+    min_tid: Tid,
+    max_tid: Tid,
+}
+
+/// The partition that is being checked.
+#[derive(Debug)]
+struct Check {
+    order: Order,
+    reference: Option<Party>,
+    parties: BTreeMap<Party, State>,
+    range: Range,
+}
+
+/// Whose rows are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Party {
+    /// This node.
+    Own,
+    Peer(ConnectionId),
+}
+
+#[derive(Debug)]
+struct State {
+    /// The id of its cell in messages; an upstream storage has none.
+    node: Option<NodeId>,
+    /// The request that it has not answered.
+    asked: Option<u32>,
+    /// Its sum of the current range.
+    sum: Option<Sum>,
+}
+
+/// The range that is being summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Range {
+    Transactions { from: Tid },
+    Records { from: Tid, oid: Oid },
+}
+
+/// The sum of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sum {
+    Transactions(TidSum),
+    Records(SerialSum),
+}
+
+impl Sum {
+    /// Where the next range begins; `None` at the end of the check.
+    fn next(self, min_tid: Tid) -> Option<Range> {
+        match self {
+            Sum::Transactions(sum) if sum.count < ROWS => {
+                Some(Range::Records { from: min_tid, oid: Oid(0) })
+            }
+            Sum::Transactions(sum) => Some(Range::Transactions { from: sum.last.next() }),
+            Sum::Records(sum) if sum.count < ROWS => None,
+            Sum::Records(sum) => {
+                Some(Range::Records { from: sum.last_tid, oid: Oid(sum.last_oid.0 + 1) })
+            }
+        }
+    }
+}
+
+impl Order {
+    fn sum(&self, range: Range, database: &dyn Reads) -> ReadResult<Sum> {
+        let (partition, max) = (self.partition, self.max_tid);
+        match range {
+            Range::Transactions { from } => {
+                database.tid_sum(partition, (from, max), ROWS).map(Sum::Transactions)
+            }
+            Range::Records { from, oid } => {
+                database.serial_sum(partition, (from, max), oid, ROWS).map(Sum::Records)
+            }
+        }
+    }
+
+    fn question(&self, range: Range) -> Message<'static> {
+        let (partition, length, max_tid) = (self.partition, ROWS, self.max_tid);
+        match range {
+            Range::Transactions { from: min_tid } => {
+                AskCheckTIDRange { partition, length, min_tid, max_tid }.into()
+            }
+            Range::Records { from: min_tid, oid: min_oid } => {
+                AskCheckSerialRange { partition, length, min_tid, max_tid, min_oid }.into()
+            }
+        }
+    }
+}
+
+impl Checking {
+    /// The partition that is being checked.
+    pub(crate) fn partition(&self) -> Option<Partition> {
+        self.current.as_ref().map(|check| check.order.partition)
+    }
+
+    /// Whether a connection is used by the current check.
+    pub(crate) fn uses(&self, connection: ConnectionId) -> bool {
+        let parties = self.current.as_ref().map(|check| &check.parties);
+        parties.is_some_and(|parties| parties.contains_key(&Party::Peer(connection)))
+    }
+
+    /// The upstream cluster of a connection that the current check has made.
+    pub(crate) fn upstream_of(&self, connection: ConnectionId) -> Option<&str> {
+        let check = self.current.as_ref()?;
+        let is_reference = check.reference == Some(Party::Peer(connection));
+        Some(&*check.order.upstream).filter(|name| is_reference && !name.is_empty())
+    }
+}
+
+impl Node {
+    /// The master has a partition compared with its replicas.
+    pub(crate) fn check_ordered(&mut self, message: &CheckPartition<'_>) {
+        let CheckPartition { partition, source, min_tid, max_tid } = message;
+        self.checking.queue.push_back(Order {
+            partition: *partition,
+            upstream: source.upstream.to_owned(),
+            reference: source.address.clone(),
+            min_tid: *min_tid,
+            max_tid: *max_tid,
+        });
+        self.check_next();
+    }
+
+    /// Begins with the next partition, unless one is being checked.
+    pub(crate) fn check_next(&mut self) {
+        while self.checking.current.is_none() {
+            // Rows of locked transactions are not in their tables yet.
+            let Some(order) = self.checking.queue.front() else { return };
+            if self.transactions.is_locked_until(order.max_tid) {
+                return;
+            }
+            let Some(order) = self.checking.queue.pop_front() else { return };
+            let partition = order.partition;
+            if let Err(reason) = self.begin_check(order) {
+                warn!(%partition, reason, "a partition cannot be compared with its replicas");
+                self.close_idle_sources();
+            }
+        }
+    }
+
+    fn begin_check(&mut self, order: Order) -> Result<(), &'static str> {
+        let (Some(table), Some(own)) = (&self.table, self.id) else { return Err("no table") };
+        match table.state(order.partition, own) {
+            None | Some(CellState::OutOfDate) => return Err("the cell is not up to date"),
+            Some(_) => {}
+        }
+        let others: Vec<_> = table.readable(order.partition).filter(|node| *node != own).collect();
+        let mut parties = BTreeMap::from([(Party::Own, State::of(Some(own)))]);
+        let mut reference = None;
+        for node in others {
+            let Some(address) = self.members.running_address(node).cloned() else { continue };
+            let (connection, _) = self.connection_to(&address);
+            parties.insert(Party::Peer(connection), State::of(Some(node)));
+            if order.upstream.is_empty() && order.reference.as_ref() == Some(&address) {
+                reference = Some(Party::Peer(connection));
+            }
+        }
+        match &order.reference {
+            None => {}
+            Some(address) if !order.upstream.is_empty() => {
+                let (connection, _) = self.connection_to(address);
+                parties.insert(Party::Peer(connection), State::of(None));
+                reference = Some(Party::Peer(connection));
+            }
+            Some(address) if *address == self.settings.address => reference = Some(Party::Own),
+            Some(_) if reference.is_none() => return Err("the reference is not available"),
+            Some(_) => {}
+        }
+        if parties.len() < 2 {
+            return Err("there is no other replica");
+        }
+        let (partition, from, until) = (order.partition, order.min_tid, order.max_tid);
+        debug!(%partition, %from, %until, "comparing a partition with its replicas");
+        let range = Range::Transactions { from };
+        self.checking.current = Some(Check { order, reference, parties, range });
+        self.sum_range();
+        Ok(())
+    }
+
+    /// Has all parties sum up the current range.
+    fn sum_range(&mut self) {
+        self.checking.range_number += 1;
+        let number = self.checking.range_number;
+        let Some(check) = &mut self.checking.current else { return };
+        let (order, range) = (check.order.clone(), check.range);
+        let mut peers = Vec::new();
+        for (party, state) in &mut check.parties {
+            (state.asked, state.sum) = (None, None);
+            if let Party::Peer(connection) = party {
+                peers.push(*connection);
+            }
+        }
+        if check.parties.contains_key(&Party::Own) {
+            self.read(
+                move |database| order.sum(range, database),
+                move |node, sum| match sum {
+                    _ if node.checking.range_number != number => {}
+                    Ok(sum) => node.summed_up(Party::Own, sum),
+                    Err(error) => {
+                        warn!(%error, "the database failed a comparison of replicas");
+                        node.end_check("the database failed");
+                    }
+                },
+            );
+        }
+        peers.into_iter().for_each(|connection| self.ask_sum(connection));
+    }
+
+    /// Asks a storage for its sum, if it has accepted the connection.
+    fn ask_sum(&mut self, connection: ConnectionId) {
+        let Some(check) = &self.checking.current else { return };
+        if !self.peers.is_ready(connection) {
+            return;
+        }
+        let question = check.order.question(check.range);
+        let asked = self.ask(connection, question, Asked::Check);
+        let check = self.checking.current.as_mut();
+        if let Some(state) = check.and_then(|check| check.parties.get_mut(&Party::Peer(connection)))
+        {
+            state.asked = asked;
+        }
+    }
+
+    /// A storage has accepted a connection of this node.
+    pub(crate) fn check_with(&mut self, connection: ConnectionId) {
+        let check = self.checking.current.as_ref();
+        let state = check.and_then(|check| check.parties.get(&Party::Peer(connection)));
+        if state.is_some_and(|state| state.asked.is_none() && state.sum.is_none()) {
+            self.ask_sum(connection);
+        }
+    }
+
+    /// Handles a sum of another storage; others than the expected one are of an earlier range.
+    pub(crate) fn sum_told(&mut self, connection: ConnectionId, id: u32, message: &Message<'_>) {
+        let sum = match message {
+            Message::AnswerCheckTIDRange(sum) => Sum::Transactions(TidSum {
+                count: sum.count,
+                checksum: sum.checksum,
+                last: sum.max_tid,
+            }),
+            Message::AnswerCheckSerialRange(sum) => Sum::Records(SerialSum {
+                count: sum.count,
+                tid_checksum: sum.tid_checksum,
+                last_tid: sum.max_tid,
+                oid_checksum: sum.oid_checksum,
+                last_oid: sum.max_oid,
+            }),
+            _ => return,
+        };
+        let party = Party::Peer(connection);
+        let check = self.checking.current.as_ref();
+        let state = check.and_then(|check| check.parties.get(&party));
+        if state.is_some_and(|state| state.asked == Some(id)) {
+            self.summed_up(party, sum);
+        }
+    }
+
+    fn summed_up(&mut self, party: Party, sum: Sum) {
+        let Some(check) = &mut self.checking.current else { return };
+        if let Some(state) = check.parties.get_mut(&party) {
+            (state.asked, state.sum) = (None, Some(sum));
+        }
+        self.compare_sums();
+    }
+
+    /// Compares the sums, when all are there, and goes on with the next range.
+    fn compare_sums(&mut self) {
+        let Some(check) = &mut self.checking.current else { return };
+        let sums: Option<Vec<Sum>> = check.parties.values().map(|state| state.sum).collect();
+        let Some(sums) = sums else { return };
+        let expected = match check.reference {
+            Some(reference) => check.parties.get(&reference).and_then(|state| state.sum),
+            None => sums.first().copied().filter(|first| sums.iter().all(|sum| sum == first)),
+        };
+        let (right, wrong): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut check.parties)
+            .into_iter()
+            .partition(|(_, state)| state.sum == expected);
+        check.parties = right;
+        let (partition, min_tid) = (check.order.partition, check.order.min_tid);
+        if !wrong.is_empty() {
+            let nodes: Vec<_> = wrong.values().filter_map(|state| state.node).collect();
+            warn!(%partition, ?nodes, has_reference = check.reference.is_some(),
+                "replicas of a partition differ");
+            self.counts.differing_cells += nodes.len() as u64;
+            self.notify_master(NotifyPartitionCorrupted { partition, nodes });
+        }
+        let Some(check) = &mut self.checking.current else { return };
+        let next = match expected {
+            Some(sum) if check.parties.len() > 1 => sum.next(min_tid),
+            _ => return self.end_check("no two replicas are the same"),
+        };
+        if let Some(range) = next {
+            check.range = range;
+            return self.sum_range();
+        }
+        info!(%partition, from = %min_tid, until = %check.order.max_tid, "replicas are the same");
+        self.counts.checked_partitions += 1;
+        self.checking.current = None;
+        self.close_idle_sources();
+        self.check_next();
+    }
+
+    /// A party does not take part any more.
+    pub(crate) fn check_lost(&mut self, connection: ConnectionId) {
+        let Some(check) = &mut self.checking.current else { return };
+        let party = Party::Peer(connection);
+        if check.parties.remove(&party).is_none() {
+            return;
+        }
+        if check.reference == Some(party) || check.parties.len() < 2 {
+            return self.end_check("a replica is not there any more");
+        }
+        self.compare_sums();
+    }
+
+    /// Cells of this node were taken away.
+    pub(crate) fn check_discarded(&mut self, partitions: &[Partition]) {
+        self.checking.queue.retain(|order| !partitions.contains(&order.partition));
+        if self.checking.partition().is_some_and(|partition| partitions.contains(&partition)) {
+            self.end_check("the cell was taken away");
+        }
+    }
+
+    fn end_check(&mut self, reason: &'static str) {
+        let Some(check) = self.checking.current.take() else { return };
+        warn!(partition = %check.order.partition, reason, "a comparison of replicas was ended");
+        self.close_idle_sources();
+        self.check_next();
+    }
+}
+
+impl State {
+    fn of(node: Option<NodeId>) -> State {
+        State { node, asked: None, sum: None }
+    }
+}
