@@ -188,6 +188,7 @@ def test_names_follow_the_rules_of_prometheus(monitored, wire):
         for sample in family.samples:
             assert set(sample.labels) <= {
                 "storage", "method", "error", "result", "level", "version", "le",
+                "cluster", "node", "state", "kind",
             }  # fmt: skip
 
 

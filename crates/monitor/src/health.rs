@@ -9,6 +9,9 @@ pub struct Health {
     pub phase: Phase,
     /// Each storage that is open.
     pub storages: Vec<StorageHealth>,
+    /// Sentences about what an operator should look at, though everything is served.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The phases of a server.
@@ -51,6 +54,8 @@ pub enum StorageState {
     Failed,
     /// Another program has changed its file; it accepts no commits until the file is as before.
     Changed,
+    /// It serves nothing yet: a node that waits for its cluster.
+    Waiting,
     /// It is being closed.
     Closing,
 }
@@ -63,13 +68,14 @@ impl StorageState {
             StorageState::Full => Some("refuses commits: there is no space left for them"),
             StorageState::Failed => Some("refuses commits since a write failed"),
             StorageState::Changed => Some("refuses commits since another program changed its file"),
+            StorageState::Waiting => Some("serves nothing yet"),
             StorageState::Closing => Some("is being closed"),
         }
     }
 }
 
 impl Health {
-    /// Sentences about damage, which is no reason to stop serving the rest.
+    /// Sentences about damage and notes, which is no reason to stop serving the rest.
     pub fn damages(&self) -> Vec<String> {
         let damaged = self.storages.iter().filter(|storage| storage.damaged > 0);
         let sentence = |storage: &StorageHealth| {
@@ -79,7 +85,7 @@ impl Health {
                 storage.name, storage.damaged
             )
         };
-        damaged.map(sentence).collect()
+        damaged.map(sentence).chain(self.notes.iter().cloned()).collect()
     }
 
     /// Sentences about what is wrong; empty when all is well.
@@ -118,6 +124,7 @@ mod tests {
                 storage("1", StorageState::Writable),
                 storage("2", StorageState::ReadOnly),
             ],
+            notes: Vec::new(),
         };
         assert!(health.complaints().is_empty());
         health.storages.push(storage("3", StorageState::Failed));

@@ -13,6 +13,7 @@ mod http;
 mod messages;
 mod metrics;
 mod negotiation;
+mod node;
 mod pages;
 mod process;
 mod snapshot;
@@ -22,6 +23,7 @@ use std::pin::Pin;
 pub use health::{Health, Phase, StorageHealth, StorageState};
 pub use http::{Listener, Monitor};
 pub use messages::Messages;
+pub use node::{Node, NodeCell, NodeTotals};
 pub use snapshot::{
     Cache, Checksums, Connection, LockWait, MethodMetrics, Network, Pack, PackEnd, PackRun, Server,
     Snapshot, Storage, Transaction,

@@ -3,6 +3,8 @@
 //! Every metric family is listed even while it has no samples, so any server shows which metrics
 //! there are.
 
+mod node;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -84,6 +86,7 @@ impl Collector for MetricsCollector {
         encode_cache(&mut families)?;
         encode_checksums(&mut families)?;
         encode_packs(&mut families)?;
+        node::encode(&mut families, self.snapshot.node.as_ref())?;
         self.encode_health(&mut families)
     }
 }

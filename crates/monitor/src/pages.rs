@@ -195,7 +195,7 @@ mod tests {
                 damaged: 0,
                 failure: None,
             };
-            Health { phase: Phase::Serving, storages: vec![storage] }
+            Health { phase: Phase::Serving, storages: vec![storage], notes: Vec::new() }
         }
 
         fn snapshot(&self) -> Promise<'_, Snapshot> {

@@ -6,6 +6,8 @@
 use serde::{Serialize, Serializer};
 use zodium_types::Distribution;
 
+use crate::node::Node;
+
 /// All data that the monitor shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
@@ -17,6 +19,8 @@ pub struct Snapshot {
     pub storages: Vec<Storage>,
     /// Connections; a part of them when there are very many.
     pub connections: Vec<Connection>,
+    /// A storage node of a NEO cluster, in place of storages.
+    pub node: Option<Node>,
 }
 
 /// The server as a whole.

@@ -92,7 +92,7 @@ impl Watched {
 /// Starts the monitor, if one is configured.
 pub(crate) fn start(
     options: Option<&MonitorOptions>,
-    watched: &Arc<Watched>,
+    source: Arc<dyn Source>,
     messages: Messages,
 ) -> Result<Option<Monitor>> {
     let Some(MonitorOptions { address }) = options else { return Ok(None) };
@@ -100,7 +100,6 @@ pub(crate) fn start(
     let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error));
     let listener = listener.with_context(failed)?;
     info!(address = %listener.address(), "monitor: /, /metrics, /health");
-    let source = Arc::<Watched>::clone(watched);
     Monitor::start(listener, source, messages).map(Some).with_context(failed)
 }
 
@@ -115,7 +114,7 @@ impl Source for Watched {
             };
             storages.map(health).collect()
         });
-        Health { phase, storages }
+        Health { phase, storages, notes: Vec::new() }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
@@ -374,6 +373,6 @@ fn seconds_since(instant: Instant) -> f64 {
     instant.elapsed().as_secs_f64()
 }
 
-fn unix_seconds(time: SystemTime) -> f64 {
+pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -94,6 +94,8 @@ function quantile(distribution, share) {
 const ofMethod = (status, method) =>
   merged(status.storages.flatMap((s) => s.requests.filter((r) => r.method === method).map((r) => r.seconds)));
 const total = (status, value) => status.storages.reduce((sum, storage) => sum + value(storage), 0);
+// A storage node of a NEO cluster has no storages, and counts itself.
+const ofNode = (status, value) => (status.node ? value(status.node) : 0);
 const allRequests = (storage) => storage.requests.reduce((sum, request) => sum + count(request.seconds), 0);
 
 // --- Values drawn over time. Each is a number, or null without a value.
@@ -113,12 +115,12 @@ const split = (text) => {
 };
 
 const TILES = [
-  { name: "Requests", value: perSecond((s) => total(s, allRequests)), show: (v) => ({ value: short(v), unit: "/s" }) },
+  { name: "Requests", value: perSecond((s) => total(s, allRequests) + ofNode(s, (n) => n.totals.loads + n.totals.stores)), show: (v) => ({ value: short(v), unit: "/s" }) },
   {
     name: "Loads, 99 % within", value: latency("loadBefore", 0.99), show: (v) => split(duration(v)),
     note: (now, before) => "half within " + duration(latency("loadBefore", 0.5)(now, before)), keep: true,
   },
-  { name: "Commits", value: perSecond((s) => total(s, (t) => t.commits)), show: (v) => ({ value: short(v), unit: "/s" }) },
+  { name: "Commits", value: perSecond((s) => total(s, (t) => t.commits) + ofNode(s, (n) => n.totals.commits)), show: (v) => ({ value: short(v), unit: "/s" }) },
   {
     name: "Finishes, 99 % within", value: latency("tpc_finish", 0.99), show: (v) => split(duration(v)),
     note: (now, before) => "half within " + duration(latency("tpc_finish", 0.5)(now, before)), keep: true,
@@ -129,7 +131,7 @@ const TILES = [
   },
   {
     name: "Connections", value: (now) => now.network.connections, atOnce: true, show: (v) => ({ value: short(v), unit: "" }),
-    note: (now) => total(now, (s) => s.open_transactions) + " open transactions",
+    note: (now) => total(now, (s) => s.open_transactions) + ofNode(now, (n) => n.open_transactions) + " open transactions",
   },
   {
     name: "Network", value: perSecond((s) => s.network.bytes_sent + s.network.bytes_received), show: (v) => split(bytes(v) + "/s"),
@@ -273,6 +275,7 @@ const STATES = {
   readonly: ["read-only", "good"],
   full: ["no space left", "bad"],
   failed: ["a write failed", "bad"],
+  waiting: ["serves nothing yet", "bad"],
   closing: ["closing", "warn"],
 };
 
@@ -339,8 +342,46 @@ function storageText(connection) {
   return connection.storage + (connection.read_only ? " (reads only)" : "");
 }
 
+function nodeCard(node) {
+  const card = element("article", null, "card");
+  const title = element("h3", `${node.id || "no id yet"} of ${node.cluster}`);
+  title.append(element("span", node.state, "pill " + (node.is_operating ? "good" : "bad")),
+    element("span", node.database, "quiet"));
+  const states = {};
+  for (const cell of node.cells) states[cell.state] = (states[cell.state] || 0) + 1;
+  const cells = Object.entries(states).map(([state, number]) => `${number} ${state}`).join(", ");
+  card.append(title, list([
+    ["Primary master", node.master || "none"],
+    ["Database", bytes(node.database_bytes)],
+    ["Cells", cells || "none"],
+    ["Replication lag", node.replication_lag_seconds ? duration(node.replication_lag_seconds) : "none"],
+    ["Fetching", node.replicating === null ? "nothing" : "partition " + node.replicating],
+    ["Fetched records", node.totals.fetched_records.toLocaleString()],
+    ["Sent to storages", bytes(node.totals.fed_bytes)],
+    ["Clients", short(node.client_connections)],
+    ["Loads", node.totals.loads.toLocaleString()],
+    ["Stores", node.totals.stores.toLocaleString()],
+    ["Commits", node.totals.commits.toLocaleString()],
+    ["Conflicts", node.totals.conflicts.toLocaleString()],
+    ["Transactions", `${node.open_transactions} open, ${node.voted_transactions} voted, ${node.locked_transactions} locked`],
+    ["Compared partitions", `${node.totals.checked_partitions}, ${node.totals.differing_cells} cells differed`],
+  ]));
+  const behind = node.cells.filter((cell) => cell.replicated !== null || cell.state !== "UP_TO_DATE");
+  if (behind.length) {
+    card.append(table("Cells that are not up to date", [
+      ["Partition", (c) => String(c.partition)],
+      ["State", (c) => c.state],
+      ["Replicated", (c) => c.replicated || "–"],
+      ["Until", (c) => c.until || "–"],
+      ["Lag", (c) => duration(c.lag_seconds), "number"],
+    ], behind, ""));
+  }
+  return card;
+}
+
 function showTables(status) {
   const cards = element("div", null, "cards");
+  if (status.node) cards.append(nodeCard(status.node));
   cards.append(...status.storages.map((storage) => storageCard(storage, status)));
   fill(byId("storages"), cards);
 

@@ -88,7 +88,8 @@ async fn serve(
     let bound = listening::bind(&configuration.server.addresses).await?;
     let watched = Watched::opening();
     // It lives until the end: opening and closing storages is reported too.
-    let _monitor = monitoring::start(configuration.monitor.as_ref(), &watched, messages)?;
+    let _monitor =
+        monitoring::start(configuration.monitor.as_ref(), Arc::clone(&watched) as _, messages)?;
     let opening = {
         let configuration = Arc::clone(&configuration);
         tokio::task::spawn_blocking(move || Storages::open(&configuration))
