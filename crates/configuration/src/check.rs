@@ -10,6 +10,7 @@ use zodium_types::Address;
 
 use crate::model::Configuration;
 use crate::settings::log::LogDestination;
+use crate::settings::neo::NodeOptions;
 use crate::settings::packing::PackSchedule;
 use crate::settings::server::ServerOptions;
 use crate::settings::storage::{StorageKind, StorageOptions};
@@ -40,6 +41,11 @@ impl Configuration {
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
         let mut problems = Problems::default();
+        if let Some(node) = &self.neo_storage {
+            problems.node(node, !self.storages.is_empty());
+            problems.log(&self.log.destinations);
+            return problems.found;
+        }
         problems.server(&self.server);
         problems.addresses(self);
         problems.storages(self);
@@ -61,6 +67,25 @@ impl Problems {
     fn add_if(&mut self, is_wrong: bool, message: impl Into<String>, advice: impl Into<String>) {
         if is_wrong {
             self.add(message, advice);
+        }
+    }
+
+    fn node(&mut self, node: &NodeOptions, has_storages: bool) {
+        let advice = "one process is one of the two: put them in two files";
+        self.add_if(has_storages, "there are both [neo-storage] and [[storage]]", advice);
+        let advice = "give the name, or --cluster";
+        self.add_if(node.cluster.is_empty(), "`cluster` is missing", advice);
+        let advice = "give a path, or --database";
+        self.add_if(node.database.is_empty(), "`database` is missing", advice);
+        let files = [("ca", &node.ca), ("cert", &node.cert), ("key", &node.key)];
+        let given: Vec<_> = files.iter().filter_map(|(_, path)| path.as_ref()).collect();
+        let advice = "TLS needs all three, or leave all out";
+        let is_part = !given.is_empty() && given.len() < files.len();
+        self.add_if(is_part, "only some of `ca`, `cert` and `key` are given", advice);
+        for (name, path) in files {
+            if let Some(path) = path {
+                self.readable_file(name, path);
+            }
         }
     }
 
@@ -335,6 +360,7 @@ mod tests {
             storages: storages.into(),
             log: LogOptions::default(),
             monitor: None,
+            neo_storage: None,
         };
         (directory, configuration)
     }

@@ -2,6 +2,7 @@
 
 use crate::settings::log::LogOptions;
 use crate::settings::monitor::MonitorOptions;
+use crate::settings::neo::NodeOptions;
 use crate::settings::server::ServerOptions;
 use crate::settings::storage::StorageOptions;
 
@@ -16,4 +17,6 @@ pub struct Configuration {
     pub log: LogOptions,
     /// Metrics, health and the status page; absent: not served.
     pub monitor: Option<MonitorOptions>,
+    /// A storage node of a NEO cluster, in place of a server.
+    pub neo_storage: Option<NodeOptions>,
 }

@@ -68,6 +68,11 @@ fn check(file: &Path) -> Result<ExitCode> {
     if !problems.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
+    if configuration.neo_storage.is_some() {
+        let file = file.display();
+        writeln!(std::io::stdout(), "{file}: can be run: zodium neo storage -C {file}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let names: Vec<_> = configuration.storages.iter().map(|storage| &*storage.name).collect();
     writeln!(std::io::stdout(), "{}: can be served: {}", file.display(), names.join(", "))?;
     Ok(ExitCode::SUCCESS)

@@ -24,6 +24,7 @@ mod progress;
 mod reach;
 mod recover;
 mod serve;
+mod setting_arguments;
 mod supervisor;
 
 use std::ffi::OsString;

@@ -9,6 +9,7 @@ pub(crate) mod field;
 pub(crate) mod kinds;
 pub(crate) mod log;
 pub(crate) mod monitor;
+pub(crate) mod neo;
 pub(crate) mod packing;
 pub(crate) mod server;
 pub(crate) mod storage;
@@ -89,6 +90,18 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether they are for a storage node of a NEO cluster, and not for a server.
+    #[must_use]
+    pub fn are_for_nodes(&self) -> bool {
+        self.header == NODE
+    }
+
+    /// Whether they are for any process: of a server, or of a node.
+    #[must_use]
+    pub fn are_for_all(&self) -> bool {
+        ["[log]", "[monitor]"].contains(&self.header)
+    }
+
     /// The heading of an option in the help; `None` for the first ones.
     #[must_use]
     pub fn heading_of(&self, setting: &Setting) -> Option<&'static str> {
@@ -97,8 +110,11 @@ impl Settings {
     }
 }
 
+/// The table of a storage node of a NEO cluster.
+const NODE: &str = "[neo-storage]";
+
 /// All settings.
-pub static SETTINGS: LazyLock<[Settings; 6]> = LazyLock::new(|| {
+pub static SETTINGS: LazyLock<[Settings; 7]> = LazyLock::new(|| {
     [
         settings("[server]", "", "zeo.conf", |all| vec![&mut all.server]),
         settings("[server.tls]", "TLS", "<ssl>", |all| {
@@ -114,6 +130,7 @@ pub static SETTINGS: LazyLock<[Settings; 6]> = LazyLock::new(|| {
         settings("[monitor]", "Process", "zeo.conf", |all| {
             vec![all.monitor.get_or_insert_default()]
         }),
+        settings(NODE, "", "neo.conf", |all| vec![all.neo_storage.get_or_insert_default()]),
     ]
 });
 

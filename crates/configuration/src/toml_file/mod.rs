@@ -22,7 +22,7 @@ use crate::settings::tls::TlsOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
-const TABLES: [&str; 4] = ["server", "storage", "log", "monitor"];
+const TABLES: [&str; 5] = ["server", "storage", "log", "monitor", "neo-storage"];
 
 /// Reads a configuration in TOML. Relative paths in it begin at the file's directory.
 ///
@@ -87,11 +87,13 @@ fn configuration(root: &Table, findings: &mut Findings) -> Configuration {
     let storages = storages.iter().map(|table| storage_options(table, findings)).collect();
     let log = root.table("log", "[log]", findings);
     let monitor = root.table("monitor", "[monitor]", findings);
+    let node = root.table("neo-storage", "[neo-storage]", findings);
     Configuration {
         server: server.unwrap_or_default(),
         storages,
         log: log.map(|table| group(&table, &[], findings)).unwrap_or_default(),
         monitor: monitor.map(|table| group(&table, &[], findings)),
+        neo_storage: node.map(|table| group(&table, &[], findings)),
     }
 }
 

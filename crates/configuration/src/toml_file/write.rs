@@ -9,15 +9,18 @@ use crate::settings::packing::PackOptions;
 impl Configuration {
     /// The configuration as TOML, which [`crate::read_toml`] reads back to the same.
     ///
-    /// It has addresses, storages, and all settings that differ from the defaults. Paths are
-    /// written unchanged, so they should be absolute.
+    /// It has addresses and storages, or the node, and all settings that differ from the
+    /// defaults. Paths are written unchanged, so they should be absolute.
     ///
     /// # Errors
     ///
     /// A path is not UTF-8.
     pub fn to_toml(&self) -> Result<String, ConfigurationError> {
         let mut text = String::new();
-        write("[server]", &self.server, &mut text)?;
+        match &self.neo_storage {
+            Some(node) => write("[neo-storage]", node, &mut text)?,
+            None => write("[server]", &self.server, &mut text)?,
+        }
         if let Some(tls) = &self.server.tls {
             write("[server.tls]", tls, &mut text)?;
         }

@@ -23,6 +23,29 @@ fn refused(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_node_is_written_as_it_is_read() {
+    let text = "[neo-storage]\ncluster = 'a'\nmasters = ['b:1', 'c:2']\nadapter = 'SQLite'\n\
+         database = 'd.sqlite'\nwait = -1\nnid = 5\ndisable-pack = true\nkey = 'e'\n";
+    let node = parse(text, "folder/a.toml").unwrap();
+    assert_eq!(node.neo_storage.as_ref().unwrap().database, "/srv/folder/d.sqlite");
+    let written = node.to_toml().unwrap();
+    assert!(!written.contains("[server]"), "{written}");
+    assert_eq!(parse(&written, "other/b.toml").unwrap(), node);
+    let uri = "[neo-storage]\ncluster = 'a'\ndatabase = 'file:a?b=c'\n";
+    assert_eq!(parse(uri, "a.toml").unwrap().neo_storage.unwrap().database, "file:a?b=c");
+    let both = format!("{uri}[[storage]]\nmemory = true\n");
+    let problems = parse(&both, "a.toml").unwrap().check();
+    assert!(problems[0].to_string().contains("two files"), "{problems:?}");
+    for (text, expected) in [
+        ("[neo-storage]\ncluster = 'a'\n", "needs `database`"),
+        ("[neo-storage]\ncluster = 'a'\ndatabase = 'b'\nnew-nid = true\n", "unknown setting"),
+        ("[neo-storage]\ncluster = 'a'\ndatabase = 'b'\nadapter = 'MySQLite'\n", "is none of"),
+    ] {
+        assert!(refused(text)[0].contains(expected), "{text}: {:?}", refused(text));
+    }
+}
+
+#[test]
 fn each_mistake_is_shown_at_its_line_and_column() {
     for (text, place, expected) in [
         ("[serve]\n", "1:2", "did you mean `server`?"),

@@ -11,7 +11,6 @@ mod overrides;
 mod packing;
 mod pid_file;
 mod place;
-mod setting_arguments;
 mod signals;
 mod storages;
 mod timetable;

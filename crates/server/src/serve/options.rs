@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::setting_arguments::SettingArguments;
+use crate::setting_arguments::{OfServer, SettingArguments};
 
 /// Options of `zodium serve`.
 #[derive(Debug, Default, Args)]
@@ -31,5 +31,5 @@ pub(crate) struct ServeOptions {
     pub(crate) config: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) settings: SettingArguments,
+    pub(crate) settings: SettingArguments<OfServer>,
 }

@@ -17,6 +17,12 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
         Some(file) => crate::config::read(file)?,
         None => (unconfigured(), Vec::new()),
     };
+    if configuration.neo_storage.is_some() {
+        return Err(wrong(
+            "the configuration is of a storage node of NEO: run it with `zodium neo storage -C \
+             FILE`, or remove its table [neo-storage]",
+        ));
+    }
     let files: Vec<_> = options.path.iter().chain(&options.filename).collect();
     if !files.is_empty() {
         configuration.storages = storages(&files)?;
@@ -41,6 +47,7 @@ fn unconfigured() -> Configuration {
         storages: Vec::new(),
         log: LogOptions::default(),
         monitor: None,
+        neo_storage: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::marker::PhantomData;
 
 use clap::builder::{
     FalseyValueParser, OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
@@ -10,29 +11,58 @@ use clap::builder::{
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use zodium_configuration::{Configuration, SETTINGS, Setting, Settings};
 
-/// The values of the options that were given, or set in the environment.
-#[derive(Debug, Default)]
-pub(crate) struct SettingArguments {
-    given: HashMap<&'static str, Vec<OsString>>,
+/// Which settings a command has.
+pub(crate) trait Selection: Default + 'static {
+    /// Whether it has those of a table.
+    fn has(settings: &Settings) -> bool;
 }
 
-impl SettingArguments {
+/// The settings of a server.
+#[derive(Debug, Default)]
+pub(crate) struct OfServer;
+
+impl Selection for OfServer {
+    fn has(settings: &Settings) -> bool {
+        !settings.are_for_nodes()
+    }
+}
+
+/// The settings of a storage node of a NEO cluster.
+#[derive(Debug, Default)]
+pub(crate) struct OfNode;
+
+impl Selection for OfNode {
+    fn has(settings: &Settings) -> bool {
+        settings.are_for_nodes() || settings.are_for_all()
+    }
+}
+
+/// The values of the options that were given, or set in the environment.
+#[derive(Debug, Default)]
+pub(crate) struct SettingArguments<S> {
+    given: HashMap<&'static str, Vec<OsString>>,
+    selection: PhantomData<S>,
+}
+
+impl<S: Selection> SettingArguments<S> {
     /// Overrides the settings of a configuration.
     ///
     /// # Errors
     ///
     /// An option is for one storage, and there are several.
     pub(crate) fn apply(&self, configuration: &mut Configuration) -> Result<(), String> {
-        options().try_for_each(|(_, setting)| match self.given.get(setting.description.option) {
-            Some(texts) => setting.apply(configuration, texts),
-            None => Ok(()),
+        options::<S>().try_for_each(|(_, setting)| {
+            match self.given.get(setting.description.option) {
+                Some(texts) => setting.apply(configuration, texts),
+                None => Ok(()),
+            }
         })
     }
 }
 
-impl FromArgMatches for SettingArguments {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<SettingArguments, clap::Error> {
-        let given = options().filter_map(|(_, setting)| {
+impl<S: Selection> FromArgMatches for SettingArguments<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SettingArguments<S>, clap::Error> {
+        let given = options::<S>().filter_map(|(_, setting)| {
             let option = setting.description.option;
             let texts = match setting.description.flag {
                 "" => matches.get_many(option).map(|texts| texts.cloned().collect()),
@@ -40,7 +70,7 @@ impl FromArgMatches for SettingArguments {
             };
             Some((option, texts?))
         });
-        Ok(SettingArguments { given: given.collect() })
+        Ok(SettingArguments { given: given.collect(), selection: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -49,19 +79,20 @@ impl FromArgMatches for SettingArguments {
     }
 }
 
-impl Args for SettingArguments {
+impl<S: Selection> Args for SettingArguments<S> {
     fn augment_args(command: Command) -> Command {
-        command.args(options().map(|(group, setting)| argument(group, setting)))
+        command.args(options::<S>().map(|(group, setting)| argument(group, setting)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        SettingArguments::augment_args(command)
+        SettingArguments::<S>::augment_args(command)
     }
 }
 
 /// The settings that have options.
-fn options() -> impl Iterator<Item = (&'static Settings, &'static Setting)> {
-    let settings = SETTINGS.iter().flat_map(|group| group.settings.iter().map(move |s| (group, s)));
+fn options<S: Selection>() -> impl Iterator<Item = (&'static Settings, &'static Setting)> {
+    let settings = SETTINGS.iter().filter(|group| S::has(group));
+    let settings = settings.flat_map(|group| group.settings.iter().map(move |s| (group, s)));
     settings.filter(|(_, setting)| !setting.description.option.is_empty())
 }
 
@@ -94,6 +125,9 @@ fn argument(group: &Settings, setting: &'static Setting) -> Arg {
         .action(if setting.values.is_list { ArgAction::Append } else { ArgAction::Set })
         .value_hint(setting.values.is_path.then_some(ValueHint::AnyPath))
         .value_delimiter(description.separator)
+        // The check of the value has the better error.
+        .allow_negative_numbers(true)
+        .ignore_case(!setting.values.words.is_empty())
         .value_parser(parser(setting))
 }
 
@@ -118,8 +152,9 @@ mod tests {
 
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<SettingArguments, clap::Error> {
-        let command = SettingArguments::augment_args(Command::new("serve").no_binary_name(true));
+    fn parse(words: &[&str]) -> Result<SettingArguments<OfServer>, clap::Error> {
+        let command = Command::new("serve").no_binary_name(true);
+        let command = SettingArguments::<OfServer>::augment_args(command);
         SettingArguments::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
@@ -129,6 +164,7 @@ mod tests {
             storages: vec![StorageOptions::new("1", StorageKind::Memory)],
             log: LogOptions::default(),
             monitor: None,
+            neo_storage: None,
         };
         parse(words).unwrap().apply(&mut configuration).unwrap();
         configuration

@@ -1,0 +1,259 @@
+//! NEO's own configuration file, as `neostorage --file` reads it.
+//!
+//! Each kind of node has a section; settings of all nodes are in [DEFAULT]. A name that is no
+//! setting of a storage is another kind of node's, and ignored, as NEO does.
+
+mod syntax;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use self::syntax::Sections;
+use crate::error::{ConfigurationError, Findings, Mistake, Warning};
+use crate::model::Configuration;
+use crate::names;
+use crate::settings::field::{Entry, Group};
+use crate::settings::log::{LogDestination, LogOptions};
+use crate::settings::neo::NodeOptions;
+use crate::settings::server::ServerOptions;
+use crate::source::Source;
+use crate::surroundings::Surroundings;
+
+/// NEO's name of the log file, which is no setting of the node.
+const LOG_FILE: &str = "logfile";
+/// What is done once, and then over: not for a file that is read at each start.
+const ONCE: [&str; 2] = ["reset", "new_nid"];
+
+/// Reads a section of NEO's configuration file.
+///
+/// # Errors
+///
+/// The file cannot be read, has mistakes, or has no such section.
+pub fn read_neo_conf(
+    path: &Path,
+    section: &str,
+) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
+    let surroundings = Surroundings::of_this_process()?;
+    interpret(&Source::read(path)?, section, &surroundings)
+}
+
+fn interpret(
+    source: &Arc<Source>,
+    section: &str,
+    surroundings: &Surroundings<'_>,
+) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
+    let mut findings = Findings::default();
+    let sections = Sections::read(source, &mut findings);
+    if !sections.has(section) {
+        let message = format!("there is no section [{section}]");
+        let names: Vec<_> = sections.names().collect();
+        let help = format!("sections: {}; choose one with --section", names.join(", "));
+        findings.mistake(Mistake::new(source.place(0..0), message).help(help));
+        return findings.conclude(None);
+    }
+    let file = File { source, sections: &sections, section, surroundings };
+    let mut node = NodeOptions::default();
+    NodeOptions::entries().for_each(|entry| file.take(entry, &mut node, &mut findings));
+    let log = match file.value(LOG_FILE, &mut findings) {
+        Some(path) => {
+            let path = file.expanded(LOG_FILE, path, &mut findings);
+            LogOptions {
+                destinations: vec![LogDestination::File(path.into())],
+                ..Default::default()
+            }
+        }
+        None => LogOptions::default(),
+    };
+    file.check_names(&mut findings);
+    findings.conclude(Some(Configuration {
+        server: ServerOptions::default(),
+        storages: Vec::new(),
+        log,
+        monitor: None,
+        neo_storage: Some(node),
+    }))
+}
+
+/// A section of the file.
+struct File<'a> {
+    source: &'a Arc<Source>,
+    sections: &'a Sections,
+    section: &'a str,
+    surroundings: &'a Surroundings<'a>,
+}
+
+impl File<'_> {
+    fn mistake(&self, name: &str, message: &str, findings: &mut Findings) {
+        let place = self.sections.value(self.section, name).map(|(place, _)| place);
+        let place = self.source.place(place.unwrap_or(0..0));
+        findings.mistake(Mistake::new(place, format!("`{name}`: {message}")));
+    }
+
+    fn value(&self, name: &str, findings: &mut Findings) -> Option<String> {
+        let (_, value) = self.sections.value(self.section, name)?;
+        value.map_err(|message| self.mistake(name, &message, findings)).ok()
+    }
+
+    fn take(
+        &self,
+        entry: &dyn Entry<NodeOptions>,
+        node: &mut NodeOptions,
+        findings: &mut Findings,
+    ) {
+        let description = entry.description();
+        let name = description.key.replace('-', "_");
+        let Some(value) = self.value(&name, findings) else { return };
+        let (values, is_flag) = (entry.values(), !description.flag.is_empty());
+        let texts: Vec<OsString> = match boolean(&value) {
+            Some(true) if is_flag => vec![description.flag.into()],
+            Some(false) if is_flag => return,
+            None if is_flag => {
+                let message = "give yes or no (1, true, on, 0, false, off)";
+                return self.mistake(&name, message, findings);
+            }
+            _ if values.is_list => value.split_whitespace().map(OsString::from).collect(),
+            _ if values.is_path => vec![self.expanded(&name, value, findings).into()],
+            _ => vec![value.into()],
+        };
+        if let Err(message) = entry.texts(node, &texts) {
+            self.mistake(&name, &message, findings);
+        }
+    }
+
+    /// A path with the home directory in place of `~`.
+    fn expanded(&self, name: &str, path: String, findings: &mut Findings) -> String {
+        let Some(rest) = path.strip_prefix('~') else { return path };
+        match (rest.is_empty() || rest.starts_with('/'), self.surroundings.variable("HOME")) {
+            (true, Some(home)) => format!("{}{rest}", home.trim_end_matches('/')),
+            (true, None) => {
+                self.mistake(name, "there is no variable HOME for `~`", findings);
+                path
+            }
+            (false, _) => {
+                self.mistake(name, "write the home directory of another user out", findings);
+                path
+            }
+        }
+    }
+
+    fn check_names(&self, findings: &mut Findings) {
+        for name in ONCE {
+            if self.value(name, findings).is_some_and(|value| boolean(&value) != Some(false)) {
+                let option = name.replace('_', "-");
+                let message = format!("not in a file, which is read again: give --{option} once");
+                self.mistake(name, &message, findings);
+            }
+        }
+        let known: Vec<_> = NodeOptions::keys().chain([LOG_FILE]).collect();
+        for (name, setting) in self.sections.own(self.section) {
+            let key = name.replace('_', "-");
+            if known.contains(&&*key) || ONCE.contains(&&**name) {
+                continue;
+            }
+            let hint = names::nearest(name, &known);
+            let hint = hint.map(|near| format!(", did you mean `{}`?", near.replace('-', "_")));
+            let text = format!("`{name}` is no setting of storages, and ignored");
+            let place = self.source.place(setting.place.clone());
+            findings.warning(&place, text + &hint.unwrap_or_default());
+        }
+    }
+}
+
+/// A boolean of Python's `ConfigParser`.
+fn boolean(text: &str) -> Option<bool> {
+    match &text.to_lowercase()[..] {
+        "1" | "yes" | "true" | "on" => Some(true),
+        "0" | "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::settings::neo::{NodeAdapter, NodeWait};
+
+    const EXAMPLE: &str = "\
+# A cluster.
+[DEFAULT]
+cluster: production
+masters: 10.0.0.1:10000
+  ; the second machine
+  10.0.0.2:10000
+replicas = 1
+folder = /srv/%(cluster)s
+ca = ~/etc/ca.crt
+[admin]
+bind: 127.0.0.1:9999
+[storage]
+BIND = 10.0.0.3:10010
+adapter = SQLite
+database = %(folder)s/100%%.sqlite
+wait: -1
+disable_pack = Yes
+dedup: off
+logfile = /var/log/neo.log
+";
+
+    fn read(text: &str, section: &str) -> Result<(Configuration, Vec<Warning>), String> {
+        let home = |name: &str| (name == "HOME").then(|| "/users/neo/".to_owned());
+        let surroundings = Surroundings { directory: "/srv".into(), environment: &home };
+        interpret(&Source::new(Path::new("neo.conf"), text), section, &surroundings)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_section_is_read_with_the_defaults() {
+        let (configuration, warnings) = read(EXAMPLE, "storage").unwrap();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let node = configuration.neo_storage.unwrap();
+        assert_eq!(node.cluster, "production");
+        assert_eq!(node.masters, ["10.0.0.1:10000", "10.0.0.2:10000"]);
+        assert_eq!(node.bind, "10.0.0.3:10010");
+        assert_eq!(node.adapter, NodeAdapter::Sqlite);
+        assert_eq!(node.database, "/srv/production/100%.sqlite");
+        assert_eq!((node.wait, node.disable_pack, node.dedup), (NodeWait::Forever, true, false));
+        assert_eq!(node.ca, Some("/users/neo/etc/ca.crt".into()));
+        assert_eq!(
+            configuration.log.destinations,
+            [LogDestination::File("/var/log/neo.log".into())]
+        );
+    }
+
+    #[test]
+    fn mistakes_are_reported_with_their_lines() {
+        for (text, expected) in [
+            ("[storage]\nnid = many", "neo.conf:2:1: `nid`: give a whole number"),
+            ("[storage]\ndedup = perhaps", "give yes or no"),
+            ("[storage]\nreset = 1", "give --reset once"),
+            ("[storage]\nnew_nid = true", "give --new-nid once"),
+            ("[storage]\nca = ~other/ca", "home directory of another user"),
+            ("[storage]\nbind = %(where)s", "no setting `where`"),
+            ("[storage]\nbind = 5%", "is written `%%`"),
+            ("[storage]\nbind = %(bind)s", "without end"),
+            ("[storage]\nbind", "neither a section"),
+            ("[storage]\nbind = a\nBind = b", "`bind` is here a second time"),
+            ("[storage]\n[storage]", "[storage] is here a second time"),
+            ("bind = a\n[storage]", "before the first section"),
+            ("[other]\n[admin]", "sections: admin, other; choose one with --section"),
+        ] {
+            let error = read(text, "storage").unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let (_, warnings) = read("[storage]\nmaster = a:1\nquota = 1", "storage").unwrap();
+        assert!(warnings[0].message.contains("did you mean `masters`?"), "{warnings:?}");
+        assert_eq!(warnings.len(), 2);
+    }
+
+    #[test]
+    fn numbers_and_times_are_neostorages() {
+        let (configuration, _) = read("[s2]\nwait = 2.5\nnid = 7", "s2").unwrap();
+        let node = configuration.neo_storage.unwrap();
+        let wait = NodeWait::AtMost(Duration::from_millis(2500));
+        assert_eq!((node.wait, node.nid), (wait, Some(7)));
+        assert_eq!(node.masters, ["127.0.0.1:10000"]);
+    }
+}
