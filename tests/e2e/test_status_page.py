@@ -3,7 +3,9 @@
 Screenshots are left in the test's folder.
 """
 
+import contextlib
 import resource
+import subprocess
 import threading
 import time
 
@@ -11,7 +13,10 @@ import pytest
 from harness.browser import open_browser
 from harness.files import oid_of
 from harness.monitor import Monitor
+from harness.process import HOST, free_port
+from harness.servers import BINARY
 from harness.wire import MAXTID, Z64, ErrorReply, Wire
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -186,3 +191,28 @@ def test_a_storage_that_failed_is_the_first_thing_one_sees(start_server, wire, b
     assert "storage 1 refuses commits" in text_of(browser, "complaints")
     assert "a write failed" in text_of(browser, "storages")
     shoot(browser, tmp_path / "status-failed.png", 1280, False)
+
+
+def test_a_storage_node_of_neo_shows_how_it_is(browser, tmp_path):
+    monitor = Monitor()
+    masters, database = f"{HOST}:{free_port()}", str(tmp_path / "node.sqlite")
+    words = ["neo", "storage", "-c", "production", "-m", masters, "-d", database, "-i", "7"]
+    node = subprocess.Popen([BINARY, *words, *monitor.options], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(browser, lambda: is_there(browser, monitor.url))
+        wait_for(browser, lambda: "S7 of production" in text_of(browser, "storages"))
+        shown = text_of(browser, "storages")
+        assert "looking for the primary master" in shown and database in shown
+        assert "0 open, 0 voted, 0 locked" in shown
+        assert "serves nothing yet" in text_of(browser, "complaints")
+        shoot(browser, tmp_path / "node.png", width=400, dark=False)
+    finally:
+        node.kill()
+        node.wait()
+
+
+def is_there(browser, url):
+    with contextlib.suppress(WebDriverException):
+        browser.get(url)
+        return "Zodium" in browser.title
+    return False

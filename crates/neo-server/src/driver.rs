@@ -7,19 +7,31 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
-use zodium_neo::Packet;
+use zodium_neo::{Address, Packet};
 use zodium_neo_storage::{ConnectionId, DatabaseError, Exit, Node, Output};
-use zodium_net::{CloseReason, Host, Inbox, Keepalive, Limits, Link};
+use zodium_net::{CloseReason, Host, Inbox, Keepalive, Limits, Link, LinkMetrics};
 
 use crate::reader::Reader;
 use crate::session::{Connections, Sessions};
 use crate::tls::NodeTls;
+use crate::watch::{NodeReport, Notes, Question};
 use crate::writer::{Done, Writer};
 
 /// NEO's keepalive: a peer that has vanished is noticed after a minute and a half.
 pub(crate) const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 3 };
+
+/// Told the masters that the node knows, when they change.
+pub type MastersTold = Box<dyn Fn(&[Address])>;
+
+/// What others are told of the node.
+pub(crate) struct Observers {
+    pub(crate) notes: Notes,
+    pub(crate) links: Arc<LinkMetrics>,
+    pub(crate) masters_told: Option<MastersTold>,
+}
 
 /// The node with its connections. All of it is on one thread.
 pub(crate) struct Driver {
@@ -36,6 +48,9 @@ pub(crate) struct Driver {
     pub(crate) reader: Reader,
     pub(crate) writer: RefCell<Option<Writer>>,
     pub(crate) host: Host<Sessions>,
+    notes: Notes,
+    /// Told when other masters are known, and those that were told last.
+    masters: Option<(MastersTold, RefCell<Vec<Address>>)>,
     ending: RefCell<Option<Result<Exit, DatabaseError>>>,
     pub(crate) ends: Notify,
 }
@@ -47,7 +62,10 @@ impl Driver {
         limits: Limits,
         reader: Reader,
         writer: Writer,
+        observers: Observers,
     ) -> Rc<Driver> {
+        let Observers { notes, links, masters_told } = observers;
+        let masters = masters_told.map(|told| (told, RefCell::new(node.masters().to_vec())));
         Rc::new_cyclic(|this: &Weak<Driver>| {
             let connections: Weak<dyn Connections> = this.clone();
             Driver {
@@ -60,7 +78,9 @@ impl Driver {
                 limits,
                 reader,
                 writer: RefCell::new(Some(writer)),
-                host: Host::new(Sessions::new(connections), Arc::default(), None),
+                host: Host::new(Sessions::new(connections), links, None),
+                notes,
+                masters,
                 ending: RefCell::default(),
                 ends: Notify::new(),
             }
@@ -116,9 +136,32 @@ impl Driver {
         loop {
             let outputs = self.node.borrow_mut().take_outputs();
             if outputs.is_empty() {
-                return;
+                return self.observe();
             }
             outputs.into_iter().for_each(|output| self.apply_one(output));
+        }
+    }
+
+    /// Tells observers what has changed.
+    fn observe(&self) {
+        let node = self.node.borrow();
+        self.notes.take(&node);
+        if let Some((told, known)) = &self.masters
+            && known.borrow()[..] != *node.masters()
+        {
+            *known.borrow_mut() = node.masters().to_vec();
+            told(node.masters());
+        }
+    }
+
+    /// Answers what other threads ask of the node.
+    pub(crate) async fn answer(self: Rc<Driver>, mut questions: UnboundedReceiver<Question>) {
+        while let Some(question) = questions.recv().await {
+            let links = self.links.borrow();
+            let unsent_bytes = links.values().map(|link| link.output().len() as u64).sum();
+            let status = self.node.borrow().status();
+            // The asking thread may have given up.
+            let _ = question.send(NodeReport { status, unsent_bytes });
         }
     }
 

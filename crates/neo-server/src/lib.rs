@@ -16,7 +16,10 @@ mod reader;
 mod serve;
 mod session;
 mod tls;
+mod watch;
 mod writer;
 
+pub use driver::MastersTold;
 pub use serve::{Ended, NodeError, ServeNode, serve};
 pub use tls::NodeTls;
+pub use watch::{Brief, NodeReport, NodeWatch, Watched};

@@ -9,9 +9,10 @@ use tokio::task::LocalSet;
 use zodium_neo_storage::{DatabaseError, Exit, Node, Saved, Settings, Store};
 use zodium_net::{Bound, Limits, inbox};
 
-use crate::driver::{Driver, KEEPALIVE};
+use crate::driver::{Driver, KEEPALIVE, MastersTold, Observers};
 use crate::reader::Reader;
 use crate::tls::NodeTls;
+use crate::watch::Watched;
 use crate::writer::Writer;
 
 /// A node to serve.
@@ -26,6 +27,13 @@ pub struct ServeNode {
     pub listener: std::net::TcpListener,
     /// Its certificates; `None`: the cluster has no TLS.
     pub tls: Option<NodeTls>,
+    /// Ask the master for a new id, for a database that is the copy of another node's. The master
+    /// ends the node then.
+    pub asks_new_id: bool,
+    /// The node's end of a view, for other threads.
+    pub watched: Watched,
+    /// Told when other masters are known than those of the settings.
+    pub masters_told: Option<MastersTold>,
 }
 
 /// Why a node has ended.
@@ -58,7 +66,8 @@ pub async fn serve(node: ServeNode, stop: impl Future<Output = ()>) -> Result<En
 }
 
 async fn serve_here(serve: ServeNode, stop: impl Future<Output = ()>) -> Result<Ended, NodeError> {
-    let ServeNode { settings, saved, store, listener, tls } = serve;
+    let ServeNode { settings, saved, store, listener, tls, .. } = serve;
+    let Watched { notes, questions, links } = serve.watched;
     let listener = Bound::inherited_tcp(listener)?.listen()?.with_keepalive(KEEPALIVE);
     let listener = match &tls {
         Some(tls) => listener.with_tls(tls.accepting()),
@@ -66,8 +75,13 @@ async fn serve_here(serve: ServeNode, stop: impl Future<Output = ()>) -> Result<
     };
     let (sender, done) = inbox();
     let writer = Writer::start(Arc::clone(&store), sender)?;
-    let node = Node::new(settings, saved);
-    let driver = Driver::new(node, tls, Limits::default(), Reader::new(store), writer);
+    let mut node = Node::new(settings, saved);
+    if serve.asks_new_id {
+        node.ask_new_id();
+    }
+    let observers = Observers { notes, links, masters_told: serve.masters_told };
+    let driver = Driver::new(node, tls, Limits::default(), Reader::new(store), writer, observers);
+    tokio::task::spawn_local(Rc::clone(&driver).answer(questions));
     tokio::task::spawn_local(Rc::clone(&driver).take_done(done));
     tokio::task::spawn_local(Rc::clone(&driver).accept(listener));
     driver.start();

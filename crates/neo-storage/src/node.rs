@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tracing::{debug, error, info, warn};
 use zodium_neo::messages::Error as ErrorMessage;
-use zodium_neo::{Address, ErrorCode, Message, NodeId, Packet, PartitionTable, encode};
+use zodium_neo::{Address, ErrorCode, Message, NodeId, Packet, Partition, PartitionTable, encode};
 use zodium_types::Tid;
 
 use crate::checking::Checking;
@@ -31,6 +31,8 @@ pub struct Node {
     /// The id, from the database or from the master.
     pub(crate) id: Option<NodeId>,
     pub(crate) table: Option<PartitionTable>,
+    /// While the master is asked for another id: the partitions that this node has a copy of.
+    pub(crate) copied: Option<Vec<Partition>>,
     /// While operating in a backup cluster: the last transaction that is complete.
     pub(crate) backup_tid: Option<Tid>,
     pub(crate) masters: Masters,
@@ -58,6 +60,7 @@ impl Node {
             settings,
             id: node,
             table,
+            copied: None,
             backup_tid: None,
             masters,
             peers: Peers::default(),
@@ -72,6 +75,13 @@ impl Node {
             counts: Counts::default(),
             outputs: Vec::new(),
         }
+    }
+
+    /// Has the node ask for another id: its database is a copy of another node's. The cluster
+    /// notes the copy as out of date, and the master ends the node.
+    pub fn ask_new_id(&mut self) {
+        let (Some(table), Some(own)) = (&self.table, self.id.take()) else { return };
+        self.copied = Some(table.cells_of(own).map(|(partition, _)| partition).collect());
     }
 
     /// Begins to look for the primary master.

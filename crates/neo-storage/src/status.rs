@@ -1,6 +1,6 @@
 //! What a node says of itself, for operators.
 
-use zodium_neo::{Address, CellState, NodeId, Partition, PartitionTable};
+use zodium_neo::{Address, CellState, NodeId, Partition, PartitionTable, TableId};
 use zodium_types::Tid;
 
 use crate::Node;
@@ -102,6 +102,11 @@ impl Node {
             Phase::Recovering | Phase::Starting => State::Waiting,
             Phase::Operating => State::Operating,
         }
+    }
+
+    /// The id of the partition table; each change of the table changes it.
+    pub fn table_id(&self) -> Option<TableId> {
+        self.table.as_ref().map(PartitionTable::id)
     }
 
     /// Whether a cell of the node is marked as corrupted.

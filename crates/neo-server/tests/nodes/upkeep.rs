@@ -23,6 +23,30 @@ fn with_history() -> (Bench, ConnectionId) {
     (bench, one)
 }
 
+#[test]
+fn a_copy_asks_for_a_new_id_and_takes_its_cells_along() {
+    let mut bench = Bench::operating(1, &[vec![(1, UpToDate)], vec![(2, UpToDate)]]);
+    bench.node.ask_new_id();
+    bench.node.closed(bench.master);
+    bench.work();
+    bench.master = bench.dialled.pop().unwrap().0;
+    bench.node.connected(bench.master);
+    bench.work();
+    let request = texts(&mut bench).join(" ");
+    assert!(request.contains("id: None, address: None"), "{request}");
+    assert!(request.contains("Array([Int(0)])"), "{request}");
+    let accepted = AcceptIdentification {
+        node_type: NodeType::Master,
+        id: zodium_neo::NodeId::of(NodeType::Master, 1),
+        your_id: Some(storage(9)),
+    };
+    bench.tell(bench.master, 0, accepted);
+    let cells = bench.database.write(true, |database| database.cells(storage(9))).unwrap();
+    assert_eq!(cells.iter().map(|cell| cell.partition).collect::<Vec<_>>(), [Partition(0)]);
+    let left = bench.database.write(true, |database| database.cells(storage(1))).unwrap();
+    assert!(left.is_empty());
+}
+
 fn texts(bench: &mut Bench) -> Vec<String> {
     bench.take().into_iter().map(|(_, text)| text).collect()
 }

@@ -89,11 +89,15 @@ impl Node {
     pub(crate) fn identify_to_master(&mut self, connection: ConnectionId) {
         let Settings { cluster, address, topology, .. } = self.settings.clone();
         let topology = topology.iter().map(|part| Value::Bytes(part.as_bytes())).collect();
-        let extra = [("devpath", Value::Array(topology)), ("new_nid", Value::Array(Vec::new()))];
+        let copied = self.copied.iter().flatten();
+        let copied = copied.map(|partition| Value::Int(partition.0.into())).collect();
+        let extra = [("devpath", Value::Array(topology)), ("new_nid", Value::Array(copied))];
+        // The cluster does not use a node yet that asks for another id.
+        let address = Some(address).filter(|_| self.copied.is_none());
         let request = RequestIdentification {
             node_type: NodeType::Storage,
             id: self.id,
-            address: Some(address),
+            address,
             cluster: &cluster,
             id_timestamp: None,
             extra: Extra::from_iter(extra),

@@ -5,9 +5,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use anyhow::{Context, Result, bail};
 use zodium_neo::Address;
 
-/// Reads the addresses of masters, separated by spaces.
-pub(super) fn masters(text: &str) -> Result<Vec<Address>> {
-    let addresses = text.split_whitespace().map(|one| numeric(one, None));
+/// Reads the addresses of masters.
+pub(super) fn masters(given: &[String]) -> Result<Vec<Address>> {
+    let given = given.iter().flat_map(|text| text.split_whitespace());
+    let addresses = given.map(|one| numeric(one, None));
     let addresses: Vec<Address> =
         addresses.map(|one| one.map(Address::from)).collect::<Result<_>>()?;
     if addresses.is_empty() {
@@ -41,7 +42,7 @@ mod tests {
         assert_eq!(shown("127.0.0.1", Some(0)), "127.0.0.1:0");
         assert_eq!(shown("[::1]", Some(0)), "[::1]:0");
         assert!(numeric("127.0.0.1", None).is_err());
-        assert_eq!(masters("127.0.0.1:1 127.0.0.1:2").unwrap().len(), 2);
-        assert!(masters(" ").is_err());
+        assert_eq!(masters(&["127.0.0.1:1 127.0.0.1:2".to_owned()]).unwrap().len(), 2);
+        assert!(masters(&[" ".to_owned()]).is_err());
     }
 }

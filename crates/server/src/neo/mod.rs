@@ -1,6 +1,8 @@
 //! `zodium neo`: nodes of NEO clusters.
 
 mod addresses;
+mod master_list;
+mod monitoring;
 mod options;
 mod storage;
 
@@ -23,9 +25,11 @@ pub(crate) struct NeoOptions {
 enum NodeKind {
     /// Run a storage node, in a cluster of NEO/py or of ours
     ///
-    /// The options are those of neostorage. The node runs in the foreground until SIGTERM, or until
-    /// the master stops it. Exit codes: 0 after either, 1 after an error, 2 for a wrong command
-    /// line.
+    /// The options are those of neostorage; docs/neo.md says what differs. The node runs in the
+    /// foreground until SIGTERM, or until the master stops it; SIGUSR2 ends it at once.
+    ///
+    /// Exit codes: 0 after SIGTERM and when the master stops it, 1 after an error, 2 for a wrong
+    /// command line.
     Storage(Box<StorageOptions>),
 }
 

@@ -1,5 +1,7 @@
 //! `zodium neo storage`: opens the database, and runs a storage node on it.
 
+use std::fs::File;
+use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,92 +10,142 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{error, info};
-use zodium_configuration::{LogDestination, LogOptions};
-use zodium_neo::NodeId;
-use zodium_neo_server::{Ended, NodeTls, ServeNode, serve};
+use tracing::{error, info, warn};
+use zodium_configuration::{Configuration, LogDestination, NodeOptions, NodeWait};
+use zodium_neo::{NodeId, NodeType};
+use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watched, serve};
 use zodium_neo_storage::{Saved, Settings};
-use zodium_sql::{NodeDatabase, NodeOptions, SqlError};
+use zodium_sql::{NodeDatabase, NodeOptions as NodeDatabaseOptions, SqlError};
 
-use super::addresses;
-use super::options::{Adapter, StorageOptions};
-use crate::{logging, panics};
+use super::monitoring::MonitoredNode;
+use super::options::StorageOptions;
+use super::{addresses, master_list};
+use crate::{logging, monitoring, panics};
 
 /// Pause before a database that is in use is tried again.
 const WAIT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs a storage node to its end.
 pub(crate) fn run(options: &StorageOptions) -> Result<()> {
-    match options.adapter {
-        Adapter::Sqlite => {}
-        Adapter::Mysql => bail!(
-            "--adapter MySQL is not implemented; run neostorage for this node, or a new node with \
-             --adapter SQLite, which the cluster replicates to"
-        ),
-        Adapter::Importer => bail!(
-            "--adapter Importer is not implemented; copy the database into the running cluster \
-             with a client"
-        ),
-    }
-    if let Some(engine) = &options.engine {
-        bail!("--engine {engine}: databases in SQLite have no engine; leave the option out");
-    }
-    let path = path(&options.database)?;
+    let (configuration, node, warnings) = options.configuration()?;
+    let path = path(&node.database)?;
     if options.reset {
         return NodeDatabase::erase(&path).context("cannot erase the database");
     }
-    let logs = start_log(options)?;
+    check(&configuration)?;
+    let (logs, messages) = logging::start(&configuration.log)?;
     panics::end_the_process();
-    let ended = run_node(options, &path);
-    if let (Err(failure), true) = (&ended, logs) {
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    let (watch, watched) = NodeWatch::new();
+    let monitored = MonitoredNode::new(watch, &node.cluster, &path);
+    let monitor =
+        monitoring::start(configuration.monitor.as_ref(), Arc::clone(&monitored) as _, messages);
+    let ended = monitor
+        .and_then(|monitor| Ok((monitor, prepare(options, &node, &path, watched)?)))
+        .and_then(|(_monitor, (serve_node, database))| {
+            monitored.serves();
+            run_node(serve_node, database)
+        });
+    if let (Err(failure), false) = (&ended, logs.include_stderr()) {
         error!("{failure:#}");
     }
     ended
 }
 
-/// Starts logging; whether the log goes to a file.
-fn start_log(options: &StorageOptions) -> Result<bool> {
-    let destination = match &options.logfile {
-        Some(path) => LogDestination::File(path.clone()),
-        None => LogDestination::Stderr,
-    };
-    let log = LogOptions {
-        destinations: vec![destination],
-        level: options.log_level.clone(),
-        ..LogOptions::default()
-    };
-    logging::start(&log)?;
-    Ok(options.logfile.is_some())
+/// Reports all errors of the configuration, and logs of NEO's, before any file is opened.
+fn check(configuration: &Configuration) -> Result<()> {
+    let problems = configuration.check();
+    if !problems.is_empty() {
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        bail!(lines.join("\n"));
+    }
+    for destination in &configuration.log.destinations {
+        if let LogDestination::File(path) = destination
+            && is_database(path)
+        {
+            bail!(
+                "the log file {} is a database, as NEO's nodes write them; move it away, or give \
+                 another path: ours is a text",
+                path.display()
+            );
+        }
+    }
+    Ok(())
 }
 
-fn run_node(options: &StorageOptions, path: &Path) -> Result<()> {
-    let tls = match (&options.ca, &options.cert, &options.key) {
+/// Whether a file is an SQLite database.
+fn is_database(path: &Path) -> bool {
+    let mut magic = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"SQLite format 3\0"
+}
+
+/// Opens the database, and binds the address.
+fn prepare(
+    options: &StorageOptions,
+    node: &NodeOptions,
+    path: &Path,
+    watched: Watched,
+) -> Result<(ServeNode, Arc<NodeDatabase>)> {
+    let tls = match (&node.ca, &node.cert, &node.key) {
         (Some(authority), Some(certificate), Some(key)) => {
             let tls = NodeTls::load(authority, certificate, key);
             Some(tls.context("cannot set up TLS")?)
         }
         _ => None,
     };
-    let masters = addresses::masters(&options.masters)?;
-    let bind = addresses::numeric(&options.bind, Some(0))?;
-    let (database, saved) = open(options, path)?;
+    let mut masters = addresses::masters(&node.masters)?;
+    if let Some(list) = &node.dynamic_master_list {
+        masters.extend(master_list::read(list)?);
+        masters.sort_unstable();
+        masters.dedup();
+        master_list::update(list, &masters);
+    }
+    let bind = addresses::numeric(&node.bind, Some(0))?;
+    let (database, saved) = open(node, path)?;
+    let has_cells = saved.node.is_some() && saved.table.is_some();
+    if options.new_nid && !has_cells {
+        bail!("--new-nid: the database is empty; it must be a copy of another node's");
+    }
     let listener = TcpListener::bind(bind);
     let listener = listener.with_context(|| format!("cannot listen on {bind}"))?;
     let address = listener.local_addr()?;
-    let saved = Saved { node: saved.node.or(options.nid.and_then(NodeId::new)), ..saved };
-    let node = saved.node.map(|node| node.to_string());
-    info!(%address, database = %path.display(), node, "starting a NEO storage node");
+    let given = node.nid.and_then(|nid| NodeId::of(NodeType::Storage, nid));
+    if let (None, Some(given)) = (saved.node, given) {
+        let kept = database.write(true, |database| database.set_node(given));
+        kept.context("cannot keep the id of the node in the database")?;
+    }
+    let saved = Saved { node: saved.node.or(given), ..saved };
+    let shown = saved.node.map(|node| node.to_string());
+    info!(%address, database = %path.display(), node = shown, "starting a NEO storage node");
     let settings = Settings {
-        cluster: options.cluster.clone(),
+        cluster: node.cluster.clone(),
         masters,
         address: address.into(),
         topology: topology(path)?,
-        packs: !options.disable_pack,
-        drops_partitions: !options.disable_drop_partitions,
+        packs: !node.disable_pack,
+        drops_partitions: !node.disable_drop_partitions,
     };
     let database = Arc::new(database);
-    let serve_node =
-        ServeNode { settings, saved, store: Arc::clone(&database) as _, listener, tls };
+    let masters_told = node.dynamic_master_list.clone().map(|list| -> MastersTold {
+        Box::new(move |masters| master_list::update(&list, masters))
+    });
+    let serve_node = ServeNode {
+        settings,
+        saved,
+        store: Arc::clone(&database) as _,
+        listener,
+        tls,
+        asks_new_id: options.new_nid,
+        watched,
+        masters_told,
+    };
+    Ok((serve_node, database))
+}
+
+fn run_node(serve_node: ServeNode, database: Arc<NodeDatabase>) -> Result<()> {
     let ended = block_on(serve_node)?;
     info!("the node has ended");
     match (ended, Arc::into_inner(database)) {
@@ -124,14 +176,17 @@ fn block_on(node: ServeNode) -> Result<Ended> {
 }
 
 /// Opens the database; one that another process uses is waited for as `--wait` says.
-fn open(options: &StorageOptions, path: &Path) -> Result<(NodeDatabase, Saved)> {
-    let open = NodeOptions { path, cluster: &options.cluster, keep_equal_data_once: options.dedup };
+fn open(node: &NodeOptions, path: &Path) -> Result<(NodeDatabase, Saved)> {
+    let open =
+        NodeDatabaseOptions { path, cluster: &node.cluster, keep_equal_data_once: node.dedup };
     let start = Instant::now();
+    let may_wait = || match node.wait {
+        NodeWait::Forever => true,
+        NodeWait::AtMost(time) => start.elapsed() < time,
+    };
     loop {
         match NodeDatabase::open(&open) {
-            Err(SqlError::InUse { .. } | SqlError::Busy { .. })
-                if options.wait < 0.0 || start.elapsed().as_secs_f64() < options.wait =>
-            {
+            Err(SqlError::InUse { .. } | SqlError::Busy { .. }) if may_wait() => {
                 std::thread::sleep(WAIT_PAUSE);
             }
             opened => return opened.context("cannot open the database"),

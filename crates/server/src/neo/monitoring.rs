@@ -1,0 +1,186 @@
+//! What a node says of itself, in the monitor's types.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::timeout;
+use zodium_monitor::{
+    Health, Network, Node, NodeCell, NodeTotals, Phase, Promise, Snapshot, Source, StorageHealth,
+    StorageState,
+};
+use zodium_neo_server::{NodeReport, NodeWatch};
+use zodium_neo_storage::{CellStatus, Counts, Missing, State, Status};
+use zodium_types::Tid;
+
+use crate::monitoring::unix_seconds;
+
+/// How long the node may take to describe itself.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The source of the monitor's data.
+pub(super) struct MonitoredNode {
+    started: f64,
+    watch: NodeWatch,
+    cluster: String,
+    database: PathBuf,
+    /// Whether the database is open, and the node runs. It orders nothing else.
+    is_serving: AtomicBool,
+}
+
+impl MonitoredNode {
+    /// For a node whose database is not open yet.
+    pub(super) fn new(watch: NodeWatch, cluster: &str, database: &Path) -> Arc<MonitoredNode> {
+        Arc::new(MonitoredNode {
+            started: unix_seconds(SystemTime::now()),
+            watch,
+            cluster: cluster.to_owned(),
+            database: database.to_owned(),
+            is_serving: AtomicBool::new(false),
+        })
+    }
+
+    /// Notes that the database is open.
+    pub(super) fn serves(&self) {
+        self.is_serving.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Source for MonitoredNode {
+    fn health(&self) -> Health {
+        if !self.is_serving.load(Ordering::Relaxed) {
+            return Health { phase: Phase::Opening, storages: Vec::new(), notes: Vec::new() };
+        }
+        let brief = self.watch.brief();
+        let (state, failure) = match brief.state {
+            State::Operating => (StorageState::Writable, None),
+            state => (StorageState::Waiting, Some(words(state).to_owned())),
+        };
+        let notes = brief.has_corrupted_cells.then(|| {
+            "cells of this node are marked as corrupted: a check found that they differ from other \
+             replicas; drop the node and let a new one replicate"
+                .to_owned()
+        });
+        let storage = StorageHealth { name: self.cluster.clone(), state, damaged: 0, failure };
+        let notes = notes.into_iter().collect();
+        Health { phase: Phase::Serving, storages: vec![storage], notes }
+    }
+
+    fn snapshot(&self) -> Promise<'_, Snapshot> {
+        Box::pin(async {
+            let report = timeout(PATIENCE, self.watch.report()).await.ok().flatten();
+            let (is_silent, report) = (report.is_none(), report.unwrap_or_default());
+            let server = zodium_monitor::Server {
+                version: env!("CARGO_PKG_VERSION"),
+                started: self.started,
+                workers: 1,
+                workers_silent: is_silent.into(),
+            };
+            let network = self.network(&report);
+            let node = Some(self.node(report.status));
+            Snapshot { server, network, node, ..Snapshot::default() }
+        })
+    }
+}
+
+impl MonitoredNode {
+    fn network(&self, report: &NodeReport) -> Network {
+        let links = self.watch.links();
+        // The ended ones first: one that ends meanwhile must not make it negative.
+        let ended = links.ended.value();
+        let accepted = links.accepted.value();
+        Network {
+            connections: accepted.saturating_sub(ended),
+            accepted,
+            refused: links.refused.value(),
+            bytes_received: links.bytes_received.value(),
+            bytes_sent: links.bytes_sent.value(),
+            unsent_bytes: report.unsent_bytes,
+            ..Network::default()
+        }
+    }
+
+    fn node(&self, status: Status) -> Node {
+        let cells: Vec<_> = status.cells.iter().map(cell_of).collect();
+        let lag = cells.iter().filter_map(|cell| cell.lag_seconds).fold(0.0, f64::max);
+        Node {
+            cluster: self.cluster.clone(),
+            id: status.node.map(|node| node.to_string()),
+            state: words(status.state),
+            is_operating: status.state == State::Operating,
+            master: status.master,
+            database_bytes: size(&self.database),
+            database: self.database.display().to_string(),
+            partitions: status.partitions.into(),
+            cells,
+            backup_tid: status.backup_tid.map(|tid| tid.to_string()),
+            replicating: status.replicating.map(|partition| partition.0.into()),
+            checking: status.checking.map(|partition| partition.0.into()),
+            replication_lag_seconds: lag,
+            open_transactions: status.transactions.open,
+            voted_transactions: status.transactions.voted,
+            locked_transactions: status.transactions.locked,
+            delayed_reads: status.delayed_reads,
+            client_connections: status.connections.clients,
+            storage_connections: status.connections.storages,
+            master_connections: status.connections.masters,
+            totals: totals_of(&status.counts),
+        }
+    }
+}
+
+fn words(state: State) -> &'static str {
+    match state {
+        State::LookingForMaster => "looking for the primary master",
+        State::Waiting => "waiting for the master to start the cluster",
+        State::Operating => "operating",
+    }
+}
+
+fn cell_of(cell: &CellStatus) -> NodeCell {
+    let CellStatus { partition, state, missing } = *cell;
+    let replicated = missing.map(|Missing { from, .. }| Tid(from.0.saturating_sub(1)));
+    let until = missing.and_then(|missing| missing.until);
+    // A cell that has nothing yet has no time to count from.
+    let replicated_until = replicated.filter(|tid| *tid != Tid::ZERO);
+    let lag = replicated_until.zip(until).map(|(from, until)| seconds_between(from, until));
+    NodeCell {
+        partition: partition.0.into(),
+        state: state.name(),
+        replicated: replicated.map(|tid| tid.to_string()),
+        until: until.map(|tid| tid.to_string()),
+        lag_seconds: lag,
+    }
+}
+
+fn seconds_between(from: Tid, until: Tid) -> f64 {
+    let seconds = |tid: Tid| tid.to_unix_nanos() as f64 / 1e9;
+    (seconds(until) - seconds(from)).max(0.0)
+}
+
+fn totals_of(counts: &Counts) -> NodeTotals {
+    NodeTotals {
+        loads: counts.loads,
+        stores: counts.stores,
+        votes: counts.votes,
+        commits: counts.commits,
+        aborts: counts.aborts,
+        conflicts: counts.conflicts,
+        deadlocks: counts.deadlocks,
+        fetched_transactions: counts.fetched_transactions,
+        fetched_records: counts.fetched_records,
+        fed_bytes: counts.fed_bytes,
+        checked_partitions: counts.checked_partitions,
+        differing_cells: counts.differing_cells,
+    }
+}
+
+/// The size of the database with its log.
+fn size(database: &Path) -> u64 {
+    let mut log = database.to_owned().into_os_string();
+    log.push("-wal");
+    let files = [database.to_owned(), PathBuf::from(log)];
+    files.iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
+}
