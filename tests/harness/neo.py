@@ -73,11 +73,31 @@ class Node:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
 
+# A master that marks cells as corrupted, and not only its log.
+MARKING_MASTER = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import neo.master.app
+from neo.master.handlers import storage
+storage.EXPERIMENTAL_CORRUPTED_STATE = True
+from neo.scripts.neomaster import main
+main()
+"""
+
+
 class Cluster:
     """Masters, an admin, and storages; nothing runs until `start`."""
 
     def __init__(
-        self, folder, storages=1, partitions=1, replicas=0, masters=1, tls=None, upstream=None
+        self,
+        folder,
+        storages=1,
+        partitions=1,
+        replicas=0,
+        masters=1,
+        tls=None,
+        upstream=None,
+        marks_corrupted_cells=False,
     ):
         self.folder, self.name, self.tls = folder, "zodium_test", tls
         self.partitions = partitions
@@ -91,6 +111,9 @@ class Cluster:
             self.neo_node("neomaster", f"master-{number}", "--bind", address, *shape)
             for number, address in enumerate(addresses, 1)
         ]
+        if marks_corrupted_cells:
+            for node in self.master_nodes:
+                node.words[1:2] = ["-c", MARKING_MASTER, CHECKOUT]
         self.admin = self.neo_node("neoadmin", "admin", "--bind", self.admin_address)
         self.storages = [self.storage_node(number) for number in range(1, storages + 1)]
         self.clients = []

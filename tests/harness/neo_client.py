@@ -7,6 +7,7 @@ A line is [command, {arguments}] in JSON; the answer is ["done", value] or
 """
 
 import json
+import os
 import sys
 import time
 
@@ -51,6 +52,52 @@ class Application:
         self.connection.cacheMinimize()
         found = [value for name, value in self.connection.root().items() if name[0] == "_"]
         return sorted(value["n"] for value in found)
+
+    def fill_many(self, transactions, objects, size=500):
+        """Commits so many transactions of so many objects each."""
+        for number in range(transactions):
+            self.transactions.begin()
+            batch = [PersistentMapping(data="x" * size, n=n) for n in range(objects)]
+            for one in batch:
+                self.connection.add(one)
+            self.connection.root()[f"_batch_{number}"] = PersistentMapping(all=batch, n=number)
+            self.transactions.commit()
+
+    def work(self, name, stop):
+        """Counts in an object of its own, and reads, until the file `stop` exists.
+
+        Gives the last acknowledged count, the number of commits, and the errors, each
+        with its number.
+        """
+        acknowledged, commits, errors = 0, 0, {}
+        while not os.path.exists(stop):
+            try:
+                self.transactions.begin()
+                root = self.connection.root()
+                if name not in root:
+                    root[name] = PersistentMapping(count=0)
+                    self.transactions.commit()
+                    self.transactions.begin()
+                # What was not acknowledged may have been committed.
+                count = max(acknowledged, root[name]["count"]) + 1
+                root[name]["count"] = count
+                sum(one.get("count", 0) for key, one in root.items() if key.startswith("worker"))
+                self.transactions.commit()
+                acknowledged, commits = count, commits + 1
+            except Exception as error:
+                self.transactions.abort()
+                kind = f"{type(error).__name__}: {error}"
+                errors[type(error).__name__] = errors.get(type(error).__name__, 0) + 1
+                print(kind, file=sys.stderr, flush=True)
+                time.sleep(0.05)
+        return [acknowledged, commits, errors]
+
+    def counted(self):
+        """The count of each worker."""
+        self.transactions.begin()
+        self.connection.cacheMinimize()
+        root = self.connection.root()
+        return {key: one["count"] for key, one in root.items() if key.startswith("worker")}
 
     def begin_set(self, **values):
         """Changes values without committing them."""
