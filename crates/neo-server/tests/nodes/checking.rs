@@ -84,7 +84,7 @@ fn rows_of_locked_transactions_are_waited_for_on_both_sides() {
     }
     one.master_tells(order(None, MAX_TID));
     assert!(carry(&mut other, &mut one).is_empty());
-    assert_eq!(one.node.status().counts.checked_partitions, 0);
+    assert_eq!(one.node.status().checking, None, "the check waits");
     one.master_tells(NotifyUnlockInformation { ttid: Tid(500) });
     assert!(carry(&mut other, &mut one).is_empty());
     // The other one delays its answer.

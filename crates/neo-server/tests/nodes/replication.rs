@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zodium_neo::CellState::{OutOfDate, UpToDate};
 use zodium_neo::messages::*;
-use zodium_neo::{CellState, Map, NodeType, Partition, TableId};
+use zodium_neo::{CellState, Map, Message, NodeType, Partition, TableId};
 use zodium_neo_storage::ConnectionId;
 use zodium_types::Tid;
 
@@ -169,6 +169,11 @@ fn a_chunk_that_is_being_written_does_not_count_for_a_cell_that_begins_anew() {
         let table = TableId(table);
         target.master_tells(NotifyPartitionChanges { table, replicas: 0, changes });
     }
+    // The cell begins anew, from the same source, while the chunk is not written yet.
+    let question = target.asked_for_unfinished();
+    let answer = AnswerUnfinishedTransactions { max_tid: Tid(31), ttids: Vec::new() };
+    target.tell(target.master, question, answer);
+    assert_eq!(target.node.status().replicating, Some(partition));
     target.release();
     let cells = target.node.status().cells;
     assert_eq!(cells[0].missing.map(|missing| missing.from), Some(Tid::ZERO));
@@ -176,6 +181,19 @@ fn a_chunk_that_is_being_written_does_not_count_for_a_cell_that_begins_anew() {
 }
 
 impl Bench {
+    /// The id of the last question for unfinished transactions.
+    fn asked_for_unfinished(&mut self) -> u32 {
+        let mut asked = None;
+        for (_, bytes) in self.take_sent() {
+            each_packet(&bytes, |packet| {
+                if matches!(packet.message, Message::AskUnfinishedTransactions(_)) {
+                    asked = Some(packet.id);
+                }
+            });
+        }
+        asked.unwrap()
+    }
+
     /// The master answers the question for unfinished transactions, the first request after the
     /// identification and NotifyReady.
     fn node_answers_unfinished(&mut self, max_tid: Tid, ttids: &[Tid]) {
