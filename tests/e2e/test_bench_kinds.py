@@ -13,6 +13,7 @@ import pytest
 from harness import corrupting
 from harness.bench import PROGRAM, run_bench
 from harness.browser import open_browser
+from harness.neo import needs_neo
 from selenium.webdriver.common.by import By
 
 pytestmark = pytest.mark.zodium
@@ -225,6 +226,58 @@ def test_idle_connections_are_watched(bench):
     }
     beating = switches["zodium", "20", "1"]["switches_per_second"]
     assert beating > switches["zodium", "20", "0"]["switches_per_second"]
+
+
+def neo_peer(binary, name="other"):
+    """A second storage node of NEO, by the options that every one takes."""
+    options = "--cluster {cluster} --masters {master} --nid {nid} --database {path}"
+    return f"{name}={binary} neo storage {options} --bind 127.0.0.1:{{port}} --log-level warn"
+
+
+def test_storage_nodes_of_neo_are_measured_side_by_side(bench, binary, monkeypatch):
+    for name in ("NEOPPOD", "NEOPPOD_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    results = bench(
+        "neo", *QUICK, "--cells=1x1,3x8", "--load-objects=150", "--load-bytes=500",
+        "--clients=1,3", "--storages=1,2", "--replicated-objects=400", "--partitions=5",
+        "--peer", neo_peer(binary),
+    )  # fmt: skip
+    servers = ("zodium", "other")
+    assert keys(results["NeoLoad"], "clients", "in_flight") == {
+        (server, "", *cell) for server in servers for cell in (("1", "1"), ("3", "8"))
+    }
+    assert keys(results["NeoCommit"], "storages", "clients") == {
+        (server, "", storages, clients)
+        for server in servers
+        for storages in ("1", "2")
+        for clients in ("1", "3")
+    }
+    assert keys(results["NeoReplication"]) == {(server, "") for server in servers}
+    for name in ("NeoLoad", "NeoCommit"):
+        for sample in results[name]["samples"]:
+            assert sample["values"]["server_cpu_us"] > 0 and sample["values"]["p50_us"] > 0
+    for sample in results["NeoReplication"]["samples"]:
+        values = sample["values"]
+        assert values["source_cpu_us"] > 0 and values["target_cpu_us"] > 0
+
+
+@needs_neo
+def test_neo_itself_is_measured_beside(bench):
+    options = ("--measure=loads,replication", "--cells=2x2", "--load-objects=100")
+    results = bench("neo", *QUICK, *options, "--replicated-objects=200")
+    assert keys(results["NeoLoad"]) == keys(results["NeoReplication"])
+    assert keys(results["NeoLoad"]) == {("zodium", ""), ("neo", "")}
+
+
+def test_what_nodes_of_neo_answer_wrongly_is_noticed(binary, tmp_path, monkeypatch):
+    for name in ("NEOPPOD", "NEOPPOD_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    node = neo_peer(binary).partition("=")[2].replace("{port}", "{real}")
+    server = f"other={sys.executable} {corrupting.__file__} {{port}} {node}"
+    done = run_bench(tmp_path, "neo", *QUICK, "--measure=commits", "--clients=2", "--peer", server)
+    assert done.returncode == 1
+    assert "NEO/py IS NOT MEASURED" in done.stderr
+    assert "do not have their SHA-1" in done.stderr or "are not what was stored" in done.stderr
 
 
 def test_the_machine_is_measured_with_advice(bench):

@@ -59,7 +59,12 @@ impl Connection {
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut rest = Vec::new();
         let wire = Wire::open(protocol, &stream, &mut rest)?;
-        Ok(Connection {
+        Ok(Connection { rest, ..Connection::over(stream, wire, dataset) })
+    }
+
+    /// A connection after its handshake.
+    pub(crate) fn over(stream: TcpStream, wire: Wire, dataset: &Arc<Dataset>) -> Connection {
+        Connection {
             stream,
             wire,
             dataset: Arc::clone(dataset),
@@ -67,8 +72,8 @@ impl Connection {
             in_flight: VecDeque::new(),
             output: BytesMut::new(),
             unsent: Vec::new(),
-            rest,
-        })
+            rest: Vec::new(),
+        }
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
@@ -91,9 +96,10 @@ impl Connection {
     }
 
     /// Encodes a request; [`Connection::send`] sends it.
-    pub(crate) fn ask(&mut self, oid: Oid) {
-        self.wire.put_request(&mut self.output, oid);
+    pub(crate) fn ask(&mut self, oid: Oid) -> Result<()> {
+        self.wire.put_request(&mut self.output, oid)?;
         self.unsent.push(oid);
+        Ok(())
     }
 
     /// Sends the encoded requests with one write.
@@ -208,7 +214,7 @@ mod tests {
     ) -> Result<usize> {
         let address = serve(dataset, piece, answer);
         let mut connection = Connection::open(address, Protocol::Raw, dataset)?;
-        (0..dataset.len()).for_each(|oid| connection.ask(Oid(oid)));
+        (0..dataset.len()).try_for_each(|oid| connection.ask(Oid(oid)))?;
         connection.send()?;
         let mut scratch = Scratch(vec![0; 100]);
         let mut replies = 0;

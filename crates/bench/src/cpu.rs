@@ -37,6 +37,12 @@ impl CpuTime {
         Ok(CpuTime { nanos_by_thread })
     }
 
+    /// The times of the threads of both processes.
+    pub(crate) fn and(mut self, other: CpuTime) -> CpuTime {
+        self.nanos_by_thread.extend(other.nanos_by_thread);
+        self
+    }
+
     /// Total of all live threads since they started.
     pub(crate) fn total(&self) -> Duration {
         self.since(&CpuTime::default())

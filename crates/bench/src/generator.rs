@@ -230,7 +230,7 @@ impl Thread {
     fn ask(&mut self, index: usize, count: usize) -> Result<()> {
         let connection = self.connections.get_mut(index).context("no such connection")?;
         for _ in 0..count {
-            connection.ask(self.load.objects.pick(&mut self.random));
+            connection.ask(self.load.objects.pick(&mut self.random))?;
         }
         if count > 0 { connection.send() } else { Ok(()) }
     }

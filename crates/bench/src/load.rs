@@ -87,7 +87,7 @@ pub(crate) fn load_all(
     let mut next = 0;
     while next < dataset.len() {
         let end = dataset.len().min(next + SWEEP_IN_FLIGHT as u64);
-        (next..end).for_each(|oid| connection.ask(Oid(oid)));
+        (next..end).try_for_each(|oid| connection.ask(Oid(oid)))?;
         next = end;
         connection.send()?;
         comparison.interrupt.check()?;

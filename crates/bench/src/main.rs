@@ -27,6 +27,8 @@ mod machine;
 mod matrix;
 mod memory;
 mod messenger;
+mod neo;
+mod neo_reply;
 mod options;
 mod pack;
 mod page;
@@ -71,6 +73,7 @@ fn run(options: &BenchOptions) -> anyhow::Result<()> {
         BenchCommand::ReadAll(options) => read_all::run(options),
         BenchCommand::Messenger(options) => messenger::run(options),
         BenchCommand::MessengerServer(options) => messenger::server::serve(options),
+        BenchCommand::Neo(options) => neo::run(options),
         BenchCommand::Pack(options) => pack::run(options),
         BenchCommand::Start(options) => start::run(options),
         BenchCommand::Idle(options) => idle::run(options),

@@ -8,6 +8,7 @@ use crate::comparison::Comparison;
 use crate::connection::Connection;
 use crate::dataset::Dataset;
 use crate::generator::{Generator, Load, Objects};
+use crate::interrupt::Interrupt;
 use crate::options::{Cell, TimeOptions};
 use crate::reading::Reading;
 use crate::result::{Measurement, Sample, Shown};
@@ -31,13 +32,27 @@ impl Matrix<'_> {
         cell: Cell,
         round: usize,
     ) -> Result<Sample> {
-        let (generator, wire) = self.start(server, cell, round)?;
-        comparison.interrupt.sleep(self.time.warm_up)?;
+        let connections = self.connect(server, cell)?;
+        self.measure_over(&comparison.interrupt, server, connections, cell, round)
+    }
+
+    /// Measures a cell over connections of its clients.
+    pub(crate) fn measure_over(
+        &self,
+        interrupt: &Interrupt,
+        server: &Server,
+        connections: Vec<Connection>,
+        cell: Cell,
+        round: usize,
+    ) -> Result<Sample> {
+        let wire = connections.first().map_or("", Connection::wire_name);
+        let generator = self.start_over(connections, cell, round)?;
+        interrupt.sleep(self.time.warm_up)?;
         // Latencies are recorded before counting starts, so that every counted reply has one.
         generator.count_latencies(true);
         let (before, replies) = (Reading::take(server)?, generator.replies());
         let happened = || generator.replies() > replies || generator.has_ended();
-        comparison.interrupt.sleep_until(self.time.seconds, happened)?;
+        interrupt.sleep_until(self.time.seconds, happened)?;
         let after = Reading::take(server)?;
         let requests = generator.replies() - replies;
         generator.count_latencies(false);
@@ -63,16 +78,28 @@ impl Matrix<'_> {
         cell: Cell,
         round: usize,
     ) -> Result<(Generator, &'static str)> {
-        let open = |_| Connection::open(server.address, server.protocol, &self.dataset);
-        let connections: Result<Vec<Connection>> = (0..cell.clients).map(open).collect();
-        let connections = connections?;
+        let connections = self.connect(server, cell)?;
         let wire = connections.first().map_or("", Connection::wire_name);
+        Ok((self.start_over(connections, cell, round)?, wire))
+    }
+
+    fn connect(&self, server: &Server, cell: Cell) -> Result<Vec<Connection>> {
+        let open = |_| Connection::open(server.address, server.protocol, &self.dataset);
+        (0..cell.clients).map(open).collect()
+    }
+
+    fn start_over(
+        &self,
+        connections: Vec<Connection>,
+        cell: Cell,
+        round: usize,
+    ) -> Result<Generator> {
         let load = Load {
             objects: Objects::AtRandom(self.dataset.len()),
             in_flight: cell.in_flight,
             seed: self.seed + round as u64,
         };
-        Ok((Generator::start(connections, self.threads, load)?, wire))
+        Generator::start(connections, self.threads, load)
     }
 }
 

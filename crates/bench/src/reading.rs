@@ -27,7 +27,13 @@ pub(crate) struct Used {
 
 impl Reading {
     pub(crate) fn take(server: &Server) -> Result<Reading> {
-        let server = server.cpu_time()?;
+        Reading::of(std::iter::once(server))
+    }
+
+    /// The clocks of several servers as if they were one.
+    pub(crate) fn of<'a>(servers: impl Iterator<Item = &'a Server>) -> Result<Reading> {
+        let times = servers.map(Server::cpu_time).collect::<Result<Vec<_>>>()?;
+        let server = times.into_iter().flatten().reduce(CpuTime::and);
         let client = CpuTime::of_process(std::process::id())?;
         Ok(Reading { server, client, time: Instant::now() })
     }

@@ -104,6 +104,11 @@ impl ServerCommand {
         ServerCommand { asked: Some(encoding), ..command }
     }
 
+    /// A storage node of NEO.
+    pub(crate) fn neo(name: &str, program: &Path, arguments: Vec<String>) -> ServerCommand {
+        ServerCommand::new(name, Protocol::Neo, program, arguments)
+    }
+
     /// A peer that the user named.
     pub(crate) fn peer(peer: &Peer) -> ServerCommand {
         let of = |command: &str| {

@@ -14,6 +14,7 @@ use zodium_zeo::codec::{
 };
 
 use crate::dataset::{Dataset, OBJECT_BYTES_MAX};
+use crate::neo_reply::Loading;
 use crate::reply::{ReplyTemplate, WrongReply, decode_reply};
 use crate::verifier::Verifier;
 
@@ -31,6 +32,8 @@ pub(crate) enum Protocol {
     Zeo,
     /// Raw: oids in, data out.
     Raw,
+    /// NEO's; its clients need a master.
+    Neo,
 }
 
 /// The client's side of a connection, after the handshake.
@@ -38,6 +41,7 @@ pub(crate) enum Protocol {
 pub(crate) enum Wire {
     Zeo { encoding: Encoding, template: ReplyTemplate },
     Raw,
+    Neo(Loading),
 }
 
 /// The first message in some bytes.
@@ -56,6 +60,7 @@ impl Wire {
     pub(crate) fn open(protocol: Protocol, stream: &TcpStream, rest: &mut Vec<u8>) -> Result<Wire> {
         match protocol {
             Protocol::Raw => Ok(Wire::Raw),
+            Protocol::Neo => bail!("a client of NEO must be known to its master"),
             Protocol::Zeo => {
                 let mut input = BytesMut::new();
                 let encoding =
@@ -66,17 +71,18 @@ impl Wire {
         }
     }
 
-    /// `M5`, `Z5` or `raw`.
+    /// `M5`, `Z5` or `raw`; NEO has one encoding.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Wire::Zeo { encoding: Encoding::Msgpack, .. } => "M5",
             Wire::Zeo { encoding: Encoding::Pickle, .. } => "Z5",
             Wire::Raw => "raw",
+            Wire::Neo(_) => "",
         }
     }
 
     /// Encodes the request for the current revision of an object.
-    pub(crate) fn put_request(&self, out: &mut BytesMut, oid: Oid) {
+    pub(crate) fn put_request(&mut self, out: &mut BytesMut, oid: Oid) -> Result<()> {
         match self {
             Wire::Zeo { encoding, .. } => {
                 encode_load_before_request(*encoding, out, oid, Tid::MAX);
@@ -85,7 +91,9 @@ impl Wire {
                 out.put_u64(oid.0);
                 out.put_bytes(0, RAW_REQUEST_BYTES - size_of::<u64>());
             }
+            Wire::Neo(loading) => loading.put_request(out, oid)?,
         }
+        Ok(())
     }
 
     /// Takes the first message off `bytes`, and checks it. `oldest` is the first object requested
@@ -120,6 +128,10 @@ impl Wire {
                 verifier.check(dataset, oid, data)?;
                 Ok(Taken::Reply { oid, bytes: data.len() })
             }
+            Wire::Neo(loading) => Ok(match loading.take(bytes, dataset, verifier)? {
+                Some((oid, bytes)) => Taken::Reply { oid, bytes },
+                None => Taken::Part,
+            }),
         }
     }
 }

@@ -148,6 +148,7 @@ const MAY_USE: [(&str, &[&str]); 28] = [
             "zodium-filestorage",
             "zodium-net",
             "zodium-zeo",
+            "zodium-neo",
             "zodium-client",
         ],
     ),

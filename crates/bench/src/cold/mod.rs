@@ -249,7 +249,8 @@ impl Cold<'_> {
     fn load_resident(&self, server: &Server) -> Result<()> {
         let mut connection = Connection::open(server.address, server.protocol, &self.dataset)?;
         let mut scratch = Scratch::new();
-        (0..RESIDENT_OBJECTS.min(self.dataset.len())).for_each(|oid| connection.ask(Oid(oid)));
+        let resident = 0..RESIDENT_OBJECTS.min(self.dataset.len());
+        resident.map(Oid).try_for_each(|oid| connection.ask(oid))?;
         connection.send()?;
         while !connection.is_idle() {
             connection.receive(&mut scratch, |_| {})?;

@@ -6,6 +6,7 @@ mod commit;
 mod idle;
 mod load;
 mod messenger;
+mod neo;
 mod pack;
 mod probe;
 mod read_all;
@@ -24,6 +25,7 @@ pub(crate) use self::commit::{CommitOptions, DelayOptions, Files, Mode};
 pub(crate) use self::idle::IdleOptions;
 pub(crate) use self::load::LoadOptions;
 pub(crate) use self::messenger::{MessengerOptions, MessengerServerOptions, Variant};
+pub(crate) use self::neo::{NeoOptions, NeoPart};
 pub(crate) use self::pack::PackOptions;
 pub(crate) use self::probe::{SyscallOptions, SystemOptions};
 pub(crate) use self::read_all::{Checksum, ReadAllOptions};
@@ -82,6 +84,11 @@ pub(crate) enum BenchCommand {
     /// prepared messages without a copy, with back-pressure and without a checksum; each other
     /// variant differs from it in one thing.
     Messenger(MessengerOptions),
+    /// Measure storage nodes of NEO: loads, commits, replication
+    ///
+    /// Zodium's beside NEO/py's, without any other node of NEO: what one storage node costs.
+    #[command(after_long_help = neo::HELP)]
+    Neo(NeoOptions),
     /// Measure packing: seconds and memory beside the stock packer, and delays of commits
     ///
     /// Each packer gets a fresh copy of one generated file in each round. Zodium's time is that of

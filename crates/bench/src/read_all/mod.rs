@@ -151,7 +151,7 @@ impl ReadAll<'_> {
     ) -> Result<()> {
         connection.replace_verifier(Verifier::All(Sum::new(checksum)));
         for oid in 0..self.dataset.len() {
-            connection.ask(Oid(oid));
+            connection.ask(Oid(oid))?;
             connection.send()?;
             while !connection.is_idle() {
                 connection.receive(scratch, |waited| latencies.record(waited))?;

@@ -156,7 +156,7 @@ impl Starts<'_> {
         let mut server = Server::launch(command, &folder)?;
         server.wait_until_ready(POLL, PATIENCE)?;
         let mut connection = Connection::open(server.address, server.protocol, dataset)?;
-        connection.ask(Oid(dataset.len() - 1));
+        connection.ask(Oid(dataset.len() - 1))?;
         connection.send()?;
         let mut scratch = Scratch::new();
         while !connection.is_idle() {
