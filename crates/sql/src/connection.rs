@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::SqlError;
@@ -45,6 +46,8 @@ pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlErr
 fn tell(connection: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Without it, SQLite compiles a cached statement again for each new value of a parameter.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     if purpose == Purpose::Read {
         connection.pragma_update(None, "query_only", true)?;
