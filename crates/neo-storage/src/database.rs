@@ -212,6 +212,8 @@ pub struct SerialSum {
 pub trait Reads {
     /// The record at `at`, or the last one before `before`, or the last one.
     fn load(&self, oid: Oid, at: Option<Tid>, before: Option<Tid>) -> ReadResult<Loaded>;
+    /// The record that a transaction wrote, without the next one.
+    fn record(&self, tid: Tid, oid: Oid) -> ReadResult<Option<Record>>;
     /// What a store has to be checked against; `undo` is the record that it refers to.
     fn current(&self, oid: Oid, undo: Option<Tid>) -> ReadResult<Found>;
     /// A transaction.

@@ -19,11 +19,32 @@ pub struct RevisionRow {
     pub value_tid: Option<Tid>,
 }
 
-/// What a query selects for a [`RevisionRow`].
-const COLUMNS: &str = "obj.tid, (SELECT MIN(later.tid) FROM obj AS later \
-     WHERE later.partition = obj.partition AND later.oid = obj.oid AND later.tid > obj.tid), \
-     data.hash, data.compression, data.value, obj.value_tid, obj.data_id";
-const TABLES: &str = "obj LEFT JOIN data ON data.id = obj.data_id";
+/// A query for the [`RevisionRow`]s of an object, with the condition on its tid.
+macro_rules! find_revisions {
+    (next: $next:literal, $rest:literal) => {
+        concat!(
+            "SELECT obj.tid, ",
+            $next,
+            ", data.hash, data.compression, data.value, obj.value_tid, obj.data_id \
+             FROM obj LEFT JOIN data ON data.id = obj.data_id \
+             WHERE obj.partition = ?1 AND obj.oid = ?2 ",
+            $rest
+        )
+    };
+    ($rest:literal) => {
+        find_revisions!(
+            next: "(SELECT MIN(later.tid) FROM obj AS later WHERE later.partition = obj.partition \
+                   AND later.oid = obj.oid AND later.tid > obj.tid)",
+            $rest
+        )
+    };
+}
+
+/// The two newest revisions.
+const NEWEST: &str = find_revisions!(next: "NULL", "ORDER BY obj.tid DESC LIMIT 2");
+const BEFORE: &str = find_revisions!("AND obj.tid < ?3 ORDER BY obj.tid DESC LIMIT 1");
+const AT: &str = find_revisions!("AND obj.tid = ?3");
+const AT_ALONE: &str = find_revisions!(next: "NULL", "AND obj.tid = ?3");
 
 fn revision(row: &Row<'_>) -> rusqlite::Result<RevisionRow> {
     let data = match row.get::<_, Option<i64>>(6)? {
@@ -54,12 +75,20 @@ pub(crate) fn before(
     oid: Oid,
     before: Tid,
 ) -> rusqlite::Result<Option<RevisionRow>> {
-    let find = format!(
-        "SELECT {COLUMNS} FROM {TABLES} \
-         WHERE obj.partition = ?1 AND obj.oid = ?2 AND obj.tid < ?3 ORDER BY obj.tid DESC LIMIT 1"
-    );
+    // Nearly always it is one of the two newest ones. They say which one is the next.
+    let mut newest = connection.prepare_cached(NEWEST)?;
+    let mut rows = newest.query(params![partition, number(oid.0)])?;
+    let mut next = None;
+    while let Some(row) = rows.next()? {
+        let serial = tid(row.get(0)?);
+        if serial < before {
+            return Ok(Some(RevisionRow { next, ..revision(row)? }));
+        }
+        next = Some(serial);
+    }
+    drop(rows);
     let key = params![partition, number(oid.0), number(before.0)];
-    connection.prepare_cached(&find)?.query_row(key, revision).optional()
+    connection.prepare_cached(BEFORE)?.query_row(key, revision).optional()
 }
 
 /// The revision that a transaction wrote.
@@ -69,12 +98,19 @@ pub(crate) fn at(
     oid: Oid,
     serial: Tid,
 ) -> rusqlite::Result<Option<RevisionRow>> {
-    let find = format!(
-        "SELECT {COLUMNS} FROM {TABLES} \
-         WHERE obj.partition = ?1 AND obj.oid = ?2 AND obj.tid = ?3"
-    );
     let key = params![partition, number(oid.0), number(serial.0)];
-    connection.prepare_cached(&find)?.query_row(key, revision).optional()
+    connection.prepare_cached(AT)?.query_row(key, revision).optional()
+}
+
+/// As [`at`], without the next revision.
+pub(crate) fn at_alone(
+    connection: &Connection,
+    partition: u32,
+    oid: Oid,
+    serial: Tid,
+) -> rusqlite::Result<Option<RevisionRow>> {
+    let key = params![partition, number(oid.0), number(serial.0)];
+    connection.prepare_cached(AT_ALONE)?.query_row(key, revision).optional()
 }
 
 /// The serial of the current revision, deletions included.

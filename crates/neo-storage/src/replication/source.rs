@@ -12,7 +12,7 @@ use zodium_neo::messages::{
 use zodium_neo::{Checksum, ErrorCode, Map, Message, Partition, encode};
 use zodium_types::{Oid, Tid};
 
-use crate::database::{DatabaseError, Loaded, ReadResult, Reads, Record, TransactionRecord};
+use crate::database::{DatabaseError, ReadResult, Reads, Record, TransactionRecord};
 use crate::handling::{Handled, Refusal};
 use crate::transactions::Read;
 use crate::{ConnectionId, Node};
@@ -247,7 +247,7 @@ fn record_packet(
     (tid, oid): (Tid, Oid),
     out: &mut BytesMut,
 ) -> ReadResult<()> {
-    let Loaded::Found(record) = database.load(oid, Some(tid), None)? else { return Ok(()) };
+    let Some(record) = database.record(tid, oid)? else { return Ok(()) };
     let Record { serial, data, data_serial, .. } = record;
     let message = AddObject {
         oid,

@@ -64,6 +64,12 @@ impl Reads for View<'_> {
         Ok(if other.is_some() { Loaded::NotThen } else { Loaded::Never })
     }
 
+    fn record(&self, tid: Tid, oid: Oid) -> ReadResult<Option<Record>> {
+        let partition = self.partitions.of_oid(oid);
+        let found = revisions::at_alone(self.connection, partition, oid, tid);
+        Ok(found.map_err(self.cannot("read a record"))?.map(record))
+    }
+
     fn current(&self, oid: Oid, undo: Option<Tid>) -> ReadResult<Found> {
         let (connection, partition) = (self.connection, self.partitions.of_oid(oid));
         let failed = self.cannot("look for an object");
