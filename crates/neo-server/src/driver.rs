@@ -1,6 +1,7 @@
 //! The node with its connections: hands events in, and does what comes out.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use zodium_neo::{Address, Packet};
 use zodium_neo_storage::{ConnectionId, DatabaseError, Exit, Node, Output};
 use zodium_net::{CloseReason, Host, Inbox, Keepalive, Limits, Link, LinkMetrics};
 
-use crate::reader::Reader;
+use crate::pace::Pace;
+use crate::reader::{Reader, ShortRead};
 use crate::session::{Connections, Sessions};
 use crate::tls::NodeTls;
 use crate::watch::{NodeReport, Notes, Question};
@@ -33,6 +35,9 @@ pub(crate) struct Observers {
     pub(crate) masters_told: Option<MastersTold>,
 }
 
+/// Packets from this length on are sent without a copy.
+const PUSHED_BYTES_MIN: usize = 16 << 10;
+
 /// The node with its connections. All of it is on one thread.
 pub(crate) struct Driver {
     /// Itself, for tasks.
@@ -46,6 +51,7 @@ pub(crate) struct Driver {
     pub(crate) tls: Option<NodeTls>,
     pub(crate) limits: Limits,
     pub(crate) reader: Reader,
+    pub(crate) pace: Pace,
     pub(crate) writer: RefCell<Option<Writer>>,
     pub(crate) host: Host<Sessions>,
     notes: Notes,
@@ -77,6 +83,7 @@ impl Driver {
                 tls,
                 limits,
                 reader,
+                pace: Pace::default(),
                 writer: RefCell::new(Some(writer)),
                 host: Host::new(Sessions::new(connections), links, None),
                 notes,
@@ -126,19 +133,36 @@ impl Driver {
         self.ending.borrow_mut().take()
     }
 
-    fn end(&self, ending: Result<Exit, DatabaseError>) {
+    pub(crate) fn end(&self, ending: Result<Exit, DatabaseError>) {
         self.ending.borrow_mut().get_or_insert(ending);
         self.ends.notify_one();
     }
 
     /// Does what the node asks for.
     pub(crate) fn apply(self: &Rc<Driver>) {
+        let mut reads = VecDeque::new();
+        self.apply_outputs(&mut reads);
+        if !reads.is_empty() {
+            self.read(reads);
+        }
+        self.observe();
+    }
+
+    /// Does what the node asks for but short reads, which are added to `reads`.
+    pub(crate) fn apply_outputs(self: &Rc<Driver>, reads: &mut VecDeque<ShortRead>) {
         loop {
             let outputs = self.node.borrow_mut().take_outputs();
             if outputs.is_empty() {
-                return self.observe();
+                return;
             }
-            outputs.into_iter().for_each(|output| self.apply_one(output));
+            for output in outputs {
+                match output {
+                    Output::Read { job, after_sending } if job.is_short() => {
+                        reads.push_back((job, after_sending));
+                    }
+                    other => self.apply_one(other),
+                }
+            }
         }
     }
 
@@ -170,22 +194,15 @@ impl Driver {
             Output::Dial { connection, address, after } => self.dial(connection, address, after),
             Output::Send { connection, packet } => {
                 if let Some(link) = self.links.borrow().get(&connection) {
-                    link.output().buffer().extend_from_slice(&packet);
+                    match packet.len() {
+                        PUSHED_BYTES_MIN.. => link.output().push(packet),
+                        _ => link.output().buffer().extend_from_slice(&packet),
+                    }
                     link.wake();
                 }
             }
             Output::Close { connection } => self.close(connection),
-            Output::Read { job, after_sending } => {
-                let links = self.links.borrow();
-                let link = after_sending.and_then(|connection| links.get(&connection).cloned());
-                drop(links);
-                let driver = Rc::clone(self);
-                tokio::task::spawn_local(async move {
-                    if let Some(done) = driver.reader.run(job, link).await {
-                        driver.done(done);
-                    }
-                });
-            }
+            Output::Read { job, after_sending } => self.read_elsewhere(job, after_sending),
             Output::Write { job, is_durable } => {
                 if let Some(writer) = self.writer.borrow().as_ref() {
                     writer.push(job, is_durable);

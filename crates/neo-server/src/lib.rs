@@ -1,8 +1,9 @@
 //! Drives a NEO storage node: sockets, TLS, database threads.
 //!
 //! [`serve()`] connects a [`Node`](zodium_neo_storage::Node) with the world. One thread has the
-//! node and all connections; reads of the database run on a few threads, writes on one. Writes that
-//! wait together are one transaction of the database, and one sync.
+//! node and all connections, and reads single rows while they come from memory. Other reads of the
+//! database run on a few threads, writes on one. Writes that wait together are one transaction of
+//! the database, and one sync.
 //!
 //! Key decision: the node decides everything, and this crate decides nothing. It carries bytes to
 //! the node and does what the node asks for, in its order.
@@ -12,7 +13,9 @@
 mod dialling;
 mod driver;
 mod listening;
+mod pace;
 mod reader;
+mod reading;
 mod serve;
 mod session;
 mod tls;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use zodium_neo_storage::{ReadJob, Store};
+use zodium_neo_storage::{ConnectionId, ReadJob, Store};
 
 use crate::writer::Done;
 use zodium_net::Link;
@@ -13,7 +13,10 @@ const READS_MAX: usize = 8;
 /// Reads for other storages side by side: a replication leaves the other places to clients.
 const BACKGROUND_READS_MAX: usize = 1;
 /// A read waits while more bytes than this wait to be sent to the peer that it is for.
-const UNSENT_BYTES_MAX: usize = 1 << 20;
+pub(crate) const UNSENT_BYTES_MAX: usize = 1 << 20;
+
+/// A read of a row or two, and the connection that its result goes to.
+pub(crate) type ShortRead = (ReadJob, Option<ConnectionId>);
 
 /// Places for reads.
 pub(crate) struct Reader {
@@ -27,6 +30,10 @@ impl Reader {
     pub(crate) fn new(store: Arc<dyn Store>) -> Reader {
         let background = Semaphore::new(BACKGROUND_READS_MAX);
         Reader { store, places: Semaphore::new(READS_MAX), background }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
     /// Runs a read; `link` is the connection that it is for. `None` if the thread panicked, which

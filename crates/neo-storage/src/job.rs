@@ -12,6 +12,7 @@ type RunWrite = dyn FnOnce(&mut dyn Writes) -> ReadResult<Completion> + Send;
 pub struct ReadJob {
     run: Box<RunRead>,
     is_background: bool,
+    is_short: bool,
 }
 
 /// A job that may write.
@@ -24,13 +25,15 @@ pub struct Completion(Box<dyn FnOnce(&mut Node) + Send>);
 pub trait Store: Send + Sync {
     /// Runs a job that only reads.
     fn read(&self, job: ReadJob) -> ReadResult<Completion>;
+    /// Has about `count` jobs that only read run one after the other.
+    fn read_together(&self, count: usize, run: &mut dyn FnMut(&dyn Reads)) -> ReadResult<()>;
     /// Runs jobs that write, as one transaction of the database.
     fn write(&self, is_durable: bool, jobs: Vec<WriteJob>) -> ReadResult<Vec<Completion>>;
 }
 
 impl ReadJob {
     pub(crate) fn new(run: impl FnOnce(&dyn Reads) -> Completion + Send + 'static) -> ReadJob {
-        ReadJob { run: Box::new(run), is_background: false }
+        ReadJob { run: Box::new(run), is_background: false, is_short: false }
     }
 
     pub(crate) fn in_background(self) -> ReadJob {
@@ -41,6 +44,16 @@ impl ReadJob {
     /// run at a time.
     pub fn is_background(&self) -> bool {
         self.is_background
+    }
+
+    /// The same job, which reads one row or two.
+    pub(crate) fn short(self) -> ReadJob {
+        ReadJob { is_short: true, ..self }
+    }
+
+    /// Whether the job reads a row or two: it takes longer to hand it to another thread.
+    pub fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Runs the job.

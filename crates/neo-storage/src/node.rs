@@ -305,6 +305,16 @@ impl Node {
         self.outputs.push(Output::Read { job, after_sending: Some(connection) });
     }
 
+    /// As [`Node::read`], of a row or two.
+    pub(crate) fn read_shortly<T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
+    ) {
+        let job = self.read_job(read, done).short();
+        self.outputs.push(Output::Read { job, after_sending: None });
+    }
+
     fn read_job<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
@@ -324,19 +334,38 @@ impl Node {
     /// Reads for a request; a failure of the database ends the connection.
     pub(crate) fn read_for<T: Send + 'static>(
         &mut self,
-        (connection, id): (ConnectionId, u32),
+        from: (ConnectionId, u32),
         read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
         done: impl FnOnce(&mut Node, T) -> Handled + Send + 'static,
     ) {
-        self.read_after(Some(connection), read, move |node, result| {
-            let handled = match result {
-                Ok(found) => done(node, found),
-                Err(error) => return node.read_failed(connection, &error),
-            };
-            if let Err(refusal) = handled {
-                node.refuse(connection, id, "a request", &refusal);
-            }
-        });
+        self.read_after(Some(from.0), read, move |node, result| node.go_on(from, result, done));
+    }
+
+    /// As [`Node::read_for`], of a row or two.
+    pub(crate) fn read_shortly_for<T: Send + 'static>(
+        &mut self,
+        from: (ConnectionId, u32),
+        read: impl FnOnce(&dyn Reads) -> ReadResult<T> + Send + 'static,
+        done: impl FnOnce(&mut Node, T) -> Handled + Send + 'static,
+    ) {
+        let job = self.read_job(read, move |node, result| node.go_on(from, result, done)).short();
+        self.outputs.push(Output::Read { job, after_sending: Some(from.0) });
+    }
+
+    /// Goes on with what was read for a request.
+    fn go_on<T>(
+        &mut self,
+        (connection, id): (ConnectionId, u32),
+        result: ReadResult<T>,
+        done: impl FnOnce(&mut Node, T) -> Handled,
+    ) {
+        let handled = match result {
+            Ok(found) => done(self, found),
+            Err(error) => return self.read_failed(connection, &error),
+        };
+        if let Err(refusal) = handled {
+            self.refuse(connection, id, "a request", &refusal);
+        }
     }
 
     /// Ends a connection whose request the database failed: a replica may serve it.

@@ -172,7 +172,7 @@ impl Node {
             return Ok(());
         }
         self.readable_partition_of_tid(ttid)?;
-        self.read_for(
+        self.read_shortly_for(
             from,
             move |database| database.final_tid(ttid),
             move |node, tid| {

@@ -121,7 +121,7 @@ impl Node {
         before: Option<Tid>,
     ) -> Handled {
         self.readable_partition_of_oid(oid)?;
-        self.read_for(
+        self.read_shortly_for(
             from,
             move |database| database.load(oid, at, before),
             move |node, loaded| match loaded {

@@ -122,7 +122,7 @@ impl Node {
         if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
             transaction.checking.insert(oid, number);
         }
-        self.read(
+        self.read_shortly(
             move |database| database.current(oid, undo),
             move |node, found| match found {
                 Ok(found) => node.database_says(request, number, compares, found),

@@ -63,6 +63,21 @@ impl NodeDatabase {
         self.pool.with("read", read).map_err(failure)
     }
 
+    /// As [`NodeDatabase::read`], in one transaction, which many reads begin faster than one each.
+    fn read_at_once<T>(&self, read: impl FnOnce(&dyn Reads) -> T) -> ReadResult<T> {
+        let partitions = self.partitions();
+        let read = |connection: &Connection| {
+            connection.prepare_cached("BEGIN")?.execute([])?;
+            let found = read(&View { connection, place: &self.place, partitions });
+            // After some errors SQLite has ended the transaction itself.
+            if !connection.is_autocommit() {
+                connection.prepare_cached("COMMIT")?.execute([])?;
+            }
+            Ok(found)
+        };
+        self.pool.with("read", read).map_err(failure)
+    }
+
     /// Makes changes: all of them, or none. Blocking; waits for the changes before.
     ///
     /// Changes that are not durable come with the next durable ones, or with a checkpoint. Their
@@ -114,7 +129,17 @@ fn failure(error: SqlError) -> DatabaseError {
 
 impl Store for NodeDatabase {
     fn read(&self, job: ReadJob) -> ReadResult<Completion> {
-        NodeDatabase::read(self, |database| job.run(database))
+        match job.is_short() {
+            true => NodeDatabase::read(self, |database| job.run(database)),
+            false => self.read_at_once(|database| job.run(database)),
+        }
+    }
+
+    fn read_together(&self, count: usize, run: &mut dyn FnMut(&dyn Reads)) -> ReadResult<()> {
+        match count {
+            0 | 1 => NodeDatabase::read(self, run),
+            _ => self.read_at_once(run),
+        }
     }
 
     fn write(&self, is_durable: bool, jobs: Vec<WriteJob>) -> ReadResult<Vec<Completion>> {
