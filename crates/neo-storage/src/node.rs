@@ -24,6 +24,9 @@ use crate::settings::{Saved, Settings};
 use crate::transactions::Transactions;
 use crate::{ConnectionId, Exit, Output};
 
+/// Memory for a few packets.
+const ENCODER_BYTES: usize = 64 << 10;
+
 /// A storage node of a NEO cluster.
 #[derive(Debug)]
 pub struct Node {
@@ -49,6 +52,8 @@ pub struct Node {
     pub(crate) checking: Checking,
     pub(crate) counts: Counts,
     outputs: Vec<Output>,
+    /// Packets are encoded here. They share its memory, which is used again when they are sent.
+    encoder: BytesMut,
 }
 
 impl Node {
@@ -74,6 +79,7 @@ impl Node {
             checking: Checking::default(),
             counts: Counts::default(),
             outputs: Vec::new(),
+            encoder: BytesMut::with_capacity(ENCODER_BYTES),
         }
     }
 
@@ -208,13 +214,13 @@ impl Node {
         if !is_there {
             return;
         }
-        let mut packet = BytesMut::new();
-        if let Err(error) = encode(id, message, &mut packet) {
+        if let Err(error) = encode(id, message, &mut self.encoder) {
             error!(peer = self.name_of(connection), %error, "cannot send, closing the connection");
             self.close(connection);
             return;
         }
-        self.send_packet(connection, packet.freeze());
+        let packet = self.encoder.split().freeze();
+        self.send_packet(connection, packet);
     }
 
     /// Sends a packet that is encoded already.
