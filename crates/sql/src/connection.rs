@@ -18,6 +18,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const STATEMENTS: usize = 64;
 /// Memory for pages of one connection, in KiB.
 const CACHE_KIB: i64 = 8 << 10;
+/// The same for the connection that reads single rows of a node: a page that is not there costs a
+/// system call.
+const ROWS_CACHE_KIB: i64 = 64 << 10;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(crate) enum Purpose {
     Write,
     /// Reading beside a writer.
     Read,
+    /// Reading single rows, again and again, beside a writer.
+    ReadRows,
     /// Reading a file that this process must not change.
     ReadOnly,
 }
@@ -33,7 +38,7 @@ pub(crate) enum Purpose {
 /// Opens a connection.
 pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlError> {
     let access = match purpose {
-        Purpose::Write | Purpose::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Purpose::Write | Purpose::Read | Purpose::ReadRows => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Purpose::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -48,8 +53,9 @@ fn tell(connection: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Without it, SQLite compiles a cached statement again for each new value of a parameter.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-    if purpose == Purpose::Read {
+    let cache_kib = if purpose == Purpose::ReadRows { ROWS_CACHE_KIB } else { CACHE_KIB };
+    connection.pragma_update(None, "cache_size", -cache_kib)?;
+    if matches!(purpose, Purpose::Read | Purpose::ReadRows) {
         connection.pragma_update(None, "query_only", true)?;
     }
     Ok(())

@@ -39,6 +39,8 @@ use crate::pool::Pool;
 pub struct NodeDatabase {
     place: Place,
     pool: Pool,
+    /// The connection for single rows.
+    rows: Pool,
     /// The number of partitions; 0 while the database has no table.
     partitions: AtomicU32,
     writing: Mutex<Writing>,
@@ -56,15 +58,19 @@ struct Writing {
 impl NodeDatabase {
     /// Runs reads of committed rows. Blocking.
     pub fn read<T>(&self, read: impl FnOnce(&dyn Reads) -> T) -> ReadResult<T> {
+        self.read_with(&self.pool, read)
+    }
+
+    fn read_with<T>(&self, pool: &Pool, read: impl FnOnce(&dyn Reads) -> T) -> ReadResult<T> {
         let partitions = self.partitions();
         let read = |connection: &Connection| {
             Ok(read(&View { connection, place: &self.place, partitions }))
         };
-        self.pool.with("read", read).map_err(failure)
+        pool.with("read", read).map_err(failure)
     }
 
-    /// As [`NodeDatabase::read`], in one transaction, which many reads begin faster than one each.
-    fn read_at_once<T>(&self, read: impl FnOnce(&dyn Reads) -> T) -> ReadResult<T> {
+    /// Runs reads in one transaction, which takes less time than one for each.
+    fn read_at_once<T>(&self, pool: &Pool, read: impl FnOnce(&dyn Reads) -> T) -> ReadResult<T> {
         let partitions = self.partitions();
         let read = |connection: &Connection| {
             connection.prepare_cached("BEGIN")?.execute([])?;
@@ -75,7 +81,7 @@ impl NodeDatabase {
             }
             Ok(found)
         };
-        self.pool.with("read", read).map_err(failure)
+        pool.with("read", read).map_err(failure)
     }
 
     /// Makes changes: all of them, or none. Blocking; waits for the changes before.
@@ -131,14 +137,14 @@ impl Store for NodeDatabase {
     fn read(&self, job: ReadJob) -> ReadResult<Completion> {
         match job.is_short() {
             true => NodeDatabase::read(self, |database| job.run(database)),
-            false => self.read_at_once(|database| job.run(database)),
+            false => self.read_at_once(&self.pool, |database| job.run(database)),
         }
     }
 
     fn read_together(&self, count: usize, run: &mut dyn FnMut(&dyn Reads)) -> ReadResult<()> {
         match count {
-            0 | 1 => NodeDatabase::read(self, run),
-            _ => self.read_at_once(run),
+            0 | 1 => self.read_with(&self.rows, run),
+            _ => self.read_at_once(&self.rows, run),
         }
     }
 

@@ -59,9 +59,10 @@ impl NodeDatabase {
         let data = DataTable::open(&connection, partitions.max(1))
             .map_err(place.cannot("read the ids of data"))?;
         let pool = Pool::new(place.clone(), Purpose::Read);
+        let rows = Pool::new(place.clone(), Purpose::ReadRows);
         let writing = Mutex::new(Writing { connection, data, is_durable: true });
         let partitions = AtomicU32::new(partitions);
-        Ok((NodeDatabase { place, pool, partitions, writing, _lock: lock }, saved))
+        Ok((NodeDatabase { place, pool, rows, partitions, writing, _lock: lock }, saved))
     }
 
     /// Deletes everything that is in a database, but for the file itself.
