@@ -25,6 +25,30 @@ fn a_committed_object_can_be_loaded() {
 }
 
 #[test]
+fn a_load_finds_the_revision_before_a_tid_and_the_one_after_it() {
+    let mut bench = one_node();
+    let one = bench.client(1);
+    let tids = [102, 202, 302, 402];
+    for (index, tid) in tids.into_iter().enumerate() {
+        let serial = index.checked_sub(1).map_or(0, |last| tids[last]);
+        bench.store(one, tid - 2, 5, serial, b"data");
+        bench.commit(one, tid - 2, tid, &[5]);
+    }
+    for (index, tid) in tids.into_iter().enumerate() {
+        let next = tids.get(index + 1).map(|next| Tid(*next));
+        let expected = format!("serial: {:?}, next_serial: {next:?}", Tid(tid));
+        for (at, before) in [(Some(tid), None), (None, Some(tid + 1)), (None, Some(tid + 100))] {
+            let (at, before) = (at.map(Tid), before.map(Tid));
+            bench.tell(one, 3, AskObject { oid: Oid(5), at, before });
+            let said = bench.take();
+            assert!(said[0].1.contains(&expected), "{at:?} {before:?}: {said:?}");
+        }
+    }
+    bench.tell(one, 3, AskObject { oid: Oid(5), at: None, before: Some(Tid(102)) });
+    assert!(bench.take()[0].1.contains("OidNotFound"));
+}
+
+#[test]
 fn an_object_that_was_changed_is_a_conflict() {
     let mut bench = one_node();
     let one = bench.client(1);
