@@ -5,7 +5,7 @@ use zodium_neo::messages::{
     AnswerCheckCurrentSerial, AnswerRelockObject, AnswerStoreObject, AskCheckCurrentSerial,
     AskRelockObject, AskStoreObject, NotifyDeadlock, RelockConflict, StoredData,
 };
-use zodium_neo::{Checksum, ErrorCode, NodeId};
+use zodium_neo::{Checksum, ErrorCode, NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
 use crate::database::{Data, Found};
@@ -56,8 +56,15 @@ impl Node {
             transaction.objects.get(&oid).map(|object| object.serial)
         });
         let Some(serial) = serial else {
-            // The transaction is over, or its partition was dropped.
-            return self.answer(from.0, from.1, AnswerRelockObject { conflict: None });
+            // The transaction is over, or its cell was taken away.
+            let is_over = !self.transactions.all.contains_key(&ttid);
+            let has_cell = |partition| {
+                self.has_cell(partition) || self.transactions.replicating.contains(&partition)
+            };
+            if is_over || self.partition_of(oid).is_ok_and(has_cell) {
+                return self.answer(from.0, from.1, AnswerRelockObject { conflict: None });
+            }
+            return self.refuse_relock(from);
         };
         self.transactions.release(oid, ttid);
         // The older transaction comes first.
@@ -100,12 +107,9 @@ impl Node {
                 self.transactions.wait(request);
             }
             Attempt::Free => {
-                let is_here = self.is_readable(partition)
-                    || self.transactions.replicated.contains_key(&partition);
-                if !is_here {
-                    // A cell that the master takes away: the other cells have the lock.
+                if !self.has_cell(partition) {
                     debug!(%oid, %ttid, "a store to a partition that is not here");
-                    self.answer_lock(request, Some(Tid::ZERO));
+                    self.answer_without_cell(request);
                     return Ok(());
                 }
                 self.transactions.locks.insert(oid, ttid);
@@ -113,6 +117,27 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    /// Whether this node has all data of a partition.
+    fn has_cell(&self, partition: Partition) -> bool {
+        self.is_readable(partition) || self.transactions.replicated.contains_key(&partition)
+    }
+
+    /// Answers a request for an object whose cell the master has taken away: the other cells have
+    /// the lock. A lock that was given back no cell need have.
+    fn answer_without_cell(&mut self, request: LockRequest) {
+        match request.wish {
+            LockWish::Relock => self.refuse_relock(request.from),
+            _ => self.answer_lock(request, Some(Tid::ZERO)),
+        }
+    }
+
+    /// No answer says that a lock is lost, so the connection ends: the client takes the transaction
+    /// for failed here.
+    fn refuse_relock(&mut self, from: (ConnectionId, u32)) {
+        let refusal = Refusal::not_ready("the cell of the object was taken away");
+        self.refuse(from.0, from.1, "AskRelockObject", &refusal);
     }
 
     /// Asks the database for the serial of an object, and for the record that an undo refers to.
@@ -139,7 +164,9 @@ impl Node {
             Some(transaction) if is_asked(transaction.checking.get(&oid)) => {
                 transaction.checking.remove(&oid);
             }
-            _ => return,
+            // The cell was taken away.
+            Some(_) => return self.answer_without_cell(request),
+            None => return self.answer_lock(request, Some(Tid::ZERO)),
         }
         let is_undoable = request.data_serial().is_none() || found.has_undo_record;
         match found.serial {
