@@ -176,6 +176,7 @@ impl Node {
             from,
             move |database| database.final_tid(ttid),
             move |node, tid| {
+                node.readable_partition_of_tid(ttid)?;
                 node.answer(from.0, from.1, AnswerFinalTID { tid });
                 Ok(())
             },

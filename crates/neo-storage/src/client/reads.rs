@@ -124,14 +124,18 @@ impl Node {
         self.read_shortly_for(
             from,
             move |database| database.load(oid, at, before),
-            move |node, loaded| match loaded {
-                Loaded::Found(record) => {
-                    node.counts.loads += 1;
-                    node.answer_object(from, oid, &record);
-                    Ok(())
+            move |node, loaded| {
+                node.readable_partition_of_oid(oid)?;
+                let refusal = |code| Err(Refusal::answer(code, oid.to_string()));
+                match loaded {
+                    Loaded::Found(record) => {
+                        node.counts.loads += 1;
+                        node.answer_object(from, oid, &record);
+                    }
+                    Loaded::NotThen => return refusal(ErrorCode::OidNotFound),
+                    Loaded::Never => return refusal(ErrorCode::OidDoesNotExist),
                 }
-                Loaded::NotThen => Err(Refusal::answer(ErrorCode::OidNotFound, oid.to_string())),
-                Loaded::Never => Err(Refusal::answer(ErrorCode::OidDoesNotExist, oid.to_string())),
+                Ok(())
             },
         );
         Ok(())
@@ -157,6 +161,7 @@ impl Node {
             from,
             move |database| database.history(oid, skip, count),
             move |node, records| {
+                node.readable_partition_of_oid(oid)?;
                 if records.is_empty() {
                     return Err(Refusal::answer(ErrorCode::OidNotFound, oid.to_string()));
                 }
@@ -177,6 +182,7 @@ impl Node {
             from,
             move |database| database.transaction(tid),
             move |node, found| {
+                node.readable_partition_of_tid(tid)?;
                 let found: TransactionRecord = found.ok_or_else(missing)?;
                 let answer = AnswerTransactionInformation {
                     tid,
@@ -213,10 +219,12 @@ impl Node {
         (skip, count): (u64, u64),
     ) -> Handled {
         let last = self.backup_tid.unwrap_or(Tid::MAX);
+        let asked = partitions.clone();
         self.read_for(
             from,
             move |database| database.newest_tids(&partitions, skip, count),
             move |node, mut tids| {
+                asked.iter().try_for_each(|partition| node.check_readable(*partition))?;
                 tids.retain(|tid| *tid <= last);
                 node.answer(from.0, from.1, AnswerTIDs { tids });
                 Ok(())
@@ -232,10 +240,12 @@ impl Node {
         range: (Tid, Tid),
         count: u32,
     ) -> Handled {
+        self.check_readable(partition)?;
         self.read_for(
             from,
             move |database| database.tids(partition, range, count),
             move |node, tids| {
+                node.check_readable(partition)?;
                 node.answer(from.0, from.1, AnswerTIDsFrom { tids });
                 Ok(())
             },
@@ -250,13 +260,12 @@ impl Node {
         (first, tid): (Oid, Tid),
         count: u32,
     ) -> Handled {
-        if !self.is_readable(partition) {
-            return Err(Refusal::not_readable());
-        }
+        self.check_readable(partition)?;
         self.read_for(
             from,
             move |database| database.oids(partition, first, tid, count),
             move |node, (next_oid, oids)| {
+                node.check_readable(partition)?;
                 node.answer(from.0, from.1, AnswerOIDsFrom { next_oid, oids });
                 Ok(())
             },
@@ -277,20 +286,25 @@ impl Node {
         table.state(partition, id).is_some_and(|state| state.is_readable())
     }
 
-    pub(super) fn readable_partition_of_oid(&self, oid: Oid) -> Handled {
-        match self.is_readable(self.partition_of(oid)?) {
+    /// Refuses a read of a partition that this node does not serve.
+    ///
+    /// Answers check it as well: when the master takes a cell away its rows are dropped, perhaps
+    /// before the read.
+    fn check_readable(&self, partition: Partition) -> Handled {
+        match self.is_readable(partition) {
             true => Ok(()),
             false => Err(Refusal::not_readable()),
         }
     }
 
+    pub(super) fn readable_partition_of_oid(&self, oid: Oid) -> Handled {
+        self.check_readable(self.partition_of(oid)?)
+    }
+
     pub(super) fn readable_partition_of_tid(&self, tid: Tid) -> Handled {
         let table = self.table.as_ref();
         let partition = table.and_then(|table| table.partition_of_tid(tid));
-        match partition.is_some_and(|partition| self.is_readable(partition)) {
-            true => Ok(()),
-            false => Err(Refusal::not_readable()),
-        }
+        self.check_readable(partition.ok_or_else(Refusal::not_readable)?)
     }
 }
 

@@ -32,6 +32,7 @@ impl Node {
             move |node, found| {
                 let mut serials = Map::default();
                 for (oid, undone) in found {
+                    node.readable_partition_of_oid(oid)?;
                     match undone {
                         Undone::Nothing => {}
                         Undone::Invisible => {

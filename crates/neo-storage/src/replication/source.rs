@@ -80,6 +80,8 @@ impl Node {
                 database.tids(partition, (min_tid, max_tid), count)
             },
             move |node, mut tids| {
+                // The rows of a cell that was taken away are dropped: nothing would be left there.
+                node.check_feeding(partition, ErrorCode::ReplicationError)?;
                 let next_tid = if tids.len() > length as usize { tids.pop() } else { None };
                 let here: BTreeSet<Tid> = tids.iter().copied().collect();
                 let has: BTreeSet<Tid> = has.into_iter().collect();
@@ -105,6 +107,7 @@ impl Node {
                 database.records(partition, (min_tid, max_tid), min_oid, count)
             },
             move |node, mut records| {
+                node.check_feeding(partition, ErrorCode::ReplicationError)?;
                 let next = if records.len() > length as usize { records.pop() } else { None };
                 let here: FxHashSet<(Tid, Oid)> = records.iter().copied().collect();
                 let has: BTreeSet<(Tid, Oid)> = has
@@ -182,6 +185,7 @@ impl Node {
             from,
             move |database| database.tid_sum(partition, (min_tid, max_tid), length),
             move |node, sum| {
+                node.check_feeding(partition, ErrorCode::CheckingError)?;
                 let (count, checksum, max_tid) = (sum.count, sum.checksum, sum.last);
                 node.answer(from.0, from.1, AnswerCheckTIDRange { count, checksum, max_tid });
                 Ok(())
@@ -197,6 +201,7 @@ impl Node {
             from,
             move |database| database.serial_sum(partition, (min_tid, max_tid), min_oid, length),
             move |node, sum| {
+                node.check_feeding(partition, ErrorCode::CheckingError)?;
                 let answer = AnswerCheckSerialRange {
                     count: sum.count,
                     tid_checksum: sum.tid_checksum,
