@@ -254,7 +254,8 @@ pub trait Reads {
         from: Oid,
         count: u32,
     ) -> ReadResult<SerialSum>;
-    /// Orders to pack from this id on, of these partitions.
+    /// Orders to pack from this id on, of these partitions. Those of transactions that are only
+    /// voted are none yet.
     fn pack_orders(&self, from: Tid, partitions: &[Partition]) -> ReadResult<Vec<PackRow>>;
 }
 

@@ -191,7 +191,8 @@ impl Reads for View<'_> {
         let partitions = rows::list(partitions.iter().map(|partition| partition.0));
         let find = format!(
             "SELECT tid, approved, partial, oids, pack_tid FROM pack \
-             WHERE tid >= ?1 AND tid % {count} IN ({partitions}) ORDER BY tid"
+             WHERE tid >= ?1 AND tid % {count} IN ({partitions}) \
+             AND tid NOT IN (SELECT ttid FROM ttrans) ORDER BY tid"
         );
         let failed = self.cannot("read the orders to pack");
         let mut find = self.connection.prepare(&find).map_err(&failed)?;
