@@ -250,11 +250,16 @@ endif
 	cargo run -q -p xtask -- mutants $(if $(ONLY),--only $(ONLY)) $(if $(SHARD),--shard $(SHARD)) \
 	  $(if $(SAMPLE),--sample $(SAMPLE)) $(MUTANTS)
 
-simulate: ## Run simulated servers with ever new seeds for SOAK_MINUTES (10) from SOAK_SEED
+simulate: ## Run simulated servers, and NEO clusters, with ever new seeds for SOAK_MINUTES (10) each from SOAK_SEED
 	$(SAY) 'simulation'
-	@seed='$(SOAK_SEED)'; seed="$${seed:-$$(date +%s)000}"; \
-	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test all commit_model:: -- --nocapture; \
-	cargo run --release -q -p zodium-simulation -- --seed "$$seed" --minutes $(SOAK_MINUTES)
+	@seed='$(SOAK_SEED)'; seed="$${seed:-$$(date +%s)000}"; failed=0; \
+	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test all commit_model:: -- --nocapture \
+	  || failed=1; \
+	for simulated in zeo neo; do \
+	  cargo run --release -q -p zodium-simulation -- --of $$simulated --seed "$$seed" \
+	    --minutes $(SOAK_MINUTES) || failed=1; \
+	done; \
+	exit $$failed
 
 # Each kind with what it is called with; a file of results for each. All together: 35 minutes.
 BESIDE := --zeo-python $(VENV)/bin/python

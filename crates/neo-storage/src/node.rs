@@ -145,6 +145,11 @@ impl Node {
         std::mem::take(&mut self.outputs)
     }
 
+    /// Whether nothing is locked, and no request waits for a lock or an unlock.
+    pub fn is_unlocked(&self) -> bool {
+        self.transactions.is_unlocked()
+    }
+
     /// The address that a peer was accepted or dialled under.
     pub(crate) fn name_of(&self, connection: ConnectionId) -> String {
         self.peers.get(connection).map(|peer| peer.name.clone()).unwrap_or_default()

@@ -8,7 +8,8 @@
 //! - `server`, `pipe`: the real server on simulated links; `client`, `workload`: its clients;
 //! - `stage`: the same server by hand, for tests of what happens between two messages;
 //! - `history`, `log_reader`: the ground truth; `witness`: checks while commits are announced;
-//! - `fault_injector`: a faulty server, to test the checks.
+//! - `fault_injector`: a faulty server, to test the checks;
+//! - `neo/`: a NEO cluster of real storage nodes, with a model master and model clients.
 //!
 //! Must not be used by the server.
 
@@ -19,6 +20,7 @@ mod counts;
 mod fault_injector;
 mod history;
 mod log_reader;
+mod neo;
 mod pipe;
 mod plan;
 mod random;
@@ -32,5 +34,6 @@ mod workload;
 mod world;
 
 pub use counts::Counts;
+pub use neo::{ClusterBug, ClusterCounts, ClusterOptions, ClusterReport, run_cluster};
 pub use plan::InjectedBug;
 pub use run::{Options, Report, Violation, run};

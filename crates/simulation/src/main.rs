@@ -1,4 +1,4 @@
-//! `simulate`: runs a number of seeds, or seeds for a time.
+//! `simulate`: runs a number of seeds, or seeds for a time, of the server or of a NEO cluster.
 
 #![forbid(unsafe_code)]
 
@@ -9,12 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
-use zodium_simulation::{InjectedBug, Options, Report, run};
+use clap::{Parser, ValueEnum};
+use zodium_simulation::{
+    ClusterBug, ClusterOptions, ClusterReport, InjectedBug, Options, Report, Violation, run,
+    run_cluster,
+};
 
-/// Runs the server under simulated clients, networks, disks and clocks.
+/// Runs the server, or a NEO cluster, under simulated clients, networks, disks and clocks.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
+    /// What to simulate
+    #[arg(long, value_enum, default_value_t = Subject::Zeo)]
+    of: Subject,
     /// The first seed; further runs have the next ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -35,6 +41,15 @@ struct Arguments {
     trace: bool,
 }
 
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    /// A server of ZEO over a FileStorage
+    Zeo,
+    /// A cluster of NEO, whose storages are real
+    Neo,
+}
+
 /// State shared by all threads.
 struct Progress {
     arguments: Arguments,
@@ -48,6 +63,7 @@ struct Total {
     runs: u64,
     violations: u64,
     report: Report,
+    cluster: ClusterReport,
 }
 
 thread_local! {
@@ -57,11 +73,11 @@ thread_local! {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let steps = arguments.steps;
+    let (of, steps) = (arguments.of, arguments.steps);
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
-        tell_replay(SEED.get(), steps);
+        tell_replay(of, SEED.get(), steps);
     }));
     let processors = || thread::available_parallelism().map_or(1, Into::into);
     let threads = arguments.threads.unwrap_or_else(processors).max(1);
@@ -81,27 +97,44 @@ fn main() -> ExitCode {
     progress.tell(started.elapsed())
 }
 
-fn tell_replay(seed: u64, steps: u64) {
-    eprintln!("    cargo run -p zodium-simulation -- --seed {seed} --steps {steps} --trace");
+fn tell_replay(of: Subject, seed: u64, steps: u64) {
+    let of = if of == Subject::Neo { " --of neo" } else { "" };
+    eprintln!("    cargo run -p zodium-simulation --{of} --seed {seed} --steps {steps} --trace");
 }
 
 impl Progress {
     fn run_seeds(&self) {
-        let Arguments { steps, trace, .. } = self.arguments;
+        let Arguments { of, steps, trace, .. } = self.arguments;
         while let Some(seed) = self.next_seed() {
             SEED.set(seed);
-            let outcome = run(&Options { seed, steps, trace, bug: InjectedBug::None });
-            let Ok(mut total) = self.total.lock() else { return };
-            total.runs += 1;
-            match outcome {
-                Ok(report) => total.report.add(&report),
-                Err(violation) => {
-                    total.violations += 1;
-                    eprintln!("{violation}");
-                    tell_replay(seed, steps);
+            let outcome = match of {
+                Subject::Zeo => {
+                    let outcome = run(&Options { seed, steps, trace, bug: InjectedBug::None });
+                    outcome.map(|report| self.add(|total| total.report.add(&report)))
                 }
+                Subject::Neo => {
+                    let bug = ClusterBug::None;
+                    let outcome = run_cluster(&ClusterOptions { seed, steps, trace, bug });
+                    outcome.map(|report| self.add(|total| total.cluster.add(&report)))
+                }
+            };
+            if let Err(violation) = outcome {
+                self.tell_violation(&violation);
             }
         }
+    }
+
+    fn add(&self, add: impl FnOnce(&mut Total)) {
+        if let Ok(mut total) = self.total.lock() {
+            total.runs += 1;
+            add(&mut total);
+        }
+    }
+
+    fn tell_violation(&self, violation: &Violation) {
+        self.add(|total| total.violations += 1);
+        eprintln!("{violation}");
+        tell_replay(self.arguments.of, violation.seed, self.arguments.steps);
     }
 
     fn next_seed(&self) -> Option<u64> {
@@ -115,10 +148,13 @@ impl Progress {
 
     fn tell(&self, took: Duration) -> ExitCode {
         let Ok(total) = self.total.lock() else { return ExitCode::FAILURE };
-        let Total { runs, violations, report } = &*total;
+        let Total { runs, violations, report, cluster } = &*total;
         let (seed, steps) = (self.arguments.seed, self.arguments.steps);
         println!("{runs} runs of {steps} steps from seed {seed} in {:.1} s", took.as_secs_f64());
-        println!("{report}");
+        match self.arguments.of {
+            Subject::Zeo => println!("{report}"),
+            Subject::Neo => println!("{cluster}"),
+        }
         println!("{violations} violations");
         if *violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

@@ -36,6 +36,14 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
+    /// Whether nothing is locked, and no request waits.
+    pub(crate) fn is_unlocked(&self) -> bool {
+        self.locks.is_empty()
+            && self.read_locks.is_empty()
+            && self.waiting.is_empty()
+            && self.delayed.is_empty()
+    }
+
     /// A number that was not taken before.
     pub(crate) fn number(&mut self) -> u64 {
         self.last += 1;

@@ -1,0 +1,119 @@
+//! Reads, and questions for the outcome of a commit: each answer is compared with the history.
+
+use zodium_neo::messages::AskFinalTID;
+use zodium_neo::{Checksum, ErrorCode, Message};
+use zodium_types::{Oid, Tid};
+
+use super::orders::Order;
+use super::{Client, Doing, checksum};
+use crate::neo::context::Context;
+use crate::neo::history::Outcome;
+
+impl Client {
+    pub(super) fn begin_reading(&mut self, context: &mut Context) {
+        let Some(last) = self.last_tid else { return };
+        let oid = Oid(context.chance.number(1..=context.plan.objects));
+        let before = last.next();
+        self.doing = Doing::Reading;
+        self.ask_another(context, Order::Read { oid, before });
+    }
+
+    /// Asks a storage; if there is none, the task is given up.
+    pub(super) fn ask_another(&mut self, context: &mut Context, order: Order) {
+        let partition = match order {
+            Order::Read { oid, .. } => self.partition_of(oid),
+            Order::Outcome(ttid) => {
+                self.table.as_ref().and_then(|table| table.partition_of_tid(ttid))
+            }
+            _ => None,
+        };
+        let nodes = partition.map(|partition| self.readable(partition)).unwrap_or_default();
+        match nodes.get(context.chance.place(nodes.len())) {
+            Some(node) => self.order(context, *node, order),
+            // The master will stop the cluster, and close the connection.
+            None if matches!(order, Order::Outcome(_)) => self.retry_outcome(context),
+            None => self.doing = Doing::Nothing,
+        }
+    }
+
+    pub(super) fn read_answered(
+        &mut self,
+        context: &mut Context,
+        (oid, before): (Oid, Tid),
+        message: Message<'_>,
+    ) {
+        if !matches!(self.doing, Doing::Reading) {
+            return;
+        }
+        let expected = context.history.record(oid, before);
+        let expected = expected.map(|(serial, data)| (serial, data.map(<[u8]>::to_vec)));
+        let wrong = match message {
+            Message::AnswerObject(answer) => {
+                let is_deletion = answer.checksum == Checksum::ZERO && answer.data.is_empty();
+                if !is_deletion && checksum(answer.data) != answer.checksum {
+                    context.violate(format!("{oid} comes with another sum"));
+                }
+                let data = (!is_deletion).then(|| answer.data.to_vec());
+                let found = Some((answer.serial, data));
+                (found != expected).then(|| format!("{found:?}"))
+            }
+            Message::Error(error) => match error.code {
+                ErrorCode::OidNotFound | ErrorCode::OidDoesNotExist => {
+                    // A pack may have removed a deletion.
+                    let is_there = matches!(expected, Some((_, Some(_))));
+                    is_there.then(|| error.code.to_string())
+                }
+                _ => return self.ask_another(context, Order::Read { oid, before }),
+            },
+            other => Some(other.name().to_owned()),
+        };
+        if let Some(wrong) = wrong.filter(|_| self.is_comparable(context, before)) {
+            context.violate(format!("{oid} before {before} is read as {wrong}, not {expected:?}"));
+        }
+        context.counts.reads += 1;
+        self.doing = Doing::Nothing;
+    }
+
+    /// Whether the history has not been cut since the client asked.
+    fn is_comparable(&self, context: &Context, before: Tid) -> bool {
+        context.history.last_tid().next() >= before
+    }
+
+    /// Asks the master for the outcome of a commit.
+    pub(super) fn resolve(&mut self, context: &mut Context) {
+        if let (Doing::Resolving(ttid), Some(master)) = (&self.doing, self.master) {
+            context.counts.outcomes += 1;
+            context.net.send(self.end(), master, AskFinalTID { ttid: *ttid });
+        }
+    }
+
+    fn retry_outcome(&mut self, context: &mut Context) {
+        // The next table or the end of the connection brings the client here again.
+        if let Some(master) = self.master {
+            context.net.close(self.end(), master);
+        }
+    }
+
+    /// The master says what became of a commit, or that the storages know.
+    pub(super) fn outcome_told(&mut self, context: &mut Context, tid: Option<Tid>) {
+        let Doing::Resolving(ttid) = self.doing else { return };
+        match tid {
+            Some(Tid::MAX) => self.ask_another(context, Order::Outcome(ttid)),
+            tid => self.resolved(context, ttid, tid),
+        }
+    }
+
+    pub(super) fn resolved(&mut self, context: &mut Context, ttid: Tid, tid: Option<Tid>) {
+        if !matches!(self.doing, Doing::Resolving(open) if open == ttid) {
+            return;
+        }
+        let truth = match context.history.outcome(ttid) {
+            Some(Outcome::Committed(tid)) => Some(tid),
+            Some(Outcome::Open | Outcome::Aborted) | None => None,
+        };
+        if tid != truth {
+            context.violate(format!("the outcome of {ttid} is told as {tid:?}, not {truth:?}"));
+        }
+        self.doing = Doing::Nothing;
+    }
+}

@@ -1,0 +1,193 @@
+//! What was committed: the truth that everything else is compared with.
+//!
+//! A transaction is committed when the master decides so, or when a recovery finds it locked. One
+//! whose master went away between is open until then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zodium_neo::TableId;
+use zodium_types::{Oid, Tid};
+
+/// What a transaction does to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Store(Vec<u8>),
+    Delete,
+    /// Only the serial is checked.
+    Check,
+}
+
+/// A transaction that a client has asked to commit.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    /// By object: the serial that it is based on, and the change.
+    pub(super) objects: BTreeMap<Oid, (Tid, Change)>,
+    pub(super) pack: Option<Pack>,
+}
+
+/// An order to pack.
+#[derive(Clone, Debug)]
+pub(super) struct Pack {
+    /// `None`: all objects.
+    pub(super) oids: Option<Vec<Oid>>,
+    pub(super) until: Tid,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The master has not decided.
+    Open,
+    Committed(Tid),
+    Aborted,
+}
+
+/// A committed transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Committed {
+    pub(super) ttid: Tid,
+    pub(super) attempt: Attempt,
+}
+
+/// What was committed, and what is open.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    pub(super) committed: BTreeMap<Tid, Committed>,
+    /// Asked to commit, with the tid that the master has chosen.
+    asked: BTreeMap<Tid, (Tid, Attempt)>,
+    attempts: BTreeMap<Tid, Attempt>,
+    outcomes: BTreeMap<Tid, Outcome>,
+    /// The last partition table that a master has sent.
+    pub(super) last_table: Option<TableId>,
+    /// Some storages may have been told to truncate, and others not: all must take part.
+    pub(super) is_truncating: bool,
+}
+
+impl History {
+    /// A client asks to commit.
+    pub(super) fn attempt(&mut self, ttid: Tid, attempt: Attempt) {
+        self.attempts.insert(ttid, attempt);
+        self.outcomes.insert(ttid, Outcome::Open);
+    }
+
+    /// The master has chosen a tid, and asks the storages to lock the transaction.
+    pub(super) fn ask(&mut self, ttid: Tid, tid: Tid) {
+        if let Some(attempt) = self.attempts.remove(&ttid) {
+            self.asked.insert(ttid, (tid, attempt));
+        }
+    }
+
+    /// The transaction is committed.
+    pub(super) fn commit(&mut self, ttid: Tid, tid: Tid) -> Result<(), String> {
+        let Some((chosen, attempt)) = self.asked.remove(&ttid) else {
+            let outcome = self.outcomes.get(&ttid);
+            return Err(format!("transaction {ttid} is found locked with {tid}, but {outcome:?}"));
+        };
+        if chosen != tid {
+            return Err(format!("transaction {ttid} is found locked with {tid}, not {chosen}"));
+        }
+        for (oid, (serial, _)) in &attempt.objects {
+            let newest = self.newest(*oid, tid);
+            if newest != *serial && !self.is_forgotten(*oid, tid) {
+                let text = "is based on serial";
+                return Err(format!("transaction {tid} {text} {serial} of {oid}, not {newest}"));
+            }
+        }
+        self.outcomes.insert(ttid, Outcome::Committed(tid));
+        self.committed.insert(tid, Committed { ttid, attempt });
+        Ok(())
+    }
+
+    /// The transaction will not be committed.
+    pub(super) fn abort(&mut self, ttid: Tid) {
+        self.attempts.remove(&ttid);
+        if self.asked.remove(&ttid).is_some() || self.outcome(ttid) == Some(Outcome::Open) {
+            self.outcomes.insert(ttid, Outcome::Aborted);
+        }
+    }
+
+    /// A recovery has found all that is committed: the rest is not.
+    pub(super) fn settle(&mut self) {
+        let open: BTreeSet<Tid> = self.asked.keys().chain(self.attempts.keys()).copied().collect();
+        open.into_iter().for_each(|ttid| self.abort(ttid));
+    }
+
+    /// Forgets what is after a transaction.
+    pub(super) fn truncate(&mut self, tid: Tid) {
+        for committed in self.committed.split_off(&tid.next()).into_values() {
+            self.outcomes.insert(committed.ttid, Outcome::Aborted);
+        }
+    }
+
+    pub(super) fn outcome(&self, ttid: Tid) -> Option<Outcome> {
+        self.outcomes.get(&ttid).copied()
+    }
+
+    pub(super) fn last_tid(&self) -> Tid {
+        self.committed.last_key_value().map_or(Tid::ZERO, |(tid, _)| *tid)
+    }
+
+    pub(super) fn last_pack(&self) -> Option<Tid> {
+        let mut packs = self.committed.iter().rev();
+        packs.find(|(_, committed)| committed.attempt.pack.is_some()).map(|(tid, _)| *tid)
+    }
+
+    /// The last change of an object before a transaction: its serial, and data unless deleted.
+    pub(super) fn record(&self, oid: Oid, before: Tid) -> Option<(Tid, Option<&[u8]>)> {
+        let earlier = self.committed.range(..before).rev();
+        let mut changes = earlier.filter_map(|(tid, committed)| {
+            match committed.attempt.objects.get(&oid).map(|(_, change)| change) {
+                Some(Change::Store(data)) => Some((*tid, Some(&data[..]))),
+                Some(Change::Delete) => Some((*tid, None)),
+                Some(Change::Check) | None => None,
+            }
+        });
+        changes.next()
+    }
+
+    /// The serial of an object before a transaction; [`Tid::ZERO`] if it does not exist.
+    pub(super) fn newest(&self, oid: Oid, before: Tid) -> Tid {
+        self.record(oid, before).map_or(Tid::ZERO, |(tid, _)| tid)
+    }
+
+    /// Whether an object was deleted, and a pack has removed the deletion: any serial will do.
+    fn is_forgotten(&self, oid: Oid, before: Tid) -> bool {
+        let Some((serial, None)) = self.record(oid, before) else { return false };
+        let packs = self.committed.values().filter_map(|one| one.attempt.pack.as_ref());
+        let is_packed = |pack: &Pack| {
+            pack.until >= serial && pack.oids.as_ref().is_none_or(|oids| oids.contains(&oid))
+        };
+        packs.into_iter().any(is_packed)
+    }
+
+    /// All records that are left when all packs are done.
+    pub(super) fn records(&self) -> BTreeMap<(Oid, Tid), Option<Vec<u8>>> {
+        let mut records = BTreeMap::new();
+        for (tid, committed) in &self.committed {
+            for (oid, (_, change)) in &committed.attempt.objects {
+                match change {
+                    Change::Store(data) => records.insert((*oid, *tid), Some(data.clone())),
+                    Change::Delete => records.insert((*oid, *tid), None),
+                    Change::Check => continue,
+                };
+            }
+        }
+        let packs = self.committed.values().filter_map(|one| one.attempt.pack.as_ref());
+        packs.for_each(|pack| carry_out(pack, &mut records));
+        records
+    }
+}
+
+fn carry_out(pack: &Pack, records: &mut BTreeMap<(Oid, Tid), Option<Vec<u8>>>) {
+    let all: BTreeSet<Oid> = records.keys().map(|(oid, _)| *oid).collect();
+    let is_listed = |oid: &Oid| pack.oids.as_ref().is_none_or(|oids| oids.contains(oid));
+    for oid in all.into_iter().filter(is_listed) {
+        let old = records.range((oid, Tid::ZERO)..=(oid, pack.until));
+        let mut old: Vec<_> = old.map(|(key, data)| (*key, data.is_none())).collect();
+        // The last one stays, unless it is a deletion.
+        if old.last().is_some_and(|(_, is_deletion)| !is_deletion) {
+            old.pop();
+        }
+        old.iter().for_each(|(key, _)| drop(records.remove(key)));
+    }
+}

@@ -1,0 +1,86 @@
+//! The shape of a run. Each seed leaves some faults out: a fault that is always present hides what
+//! happens without it.
+
+use crate::random::Chance;
+
+/// A bug injected on purpose, to check that the simulation detects it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClusterBug {
+    /// No bug.
+    #[default]
+    None,
+    /// Durable writes of a storage are not durable.
+    SyncsDoNothing,
+    /// The answer to a store is not sent.
+    LostAnswers,
+    /// A record is left out of what a storage gives to a replica.
+    LostRows,
+    /// Stores are not checked for conflicts.
+    NoConflicts,
+    /// A byte of loaded data is changed.
+    WrongBytes,
+    /// A storage does not hear of the end of a commit.
+    LostUnlocks,
+}
+
+/// The parameters of a run, from its seed.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) storages: usize,
+    pub(super) partitions: u32,
+    pub(super) replicas: u32,
+    pub(super) clients: usize,
+    pub(super) objects: u64,
+    /// Most objects of a transaction.
+    pub(super) transaction_objects: u64,
+    /// Most jobs that share a transaction of a database.
+    pub(super) batch: u64,
+    /// Connections per thousand that are slow.
+    pub(super) slow: u64,
+    /// Steps per 10,000 in which a process or a connection fails.
+    pub(super) storage_kills: u64,
+    pub(super) master_kills: u64,
+    pub(super) client_kills: u64,
+    pub(super) cuts: u64,
+    /// Whether a killed storage loses what was not synced.
+    pub(super) power_cuts: bool,
+    /// Steps per 10,000 in which a cell moves to another storage.
+    pub(super) moves: u64,
+    /// Steps per 10,000 in which the cluster is truncated.
+    pub(super) truncations: u64,
+    /// Transactions per thousand that order a pack.
+    pub(super) packs: u64,
+    pub(super) bug: ClusterBug,
+}
+
+impl Plan {
+    pub(super) fn new(chance: &Chance, bug: ClusterBug) -> Plan {
+        let sometimes = |number: u64| if chance.permille(500) { number } else { 0 };
+        let storages = chance.number(1..=4);
+        Plan {
+            storages: storages as usize,
+            partitions: chance.number(1..=5) as u32,
+            replicas: chance.number(0..=(storages - 1).min(2)) as u32,
+            clients: chance.number(1..=5) as usize,
+            objects: chance.number(2..=12),
+            transaction_objects: chance.number(1..=5),
+            batch: chance.number(1..=6),
+            slow: sometimes(chance.number(50..=400)),
+            storage_kills: sometimes(chance.number(5..=40)),
+            master_kills: sometimes(chance.number(2..=20)),
+            client_kills: sometimes(chance.number(2..=20)),
+            cuts: sometimes(chance.number(5..=40)),
+            power_cuts: chance.permille(500),
+            moves: sometimes(chance.number(5..=40)),
+            truncations: if chance.permille(250) { chance.number(1..=5) } else { 0 },
+            packs: sometimes(chance.number(5..=60)),
+            bug,
+        }
+    }
+
+    /// Whether nothing fails: then nothing may be refused.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.storage_kills + self.master_kills + self.client_kills + self.cuts + self.truncations
+            == 0
+    }
+}

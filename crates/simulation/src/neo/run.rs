@@ -1,0 +1,125 @@
+//! A run from start to end: steps with faults, a calm phase, and the final checks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::ClusterCounts;
+use super::judge::judge;
+use super::plan::{ClusterBug, Plan};
+use super::world::World;
+use crate::random::Chance;
+use crate::run::Violation;
+
+/// Steps without faults within which everything must come to rest.
+const CALM_STEPS_MAX: u64 = 100_000;
+/// Steps between two looks whether it has.
+const CALM_STEPS: u64 = 50;
+
+/// Options of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterOptions {
+    /// Decides every random choice.
+    pub seed: u64,
+    /// Steps before the calm phase.
+    pub steps: u64,
+    /// Whether to print each event.
+    pub trace: bool,
+    /// The injected bug, if any.
+    pub bug: ClusterBug,
+}
+
+/// The results of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterReport {
+    /// Digest of all events in order.
+    pub digest: u64,
+    /// Number of events.
+    pub events: u64,
+    /// What clients have done.
+    pub counts: ClusterCounts,
+    /// Transactions that were committed, acknowledged or not.
+    pub transactions: u64,
+    /// Number of events of each kind.
+    pub happened: BTreeMap<&'static str, u64>,
+    /// Refusals of storages, by their code.
+    pub refusals: BTreeMap<String, u64>,
+}
+
+impl ClusterReport {
+    /// Adds the results of another run. Digests are combined regardless of their order.
+    pub fn add(&mut self, other: &ClusterReport) {
+        self.digest = self.digest.wrapping_add(other.digest);
+        self.events += other.events;
+        self.transactions += other.transactions;
+        for (what, count) in &other.happened {
+            *self.happened.entry(what).or_default() += count;
+        }
+        for (what, count) in &other.refusals {
+            *self.refusals.entry(what.clone()).or_default() += count;
+        }
+        self.counts.add(&other.counts);
+    }
+}
+
+impl fmt::Display for ClusterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClusterReport { digest, events, counts, transactions, happened, refusals } = self;
+        let happened: Vec<_> = happened.iter().map(|(what, n)| format!("{n} {what}")).collect();
+        writeln!(f, "{events} events: {}", happened.join(", "))?;
+        writeln!(f, "refused: {refusals:?}")?;
+        writeln!(f, "{transactions} transactions; {counts}")?;
+        write!(f, "digest {digest:016x}")
+    }
+}
+
+/// Runs one seed.
+///
+/// # Errors
+///
+/// The first violation.
+pub fn run_cluster(options: &ClusterOptions) -> Result<ClusterReport, Violation> {
+    let ClusterOptions { seed, steps, trace, bug } = *options;
+    let chance = Chance::new(seed);
+    let plan = Plan::new(&chance, bug);
+    if trace {
+        println!("{plan:#?}");
+    }
+    let violation = |step, what| Violation { seed, step, what };
+    let world = World::new(plan, chance, trace);
+    let mut world = world.map_err(|error| violation(0, format!("no folder: {error}")))?;
+    for step in 0..steps {
+        world.step();
+        if let Some(what) = world.context.violation() {
+            return Err(violation(step, what));
+        }
+    }
+    come_to_rest(&mut world).and_then(|()| judge(&world)).map_err(|what| violation(steps, what))?;
+    Ok(report(&world))
+}
+
+fn come_to_rest(world: &mut World) -> Result<(), String> {
+    world.context.is_calm = true;
+    world.context.event("calm", &[]);
+    for step in 0..CALM_STEPS_MAX {
+        world.step();
+        if let Some(what) = world.context.violation() {
+            return Err(what);
+        }
+        if step % CALM_STEPS == 0 && world.is_at_rest() {
+            return Ok(());
+        }
+    }
+    Err(format!("something waits for ever: {}", world.describe()))
+}
+
+fn report(world: &World) -> ClusterReport {
+    let context = &world.context;
+    ClusterReport {
+        digest: context.trace.digest(),
+        events: context.trace.events(),
+        counts: context.counts,
+        transactions: context.history.committed.len() as u64,
+        happened: context.trace.happened().clone(),
+        refusals: context.refusals.clone(),
+    }
+}

@@ -1,0 +1,92 @@
+//! Runs a fixed number of seeds of a simulated NEO cluster, and shows that they would detect bugs.
+//!
+//! `SOAK_SEED` is the first seed (1); `cargo run -p zodium-simulation -- --of neo --seed N --trace`
+//! replays one. `make simulate` runs as many as there is time for.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+use zodium_simulation::{ClusterBug, ClusterOptions, ClusterReport, Violation, run_cluster};
+
+const STEPS: u64 = 4_000;
+/// Seeds of the run, within which an injected bug must be found.
+const SEEDS: u64 = 40;
+
+fn run_seed(seed: u64, bug: ClusterBug) -> Result<ClusterReport, Violation> {
+    run_cluster(&ClusterOptions { seed, steps: STEPS, trace: false, bug })
+}
+
+#[test]
+fn acknowledged_commits_are_on_every_readable_cell_whatever_happens() {
+    let seed = std::env::var("SOAK_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    println!("seeds from {seed}");
+    let mut total = ClusterReport::default();
+    for seed in seed..seed + SEEDS {
+        println!(
+            "cargo run -p zodium-simulation -- --of neo --seed {seed} --steps {STEPS} --trace"
+        );
+        let report = run_seed(seed, ClusterBug::None);
+        total.add(&report.unwrap_or_else(|violation| panic!("{violation}")));
+    }
+    println!("{total}");
+    for what in ["kill", "power cut", "master killed", "client killed", "cut", "move", "truncated"]
+    {
+        assert!(total.happened.contains_key(what), "there was no {what}: {total}");
+    }
+    let counts = total.counts;
+    let usual = [counts.reads, counts.commits, counts.resolved, counts.relocks, counts.packs];
+    let rare = [counts.incomplete, counts.outcomes, counts.validated, counts.replicated];
+    assert!(usual.into_iter().chain(rare).all(|count| count > 0), "{total}");
+}
+
+#[test]
+fn a_seed_of_a_cluster_gives_the_same_run_again() {
+    for seed in 1..4 {
+        let run = || run_seed(seed, ClusterBug::None).unwrap();
+        assert_eq!(run(), run());
+    }
+}
+
+fn assert_noticed(bug: ClusterBug, words: &[&str]) {
+    let mut seen = Vec::new();
+    for seed in 1..=SEEDS {
+        if let Err(violation) = run_seed(seed, bug) {
+            if words.iter().any(|words| violation.what.contains(words)) {
+                println!("{bug:?} is noticed by seed {seed}");
+                return;
+            }
+            seen.push(violation.to_string());
+        }
+    }
+    panic!("{bug:?} was not noticed as such, but as {seen:#?}");
+}
+
+#[test]
+fn a_vote_that_is_not_durable_is_noticed() {
+    let words = ["the last committed one", "lacks", "cannot be opened"];
+    assert_noticed(ClusterBug::SyncsDoNothing, &words);
+}
+
+#[test]
+fn a_store_that_is_never_answered_is_noticed() {
+    assert_noticed(ClusterBug::LostAnswers, &["waits for ever"]);
+}
+
+#[test]
+fn a_replica_that_lacks_a_record_is_noticed() {
+    assert_noticed(ClusterBug::LostRows, &["lacks", "is read as"]);
+}
+
+#[test]
+fn a_lost_update_is_noticed() {
+    assert_noticed(ClusterBug::NoConflicts, &["is based on"]);
+}
+
+#[test]
+fn a_wrong_byte_is_noticed() {
+    assert_noticed(ClusterBug::WrongBytes, &["is read as"]);
+}
+
+#[test]
+fn a_lock_that_stays_is_noticed() {
+    assert_noticed(ClusterBug::LostUnlocks, &["waits for ever", "unfinished", "lacks"]);
+}
