@@ -140,6 +140,15 @@ pub struct NewTransaction {
     pub pack: Option<PackRow>,
 }
 
+/// The outcome of a vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Voted {
+    /// Everything is written.
+    Done,
+    /// Nothing is written: the database cannot hold the data. The text says why, and what to do.
+    Refused(String),
+}
+
 /// The last and first ids of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastIds {
@@ -289,7 +298,7 @@ pub trait Writes {
         ttid: Tid,
         records: Vec<NewRecord>,
         transaction: Option<NewTransaction>,
-    ) -> ReadResult<()>;
+    ) -> ReadResult<Voted>;
     /// Gives a voted transaction its tid.
     fn lock(&mut self, ttid: Tid, tid: Tid, approves_pack: bool) -> ReadResult<()>;
     /// Commits a voted transaction.

@@ -35,7 +35,7 @@ pub use counts::Counts;
 pub use database::{
     CellProgress, Data, DatabaseError, Found, LastIds, Loaded, NewRecord, NewTransaction,
     PackObjects, PackRow, ReadResult, Reads, Record, SerialSum, TableChange, TidSum,
-    TransactionRecord, Undone, Writes,
+    TransactionRecord, Undone, Voted, Writes,
 };
 pub use job::{Completion, ReadJob, Store, WriteJob};
 pub use node::Node;

@@ -4,15 +4,15 @@
 //! change of the database. A lock makes the tid durable, and no object can be read until the
 //! unlock. The unlock need not be durable itself: after a crash the master asks what is locked.
 
-use tracing::debug;
+use tracing::{debug, warn};
 use zodium_neo::messages::{
     AnswerFinalTID, AnswerInformationLocked, AnswerStoreTransaction, AnswerVoteTransaction,
     AskLockInformation, AskStoreTransaction,
 };
-use zodium_neo::{Message, NodeId};
+use zodium_neo::{ErrorCode, Message, NodeId};
 use zodium_types::{Tid, TransactionMetadata};
 
-use crate::database::{NewRecord, NewTransaction, PackRow};
+use crate::database::{NewRecord, NewTransaction, PackRow, Voted};
 use crate::handling::{Handled, Refusal};
 use crate::transactions::Vote;
 use crate::{ConnectionId, Node};
@@ -76,15 +76,30 @@ impl Node {
             .collect();
         self.write(
             move |database| database.vote(ttid, records, metadata),
-            move |node, ()| {
-                if let Some(transaction) = node.transactions.all.get_mut(&ttid) {
-                    transaction.vote = Vote::Done;
-                    node.counts.votes += 1;
-                    node.answer(connection, id, answer);
+            move |node, voted| match voted {
+                Voted::Done => node.voted((connection, id), ttid, answer),
+                Voted::Refused(reason) => {
+                    warn!(%ttid, reason, "refusing a transaction");
+                    node.abort(ttid);
+                    let refusal = Refusal::answer(ErrorCode::BackendNotImplemented, reason);
+                    node.refuse(connection, id, "a vote", &refusal);
                 }
             },
         );
         Ok(())
+    }
+
+    fn voted(
+        &mut self,
+        (connection, id): (ConnectionId, u32),
+        ttid: Tid,
+        answer: Message<'static>,
+    ) {
+        if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
+            transaction.vote = Vote::Done;
+            self.counts.votes += 1;
+            self.answer(connection, id, answer);
+        }
     }
 
     /// The master commits a transaction.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use zodium_neo::{NodeId, Partition, PartitionTable};
 use zodium_neo_storage::{
     CellProgress, Data, DatabaseError, LastIds, NewRecord, NewTransaction, PackObjects, ReadResult,
-    Reads, TableChange, TransactionRecord, Writes,
+    Reads, TableChange, TransactionRecord, Voted, Writes,
 };
 use zodium_types::{Oid, Tid};
 
@@ -17,8 +17,8 @@ use super::{failure, replication, rows, table, trimming};
 use crate::cluster::set_setting;
 use crate::data::{DataTable, StoredData};
 use crate::partitions::number;
-use crate::revisions;
 use crate::votes::{self, VotedRecord};
+use crate::{SqlError, revisions};
 
 /// One transaction of SQLite.
 #[derive(Debug)]
@@ -36,12 +36,13 @@ impl NodeWriter<'_> {
     }
 
     /// Writes the data of a record, or finds those that it says it shares.
-    fn data_id(&mut self, record: NewRecord) -> ReadResult<VotedRecord> {
+    fn data_id(&mut self, record: NewRecord) -> Result<VotedRecord, SqlError> {
         let NewRecord { oid, data, data_serial: value_tid } = record;
         let (connection, partition) = (self.view.connection, self.view.partitions.of_oid(oid));
         if let Some(serial) = value_tid {
             let found = revisions::data_id(connection, partition, oid, serial);
-            if let Some(data_id) = found.map_err(self.cannot("look for a record"))? {
+            let failed = |source| self.view.place.error("look for a record", 0, source);
+            if let Some(data_id) = found.map_err(failed)? {
                 return Ok(VotedRecord { oid, data_id, value_tid });
             }
         }
@@ -49,9 +50,24 @@ impl NodeWriter<'_> {
             return Ok(VotedRecord { oid, data_id: None, value_tid });
         };
         let stored = StoredData { compression, hash: checksum.0, value: bytes };
-        let data_id = self.data.store(connection, self.view.place, (partition, oid), &stored);
-        let data_id = data_id.map_err(failure)?;
+        let place = self.view.place;
+        let data_id = self.data.store(connection, place, (partition, oid), &stored)?;
         Ok(VotedRecord { oid, data_id: Some(data_id), value_tid })
+    }
+
+    /// Writes the data of records. Those of a transaction that is refused go with the change.
+    fn data_ids(&mut self, records: Vec<NewRecord>) -> Result<Vec<VotedRecord>, SqlError> {
+        let mut voted = Vec::new();
+        for record in records {
+            match self.data_id(record) {
+                Ok(record) => voted.push(record),
+                Err(error) => {
+                    self.freed.extend(voted.iter().filter_map(|record| record.data_id));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(voted)
     }
 
     fn set(&mut self, name: &str, value: Option<&str>) -> ReadResult<()> {
@@ -139,13 +155,21 @@ impl Writes for NodeWriter<'_> {
         ttid: Tid,
         records: Vec<NewRecord>,
         transaction: Option<NewTransaction>,
-    ) -> ReadResult<()> {
-        let records = records.into_iter().map(|record| self.data_id(record));
-        let records: Vec<_> = records.collect::<ReadResult<_>>()?;
+    ) -> ReadResult<Voted> {
+        let records = match self.data_ids(records) {
+            Ok(records) => records,
+            Err(error @ (SqlError::Collision { .. } | SqlError::TooLarge { .. })) => {
+                return Ok(Voted::Refused(error.to_string()));
+            }
+            Err(error) => return Err(failure(error)),
+        };
         votes::records(self.view.connection, self.view.partitions, ttid, &records)
             .map_err(self.cannot("write voted records"))?;
-        let Some(transaction) = transaction else { return Ok(()) };
-        self.vote_transaction(ttid, &transaction).map_err(self.cannot("write a vote"))
+        if let Some(transaction) = transaction {
+            let written = self.vote_transaction(ttid, &transaction);
+            written.map_err(self.cannot("write a vote"))?;
+        }
+        Ok(Voted::Done)
     }
 
     fn lock(&mut self, ttid: Tid, tid: Tid, approves_pack: bool) -> ReadResult<()> {
@@ -208,7 +232,7 @@ impl Writes for NodeWriter<'_> {
         if found.map_err(self.cannot("look for a record"))?.is_some() {
             return Ok(());
         }
-        let VotedRecord { oid, data_id, value_tid } = self.data_id(record)?;
+        let VotedRecord { oid, data_id, value_tid } = self.data_id(record).map_err(failure)?;
         crate::insertion::record(connection, partition, oid, tid, data_id, value_tid)
             .map_err(self.cannot("write a replicated record"))
     }
