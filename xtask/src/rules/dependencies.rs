@@ -167,6 +167,7 @@ const MAY_USE: [(&str, &[&str]); 28] = [
             "zodium-filestorage",
             "zodium-zeo",
             "zodium-neo",
+            "zodium-neo-storage",
             "zodium-client",
             "zodium-resolution",
             "zodium-tls",

@@ -10,6 +10,8 @@ mod index;
 mod log_chunks;
 mod messages;
 mod neo;
+mod neo_database;
+mod neo_node;
 mod pickles;
 mod resolution;
 mod saved_cache;
@@ -58,6 +60,7 @@ pub static TARGETS: &[Target] = &[
     log_chunks::LOG_CHUNKS,
     neo::MESSAGES,
     neo::GREETINGS,
+    neo_node::NODE,
 ];
 
 impl Target {

@@ -40,7 +40,7 @@ pub(super) const GREETINGS: Target = Target {
     memory_bytes_max: linear,
 };
 
-fn bytes_of(digits: &str) -> Vec<u8> {
+pub(super) fn bytes_of(digits: &str) -> Vec<u8> {
     let pairs = digits.as_bytes().chunks(2);
     let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     pairs.map_while(byte).collect()

@@ -89,4 +89,5 @@ targets! {
     no_chunk_of_records_does_harm: "log_chunks",
     no_message_of_neo_does_harm: "neo-messages",
     no_greeting_of_neo_does_harm: "neo-greetings",
+    no_peer_of_a_neo_node_does_harm: "neo-node",
 }
