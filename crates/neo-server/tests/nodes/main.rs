@@ -5,6 +5,7 @@
 mod checking;
 mod commits;
 mod hostile;
+mod races;
 mod replication;
 mod support;
 mod upkeep;

@@ -9,7 +9,7 @@ use zodium_neo::{
     Address, CellState, Checksum, Extra, Frame, Message, NodeId, NodeState, NodeType, Packet, Scan,
     Scanner, TableId,
 };
-use zodium_neo_storage::{ConnectionId, Exit, Node, Output, Settings, Store, WriteJob};
+use zodium_neo_storage::{ConnectionId, Exit, Node, Output, ReadJob, Settings, Store, WriteJob};
 use zodium_sql::{NodeDatabase, NodeOptions};
 use zodium_types::{Oid, Tid};
 
@@ -29,6 +29,9 @@ pub(crate) struct Bench {
     pub(crate) held: Option<Vec<WriteJob>>,
     /// Changes of the database so far.
     pub(crate) writes: u64,
+    /// Whether reads wait for [`Bench::release`], too.
+    holds_reads: bool,
+    held_reads: Vec<ReadJob>,
     _folder: TempDir,
 }
 
@@ -78,6 +81,8 @@ impl Bench {
             exit: None,
             held: None,
             writes: 0,
+            holds_reads: false,
+            held_reads: Vec::new(),
             _folder: folder,
         };
         bench.work();
@@ -170,6 +175,7 @@ impl Bench {
                         self.sent.push_back((connection, packet.to_vec()));
                     }
                     Output::Close { connection } => self.closed.push(connection),
+                    Output::Read { job, .. } if self.holds_reads => self.held_reads.push(job),
                     Output::Read { job, .. } => {
                         let done = Store::read(&self.database, job).unwrap();
                         self.node.completed(done);
@@ -189,11 +195,22 @@ impl Bench {
         }
     }
 
+    /// Has all jobs wait for [`Bench::release`].
+    pub(crate) fn hold(&mut self) {
+        self.held = Some(Vec::new());
+        self.holds_reads = true;
+    }
+
     /// Makes the changes that were held, and everything that follows.
     pub(crate) fn release(&mut self) {
         for job in self.held.take().unwrap() {
             let done = Store::write(&self.database, false, vec![job]).unwrap();
             done.into_iter().for_each(|done| self.node.completed(done));
+        }
+        self.holds_reads = false;
+        for job in std::mem::take(&mut self.held_reads) {
+            let done = Store::read(&self.database, job).unwrap();
+            self.node.completed(done);
         }
         self.work();
     }
