@@ -96,16 +96,18 @@ fn compare_transaction(
 
 /// The records that differ.
 fn difference(found: &Records, expected: &Records) -> String {
-    let more = found.iter().filter(|(key, data)| expected.get(key) != Some(data));
-    let less = expected.iter().filter(|(key, data)| found.get(key) != Some(data));
-    let keys = |all: Vec<(&(Oid, Tid), &Option<Vec<u8>>)>| -> Vec<String> {
-        let line = |((oid, tid), data): (&(Oid, Tid), &Option<Vec<u8>>)| {
-            let kind = if data.is_some() { "data" } else { "deletion" };
-            format!("{kind} {oid} of {tid}")
-        };
-        all.into_iter().map(line).collect()
+    let (more, less) = (beyond(found, expected), beyond(expected, found));
+    format!("beyond {more:?}, and lacks {less:?}")
+}
+
+/// The records of the one that the other does not have.
+fn beyond(one: &Records, other: &Records) -> Vec<String> {
+    let own = one.iter().filter(|(key, data)| other.get(key) != Some(data));
+    let line = |((oid, tid), data): (&(Oid, Tid), &Option<Vec<u8>>)| {
+        let kind = if data.is_some() { "data" } else { "deletion" };
+        format!("{kind} {oid} of {tid}")
     };
-    format!("beyond {:?}, and lacks {:?}", keys(more.collect()), keys(less.collect()))
+    own.map(line).collect()
 }
 
 fn found_records(reads: &dyn Reads, partition: Partition) -> Result<Records, String> {

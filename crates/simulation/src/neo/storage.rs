@@ -1,8 +1,8 @@
 //! A storage process: a node, its database, and the jobs between them.
 //!
 //! Jobs that read run in any order, and what they found waits before the node hears of it. Jobs
-//! that write run in order, some in one transaction. A process that is killed loses all of that. With
-//! a power cut, its database is as it was at the last durable commit.
+//! that write run in order, some in one transaction. A process that is killed loses all of that.
+//! With a power cut, its database is as it was at the last durable commit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
