@@ -1,0 +1,237 @@
+"""Faults of a NEO cluster with our storage nodes: lost masters, full disks, damaged databases."""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import threading
+import time
+
+import pytest
+from harness.neo import Cluster, Failed, Node, needs_neo, wait_for
+from harness.neo_cut import CuttingProxy
+from harness.process import HOST
+
+pytestmark = [pytest.mark.zodium, needs_neo]
+
+# More packets than a commit, or a recovery, has between a storage and its master.
+COMMIT_PACKETS, RECOVERY_PACKETS = 6, 40
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """cluster(options): one storage with these options, not started."""
+    clusters = []
+
+    def make(*options, database=None):
+        one = Cluster(tmp_path)
+        if database:
+            one.database = lambda number: database
+        one.storages = [one.storage_node(1, *options)]
+        clusters.append(one)
+        return one
+
+    yield make
+    for one in clusters:
+        one.end()
+
+
+@pytest.fixture
+def proxied(cluster):
+    """A running cluster whose storage meets its master through a proxy; and the proxy."""
+    one = cluster()
+    proxy = CuttingProxy((HOST, int(one.masters.rpartition(":")[2])))
+    words = one.storages[0].words
+    words[words.index("--masters") + 1] = proxy.address
+    one.start()
+    yield one, proxy
+    proxy.close()
+
+
+def recovers(one):
+    """Waits until the cluster takes commits again."""
+    one.wait_running()
+    wait_for(lambda: "RUNNING" in one.nodes(), "the storage runs")
+
+
+def runs_again(one):
+    """A new client, when the cluster has recovered."""
+    recovers(one)
+    return one.client()
+
+
+def set_or_fail(client, **values):
+    """Commits; whether that was acknowledged."""
+    try:
+        client.call("set", **values)
+    except Failed:
+        return False
+    return True
+
+
+def test_a_master_that_is_cut_off_at_any_packet_of_a_commit(proxied):
+    one, proxy = proxied
+    client = one.client()
+    client.call("set", value=0)
+    known, cuts = {0}, 0
+    for packets in range(1, COMMIT_PACKETS + 1):
+        proxy.arm(packets)
+        is_acknowledged = set_or_fail(client, value=packets)
+        known = {packets} if is_acknowledged else {*known, packets}
+        # The unlock may come after the answer to the client.
+        time.sleep(0.2)
+        cuts += proxy.has_cut
+        proxy.cut()
+        client = runs_again(one)
+        value = client.call("get")["value"]
+        assert value in known, f"after {packets} packets"
+        known = {value}
+    # A commit is a lock, its answer, and an unlock.
+    assert cuts >= 3
+
+
+def test_a_master_that_is_cut_off_at_any_packet_of_a_recovery(proxied):
+    one, proxy = proxied
+    one.client().call("set", value="kept")
+    cuts = 0
+    for packets in range(1, RECOVERY_PACKETS + 1):
+        proxy.cut()
+        proxy.arm(packets)
+        recovers(one)
+        if not proxy.has_cut:
+            break
+        cuts += 1
+    assert one.client().call("get") == {"value": "kept"}
+    # Identification, recovery, verification and the start of operation.
+    assert cuts >= 15
+
+
+def test_what_was_acknowledged_outlives_a_kill_during_votes(cluster):
+    one = cluster()
+    one.start()
+    client, storage = one.client(), one.storages[0]
+    client.call("set", number=0)
+    acknowledged = number = 0
+
+    def restart():
+        storage.kill()
+        storage.start()
+
+    for delay in (0.2, 0.3, 0.4):
+        # The kill comes while the storage votes one of many commits.
+        killer = threading.Timer(delay, restart)
+        killer.start()
+        while killer.is_alive():
+            number += 1
+            if set_or_fail(client, number=number):
+                acknowledged = number
+        client = runs_again(one)
+        found = client.call("get")["number"]
+        assert acknowledged <= found <= number
+        acknowledged = number = found
+    assert acknowledged > 0
+
+
+def test_a_second_process_on_a_database_is_refused(cluster):
+    one = cluster()
+    one.start()
+    one.client().call("set", value=1)
+    second = Node(one.storages[0].words, "second", one.folder)
+    second.start()
+    assert second.process.wait(20) != 0
+    assert "storage-1.sqlite" in second.log() and "in use by another process" in second.log()
+    assert one.client().call("get") == {"value": 1}
+
+
+def test_a_damaged_database_is_named_and_not_served(cluster):
+    one = cluster()
+    one.start()
+    one.client().call("fill", count=50)
+    storage, path = one.storages[0], one.database(1)
+    assert storage.stop() == 0
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        # All pages but the first one, which says what kind of file it is.
+        file.seek(4096)
+        file.write(b"\xa5" * (size - 4096))
+    storage.start()
+    assert storage.process.wait(20) != 0
+    last = storage.log().splitlines()[-1]
+    assert str(path) in storage.log() and "damaged" in last, last
+
+
+def test_damage_that_is_met_while_a_node_serves_is_named(cluster):
+    one = cluster()
+    one.start()
+    client = one.client()
+    client.call("set", value="x" * 100)
+    storage, path = one.storages[0], one.database(1)
+    assert storage.stop() == 0
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE data SET value = zeroblob(length(value))")
+    storage.start()
+    with pytest.raises((Failed, AssertionError)):
+        runs_again(one).call("get")
+    client.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a file system of 2 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_a_node_and_loses_nothing(cluster, small_disk):
+    one = cluster(database=small_disk / "storage-1.sqlite")
+    one.start()
+    client = one.client()
+    client.call("set", value=1)
+    acknowledged = 0
+    with contextlib.suppress(Failed):
+        for acknowledged in range(200):
+            client.call("set", number=acknowledged, filling=os.urandom(10_000).hex())
+    storage = one.storages[0]
+    assert 0 < acknowledged < 199
+    assert storage.process.wait(20) != 0
+    assert "no space left" in storage.log() and "small/storage-1.sqlite" in storage.log()
+    # The operator makes room.
+    words = ["mount", "-o", "remount,size=20m", str(small_disk)]
+    subprocess.run(words, check=True)
+    storage.start()
+    found = runs_again(one).call("get")
+    assert (found["value"], found["number"]) == (1, acknowledged - 1)
+
+
+def test_a_collision_refuses_its_transaction_only(cluster):
+    one = cluster("--dedup")
+    one.start()
+    client = one.client()
+    client.call("set", value="first")
+    client.call("set", value="second")
+    storage, path = one.storages[0], one.database(1)
+    assert storage.stop() == 0
+    # As if other data with the same SHA-1 as those of the first commit were there.
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        rows = database.execute(
+            "SELECT data_id FROM obj WHERE oid = 0 AND data_id IS NOT NULL ORDER BY tid"
+        ).fetchall()
+        database.execute("UPDATE data SET value = zeroblob(length(value)) WHERE id = ?", rows[1])
+    storage.start()
+    client = runs_again(one)
+    with pytest.raises(Failed, match="SHA-1"):
+        client.call("set", value="first")
+    assert storage.is_running()
+    other = one.client()
+    other.call("set", value="third")
+    assert other.call("get") == {"value": "third"}
+    assert "refusing a transaction" in storage.log()
+    shutil.copy(path, one.folder / "copy.sqlite")
+    with contextlib.closing(sqlite3.connect(one.folder / "copy.sqlite")) as database:
+        assert database.execute("SELECT count(*) FROM ttrans").fetchone() == (0,)
