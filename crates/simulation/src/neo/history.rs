@@ -40,6 +40,8 @@ pub(super) enum Outcome {
     Open,
     Committed(Tid),
     Aborted,
+    /// Committed, and cut off since. A client may be told of the commit later.
+    Truncated,
 }
 
 /// A committed transaction.
@@ -115,7 +117,7 @@ impl History {
     /// Forgets what is after a transaction.
     pub(super) fn truncate(&mut self, tid: Tid) {
         for committed in self.committed.split_off(&tid.next()).into_values() {
-            self.outcomes.insert(committed.ttid, Outcome::Aborted);
+            self.outcomes.insert(committed.ttid, Outcome::Truncated);
         }
     }
 

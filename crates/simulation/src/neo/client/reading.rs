@@ -109,7 +109,7 @@ impl Client {
         }
         let truth = match context.history.outcome(ttid) {
             Some(Outcome::Committed(tid)) => Some(tid),
-            Some(Outcome::Open | Outcome::Aborted) | None => None,
+            Some(Outcome::Open | Outcome::Aborted | Outcome::Truncated) | None => None,
         };
         if tid != truth {
             context.violate(format!("the outcome of {ttid} is told as {tid:?}, not {truth:?}"));
