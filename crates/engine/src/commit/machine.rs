@@ -132,8 +132,9 @@ pub struct CommitStatus {
     pub ready: usize,
     /// Number of transactions that are being written.
     pub writing: usize,
-    /// When the oldest lock still held was granted (monotonic). Locks of transactions that are
-    /// announced already do not count in [`Database::commit_status`](crate::Database::commit_status).
+    /// When the oldest lock still held was granted (monotonic).
+    /// [`Database::commit_status`](crate::Database::commit_status) leaves out those of transactions
+    /// that are announced already.
     pub oldest_grant: Option<Duration>,
     /// The last tid given; its transaction may still be on its way to the disk.
     pub last_given: Tid,
