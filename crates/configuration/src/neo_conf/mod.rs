@@ -1,6 +1,6 @@
 //! NEO's own configuration file, as `neostorage --file` reads it.
 //!
-//! Each kind of node has a section; settings of all nodes are in [DEFAULT]. A name that is no
+//! Each kind of node has a section; settings of all nodes are in `[DEFAULT]`. A name that is no
 //! setting of a storage is another kind of node's, and ignored, as NEO does.
 
 mod syntax;

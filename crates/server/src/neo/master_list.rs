@@ -42,7 +42,7 @@ pub(super) fn write(path: &Path, masters: &[Address]) -> Result<()> {
     fs::rename(&temporary, path).with_context(cannot)
 }
 
-/// As [`write`], for a node that runs: it goes on without the file.
+/// As [`write()`], for a node that runs: it goes on without the file.
 pub(super) fn update(path: &Path, masters: &[Address]) {
     if let Err(error) = write(path, masters) {
         warn!("{error:#}; the file is as before");

@@ -25,7 +25,7 @@ pub(crate) struct StorageOptions {
     #[arg(short, long, value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
 
-    /// Section of that file, which also has the settings of [DEFAULT]
+    /// Section of that file, which also has the settings of its DEFAULT section
     #[arg(short, long, value_name = "NAME", default_value = "storage")]
     section: String,
 
