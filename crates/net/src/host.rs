@@ -179,12 +179,9 @@ impl<S: Service> Host<S> {
     {
         let span = tracing::info_span!("handshake", peer);
         match secured.instrument(span).await {
-            Ok(Secured { mut stream, identity }) => {
+            Ok(Secured { stream, identity }) => {
                 tracing::debug!(peer, subject = identity.subject, "TLS handshake done");
-                self.run_protocol(&mut stream, (peer, protocol), Some(identity), limits, None)
-                    .await;
-                // A peer that does not read the end of the stream does not get it.
-                let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
+                self.run_to_end(stream, (peer, protocol), Some(identity), limits).await;
             }
             Err(error) => self.log_failed_handshake(peer, &error),
         }
@@ -212,17 +209,30 @@ impl<S: Service> Host<S> {
     /// authenticated identity of the peer.
     pub async fn run<T>(
         &self,
-        mut stream: T,
+        stream: T,
         peer: &str,
         identity: Option<PeerIdentity>,
         limits: Limits,
     ) where
         T: AsyncRead + AsyncWrite + Unpin,
     {
+        self.run_to_end(stream, (peer, Protocol::default()), identity, limits).await;
+    }
+
+    /// Serves a connection that does not leave.
+    async fn run_to_end<T>(
+        &self,
+        mut stream: T,
+        as_peer: (&str, Protocol),
+        identity: Option<PeerIdentity>,
+        limits: Limits,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
         let is_secured = identity.is_some();
-        let as_peer = (peer, Protocol::default());
         self.run_protocol(&mut stream, as_peer, identity, limits, None).await;
         if is_secured {
+            // A peer that does not read the end of the stream does not get it.
             let _ = tokio::time::timeout(FAREWELL_TIME_MAX, stream.shutdown()).await;
         }
     }
