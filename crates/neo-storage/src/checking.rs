@@ -14,8 +14,9 @@ use zodium_neo::messages::{
 use zodium_neo::{Address, CellState, Message, NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
-use crate::database::{ReadResult, Reads, SerialSum, TidSum};
+use crate::database::{ReadResult, Reads};
 use crate::peer::Asked;
+use crate::sums::{SerialSum, TidSum};
 use crate::{ConnectionId, Node};
 
 /// Rows of a range. The sum over it keeps a storage of NEO/py from other work.
@@ -104,10 +105,12 @@ impl Order {
         let (partition, max) = (self.partition, self.max_tid);
         match range {
             Range::Transactions { from } => {
-                database.tid_sum(partition, (from, max), ROWS).map(Sum::Transactions)
+                let tids = database.tids(partition, (from, max), ROWS)?;
+                Ok(Sum::Transactions(TidSum::of(&tids)))
             }
             Range::Records { from, oid } => {
-                database.serial_sum(partition, (from, max), oid, ROWS).map(Sum::Records)
+                let records = database.records(partition, (from, max), oid, ROWS)?;
+                Ok(Sum::Records(SerialSum::of(&records)))
             }
         }
     }

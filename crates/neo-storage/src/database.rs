@@ -191,32 +191,6 @@ pub struct CellProgress {
     pub packed: Tid,
 }
 
-/// A sum over tids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TidSum {
-    /// How many they are.
-    pub count: u32,
-    /// The SHA-1 of the decimal numbers, separated by commas.
-    pub checksum: Checksum,
-    /// The last one.
-    pub last: Tid,
-}
-
-/// A sum over records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SerialSum {
-    /// How many they are.
-    pub count: u32,
-    /// The SHA-1 of the serials.
-    pub tid_checksum: Checksum,
-    /// The last serial.
-    pub last_tid: Tid,
-    /// The SHA-1 of the oids.
-    pub oid_checksum: Checksum,
-    /// The object of the last record.
-    pub last_oid: Oid,
-}
-
 /// Reads of committed rows.
 pub trait Reads {
     /// The record at `at`, or the last one before `before`, or the last one.
@@ -253,16 +227,6 @@ pub trait Reads {
         from: Oid,
         count: u32,
     ) -> ReadResult<Vec<(Tid, Oid)>>;
-    /// A sum over transactions.
-    fn tid_sum(&self, partition: Partition, range: (Tid, Tid), count: u32) -> ReadResult<TidSum>;
-    /// A sum over records.
-    fn serial_sum(
-        &self,
-        partition: Partition,
-        range: (Tid, Tid),
-        from: Oid,
-        count: u32,
-    ) -> ReadResult<SerialSum>;
     /// Orders to pack from this id on, of these partitions. Those of transactions that are only
     /// voted are none yet.
     fn pack_orders(&self, from: Tid, partitions: &[Partition]) -> ReadResult<Vec<PackRow>>;

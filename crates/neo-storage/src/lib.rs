@@ -28,14 +28,15 @@ mod phase;
 mod replication;
 mod settings;
 mod status;
+mod sums;
 mod transactions;
 
 pub use connection::ConnectionId;
 pub use counts::Counts;
 pub use database::{
     CellProgress, Data, DatabaseError, Found, LastIds, Loaded, NewRecord, NewTransaction,
-    PackObjects, PackRow, ReadResult, Reads, Record, SerialSum, TableChange, TidSum,
-    TransactionRecord, Undone, Voted, Writes,
+    PackObjects, PackRow, ReadResult, Reads, Record, TableChange, TransactionRecord, Undone, Voted,
+    Writes,
 };
 pub use job::{Completion, ReadJob, Store, WriteJob};
 pub use node::Node;

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use zodium_neo::messages::HistoryRecord;
-use zodium_neo::{Checksum, NodeId, Partition, PartitionTable};
+use zodium_neo::{NodeId, Partition, PartitionTable};
 use zodium_neo_storage::{
     CellProgress, Data, Found, LastIds, Loaded, NewRecord, NewTransaction, PackObjects, PackRow,
-    ReadResult, Reads, Record, SerialSum, TableChange, TidSum, TransactionRecord, Undone, Voted,
-    Writes,
+    ReadResult, Reads, Record, TableChange, TransactionRecord, Undone, Voted, Writes,
 };
 use zodium_types::{Oid, Tid};
 
@@ -137,26 +136,6 @@ impl Reads for Model {
         rows.retain(|row| *row >= (range.0, from) && row.0 <= range.1);
         rows.truncate(count as usize);
         Ok(rows)
-    }
-
-    fn tid_sum(&self, partition: Partition, range: (Tid, Tid), count: u32) -> ReadResult<TidSum> {
-        let tids = self.tids(partition, range, count)?;
-        let last = tids.last().copied().unwrap_or(Tid(0));
-        Ok(TidSum { count: tids.len() as u32, checksum: Checksum::ZERO, last })
-    }
-
-    fn serial_sum(
-        &self,
-        partition: Partition,
-        range: (Tid, Tid),
-        from: Oid,
-        count: u32,
-    ) -> ReadResult<SerialSum> {
-        let rows = self.records(partition, range, from, count)?;
-        let (last_tid, last_oid) = rows.last().copied().unwrap_or((Tid(0), Oid(0)));
-        let (tid_checksum, oid_checksum) = (Checksum::ZERO, Checksum::ZERO);
-        let count = rows.len() as u32;
-        Ok(SerialSum { count, tid_checksum, last_tid, oid_checksum, last_oid })
     }
 
     fn pack_orders(&self, from: Tid, _: &[Partition]) -> ReadResult<Vec<PackRow>> {

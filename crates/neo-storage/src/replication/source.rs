@@ -14,6 +14,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::database::{DatabaseError, ReadResult, Reads, Record, TransactionRecord};
 use crate::handling::{Handled, Refusal};
+use crate::sums::{SerialSum, TidSum};
 use crate::transactions::Read;
 use crate::{ConnectionId, Node};
 
@@ -183,7 +184,10 @@ impl Node {
         self.check_feeding(partition, ErrorCode::CheckingError)?;
         self.read_for(
             from,
-            move |database| database.tid_sum(partition, (min_tid, max_tid), length),
+            move |database| {
+                let tids = database.tids(partition, (min_tid, max_tid), length)?;
+                Ok(TidSum::of(&tids))
+            },
             move |node, sum| {
                 node.check_feeding(partition, ErrorCode::CheckingError)?;
                 let (count, checksum, max_tid) = (sum.count, sum.checksum, sum.last);
@@ -199,7 +203,10 @@ impl Node {
         self.check_feeding(partition, ErrorCode::CheckingError)?;
         self.read_for(
             from,
-            move |database| database.serial_sum(partition, (min_tid, max_tid), min_oid, length),
+            move |database| {
+                let range = (min_tid, max_tid);
+                Ok(SerialSum::of(&database.records(partition, range, min_oid, length)?))
+            },
             move |node, sum| {
                 node.check_feeding(partition, ErrorCode::CheckingError)?;
                 let answer = AnswerCheckSerialRange {

@@ -1,12 +1,11 @@
 //! Reads of committed rows, as the node asks for them.
 
 use rusqlite::{Connection, params};
-use sha1::{Digest, Sha1};
 use zodium_neo::messages::HistoryRecord;
 use zodium_neo::{Checksum, Partition};
 use zodium_neo_storage::{
-    Data, DatabaseError, Found, Loaded, PackRow, ReadResult, Reads, Record, SerialSum, TidSum,
-    TransactionRecord, Undone,
+    Data, DatabaseError, Found, Loaded, PackRow, ReadResult, Reads, Record, TransactionRecord,
+    Undone,
 };
 use zodium_types::{Oid, Tid};
 
@@ -41,12 +40,6 @@ fn record(row: RevisionRow) -> Record {
         bytes: data.value,
     });
     Record { serial: row.serial, next: row.next, data, data_serial: row.value_tid }
-}
-
-/// The SHA-1 of numbers in decimal digits, separated by commas.
-fn sum(numbers: impl Iterator<Item = u64>) -> Checksum {
-    let text = numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",");
-    if text.is_empty() { Checksum::ZERO } else { Checksum(Sha1::digest(text).into()) }
 }
 
 impl Reads for View<'_> {
@@ -157,33 +150,6 @@ impl Reads for View<'_> {
     ) -> ReadResult<Vec<(Tid, Oid)>> {
         reading::records(self.connection, partition.0, range, from, count)
             .map_err(self.cannot("list records"))
-    }
-
-    fn tid_sum(&self, partition: Partition, range: (Tid, Tid), count: u32) -> ReadResult<TidSum> {
-        let tids = self.tids(partition, range, count)?;
-        Ok(TidSum {
-            count: u32::try_from(tids.len()).unwrap_or(u32::MAX),
-            checksum: sum(tids.iter().map(|tid| tid.0)),
-            last: tids.last().copied().unwrap_or(Tid::ZERO),
-        })
-    }
-
-    fn serial_sum(
-        &self,
-        partition: Partition,
-        range: (Tid, Tid),
-        from: Oid,
-        count: u32,
-    ) -> ReadResult<SerialSum> {
-        let records = self.records(partition, range, from, count)?;
-        let (last_tid, last_oid) = records.last().copied().unwrap_or((Tid::ZERO, Oid(0)));
-        Ok(SerialSum {
-            count: u32::try_from(records.len()).unwrap_or(u32::MAX),
-            tid_checksum: sum(records.iter().map(|(tid, _)| tid.0)),
-            last_tid,
-            oid_checksum: sum(records.iter().map(|(_, oid)| oid.0)),
-            last_oid,
-        })
     }
 
     fn pack_orders(&self, from: Tid, partitions: &[Partition]) -> ReadResult<Vec<PackRow>> {
