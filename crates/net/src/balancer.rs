@@ -38,7 +38,7 @@ struct Watched {
 impl Balancer {
     /// Starts to balance these workers; `None` where the system does not tell the times of threads.
     pub(crate) fn start(workers: Vec<(Door, ThreadTime)>) -> io::Result<Option<Balancer>> {
-        if !ThreadTime::is_known() || workers.len() < 2 {
+        if !ThreadTime::is_known() {
             return Ok(None);
         }
         let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -94,6 +94,8 @@ impl Workers {
         F: Fn(usize) -> S + Send + Sync + 'static,
     {
         let WorkerOptions { count, limits, busy_poll, balancing } = options;
+        // A worker that polls always has something to do, so that its load says nothing.
+        let is_balanced = balancing == Balancing::ByLoad && busy_poll.is_none() && count > 1;
         let make = Arc::new(make);
         let failed_handshakes = Arc::new(SourceLogLimiter::default());
         let mut workers = Vec::with_capacity(count);
@@ -111,7 +113,9 @@ impl Workers {
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .spawn(move || {
-                    time.is_of_this_thread();
+                    if is_balanced {
+                        time.is_of_this_thread();
+                    }
                     let local = LocalSet::new();
                     local.block_on(&runtime, async move {
                         let host = Host::new(make(number), own_metrics, busy_poll)
@@ -124,13 +128,12 @@ impl Workers {
                 .map_err(failed)?;
             workers.push(Worker { door, metrics, thread });
         }
-        let balancer = match balancing {
-            // A worker that polls always has something to do.
-            Balancing::ByLoad if busy_poll.is_none() => {
+        let balancer = match is_balanced {
+            false => None,
+            true => {
                 let thread = "the balancer of the workers".to_owned();
                 Balancer::start(balanced).map_err(|source| WorkerError { thread, source })?
             }
-            _ => None,
         };
         let (turned_away, turned_away_log) = (Arc::default(), LogLimiter::default());
         Ok(Workers { workers, balancer, limits, turned_away, turned_away_log })
