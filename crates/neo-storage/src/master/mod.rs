@@ -61,8 +61,14 @@ impl Masters {
         message.masters.iter().for_each(|address| self.add(address));
         // The index counts the masters of the message, which are in an order of their own.
         let primary = message.primary.and_then(|index| message.masters.get(index as usize));
-        let place = |primary| self.addresses.iter().position(|address| address == primary);
-        if let Some(place) = primary.and_then(place) {
+        if let Some(primary) = primary {
+            self.prefer(primary);
+        }
+    }
+
+    /// Dials this one next.
+    fn prefer(&mut self, address: &Address) {
+        if let Some(place) = self.addresses.iter().position(|known| known == address) {
             self.next = place;
         }
     }
@@ -138,8 +144,11 @@ impl Node {
 
     fn accepted_by_master(&mut self, connection: ConnectionId, id: zodium_neo::NodeId) {
         let Some(peer) = self.peers.get_mut(connection) else { return };
-        if let Role::Master { is_primary, .. } = &mut peer.role {
+        if let Role::Master { is_primary, address } = &mut peer.role {
             *is_primary = true;
+            // When the connection is lost, it is probably still the primary, or again. The master
+            // may have told of another address of its own.
+            self.masters.prefer(address);
         }
         info!(master = peer.name, node = %id, "identified to the primary master");
         self.members = Default::default();
@@ -211,6 +220,8 @@ mod tests {
         assert_eq!(masters.take(), Some(address(2)));
         masters.note(&NotPrimaryMaster { primary: None, masters: Vec::new() });
         assert_eq!(masters.take(), Some(address(3)));
+        masters.prefer(&address(3));
+        assert_eq!([masters.take(), masters.take()], [Some(address(3)), Some(address(1))]);
         assert_eq!(Masters::new(Vec::new()).take(), None);
     }
 }
