@@ -162,6 +162,11 @@ impl History {
         packs.into_iter().any(is_packed)
     }
 
+    /// Whether a revision is left when all packs are done.
+    pub(super) fn is_kept(&self, oid: Oid, serial: Tid) -> bool {
+        self.records().contains_key(&(oid, serial))
+    }
+
     /// All records that are left when all packs are done.
     pub(super) fn records(&self) -> BTreeMap<(Oid, Tid), Option<Vec<u8>>> {
         let mut records = BTreeMap::new();

@@ -59,8 +59,10 @@ impl Client {
             }
             Message::Error(error) => match error.code {
                 ErrorCode::OidNotFound | ErrorCode::OidDoesNotExist => {
-                    // A pack may have removed a deletion.
-                    let is_there = matches!(expected, Some((_, Some(_))));
+                    // A pack may have removed a deletion; or the revision, when a later one is
+                    // before the pack time. The client reads an older state then.
+                    let is_there = matches!(expected, Some((serial, Some(_)))
+                        if context.history.is_kept(oid, serial));
                     is_there.then(|| error.code.to_string())
                 }
                 _ => return self.ask_another(context, Order::Read { oid, before }),
