@@ -171,6 +171,59 @@ def test_a_start_that_fails_is_never_told_to_be_ready(tmp_path, launch, manager)
         manager.next()
 
 
+# ---------------------------------------------------------------- a storage node of NEO
+
+
+@pytest.fixture
+def launch_node(binary, tmp_path):
+    """launch_node(env): a storage node whose master is never there."""
+    processes = []
+
+    def start(env):
+        words = [binary, "neo", "storage", "--cluster", "test", "--adapter", "SQLite"]
+        words += ["--masters", f"127.0.0.1:{free_port()}", "--bind", "127.0.0.1:0"]
+        words += ["--database", str(tmp_path / "node.sqlite"), "--wait", str(SECONDS)]
+        processes.append(subprocess.Popen(words, env={**os.environ, **env}))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_node_tells_how_far_it_is_and_that_its_thread_answers(launch_node, manager):
+    env = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "200000"}
+    node = launch_node(env)
+    manager.until("READY=1")
+    manager.until("STATUS=looking for the primary master")
+    for _ in range(4):
+        manager.until("WATCHDOG=1")
+    # Stopped, it does not answer, and nothing else feeds the watchdog.
+    node.send_signal(signal.SIGSTOP)
+    manager.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        while True:
+            manager.next()
+    manager.socket.settimeout(SECONDS)
+    node.send_signal(signal.SIGCONT)
+    manager.until("WATCHDOG=1")
+    node.terminate()
+    manager.until("STOPPING=1")
+    assert node.wait(SECONDS) == 0
+
+
+def test_a_node_asks_for_time_while_it_waits_for_its_database(launch_node, manager):
+    first = launch_node({"NOTIFY_SOCKET": str(manager.path)})
+    manager.until("READY=1")
+    launch_node({"NOTIFY_SOCKET": str(manager.path)})
+    told = manager.until("EXTEND_TIMEOUT_USEC=30000000")
+    assert "STATUS=waiting for the database, which is in use" in told
+    assert "READY=1" not in told
+    first.terminate()
+    manager.until("READY=1")
+
+
 def test_the_watchdog_is_fed_while_workers_answer(tmp_path, launch, manager):
     env = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "200000"}
     launch(tmp_path / "Data.fs", "-a", f"127.0.0.1:{free_port()}", env=env)

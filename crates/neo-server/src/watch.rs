@@ -7,9 +7,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use zodium_neo::TableId;
 use zodium_neo_storage::{Node, State, Status};
 use zodium_net::LinkMetrics;
@@ -17,7 +16,7 @@ use zodium_net::LinkMetrics;
 /// A view of a node, from before it runs until after its end. Clones share it.
 #[derive(Clone)]
 pub struct NodeWatch {
-    brief: Arc<Mutex<Brief>>,
+    brief: watch::Receiver<Brief>,
     questions: UnboundedSender<Question>,
     links: Arc<LinkMetrics>,
 }
@@ -30,9 +29,8 @@ pub struct Watched {
 }
 
 /// What the node's thread notes for others.
-#[derive(Default)]
 pub(crate) struct Notes {
-    brief: Arc<Mutex<Brief>>,
+    brief: watch::Sender<Brief>,
     /// The state and the partition table that were noted last.
     noted: Cell<(State, Option<TableId>)>,
 }
@@ -60,16 +58,22 @@ pub(crate) type Question = oneshot::Sender<NodeReport>;
 impl NodeWatch {
     /// Creates a view; its other end is for [`ServeNode`](crate::ServeNode).
     pub fn new() -> (NodeWatch, Watched) {
-        let (brief, links) = (Arc::<Mutex<Brief>>::default(), Arc::<LinkMetrics>::default());
+        let links = Arc::<LinkMetrics>::default();
         let (sender, questions) = unbounded_channel();
-        let notes = Notes { brief: Arc::clone(&brief), noted: Cell::default() };
+        let (noting, brief) = watch::channel(Brief::default());
+        let notes = Notes { brief: noting, noted: Cell::default() };
         let watched = Watched { notes, questions, links: Arc::clone(&links) };
         (NodeWatch { brief, questions: sender, links }, watched)
     }
 
     /// What is known without asking.
     pub fn brief(&self) -> Brief {
-        *self.brief.lock()
+        *self.brief.borrow()
+    }
+
+    /// Waits until something else is known without asking; `false` when the node has ended.
+    pub async fn changed(&mut self) -> bool {
+        self.brief.changed().await.is_ok()
     }
 
     /// The counters of its connections.
@@ -91,7 +95,8 @@ impl Notes {
         let now = (node.state(), node.table_id());
         if self.noted.replace(now) != now {
             let has_corrupted_cells = node.has_corrupted_cells();
-            *self.brief.lock() = Brief { state: now.0, has_corrupted_cells };
+            // Readers may be gone.
+            let _ = self.brief.send_replace(Brief { state: now.0, has_corrupted_cells });
         }
     }
 }

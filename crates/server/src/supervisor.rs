@@ -1,14 +1,12 @@
-//! Notifies systemd that the server is ready, reloads, stops, and is alive.
+//! Notifies systemd that the server, or a node, is ready, reloads, stops, and is alive.
 //!
 //! Without `NOTIFY_SOCKET` all this does nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
 use tracing::{debug, error};
-use zodium_net::Workers;
 
 /// Notifies that the server listens on all addresses and serves all storages.
 pub(crate) fn ready(storages: usize) {
@@ -17,6 +15,16 @@ pub(crate) fn ready(storages: usize) {
         _ => format!("serving {storages} storages"),
     };
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+}
+
+/// Notifies that a node listens. Whether it serves depends on its cluster, and [`status`] says so.
+pub(crate) fn node_ready() {
+    notify(&[NotifyState::Ready]);
+}
+
+/// Describes the state, in words.
+pub(crate) fn status(status: &str) {
+    notify(&[NotifyState::Status(status)]);
 }
 
 /// Extends the time limit of the start: it makes progress, and may take `more` from now on.
@@ -43,24 +51,25 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Notifies systemd's watchdog as long as every worker answers, if one is configured
-/// (`WatchdogSec`).
+/// Notifies systemd's watchdog as long as the threads that serve clients answer, if one is
+/// configured (`WatchdogSec`).
 pub(crate) struct Watchdog {
     task: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Must be called within a tokio runtime.
-    pub(crate) fn start(workers: &Arc<Workers>) -> Watchdog {
-        let watch = |limit: Duration| {
-            let workers = Arc::clone(workers);
-            // Twice as often as necessary, as systemd recommends.
-            tokio::spawn(watch(workers, limit / 2))
-        };
+    /// `answer` asks the threads, and is `false` when one has ended. Must be called within a tokio
+    /// runtime.
+    pub(crate) fn start<F>(answer: impl Fn() -> F + Send + 'static) -> Watchdog
+    where
+        F: Future<Output = bool> + Send + 'static,
+    {
+        // Twice as often as necessary, as systemd recommends.
+        let watch = |limit: Duration| tokio::spawn(watch(answer, limit / 2));
         Watchdog { task: sd_notify::watchdog_enabled().map(watch) }
     }
 
-    /// Stops asking the workers, and returns when that is done.
+    /// Stops asking, and returns when that is done.
     pub(crate) async fn stop(self) {
         if let Some(task) = self.task {
             task.abort();
@@ -70,13 +79,13 @@ impl Watchdog {
     }
 }
 
-async fn watch(workers: Arc<Workers>, interval: Duration) {
+async fn watch<F: Future<Output = bool>>(answer: impl Fn() -> F, interval: Duration) {
     let mut times = tokio::time::interval(interval);
     loop {
         times.tick().await;
         // While this waits there are no notifications, so the watchdog's limit passes.
-        if !workers.answer().await {
-            error!("a worker has ended");
+        if !answer().await {
+            error!("a thread that serves clients has ended");
             return;
         }
         notify(&[NotifyState::Watchdog]);

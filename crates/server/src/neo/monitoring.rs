@@ -131,7 +131,8 @@ impl MonitoredNode {
     }
 }
 
-fn words(state: State) -> &'static str {
+/// A state in words.
+pub(super) fn words(state: State) -> &'static str {
     match state {
         State::LookingForMaster => "looking for the primary master",
         State::Waiting => "waiting for the master to start the cluster",

@@ -17,13 +17,16 @@ use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watch
 use zodium_neo_storage::{Saved, Settings};
 use zodium_sql::{NodeDatabase, NodeOptions as NodeDatabaseOptions, SqlError};
 
-use super::monitoring::MonitoredNode;
+use super::monitoring::{MonitoredNode, words};
 use super::options::StorageOptions;
 use super::{addresses, master_list};
+use crate::supervisor::{self, Watchdog};
 use crate::{logging, monitoring, panics};
 
 /// Pause before a database that is in use is tried again.
 const WAIT_PAUSE: Duration = Duration::from_millis(200);
+/// By what the service manager's limit of the start is extended at each try.
+const WAIT_EXTENSION: Duration = Duration::from_secs(30);
 
 /// Runs a storage node to its end.
 pub(crate) fn run(options: &StorageOptions) -> Result<()> {
@@ -39,14 +42,14 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
         warn!("{warning}");
     }
     let (watch, watched) = NodeWatch::new();
-    let monitored = MonitoredNode::new(watch, &node.cluster, &path);
+    let monitored = MonitoredNode::new(watch.clone(), &node.cluster, &path);
     let monitor =
         monitoring::start(configuration.monitor.as_ref(), Arc::clone(&monitored) as _, messages);
     let ended = monitor
         .and_then(|monitor| Ok((monitor, prepare(options, &node, &path, watched)?)))
         .and_then(|(_monitor, (serve_node, database))| {
             monitored.serves();
-            run_node(serve_node, database)
+            run_node(serve_node, database, watch)
         });
     if let (Err(failure), false) = (&ended, logs.include_stderr()) {
         error!("{failure:#}");
@@ -145,8 +148,8 @@ fn prepare(
     Ok((serve_node, database))
 }
 
-fn run_node(serve_node: ServeNode, database: Arc<NodeDatabase>) -> Result<()> {
-    let ended = block_on(serve_node)?;
+fn run_node(serve_node: ServeNode, database: Arc<NodeDatabase>, watch: NodeWatch) -> Result<()> {
+    let ended = block_on(serve_node, watch)?;
     info!("the node has ended");
     match (ended, Arc::into_inner(database)) {
         (Ended::Removed, Some(database)) => {
@@ -157,7 +160,7 @@ fn run_node(serve_node: ServeNode, database: Arc<NodeDatabase>) -> Result<()> {
     }
 }
 
-fn block_on(node: ServeNode) -> Result<Ended> {
+fn block_on(node: ServeNode, watch: NodeWatch) -> Result<Ended> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -167,12 +170,34 @@ fn block_on(node: ServeNode) -> Result<Ended> {
                 _ = terminate.recv() => info!("SIGTERM, stopping"),
                 _ = interrupt.recv() => info!("SIGINT, stopping"),
             }
+            supervisor::stopping();
         };
-        Ok(serve(node, stop).await?)
+        let asked = watch.clone();
+        let watchdog = Watchdog::start(move || {
+            let node = asked.clone();
+            async move { node.report().await.is_some() }
+        });
+        let telling = tokio::spawn(tell_state(watch));
+        supervisor::node_ready();
+        let ended = serve(node, stop).await;
+        telling.abort();
+        watchdog.stop().await;
+        supervisor::stopping();
+        Ok(ended?)
     });
     // Reads that are still under way have no peer left to answer.
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
+}
+
+/// Tells systemd how far the node is, until it ends.
+async fn tell_state(mut watch: NodeWatch) {
+    loop {
+        supervisor::status(words(watch.brief().state));
+        if !watch.changed().await {
+            return;
+        }
+    }
 }
 
 /// Opens the database; one that another process uses is waited for as `--wait` says.
@@ -187,6 +212,7 @@ fn open(node: &NodeOptions, path: &Path) -> Result<(NodeDatabase, Saved)> {
     loop {
         match NodeDatabase::open(&open) {
             Err(SqlError::InUse { .. } | SqlError::Busy { .. }) if may_wait() => {
+                supervisor::starting("waiting for the database, which is in use", WAIT_EXTENSION);
                 std::thread::sleep(WAIT_PAUSE);
             }
             opened => return opened.context("cannot open the database"),

@@ -130,7 +130,11 @@ async fn serve_storages(
     announce::announce(configuration.log.format, storages, &listeners);
     blobs::look_for_missing(storages);
     let accepting = Accepting::start(listeners, &workers);
-    let watchdog = Watchdog::start(&workers);
+    let watched_workers = Arc::clone(&workers);
+    let watchdog = Watchdog::start(move || {
+        let workers = Arc::clone(&watched_workers);
+        async move { workers.answer().await }
+    });
     let packing = Packing::start(configuration, storages);
     let ready = || supervisor::ready(configuration.storages.len());
     ready();
