@@ -243,3 +243,60 @@ def test_a_collision_refuses_its_transaction_only(cluster):
     shutil.copy(path, one.folder / "copy.sqlite")
     with contextlib.closing(sqlite3.connect(one.folder / "copy.sqlite")) as database:
         assert database.execute("SELECT count(*) FROM ttrans").fetchone() == (0,)
+
+
+# ----------------------------------------------------------------- large transactions
+
+# One is 80 MB. A database that is served takes some memory for pages.
+LARGE = {"objects": 80, "size": 1_000_000}
+GROWTH_BYTES_MAX = 40 << 20
+
+
+def peak_bytes(node):
+    """The most memory that the process of a node has had."""
+    with open(f"/proc/{node.process.pid}/status") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    return int(lines["VmHWM"].split()[0]) << 10
+
+
+def rows_of_data(one):
+    with contextlib.closing(sqlite3.connect(f"file:{one.database(1)}?mode=ro", uri=True)) as rows:
+        return rows.execute("SELECT COUNT(*), TOTAL(LENGTH(value)) FROM data").fetchone()
+
+
+def test_large_transactions_are_not_in_memory_and_leave_nothing_when_they_end_early(cluster):
+    one = cluster()
+    one.start()
+    (node,) = one.storages
+    client = one.client()
+    client.call("fill", count=1)
+    before, rows = peak_bytes(node), rows_of_data(one)
+    with pytest.raises(Failed, match="voted against"):
+        client.call("commit_large", fails=True, **LARGE)
+    assert rows_of_data(one) == rows
+    client.ask("commit_large", **LARGE)
+    # Killed while data come in: a spool of some size is open.
+    descriptors = f"/proc/{node.process.pid}/fd"
+
+    def spooled_bytes():
+        sizes = []
+        for name in os.listdir(descriptors):
+            with contextlib.suppress(OSError):
+                if "deleted" in os.readlink(f"{descriptors}/{name}"):
+                    sizes.append(os.stat(f"{descriptors}/{name}").st_size)
+        return sum(sizes)
+
+    wait_for(lambda: spooled_bytes() > 20_000_000, "data are in the spool")
+    assert peak_bytes(node) - before < GROWTH_BYTES_MAX
+    node.kill()
+    with pytest.raises(Failed):
+        client.answer()
+    node.start()
+    recovers(one)
+    assert rows_of_data(one) == rows
+    client.close()
+    other = one.client()
+    before = peak_bytes(node)
+    other.call("commit_large", **LARGE)
+    assert peak_bytes(node) - before < GROWTH_BYTES_MAX
+    assert rows_of_data(one)[0] >= rows[0] + LARGE["objects"]

@@ -20,6 +20,24 @@ from persistent.mapping import PersistentMapping  # noqa: E402
 from ZODB.utils import p64  # noqa: E402
 
 
+class Failing:
+    """A resource manager that votes last, and against the transaction."""
+
+    def __init__(self, transaction_manager):
+        self.transaction_manager = transaction_manager
+
+    def sortKey(self):
+        return "~"
+
+    def tpc_vote(self, _):
+        raise RuntimeError("voted against")
+
+    def abort(self, _):
+        pass
+
+    tpc_begin = commit = tpc_finish = tpc_abort = abort
+
+
 class Application:
     def __init__(self, configuration):
         self.storage = Storage(**configuration)
@@ -62,6 +80,15 @@ class Application:
                 self.connection.add(one)
             self.connection.root()[f"_batch_{number}"] = PersistentMapping(all=batch, n=number)
             self.transactions.commit()
+
+    def commit_large(self, objects, size, fails=False):
+        """Commits objects with random data in one transaction, or gives it up after its vote."""
+        self.transactions.begin()
+        batch = [PersistentMapping(data=os.urandom(size), n=n) for n in range(objects)]
+        self.connection.root()["_large"] = PersistentMapping(all=batch, n=objects)
+        if fails:
+            self.transactions.get().join(Failing(self.transactions))
+        self.transactions.commit()
 
     def work(self, name, stop):
         """Counts in an object of its own, and reads, until the file `stop` exists.

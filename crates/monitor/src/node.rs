@@ -38,6 +38,8 @@ pub struct Node {
     pub voted_transactions: u64,
     /// Transactions that are locked and not unlocked.
     pub locked_transactions: u64,
+    /// Data of transactions that are not voted, in memory; in bytes.
+    pub unvoted_bytes: u64,
     /// Reads that wait for an unlock.
     pub delayed_reads: u64,
     /// Connections of clients.

@@ -191,8 +191,25 @@ pub struct CellProgress {
     pub packed: Tid,
 }
 
+/// Where data of a large transaction are until its vote: a nameless file, which is gone when its
+/// last user is.
+pub trait Spool: Send + fmt::Debug {
+    /// Puts data behind those that are there. They can be read after [`Spool::flush`]. Blocking.
+    fn put(&mut self, data: &Data) -> ReadResult<Box<dyn Spooled>>;
+    /// Writes what is still in memory. Blocking.
+    fn flush(&mut self) -> ReadResult<()>;
+}
+
+/// Data that are in a spool.
+pub trait Spooled: Send + fmt::Debug {
+    /// The data, in memory again. Blocking.
+    fn read(&self) -> ReadResult<Data>;
+}
+
 /// Reads of committed rows.
 pub trait Reads {
+    /// An empty spool, on the disk of the database. Blocking.
+    fn new_spool(&self) -> ReadResult<Box<dyn Spool>>;
     /// The record at `at`, or the last one before `before`, or the last one.
     fn load(&self, oid: Oid, at: Option<Tid>, before: Option<Tid>) -> ReadResult<Loaded>;
     /// The record that a transaction wrote, without the next one.
@@ -256,11 +273,11 @@ pub trait Writes {
     fn unfinished(&mut self) -> ReadResult<BTreeMap<Tid, Option<Tid>>>;
     /// Drops all voted transactions; or their parts in these partitions.
     fn drop_unfinished(&mut self, partitions: Option<&[Partition]>) -> ReadResult<()>;
-    /// Votes a transaction.
+    /// Votes a transaction. Its records come one by one, some from a spool.
     fn vote(
         &mut self,
         ttid: Tid,
-        records: Vec<NewRecord>,
+        records: &mut dyn Iterator<Item = ReadResult<NewRecord>>,
         transaction: Option<NewTransaction>,
     ) -> ReadResult<Voted>;
     /// Gives a voted transaction its tid.

@@ -35,11 +35,11 @@ pub use connection::ConnectionId;
 pub use counts::Counts;
 pub use database::{
     CellProgress, Data, DatabaseError, Found, LastIds, Loaded, NewRecord, NewTransaction,
-    PackObjects, PackRow, ReadResult, Reads, Record, TableChange, TransactionRecord, Undone, Voted,
-    Writes,
+    PackObjects, PackRow, ReadResult, Reads, Record, Spool, Spooled, TableChange,
+    TransactionRecord, Undone, Voted, Writes,
 };
 pub use job::{Completion, ReadJob, Store, WriteJob};
 pub use node::Node;
 pub use output::{Exit, Output};
-pub use settings::{Saved, Settings};
+pub use settings::{Saved, Settings, TRANSACTION_BYTES_MAX};
 pub use status::{CellStatus, ConnectionCounts, Missing, State, Status, TransactionCounts};

@@ -2,6 +2,10 @@
 
 use zodium_neo::{Address, NodeId, PartitionTable};
 
+/// Data of a transaction in memory, unless the driver says otherwise. Most transactions are
+/// smaller; a hundred clients with larger ones need 400 MiB.
+pub const TRANSACTION_BYTES_MAX: usize = 4 << 20;
+
 /// The options of a node.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -17,6 +21,8 @@ pub struct Settings {
     pub packs: bool,
     /// Delete the data of cells that the master takes away.
     pub drops_partitions: bool,
+    /// Data of a transaction in memory before its vote, in bytes. Further ones move to a spool.
+    pub transaction_bytes_max: usize,
 }
 
 /// What the database knows of the node and its cluster.

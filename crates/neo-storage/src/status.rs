@@ -44,6 +44,8 @@ pub struct Status {
     pub checking: Option<Partition>,
     /// Transactions in progress.
     pub transactions: TransactionCounts,
+    /// Data of transactions that are not voted, in memory; in bytes.
+    pub unvoted_bytes: u64,
     /// Reads that wait for a transaction to be unlocked.
     pub delayed_reads: u64,
     /// Connections to other nodes, by kind.
@@ -134,6 +136,7 @@ impl Node {
             replicating: self.replication.partition(),
             checking: self.checking.partition(),
             transactions: self.transaction_counts(),
+            unvoted_bytes: self.transactions.unvoted_bytes(),
             delayed_reads: self.transactions.delayed.len() as u64,
             connections: self.connection_counts(),
             counts: self.counts,

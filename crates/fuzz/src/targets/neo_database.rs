@@ -6,7 +6,8 @@ use zodium_neo::messages::HistoryRecord;
 use zodium_neo::{NodeId, Partition, PartitionTable};
 use zodium_neo_storage::{
     CellProgress, Data, Found, LastIds, Loaded, NewRecord, NewTransaction, PackObjects, PackRow,
-    ReadResult, Reads, Record, TableChange, TransactionRecord, Undone, Voted, Writes,
+    ReadResult, Reads, Record, Spool, Spooled, TableChange, TransactionRecord, Undone, Voted,
+    Writes,
 };
 use zodium_types::{Oid, Tid};
 
@@ -43,7 +44,35 @@ impl Model {
     }
 }
 
+/// A spool in memory.
+#[derive(Debug)]
+struct ModelSpool;
+
+/// Data in it.
+#[derive(Debug)]
+struct ModelSpooled(Data);
+
+impl Spool for ModelSpool {
+    fn put(&mut self, data: &Data) -> ReadResult<Box<dyn Spooled>> {
+        Ok(Box::new(ModelSpooled(data.clone())))
+    }
+
+    fn flush(&mut self) -> ReadResult<()> {
+        Ok(())
+    }
+}
+
+impl Spooled for ModelSpooled {
+    fn read(&self) -> ReadResult<Data> {
+        Ok(self.0.clone())
+    }
+}
+
 impl Reads for Model {
+    fn new_spool(&self) -> ReadResult<Box<dyn Spool>> {
+        Ok(Box::new(ModelSpool))
+    }
+
     fn load(&self, oid: Oid, at: Option<Tid>, before: Option<Tid>) -> ReadResult<Loaded> {
         let is_asked = |tid: Tid| match (at, before) {
             (Some(at), _) => tid == at,
@@ -213,9 +242,10 @@ impl Writes for Model {
     fn vote(
         &mut self,
         ttid: Tid,
-        records: Vec<NewRecord>,
+        records: &mut dyn Iterator<Item = ReadResult<NewRecord>>,
         transaction: Option<NewTransaction>,
     ) -> ReadResult<Voted> {
+        let records = records.collect::<ReadResult<_>>()?;
         self.voted.insert(ttid, Vote { tid: None, records, transaction });
         Ok(Voted::Done)
     }

@@ -36,6 +36,8 @@ const MESSAGE: u8 = 7;
 const MASTER: u8 = 0;
 const CLIENT: u8 = 1;
 const STORAGE: u8 = 2;
+/// Data of a transaction in memory, in bytes: so few that many inputs have it use a spool.
+const DATA_BYTES_MAX: usize = 20;
 /// States to begin in: not operating, operating, and replicating.
 const STATES: u8 = 3;
 
@@ -175,6 +177,7 @@ impl Bench {
             topology: vec!["here".to_owned()],
             packs: true,
             drops_partitions: true,
+            transaction_bytes_max: DATA_BYTES_MAX,
         };
         let saved = Saved { node: storage(1), table: None };
         let mut bench = Bench {

@@ -79,6 +79,12 @@ pub(super) fn encode(families: &mut Families<'_, '_>, node: Option<&Node>) -> fm
         node.map(|node| (&NO_LABELS, node.database_bytes)),
     )?;
     families.gauge(
+        "zodium_node_unvoted",
+        "Data in memory of transactions that are not voted",
+        BYTES,
+        node.map(|node| (&NO_LABELS, node.unvoted_bytes)),
+    )?;
+    families.gauge(
         "zodium_node_replication_lag",
         "Time from the last replicated transaction to the last one to fetch, of the worst cell",
         SECONDS,

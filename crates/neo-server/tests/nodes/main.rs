@@ -7,5 +7,6 @@ mod commits;
 mod hostile;
 mod races;
 mod replication;
+mod spooling;
 mod support;
 mod upkeep;

@@ -1,6 +1,7 @@
 //! A node, its database, and what it says.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
@@ -9,7 +10,9 @@ use zodium_neo::{
     Address, CellState, Checksum, Extra, Frame, Message, NodeId, NodeState, NodeType, Packet, Scan,
     Scanner, TableId,
 };
-use zodium_neo_storage::{ConnectionId, Exit, Node, Output, ReadJob, Settings, Store, WriteJob};
+use zodium_neo_storage::{
+    ConnectionId, Exit, Node, Output, ReadJob, Settings, Store, TRANSACTION_BYTES_MAX, WriteJob,
+};
 use zodium_sql::{NodeDatabase, NodeOptions};
 use zodium_types::{Oid, Tid};
 
@@ -32,7 +35,7 @@ pub(crate) struct Bench {
     /// Whether reads wait for [`Bench::release`], too.
     holds_reads: bool,
     held_reads: Vec<ReadJob>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 pub(crate) fn storage(number: u32) -> NodeId {
@@ -66,6 +69,7 @@ impl Bench {
             topology: vec!["here".to_owned()],
             packs: true,
             drops_partitions: true,
+            transaction_bytes_max: TRANSACTION_BYTES_MAX,
         };
         let mut node = Node::new(settings, saved);
         // Replaced when the node has dialled.
@@ -83,7 +87,7 @@ impl Bench {
             writes: 0,
             holds_reads: false,
             held_reads: Vec::new(),
-            _folder: folder,
+            folder,
         };
         bench.work();
         bench.master = bench.dialled.pop().unwrap().0;
@@ -215,6 +219,27 @@ impl Bench {
         self.work();
     }
 
+    /// The files of the database.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// The nameless files that are open beside the database.
+    pub(crate) fn spools(&self) -> usize {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        let is_spool = |target: &PathBuf| {
+            target.starts_with(self.folder.path()) && target.to_string_lossy().contains("deleted")
+        };
+        targets.filter(is_spool).count()
+    }
+
+    /// Removes the folder of the database, whose files stay open.
+    pub(crate) fn remove_folder(&self) {
+        std::fs::remove_dir_all(self.folder.path()).unwrap();
+    }
+
     /// Takes what was sent: connection and bytes of packets.
     pub(crate) fn take_sent(&mut self) -> Vec<(ConnectionId, Vec<u8>)> {
         self.sent.drain(..).collect()
@@ -228,6 +253,30 @@ impl Bench {
             each_packet(&bytes, |packet| all.push((connection, format!("{:?}", packet.message))));
         }
         all
+    }
+
+    /// The id of the last message of this name that was sent; what was sent is taken.
+    pub(crate) fn asked(&mut self, name: &str) -> u32 {
+        let mut id = None;
+        for (_, bytes) in self.take_sent() {
+            each_packet(&bytes, |packet| {
+                if packet.message.name() == name {
+                    id = Some(packet.id);
+                }
+            });
+        }
+        id.unwrap_or_else(|| panic!("there is no {name}"))
+    }
+
+    /// The source that storage 2 has dialled, which accepts it as storage 1.
+    pub(crate) fn source(&mut self) -> ConnectionId {
+        let (connection, _) = self.dialled.pop().unwrap();
+        self.node.connected(connection);
+        self.work();
+        let (id, your_id) = (Some(storage(1)), Some(storage(2)));
+        let accepted = AcceptIdentification { node_type: NodeType::Storage, id, your_id };
+        self.tell(connection, 0, accepted);
+        connection
     }
 
     /// Takes the names of the messages that were sent.
@@ -253,7 +302,7 @@ impl Bench {
             oid: Oid(oid),
             serial: Tid(serial),
             compression: 0,
-            checksum: Checksum(Sha1::digest(data).into()),
+            checksum: checksum(data),
             data,
             data_serial: None,
             ttid: Some(Tid(ttid)),
@@ -296,6 +345,10 @@ impl Bench {
         self.tell(connection, 3, AskObject { oid: Oid(oid), at: None, before: None });
         self.take().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")
     }
+}
+
+pub(crate) fn checksum(data: &[u8]) -> Checksum {
+    Checksum(Sha1::digest(data).into())
 }
 
 /// Calls `each` with every packet of some bytes.

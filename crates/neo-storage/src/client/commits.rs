@@ -1,8 +1,9 @@
 //! Votes, locks, unlocks and aborts.
 //!
-//! Data of a transaction are in memory until its vote. The vote writes them, with the rest, in one
-//! change of the database. A lock makes the tid durable, and no object can be read until the
-//! unlock. The unlock need not be durable itself: after a crash the master asks what is locked.
+//! Data of a transaction are in memory, or in its spool, until its vote. The vote writes them, with
+//! the rest, in one change of the database. A lock makes the tid durable, and no object can be read
+//! until the unlock. The unlock need not be durable itself: after a crash the master asks what is
+//! locked.
 
 use tracing::{debug, warn};
 use zodium_neo::messages::{
@@ -14,7 +15,7 @@ use zodium_types::{Tid, TransactionMetadata};
 
 use crate::database::{NewRecord, NewTransaction, PackRow, Voted};
 use crate::handling::{Handled, Refusal};
-use crate::transactions::Vote;
+use crate::transactions::{Kept, Vote};
 use crate::{ConnectionId, Node};
 
 /// Most objects of a transaction, and of an order to pack: what fits into a column of NEO's MySQL
@@ -60,22 +61,26 @@ impl Node {
     ) -> Handled {
         let transaction = self.transactions.all.get_mut(&ttid);
         let transaction = transaction.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
-        if transaction.vote != Vote::No || !transaction.checking.is_empty() {
+        let is_waiting = !transaction.checking.is_empty() || transaction.unvoted.delays();
+        if transaction.vote != Vote::No || is_waiting {
             return Err(Refusal::protocol(format!("transaction {ttid} cannot be voted now")));
         }
         transaction.vote = Vote::Asked;
         transaction.has_metadata = metadata.is_some();
+        transaction.unvoted.clear();
         let objects = transaction.objects.iter_mut();
         let stored = objects.filter_map(|(oid, object)| Some((*oid, object.stored.as_mut()?)));
-        let records: Vec<_> = stored
-            .map(|(oid, stored)| NewRecord {
-                oid,
-                data: stored.data.take(),
-                data_serial: stored.data_serial,
-            })
-            .collect();
+        let stored: Vec<_> =
+            stored.map(|(oid, stored)| (oid, stored.data.take(), stored.data_serial)).collect();
         self.write(
-            move |database| database.vote(ttid, records, metadata),
+            move |database| {
+                // One record is in memory at a time, of those that are in the spool.
+                let mut records = stored.into_iter().map(|(oid, data, data_serial)| {
+                    let data = data.map(Kept::into_data).transpose()?;
+                    Ok(NewRecord { oid, data, data_serial })
+                });
+                database.vote(ttid, &mut records, metadata)
+            },
             move |node, voted| match voted {
                 Voted::Done => node.voted((connection, id), ttid, answer),
                 Voted::Refused(reason) => {
@@ -172,7 +177,10 @@ impl Node {
     }
 
     fn forget(&mut self, ttid: Tid) {
-        let Some((_, oids)) = self.transactions.remove(ttid) else { return };
+        let Some((transaction, oids)) = self.transactions.remove(ttid) else { return };
+        for request in transaction.unvoted.into_delayed() {
+            self.answer_lock(request, Some(Tid::ZERO));
+        }
         self.announce_replicated();
         self.read_delayed();
         for oid in oids {

@@ -2,6 +2,7 @@
 
 mod commits;
 mod reads;
+mod spooling;
 mod stores;
 mod undo;
 

@@ -11,7 +11,7 @@ use zodium_types::{Oid, Tid};
 use crate::database::{Data, Found};
 use crate::handling::{Handled, Refusal};
 use crate::peer::Role;
-use crate::transactions::{Attempt, LockRequest, LockWish, Object, Stored, Vote};
+use crate::transactions::{Attempt, Kept, LockRequest, LockWish, Object, Stored, Vote};
 use crate::{ConnectionId, Node};
 
 /// The compression that NEO knows: zlib.
@@ -29,12 +29,22 @@ impl Node {
         let is_deletion = data.is_empty() && checksum == Checksum::ZERO;
         let data = match is_deletion {
             true => None,
-            false => Some(checked_data(compression, checksum, data)?),
+            false => Some(Kept::new(checked_data(compression, checksum, data)?)),
         };
         check_range(oid, serial, ttid)?;
         self.register(from.0, ttid)?;
         let wish = LockWish::Store { data, data_serial };
-        self.try_lock(LockRequest { from, ttid, oid, serial, wish })
+        self.store(LockRequest { from, ttid, oid, serial, wish })
+    }
+
+    /// Takes the lock for a store, unless data of the transaction are moved to its spool now: then
+    /// it waits.
+    pub(super) fn store(&mut self, request: LockRequest) -> Handled {
+        let request = match self.transactions.all.get_mut(&request.ttid) {
+            Some(transaction) => transaction.unvoted.delay(request),
+            None => Some(request),
+        };
+        request.map_or(Ok(()), |request| self.try_lock(request))
     }
 
     pub(super) fn check_asked(
@@ -192,7 +202,8 @@ impl Node {
             LockWish::Check if !transaction.objects.contains_key(&oid) => None,
             LockWish::Check | LockWish::Relock => return,
         };
-        transaction.objects.insert(oid, Object { serial, stored });
+        transaction.keep(oid, Object { serial, stored });
+        self.move_data(ttid);
     }
 
     fn locked(&mut self, request: LockRequest) {
@@ -213,13 +224,33 @@ impl Node {
         let transaction = self.transactions.all.get_mut(&ttid);
         let object = transaction.and_then(|transaction| transaction.objects.remove(&oid));
         self.transactions.release(oid, ttid);
-        let data = object.and_then(|object| object.stored).and_then(|stored| stored.data);
-        let stored = data.as_ref().map(|data| StoredData {
+        match object.and_then(|object| object.stored).and_then(|stored| stored.data) {
+            None => self.answer_relock(from, (serial, tid), None),
+            Some(Kept::Memory(data)) => self.answer_relock(from, (serial, tid), Some(&data)),
+            Some(kept @ Kept::Spooled(_)) => self.read_after(
+                Some(from.0),
+                move |_| kept.into_data(),
+                move |node, data| match data {
+                    Ok(data) => node.answer_relock(from, (serial, tid), Some(&data)),
+                    Err(error) => node.read_failed(from.0, &error),
+                },
+            ),
+        }
+    }
+
+    /// Answers that an object was changed while its lock was given back.
+    fn answer_relock(
+        &mut self,
+        from: (ConnectionId, u32),
+        (serial, conflict): (Tid, Tid),
+        data: Option<&Data>,
+    ) {
+        let stored = data.map(|data| StoredData {
             compression: data.compression,
             checksum: data.checksum,
             data: &data.bytes,
         });
-        let conflict = Some(RelockConflict { serial, conflict: tid, stored });
+        let conflict = Some(RelockConflict { serial, conflict, stored });
         self.answer(from.0, from.1, AnswerRelockObject { conflict });
     }
 
@@ -247,7 +278,8 @@ impl Node {
         }
     }
 
-    fn answer_lock(&mut self, request: LockRequest, conflict: Option<Tid>) {
+    /// Answers a request whose transaction is over, or that is for other cells.
+    pub(super) fn answer_lock(&mut self, request: LockRequest, conflict: Option<Tid>) {
         self.answer_kind(request.from, Kind::of(&request.wish), conflict);
     }
 

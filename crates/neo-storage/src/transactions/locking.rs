@@ -6,9 +6,8 @@
 
 use zodium_types::{Oid, Tid};
 
-use super::{Transactions, Vote};
+use super::{Kept, Transactions, Vote};
 use crate::ConnectionId;
-use crate::database::Data;
 
 /// A request that needs the lock of an object.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ pub(crate) struct LockRequest {
 #[derive(Debug)]
 pub(crate) enum LockWish {
     /// Storing data, or a deletion.
-    Store { data: Option<Data>, data_serial: Option<Tid> },
+    Store { data: Option<Kept>, data_serial: Option<Tid> },
     /// No other transaction may change the object.
     Check,
     /// The lock was given back for an older transaction.

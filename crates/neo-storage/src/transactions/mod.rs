@@ -3,6 +3,7 @@
 mod locking;
 mod reading;
 mod transaction;
+mod unvoted;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use zodium_types::{Oid, Tid};
 pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
 pub(crate) use self::reading::{DelayedRead, Read};
 pub(crate) use self::transaction::{Object, Stored, Transaction, Vote};
+pub(crate) use self::unvoted::{Kept, Moved};
 
 /// Transactions in progress, by ttid, with their locks.
 #[derive(Debug, Default)]
@@ -112,6 +114,12 @@ impl Transactions {
     /// Whether a transaction up to this one is between lock and unlock.
     pub(crate) fn is_locked_until(&self, tid: Tid) -> bool {
         self.all.values().any(|transaction| transaction.tid.is_some_and(|own| own <= tid))
+    }
+
+    /// The bytes of data in memory that are not voted.
+    pub(crate) fn unvoted_bytes(&self) -> u64 {
+        let bytes = |transaction: &Transaction| transaction.unvoted.memory_bytes() as u64;
+        self.all.values().map(bytes).sum()
     }
 
     /// The transactions of a client that may be dropped.

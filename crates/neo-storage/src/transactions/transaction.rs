@@ -1,12 +1,13 @@
 //! One transaction in progress.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_neo::NodeId;
 use zodium_types::{Oid, Tid};
 
-use crate::database::Data;
+use super::unvoted::{Kept, Moved, Moving, Unvoted};
 
 /// A transaction in progress.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Transaction {
     pub(crate) has_metadata: bool,
     /// The tid, from the lock on.
     pub(crate) tid: Option<Tid>,
+    /// The data until the vote.
+    pub(crate) unvoted: Unvoted,
 }
 
 /// How far the vote is.
@@ -52,7 +55,7 @@ pub(crate) struct Object {
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// The data; `None` for a deletion, and after the vote.
-    pub(crate) data: Option<Data>,
+    pub(crate) data: Option<Kept>,
     /// Of an undo: the transaction that has the same data.
     pub(crate) data_serial: Option<Tid>,
 }
@@ -68,6 +71,42 @@ impl Transaction {
             vote: Vote::No,
             has_metadata: false,
             tid: None,
+            unvoted: Unvoted::default(),
         }
+    }
+
+    /// Keeps an object; data that were stored for it before go.
+    pub(crate) fn keep(&mut self, oid: Oid, object: Object) {
+        if let Some(data) = object.stored.as_ref().and_then(|stored| stored.data.as_ref()) {
+            self.unvoted.add(data);
+        }
+        self.objects.insert(oid, object);
+    }
+
+    /// Begins to move all data that are in memory to the spool. They stay until they are there.
+    pub(crate) fn begin_move(&mut self, number: u64) -> Moving {
+        let in_memory = |(oid, object): (&Oid, &Object)| match object
+            .stored
+            .as_ref()
+            .and_then(|stored| stored.data.as_ref())
+        {
+            Some(Kept::Memory(data)) => Some((*oid, Arc::clone(data))),
+            Some(Kept::Spooled(_)) | None => None,
+        };
+        let data = self.objects.iter().filter_map(in_memory).collect();
+        self.unvoted.begin(number, data)
+    }
+
+    /// Takes data out of memory that are in the spool, unless others were stored meanwhile.
+    pub(crate) fn end_move(&mut self, moved: Moved) {
+        let (spool, moved) = moved.into_parts();
+        for (oid, data, spooled) in moved {
+            let stored = self.objects.get_mut(&oid).and_then(|object| object.stored.as_mut());
+            let Some(kept) = stored.and_then(|stored| stored.data.as_mut()) else { continue };
+            if matches!(kept, Kept::Memory(own) if Arc::ptr_eq(own, &data)) {
+                *kept = Kept::Spooled(spooled);
+            }
+        }
+        self.unvoted.keep_spool(spool);
     }
 }

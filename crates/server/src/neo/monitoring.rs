@@ -122,6 +122,7 @@ impl MonitoredNode {
             open_transactions: status.transactions.open,
             voted_transactions: status.transactions.voted,
             locked_transactions: status.transactions.locked,
+            unvoted_bytes: status.unvoted_bytes,
             delayed_reads: status.delayed_reads,
             client_connections: status.connections.clients,
             storage_connections: status.connections.storages,

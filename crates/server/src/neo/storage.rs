@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use zodium_configuration::{Configuration, LogDestination, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
 use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watched, serve};
-use zodium_neo_storage::{Saved, Settings};
+use zodium_neo_storage::{Saved, Settings, TRANSACTION_BYTES_MAX};
 use zodium_sql::{NodeDatabase, NodeOptions as NodeDatabaseOptions, SqlError};
 
 use super::monitoring::{MonitoredNode, words};
@@ -130,6 +130,7 @@ fn prepare(
         topology: topology(path)?,
         packs: !node.disable_pack,
         drops_partitions: !node.disable_drop_partitions,
+        transaction_bytes_max: TRANSACTION_BYTES_MAX,
     };
     let database = Arc::new(database);
     let masters_told = node.dynamic_master_list.clone().map(|list| -> MastersTold {

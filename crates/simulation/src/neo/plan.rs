@@ -78,6 +78,12 @@ impl Plan {
         }
     }
 
+    /// Bytes of a transaction in a storage's memory: in half of the runs few enough that spools are
+    /// used all the time.
+    pub(super) fn transaction_bytes_max(&self) -> usize {
+        if self.batch.is_multiple_of(2) { 100 } else { 1 << 20 }
+    }
+
     /// Whether nothing fails: then nothing may be refused.
     pub(super) fn is_quiet(&self) -> bool {
         self.storage_kills + self.master_kills + self.client_kills + self.cuts + self.truncations

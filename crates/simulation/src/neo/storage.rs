@@ -109,6 +109,7 @@ impl Storage {
             topology: vec![self.place.to_string()],
             packs: true,
             drops_partitions: true,
+            transaction_bytes_max: context.plan.transaction_bytes_max(),
         };
         let saved = Saved { node: saved.node.or(id_of(self.place)), ..saved };
         let mut node = Node::new(settings, saved);

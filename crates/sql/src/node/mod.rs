@@ -10,6 +10,7 @@ mod opening;
 mod reading;
 mod replication;
 mod rows;
+mod spool;
 mod table;
 mod trimming;
 mod view;

@@ -4,12 +4,12 @@ use rusqlite::{Connection, params};
 use zodium_neo::messages::HistoryRecord;
 use zodium_neo::{Checksum, Partition};
 use zodium_neo_storage::{
-    Data, DatabaseError, Found, Loaded, PackRow, ReadResult, Reads, Record, TransactionRecord,
-    Undone,
+    Data, DatabaseError, Found, Loaded, PackRow, ReadResult, Reads, Record, Spool,
+    TransactionRecord, Undone,
 };
 use zodium_types::{Oid, Tid};
 
-use super::{failure, reading, rows};
+use super::{failure, reading, rows, spool};
 use crate::partitions::{Partitions, number};
 use crate::place::Place;
 use crate::revisions::{self, RevisionRow};
@@ -43,6 +43,10 @@ fn record(row: RevisionRow) -> Record {
 }
 
 impl Reads for View<'_> {
+    fn new_spool(&self) -> ReadResult<Box<dyn Spool>> {
+        spool::new_spool(self.place)
+    }
+
     fn load(&self, oid: Oid, at: Option<Tid>, before: Option<Tid>) -> ReadResult<Loaded> {
         let (connection, partition) = (self.connection, self.partitions.of_oid(oid));
         let failed = self.cannot("load an object");

@@ -55,21 +55,6 @@ impl NodeWriter<'_> {
         Ok(VotedRecord { oid, data_id: Some(data_id), value_tid })
     }
 
-    /// Writes the data of records. Those of a transaction that is refused go with the change.
-    fn data_ids(&mut self, records: Vec<NewRecord>) -> Result<Vec<VotedRecord>, SqlError> {
-        let mut voted = Vec::new();
-        for record in records {
-            match self.data_id(record) {
-                Ok(record) => voted.push(record),
-                Err(error) => {
-                    self.freed.extend(voted.iter().filter_map(|record| record.data_id));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(voted)
-    }
-
     fn set(&mut self, name: &str, value: Option<&str>) -> ReadResult<()> {
         let connection = self.view.connection;
         let done = match value {
@@ -153,17 +138,22 @@ impl Writes for NodeWriter<'_> {
     fn vote(
         &mut self,
         ttid: Tid,
-        records: Vec<NewRecord>,
+        records: &mut dyn Iterator<Item = ReadResult<NewRecord>>,
         transaction: Option<NewTransaction>,
     ) -> ReadResult<Voted> {
-        let records = match self.data_ids(records) {
-            Ok(records) => records,
-            Err(error @ (SqlError::Collision { .. } | SqlError::TooLarge { .. })) => {
-                return Ok(Voted::Refused(error.to_string()));
+        let mut voted = Vec::new();
+        for record in records {
+            match self.data_id(record?) {
+                Ok(record) => voted.push(record),
+                Err(error @ (SqlError::Collision { .. } | SqlError::TooLarge { .. })) => {
+                    // The data that are written go with the change.
+                    self.freed.extend(voted.iter().filter_map(|record| record.data_id));
+                    return Ok(Voted::Refused(error.to_string()));
+                }
+                Err(error) => return Err(failure(error)),
             }
-            Err(error) => return Err(failure(error)),
-        };
-        votes::records(self.view.connection, self.view.partitions, ttid, &records)
+        }
+        votes::records(self.view.connection, self.view.partitions, ttid, &voted)
             .map_err(self.cannot("write voted records"))?;
         if let Some(transaction) = transaction {
             let written = self.vote_transaction(ttid, &transaction);
