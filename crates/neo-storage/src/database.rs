@@ -244,6 +244,8 @@ pub trait Reads {
         from: Oid,
         count: u32,
     ) -> ReadResult<Vec<(Tid, Oid)>>;
+    /// The last pack that was carried out in a cell of a node.
+    fn packed(&self, node: NodeId, partition: Partition) -> ReadResult<Tid>;
     /// Orders to pack from this id on, of these partitions. Those of transactions that are only
     /// voted are none yet.
     fn pack_orders(&self, from: Tid, partitions: &[Partition]) -> ReadResult<Vec<PackRow>>;

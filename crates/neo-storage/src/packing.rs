@@ -4,8 +4,6 @@
 //! out when it is asked. A step packs some objects of one partition; steps alternate with other
 //! writes. How far a partition is, the database keeps by whole orders.
 
-use std::collections::BTreeMap;
-
 use tracing::info;
 use zodium_neo::messages::{AskPackOrders, NotifyPackCompleted, PackOrder};
 use zodium_neo::{Partition, PartitionTable};
@@ -30,10 +28,10 @@ pub(crate) struct Packing {
     order: Option<PackOrder>,
     /// After which order it was asked for.
     asked_after: Option<Tid>,
+    /// Whether packs wait until other storages have fetched partitions.
+    waits_for_replicas: bool,
     /// Whether a step, or a question to the master or to the database, is under way.
     is_busy: bool,
-    /// How far each cell was when the database was asked last.
-    packed: BTreeMap<Partition, Tid>,
 }
 
 /// A cell to pack, and how far it is.
@@ -50,11 +48,6 @@ impl Packing {
         self.last
     }
 
-    /// The last order that was carried out in a cell, or an earlier one.
-    pub(crate) fn packed(&self, partition: Partition) -> Tid {
-        self.packed.get(&partition).copied().unwrap_or(Tid::ZERO)
-    }
-
     /// Notes what the master was told.
     pub(crate) fn note_completed(&mut self, id: Tid) {
         self.completed = Some(id);
@@ -62,12 +55,6 @@ impl Packing {
 }
 
 impl Node {
-    /// Begins to carry out orders, when operation begins.
-    pub(crate) fn begin_packing(&mut self, cells: &[CellProgress]) {
-        self.packing.packed = cells.iter().map(|cell| (cell.partition, cell.packed)).collect();
-        self.look_for_packs();
-    }
-
     /// The master has decided on orders.
     pub(crate) fn packs_signed(&mut self, approved: Vec<Tid>, rejected: Vec<Tid>) {
         let last = approved.iter().copied().max();
@@ -99,12 +86,16 @@ impl Node {
     }
 
     fn pack_cells(&mut self, cells: &[CellProgress]) {
-        self.packing.packed = cells.iter().map(|cell| (cell.partition, cell.packed)).collect();
         if let Some(packed) = cells.iter().map(|cell| cell.packed).min() {
             self.tell_completed(packed);
         }
-        let ready = cells.iter().filter(|cell| self.can_pack(cell));
-        let Some(behind) = ready.min_by_key(|cell| (cell.packed, cell.partition)) else { return };
+        let (last, ready) = (self.packing.last, |cell: &&CellProgress| self.can_pack(cell));
+        let waiting = |cell: &CellProgress| cell.packed < last && self.is_fetched(cell.partition);
+        let waits_for_replicas = cells.iter().filter(ready).any(waiting);
+        let ready = cells.iter().filter(ready).filter(|cell| !self.is_fetched(cell.partition));
+        let behind = ready.min_by_key(|cell| (cell.packed, cell.partition));
+        self.packing.waits_for_replicas = waits_for_replicas;
+        let Some(behind) = behind else { return };
         if behind.packed >= self.packing.last {
             self.packing.order = None;
             return;
@@ -116,6 +107,13 @@ impl Node {
         self.packing.is_busy = true;
         let id = behind.packed.next();
         self.ask_master(AskPackOrders { id }, Asked::PackOrders(behind.packed));
+    }
+
+    /// Looks for packs again if some wait for replicas.
+    pub(crate) fn resume_packs(&mut self) {
+        if self.packing.waits_for_replicas {
+            self.look_for_packs();
+        }
     }
 
     /// Whether the known order is the next one of a cell: it was asked for with this cell's state.
@@ -172,8 +170,8 @@ impl Node {
             move |node, next| {
                 node.packing.is_busy = false;
                 match next {
-                    // A cell that is taken away meanwhile is not packed further.
-                    Some(from) if node.is_readable(partition) => {
+                    // A cell that is taken away, or fetched, meanwhile is not packed further.
+                    Some(from) if node.is_readable(partition) && !node.is_fetched(partition) => {
                         node.pack_step(Step { partition, from });
                     }
                     _ => node.look_for_packs(),

@@ -167,6 +167,10 @@ impl Reads for Model {
         Ok(rows)
     }
 
+    fn packed(&self, _: NodeId, _: Partition) -> ReadResult<Tid> {
+        Ok(Tid::ZERO)
+    }
+
     fn pack_orders(&self, from: Tid, _: &[Partition]) -> ReadResult<Vec<PackRow>> {
         let later = self.transactions.range(from..);
         Ok(later.filter_map(|(_, transaction)| transaction.pack.clone()).collect())

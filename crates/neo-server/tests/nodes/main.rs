@@ -4,6 +4,7 @@
 
 mod checking;
 mod commits;
+mod fetching;
 mod hostile;
 mod races;
 mod replication;

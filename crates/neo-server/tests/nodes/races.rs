@@ -2,11 +2,10 @@
 
 use zodium_neo::CellState::{Discarded, OutOfDate, UpToDate};
 use zodium_neo::messages::*;
-use zodium_neo::{Map, NodeType, Partition, TableId};
-use zodium_neo_storage::ConnectionId;
+use zodium_neo::{Map, Partition, TableId};
 use zodium_types::{Oid, Tid};
 
-use crate::support::{Bench, each_packet, storage};
+use crate::support::{Bench, storage};
 
 const HERE: Partition = Partition(1);
 
@@ -94,37 +93,20 @@ fn a_locked_transaction_stays_when_its_client_aborts_it() {
 }
 
 #[test]
-fn an_order_to_pack_that_is_only_voted_is_not_told() {
+fn an_order_to_pack_that_is_only_voted_or_was_aborted_is_not_told() {
     let mut bench = two_cells();
     let one = bench.client(1);
     let pack = Some(PackRequest { oids: None, tid: Tid(5) });
     let (user, description, extension, oids) = (&b""[..], &b""[..], &b""[..], Vec::new());
     let ttid = Tid(101);
     bench.tell(one, 2, AskStoreTransaction { ttid, user, description, extension, oids, pack });
-    bench.master_tells(AskPackOrders { id: Tid(0) });
-    assert!(texts(&mut bench).contains("AnswerPackOrders { orders: [] }"));
-}
-
-/// The source that the node has dialled, and the id of what it is asked.
-fn asked(bench: &mut Bench, name: &str) -> u32 {
-    let mut id = None;
-    for (_, bytes) in bench.take_sent() {
-        each_packet(&bytes, |packet| {
-            if packet.message.name() == name {
-                id = Some(packet.id);
-            }
-        });
+    for is_aborted in [false, true] {
+        if is_aborted {
+            bench.tell(one, 3, AbortTransaction { ttid, nodes: Vec::new() });
+        }
+        bench.master_tells(AskPackOrders { id: Tid(0) });
+        assert!(texts(&mut bench).contains("AnswerPackOrders { orders: [] }"), "{is_aborted}");
     }
-    id.unwrap_or_else(|| panic!("there is no {name}"))
-}
-
-fn source(bench: &mut Bench) -> ConnectionId {
-    let (connection, _) = bench.dialled.pop().unwrap();
-    bench.node.connected(connection);
-    bench.work();
-    let (id, your_id) = (Some(storage(1)), Some(storage(2)));
-    bench.tell(connection, 0, AcceptIdentification { node_type: NodeType::Storage, id, your_id });
-    connection
 }
 
 #[test]
@@ -133,11 +115,11 @@ fn a_chunk_of_a_replication_that_was_given_up_does_not_end_the_next_one() {
     let unfinished = AnswerUnfinishedTransactions { max_tid: Tid(50), ttids: Vec::new() };
     // The request was taken from what the node sent when it began to operate.
     bench.tell(bench.master, 2, unfinished);
-    let first = source(&mut bench);
-    let id = asked(&mut bench, "AskFetchTransactions");
+    let first = bench.source();
+    let id = bench.asked("AskFetchTransactions");
     let (next_tid, deleted, completed_pack) = (None, Vec::new(), None);
     bench.tell(first, id, AnswerFetchTransactions { next_tid, deleted, completed_pack });
-    let id = asked(&mut bench, "AskFetchObjects");
+    let id = bench.asked("AskFetchObjects");
     bench.hold();
     let (next_oid, deleted) = (None, Map::default());
     bench.tell(first, id, AnswerFetchObjects { next_tid, next_oid, deleted });
@@ -146,6 +128,6 @@ fn a_chunk_of_a_replication_that_was_given_up_does_not_end_the_next_one() {
     bench.release();
     assert!(!texts(&mut bench).contains("NotifyReplicationDone"));
     // The next one begins anew.
-    source(&mut bench);
-    asked(&mut bench, "AskFetchTransactions");
+    bench.source();
+    bench.asked("AskFetchTransactions");
 }

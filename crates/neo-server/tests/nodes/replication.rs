@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use zodium_neo::CellState::{OutOfDate, UpToDate};
 use zodium_neo::messages::*;
 use zodium_neo::{CellState, Map, Message, NodeType, Partition, TableId};
-use zodium_neo_storage::ConnectionId;
-use zodium_types::Tid;
+use zodium_neo_storage::{ConnectionId, NewRecord, Reads, TransactionRecord, Writes};
+use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use crate::support::{Bench, each_packet, storage};
 
@@ -90,6 +90,37 @@ fn a_cell_fetches_everything_in_chunks() {
         AskTIDsFrom { min_tid: Tid(0), max_tid, length: 5_000, partition: Partition(0) },
     );
     assert_eq!(target.take()[0].1.matches("Tid(").count(), 1_200);
+}
+
+#[test]
+fn rows_that_the_source_does_not_have_go_however_many_they_are() {
+    let (mut source, mut target) = (source(100), target());
+    let metadata = TransactionMetadata::default();
+    let left = |writes: &mut dyn Writes| {
+        for number in 1..=2_500 {
+            // Some are of transactions of the source, and most are not.
+            let (tid, ttid) = (Tid(number * 4 + 1), Tid(number * 4));
+            let (oids, metadata) = (vec![Oid(20_000)], metadata.clone());
+            let row = TransactionRecord { tid, ttid, oids, metadata, is_packed: false, pack: None };
+            writes.add_transaction(&row)?;
+            let record = NewRecord { oid: Oid(20_000), data: None, data_serial: None };
+            writes.add_record(tid, record)?;
+        }
+        Ok(())
+    };
+    target.database.write(false, left).unwrap();
+    target.node_answers_unfinished(Tid(11_001), &[]);
+    assert_eq!(carry(&mut source, &mut target).len(), 1);
+    let rows = |bench: &Bench| {
+        let (all, partition) = ((Tid(0), Tid(20_000)), Partition(0));
+        let rows = |reads: &dyn Reads| {
+            let tids = reads.tids(partition, all, 10_000).unwrap();
+            (tids, reads.records(partition, all, Oid(0), 10_000).unwrap())
+        };
+        bench.database.read(rows).unwrap()
+    };
+    assert!(rows(&source).0.len() == 100 && rows(&source).1.len() == 200);
+    assert!(rows(&target) == rows(&source));
 }
 
 #[test]
@@ -196,7 +227,7 @@ impl Bench {
 
     /// The master answers the question for unfinished transactions, the first request after the
     /// identification and NotifyReady.
-    fn node_answers_unfinished(&mut self, max_tid: Tid, ttids: &[Tid]) {
+    pub(crate) fn node_answers_unfinished(&mut self, max_tid: Tid, ttids: &[Tid]) {
         let answer = AnswerUnfinishedTransactions { max_tid, ttids: ttids.to_vec() };
         self.tell(self.master, 2, answer);
     }

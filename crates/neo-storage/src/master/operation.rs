@@ -101,7 +101,7 @@ impl Node {
         self.notify_master(NotifyReady {});
         self.begin_replication(cells);
         self.identify_waiting();
-        self.begin_packing(cells);
+        self.look_for_packs();
     }
 
     fn stop_operation(&mut self) {

@@ -2,7 +2,7 @@
 
 use zodium_neo::Partition;
 use zodium_neo::messages::{AddObject, AddTransaction};
-use zodium_types::{Tid, TransactionMetadata};
+use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use super::BackupSource;
 use crate::ConnectionId;
@@ -22,6 +22,11 @@ pub(super) struct Current {
     pub(super) source: Option<BackupSource>,
     /// The request whose answer, and whose rows, are expected.
     pub(super) asked: Option<u32>,
+    /// After the rows that the source was told of, if this node may have further ones: the answer
+    /// says nothing of those.
+    pub(super) untold: Option<(Tid, Oid)>,
+    /// While all records are compared: the last pack that the source may have carried out.
+    pub(super) compares: Option<Tid>,
     /// Whether the first chunk was asked for.
     pub(super) has_begun: bool,
     /// What came since the last answer.
@@ -33,6 +38,12 @@ impl Current {
     /// Whether a row belongs to what was asked for. Others are of a replication that was given up.
     pub(super) fn expects(&self, connection: ConnectionId, id: u32) -> bool {
         self.connection == connection && self.asked == Some(id)
+    }
+
+    /// Where to go on after a chunk: where the source says, or after the rows that it was told of.
+    pub(super) fn next(&mut self, of_source: Option<(Tid, Oid)>) -> Option<(Tid, Oid)> {
+        let next = of_source.into_iter().chain(self.untold.take()).min();
+        next.filter(|(tid, _)| *tid <= self.tid)
     }
 
     pub(super) fn add_transaction(&mut self, message: AddTransaction<'_>) {

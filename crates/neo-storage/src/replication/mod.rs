@@ -4,6 +4,11 @@
 //! without a lock. `progress` says what it lacks, `target` fetches it from another storage, and
 //! `readiness` announces the cell when no transaction is in progress that was stored unchecked.
 //! `source` serves other storages.
+//!
+//! A pack removes deletions, too. So a cell that lacks a deletion never gets it from a source that
+//! has packed since, and its object would live on here. When the source may have carried out a pack
+//! that this cell has not, all records are compared, those from before as well. And a source begins
+//! no pack of a partition while another storage fetches it.
 
 mod backup;
 mod fetching;
@@ -56,6 +61,9 @@ struct Cell {
     next_record: Tid,
     /// The cell waits for transactions up to this one to finish.
     waits_for: Option<Tid>,
+    /// All records were compared with those of a source that may have carried out packs up to this
+    /// one.
+    compared: Tid,
 }
 
 impl Replication {

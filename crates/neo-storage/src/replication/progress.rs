@@ -101,7 +101,7 @@ impl Node {
 
     /// Cells have changed.
     pub(crate) fn cells_changed(&mut self, changes: &[CellChange]) {
-        let (mut added, mut dropped, mut is_readable) = (Vec::new(), Vec::new(), false);
+        let (mut added, mut dropped, mut is_packable) = (Vec::new(), Vec::new(), false);
         for change in changes.iter().filter(|change| Some(change.node) == self.id) {
             let partition = change.partition;
             match change.state {
@@ -115,14 +115,18 @@ impl Node {
                 CellState::UpToDate | CellState::Feeding => {
                     self.replication.cells.entry(partition).or_default();
                     self.transactions.replicating.remove(&partition);
-                    is_readable |= self.transactions.replicated.remove(&partition).is_some();
+                    self.transactions.replicated.remove(&partition);
+                    // One that was FEEDING was not packed either.
+                    is_packable |= change.state == CellState::UpToDate;
                 }
             }
         }
         self.ask_unfinished(added);
         self.discard(&dropped);
-        if is_readable || !dropped.is_empty() {
+        if is_packable || !dropped.is_empty() {
             self.look_for_packs();
+        } else {
+            self.resume_packs();
         }
         self.replicate_next();
     }

@@ -9,7 +9,7 @@ use zodium_neo::messages::{
     AnswerFetchObjects, AnswerFetchTransactions, AskCheckSerialRange, AskCheckTIDRange,
     AskFetchObjects, AskFetchTransactions, Pong,
 };
-use zodium_neo::{Checksum, ErrorCode, Map, Message, Partition, encode};
+use zodium_neo::{CellState, Checksum, ErrorCode, Map, Message, Partition, encode};
 use zodium_types::{Oid, Tid};
 
 use crate::database::{DatabaseError, ReadResult, Reads, Record, TransactionRecord};
@@ -58,6 +58,16 @@ impl Node {
         Ok(())
     }
 
+    /// Whether a running storage fetches a partition, or is about to.
+    pub(crate) fn is_fetched(&self, partition: Partition) -> bool {
+        let Some(table) = &self.table else { return false };
+        table.row(partition).iter().any(|cell| {
+            cell.state == CellState::OutOfDate
+                && Some(cell.node) != self.id
+                && self.members.running_address(cell.node).is_some()
+        })
+    }
+
     fn check_feeding(&self, partition: Partition, code: ErrorCode) -> Handled {
         match self.is_readable(partition) {
             true => Ok(()),
@@ -65,22 +75,45 @@ impl Node {
         }
     }
 
-    /// Sends the transactions that a storage lacks.
+    /// Sends the transactions that a storage lacks. The first time a step of a pack may be under
+    /// way here: it is waited for, and [`Node::is_fetched`] keeps further ones away.
     pub(crate) fn feed_transactions(
+        &mut self,
+        from: (ConnectionId, u32),
+        message: AskFetchTransactions,
+    ) -> Handled {
+        if !message.ask_pack_info {
+            return self.feed_transactions_now(from, message);
+        }
+        self.write_lazily(
+            |_| Ok(()),
+            move |node, ()| {
+                if let Err(refusal) = node.feed_transactions_now(from, message) {
+                    node.refuse(from.0, from.1, "AskFetchTransactions", &refusal);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    fn feed_transactions_now(
         &mut self,
         from: (ConnectionId, u32),
         message: AskFetchTransactions,
     ) -> Handled {
         let AskFetchTransactions { partition, length, min_tid, max_tid, tids: has, ask_pack_info } =
             message;
-        let completed_pack = ask_pack_info.then(|| self.packing.packed(partition));
+        let own = self.id.filter(|_| ask_pack_info);
         self.read_for(
             from,
             move |database| {
+                // What the database says now: a replication of this cell itself may have taken it
+                // back since the last look for packs.
+                let completed_pack = own.map(|own| database.packed(own, partition)).transpose()?;
                 let count = length.saturating_add(1);
-                database.tids(partition, (min_tid, max_tid), count)
+                Ok((completed_pack, database.tids(partition, (min_tid, max_tid), count)?))
             },
-            move |node, mut tids| {
+            move |node, (completed_pack, mut tids)| {
                 // The rows of a cell that was taken away are dropped: nothing would be left there.
                 node.check_feeding(partition, ErrorCode::ReplicationError)?;
                 let next_tid = if tids.len() > length as usize { tids.pop() } else { None };

@@ -33,6 +33,7 @@ impl Node {
     /// Nodes have come or gone: a source may be there.
     pub(crate) fn nodes_changed(&mut self) {
         self.replicate_next();
+        self.resume_packs();
     }
 
     /// Begins with the partition that is most behind, unless one is being replicated.
@@ -85,6 +86,8 @@ impl Node {
             connection,
             source,
             asked: None,
+            untold: None,
+            compares: None,
             has_begun: false,
             transactions: Vec::new(),
             records: Vec::new(),
@@ -248,8 +251,11 @@ impl Node {
         self.write_lazily(
             move |database| database.reads().tids(partition, (min_tid, max_tid), CHUNK),
             move |node, tids| {
+                let last = tids.last().filter(|_| tids.len() == CHUNK as usize);
+                let untold = last.map(|tid| (tid.next(), Oid(0)));
                 node.ask_source(
                     attempt,
+                    untold,
                     AskFetchTransactions {
                         partition,
                         length: CHUNK,
@@ -269,13 +275,18 @@ impl Node {
     }
 
     /// Asks the source, unless the attempt has been given up meanwhile.
-    fn ask_source<'a>(&mut self, attempt: u64, message: impl Into<Message<'a>>) {
+    fn ask_source<'a>(
+        &mut self,
+        attempt: u64,
+        untold: Option<(Tid, Oid)>,
+        message: impl Into<Message<'a>>,
+    ) {
         let Some(connection) = self.current(attempt).map(|current| current.connection) else {
             return;
         };
         let asked = self.ask(connection, message, Asked::Fetch);
         if let Some(current) = &mut self.replication.current {
-            current.asked = asked;
+            (current.asked, current.untold) = (asked, untold);
         }
     }
 
@@ -283,6 +294,8 @@ impl Node {
         let (Some(current), Some(own)) = (&mut self.replication.current, self.id) else { return };
         let AnswerFetchTransactions { next_tid, deleted, completed_pack } = answer;
         current.asked = None;
+        let next_tid = next_tid.map(|tid| (tid, Oid(0)));
+        let next_tid = current.next(next_tid).map(|(tid, _)| tid);
         let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
         let transactions = std::mem::take(&mut current.transactions);
         self.counts.fetched_transactions += transactions.len() as u64;
@@ -290,18 +303,20 @@ impl Node {
             move |database| {
                 transactions.iter().try_for_each(|one| database.add_transaction(one))?;
                 deleted.iter().try_for_each(|tid| database.delete_transaction(*tid))?;
-                let Some(completed) = completed_pack else { return Ok(()) };
-                let cells = database.cells(own)?;
-                let cell = cells.iter().find(|cell| cell.partition == partition);
+                let Some(completed) = completed_pack else { return Ok(None) };
+                let packed = database.reads().packed(own, partition)?;
                 // What the source has not packed must be packed here.
-                match cell.is_some_and(|cell| completed < cell.packed) {
-                    true => database.set_packed(own, partition, completed),
-                    false => Ok(()),
+                if completed < packed {
+                    database.set_packed(own, partition, completed)?;
                 }
+                Ok(Some((packed, completed)))
             },
-            move |node, ()| {
+            move |node, packs| {
                 if node.current(attempt).is_none() {
                     return;
+                }
+                if let Some((packed, completed)) = packs {
+                    node.choose_records(partition, packed, completed);
                 }
                 let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
                 match next_tid {
@@ -311,12 +326,25 @@ impl Node {
                     }
                     None => {
                         cell.next_transaction = max_tid.next();
-                        let first = cell.next_record;
+                        let next_record = cell.next_record;
+                        let compares = node.current(attempt).and_then(|current| current.compares);
+                        let first = compares.map_or(next_record, |_| Tid::ZERO);
                         node.fetch_records(first, Oid(0));
                     }
                 }
             },
         );
+    }
+
+    /// Has all records compared, if the source may have carried out a pack that this cell has not:
+    /// as it says, or because an order is approved, which it may be carrying out.
+    fn choose_records(&mut self, partition: Partition, packed: Tid, completed: Tid) {
+        let packs = completed.max(self.packing.last());
+        let cell = self.replication.cells.get(&partition);
+        let known = packed.max(cell.map_or(Tid::ZERO, |cell| cell.compared));
+        if let Some(current) = &mut self.replication.current {
+            current.compares = (packs > known).then_some(packs);
+        }
     }
 
     fn fetch_records(&mut self, min_tid: Tid, min_oid: Oid) {
@@ -325,10 +353,13 @@ impl Node {
         self.write_lazily(
             move |database| database.reads().records(partition, (min_tid, max_tid), min_oid, CHUNK),
             move |node, found| {
+                let last = found.last().filter(|_| found.len() == CHUNK as usize);
+                let untold = last.map(|(tid, oid)| (*tid, Oid(oid.0 + 1)));
                 let mut records = BTreeMap::<Tid, Vec<Oid>>::new();
                 found.into_iter().for_each(|(tid, oid)| records.entry(tid).or_default().push(oid));
                 node.ask_source(
                     attempt,
+                    untold,
                     AskFetchObjects {
                         partition,
                         length: CHUNK,
@@ -345,6 +376,13 @@ impl Node {
     fn records_fetched(&mut self, answer: AnswerFetchObjects) {
         let Some(current) = &mut self.replication.current else { return };
         current.asked = None;
+        let next = answer.next_tid.map(|tid| (tid, answer.next_oid.unwrap_or(Oid(0))));
+        let next = current.next(next);
+        let answer = AnswerFetchObjects {
+            next_tid: next.map(|(tid, _)| tid),
+            next_oid: next.map(|(_, oid)| oid),
+            ..answer
+        };
         let attempt = current.attempt;
         let records = VecDeque::from(std::mem::take(&mut current.records));
         self.counts.fetched_records += records.len() as u64;
@@ -401,7 +439,7 @@ impl Node {
                     return;
                 }
                 let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
-                cell.next_record = done.next();
+                cell.next_record = cell.next_record.max(done.next());
                 match next_tid {
                     Some(next) => node.fetch_records(next, next_oid.unwrap_or(Oid(0))),
                     None => node.finish_partition(partition, max_tid),
@@ -411,7 +449,10 @@ impl Node {
     }
 
     fn finish_partition(&mut self, partition: Partition, tid: Tid) {
-        self.replication.current = None;
+        let compares = self.replication.current.take().and_then(|current| current.compares);
+        if let (Some(packs), Some(cell)) = (compares, self.replication.cells.get_mut(&partition)) {
+            cell.compared = packs;
+        }
         debug!(%partition, %tid, "fetched");
         self.replication.has_failed = false;
         self.save_backup_tid();

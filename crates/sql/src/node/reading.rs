@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use zodium_neo::messages::HistoryRecord;
+use zodium_neo::{NodeId, Partition};
 use zodium_neo_storage::{PackRow, Undone};
 use zodium_types::{Oid, Tid};
 
@@ -13,6 +14,19 @@ pub(super) fn pack_order(connection: &Connection, tid: Tid) -> rusqlite::Result<
     let find = "SELECT tid, approved, partial, oids, pack_tid FROM pack WHERE tid = ?1";
     let mut find = connection.prepare_cached(find)?;
     find.query_row([number(tid.0)], rows::pack_row).optional()
+}
+
+/// The last pack that was carried out in a cell of a node.
+pub(super) fn packed(
+    connection: &Connection,
+    node: NodeId,
+    partition: Partition,
+) -> rusqlite::Result<Tid> {
+    let find = "SELECT pack FROM pt WHERE partition = ?1 AND nid = ?2";
+    let mut find = connection.prepare_cached(find)?;
+    let key = params![partition.0, node.value()];
+    let found = find.query_row(key, |row| rows::tid_or_null(row, 0)).optional()?;
+    Ok(found.flatten().unwrap_or(Tid::ZERO))
 }
 
 /// Serials and lengths of the records of an object, newest first.

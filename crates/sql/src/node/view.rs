@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use zodium_neo::messages::HistoryRecord;
-use zodium_neo::{Checksum, Partition};
+use zodium_neo::{Checksum, NodeId, Partition};
 use zodium_neo_storage::{
     Data, DatabaseError, Found, Loaded, PackRow, ReadResult, Reads, Record, Spool,
     TransactionRecord, Undone,
@@ -154,6 +154,11 @@ impl Reads for View<'_> {
     ) -> ReadResult<Vec<(Tid, Oid)>> {
         reading::records(self.connection, partition.0, range, from, count)
             .map_err(self.cannot("list records"))
+    }
+
+    fn packed(&self, node: NodeId, partition: Partition) -> ReadResult<Tid> {
+        let found = reading::packed(self.connection, node, partition);
+        found.map_err(self.cannot("look for the last pack of a cell"))
     }
 
     fn pack_orders(&self, from: Tid, partitions: &[Partition]) -> ReadResult<Vec<PackRow>> {
