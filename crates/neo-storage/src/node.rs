@@ -269,7 +269,7 @@ impl Node {
     fn peer_lost(&mut self, connection: ConnectionId, role: &Role) {
         match role {
             Role::Master { is_primary, .. } => self.master_lost(*is_primary),
-            Role::Client { node } => self.client_lost(*node),
+            Role::Client { .. } => self.client_lost(connection),
             // Either side of a connection may fetch from the other.
             Role::Source { .. } | Role::Storage { .. } => {
                 self.source_lost(connection);

@@ -109,11 +109,42 @@ fn a_younger_transaction_waits_for_an_older_one() {
 #[test]
 fn the_end_of_a_client_releases_its_locks() {
     let mut bench = one_node();
-    let (one, other) = (bench.client(1), bench.client(2));
+    let (one, other, one_more) = (bench.client(1), bench.client(2), bench.client(3));
     bench.store(one, 100, 5, 0, b"data");
     bench.node.closed(one);
     bench.work();
     assert!(bench.store(other, 200, 5, 0, b"data")[0].contains("None"));
+    // Or hands them on.
+    assert!(bench.store(one_more, 300, 5, 0, b"data").is_empty());
+    bench.node.closed(other);
+    bench.work();
+    assert_eq!(bench.names(), ["AnswerStoreObject"]);
+}
+
+#[test]
+fn a_connection_that_ends_late_does_not_end_what_is_stored_on_the_next_one() {
+    let mut bench = one_node();
+    let (first, second) = (bench.client(1), bench.client(1));
+    bench.store(first, 90, 7, 0, b"on the first");
+    bench.store(second, 100, 5, 0, b"data");
+    bench.node.closed(first);
+    bench.work();
+    assert_eq!(bench.node.status().transactions.open, 1);
+    bench.commit(second, 100, 102, &[5]);
+    assert!(bench.load(second, 5).contains("serial: Tid(66)"));
+}
+
+#[test]
+fn a_vote_and_a_lock_are_durable_and_an_unlock_need_not_be() {
+    let mut bench = one_node();
+    let one = bench.client(1);
+    bench.store(one, 100, 5, 0, b"data");
+    let before = bench.durable_writes;
+    bench.tell(one, 2, AskVoteTransaction { ttid: Tid(100) });
+    assert_eq!(bench.durable_writes, before + 1);
+    bench.store(one, 110, 6, 0, b"data");
+    bench.commit(one, 110, 112, &[6]);
+    assert_eq!(bench.durable_writes, before + 3, "a vote and a lock");
 }
 
 #[test]

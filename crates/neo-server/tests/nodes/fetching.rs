@@ -37,6 +37,14 @@ fn no_transactions(bench: &mut Bench, source: ConnectionId, completed_pack: Opti
 }
 
 #[test]
+fn a_cell_that_is_out_of_date_is_not_read() {
+    let (mut bench, _) = fetching();
+    bench.names();
+    let one = bench.client(1);
+    assert!(bench.load(one, 5).contains("NonReadableCell"));
+}
+
+#[test]
 fn a_chunk_that_ends_within_a_transaction_does_not_count_for_it() {
     let (mut bench, source) = fetching();
     no_transactions(&mut bench, source, None);

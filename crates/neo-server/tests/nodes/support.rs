@@ -32,6 +32,8 @@ pub(crate) struct Bench {
     pub(crate) held: Option<Vec<WriteJob>>,
     /// Changes of the database so far.
     pub(crate) writes: u64,
+    /// Changes that had to be durable.
+    pub(crate) durable_writes: u64,
     /// Whether reads wait for [`Bench::release`], too.
     holds_reads: bool,
     held_reads: Vec<ReadJob>,
@@ -85,6 +87,7 @@ impl Bench {
             exit: None,
             held: None,
             writes: 0,
+            durable_writes: 0,
             holds_reads: false,
             held_reads: Vec::new(),
             folder,
@@ -187,8 +190,9 @@ impl Bench {
                     Output::Write { job, .. } if self.held.is_some() => {
                         self.held.as_mut().unwrap().push(job);
                     }
-                    Output::Write { job, .. } => {
+                    Output::Write { job, is_durable } => {
                         self.writes += 1;
+                        self.durable_writes += u64::from(is_durable);
                         // No test here cuts the power.
                         let done = Store::write(&self.database, false, vec![job]).unwrap();
                         done.into_iter().for_each(|done| self.node.completed(done));

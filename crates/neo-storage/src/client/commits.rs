@@ -165,15 +165,14 @@ impl Node {
     }
 
     /// Gives up the transactions of a client that are not locked.
-    pub(crate) fn abort_for(&mut self, client: NodeId, even_if_voted: bool) {
-        for ttid in self.transactions.of_client(client, even_if_voted) {
-            self.abort(ttid);
-        }
+    pub(crate) fn abort_for(&mut self, client: NodeId) {
+        self.transactions.of_client(client).into_iter().for_each(|ttid| self.abort(ttid));
     }
 
-    /// A client's connection has ended. It may take part in the end of what it has voted.
-    pub(crate) fn client_lost(&mut self, client: NodeId) {
-        self.abort_for(client, false);
+    /// A client's connection has ended. The client may take part in the end of what it has voted.
+    /// It may also have connected again, and store on the new connection already.
+    pub(crate) fn client_lost(&mut self, connection: ConnectionId) {
+        self.transactions.unvoted_of(connection).into_iter().for_each(|ttid| self.abort(ttid));
     }
 
     fn forget(&mut self, ttid: Tid) {

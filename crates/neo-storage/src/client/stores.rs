@@ -87,7 +87,7 @@ impl Node {
         let role = self.peers.get(connection).map(|peer| &peer.role);
         let Some(Role::Client { node }) = role else { return Ok(()) };
         let client: NodeId = *node;
-        let transaction = self.transactions.register(ttid, client);
+        let transaction = self.transactions.register(ttid, client, connection);
         if transaction.client != client || transaction.vote != Vote::No {
             let text = format!("transaction {ttid} is another client's, or is voted already");
             return Err(Refusal::protocol(text));

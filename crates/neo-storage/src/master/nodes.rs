@@ -30,7 +30,7 @@ impl Node {
                 }
             } else if node.node_type == NodeType::Client && node.state != NodeState::Running {
                 // The client does not come back under this id: its votes are worth nothing.
-                self.abort_for(id, true);
+                self.abort_for(id);
             }
             if node.state == NodeState::Unknown {
                 self.close_connections_of(id);

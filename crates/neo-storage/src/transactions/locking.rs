@@ -120,7 +120,8 @@ mod tests {
     fn transactions() -> Transactions {
         let mut transactions = Transactions::default();
         for ttid in [10, 20, 30] {
-            transactions.register(Tid(ttid), NodeId::of(NodeType::Client, 1).unwrap());
+            let client = NodeId::of(NodeType::Client, 1).unwrap();
+            transactions.register(Tid(ttid), client, ConnectionId(1));
         }
         transactions
     }

@@ -15,6 +15,7 @@ pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
 pub(crate) use self::reading::{DelayedRead, Read};
 pub(crate) use self::transaction::{Object, Stored, Transaction, Vote};
 pub(crate) use self::unvoted::{Kept, Moved};
+use crate::ConnectionId;
 
 /// Transactions in progress, by ttid, with their locks.
 #[derive(Debug, Default)]
@@ -53,8 +54,13 @@ impl Transactions {
     }
 
     /// Notes a transaction of a client, which may be known already.
-    pub(crate) fn register(&mut self, ttid: Tid, client: NodeId) -> &mut Transaction {
-        self.all.entry(ttid).or_insert_with(|| Transaction::new(client))
+    pub(crate) fn register(
+        &mut self,
+        ttid: Tid,
+        client: NodeId,
+        connection: ConnectionId,
+    ) -> &mut Transaction {
+        self.all.entry(ttid).or_insert_with(|| Transaction::new(client, connection))
     }
 
     /// Has a request wait for the lock of its object.
@@ -122,14 +128,20 @@ impl Transactions {
         self.all.values().map(bytes).sum()
     }
 
-    /// The transactions of a client that may be dropped.
-    pub(crate) fn of_client(&self, client: NodeId, even_if_voted: bool) -> Vec<Tid> {
-        let can_drop = |transaction: &Transaction| {
-            transaction.client == client
-                && transaction.tid.is_none()
-                && (even_if_voted || transaction.vote == Vote::No)
-        };
-        let found = self.all.iter().filter(|(_, transaction)| can_drop(transaction));
+    /// The transactions of a client that are not locked.
+    pub(crate) fn of_client(&self, client: NodeId) -> Vec<Tid> {
+        self.such(|transaction| transaction.client == client && transaction.tid.is_none())
+    }
+
+    /// The transactions that began on a connection and are not voted.
+    pub(crate) fn unvoted_of(&self, connection: ConnectionId) -> Vec<Tid> {
+        self.such(|transaction| {
+            transaction.connection == connection && transaction.vote == Vote::No
+        })
+    }
+
+    fn such(&self, is_such: impl Fn(&Transaction) -> bool) -> Vec<Tid> {
+        let found = self.all.iter().filter(|(_, transaction)| is_such(transaction));
         found.map(|(ttid, _)| *ttid).collect()
     }
 }

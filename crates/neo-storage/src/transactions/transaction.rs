@@ -8,12 +8,15 @@ use zodium_neo::NodeId;
 use zodium_types::{Oid, Tid};
 
 use super::unvoted::{Kept, Moved, Moving, Unvoted};
+use crate::ConnectionId;
 
 /// A transaction in progress.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     /// The client that commits it.
     pub(crate) client: NodeId,
+    /// The connection that it began on: what came on it may be lost with it.
+    pub(super) connection: ConnectionId,
     /// Objects stored, deleted or checked.
     pub(crate) objects: BTreeMap<Oid, Object>,
     /// Objects whose serial the database is being asked for, with the number of the question.
@@ -61,9 +64,10 @@ pub(crate) struct Stored {
 }
 
 impl Transaction {
-    pub(super) fn new(client: NodeId) -> Transaction {
+    pub(super) fn new(client: NodeId, connection: ConnectionId) -> Transaction {
         Transaction {
             client,
+            connection,
             objects: BTreeMap::new(),
             checking: FxHashMap::default(),
             lockless: FxHashSet::default(),
@@ -99,8 +103,8 @@ impl Transaction {
 
     /// Takes data out of memory that are in the spool, unless others were stored meanwhile.
     pub(crate) fn end_move(&mut self, moved: Moved) {
-        let (spool, moved) = moved.into_parts();
-        for (oid, data, spooled) in moved {
+        let Moved { spool, data } = moved;
+        for (oid, data, spooled) in data {
             let stored = self.objects.get_mut(&oid).and_then(|object| object.stored.as_mut());
             let Some(kept) = stored.and_then(|stored| stored.data.as_mut()) else { continue };
             if matches!(kept, Kept::Memory(own) if Arc::ptr_eq(own, &data)) {

@@ -47,8 +47,9 @@ pub(crate) struct Moving {
 /// Data that are in the spool.
 #[derive(Debug)]
 pub(crate) struct Moved {
-    spool: Box<dyn Spool>,
-    data: Vec<(Oid, Arc<Data>, Box<dyn Spooled>)>,
+    pub(super) spool: Box<dyn Spool>,
+    /// By object: what was moved, and where it is now.
+    pub(super) data: Vec<(Oid, Arc<Data>, Box<dyn Spooled>)>,
 }
 
 impl Kept {
@@ -142,11 +143,5 @@ impl Moving {
         }
         spool.flush()?;
         Ok(Moved { spool, data: moved })
-    }
-}
-
-impl Moved {
-    pub(super) fn into_parts(self) -> (Box<dyn Spool>, Vec<(Oid, Arc<Data>, Box<dyn Spooled>)>) {
-        (self.spool, self.data)
     }
 }
