@@ -12,7 +12,6 @@
 
 mod checking;
 mod client;
-mod connection;
 mod counts;
 mod database;
 mod handling;
@@ -31,7 +30,6 @@ mod status;
 mod sums;
 mod transactions;
 
-pub use connection::ConnectionId;
 pub use counts::Counts;
 pub use database::{
     CellProgress, Data, DatabaseError, Found, LastIds, Loaded, NewRecord, NewTransaction,
@@ -43,3 +41,4 @@ pub use node::Node;
 pub use output::{Exit, Output};
 pub use settings::{Saved, Settings, TRANSACTION_BYTES_MAX};
 pub use status::{CellStatus, ConnectionCounts, Missing, State, Status, TransactionCounts};
+pub use zodium_neo::ConnectionId;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tracing::{debug, error, info, warn};
 use zodium_neo::messages::Error as ErrorMessage;
-use zodium_neo::{Address, ErrorCode, Message, NodeId, Packet, Partition, PartitionTable, encode};
+use zodium_neo::{
+    Address, ErrorCode, Masters, Message, NodeId, Packet, Partition, PartitionTable, encode,
+};
 use zodium_types::Tid;
 
 use crate::checking::Checking;
@@ -14,7 +16,6 @@ use crate::database::{DatabaseError, ReadResult, Reads, Writes};
 use crate::handling::{Handled, Refusal};
 use crate::identification::Waiting;
 use crate::job::{Completion, ReadJob, WriteJob};
-use crate::master::Masters;
 use crate::members::Members;
 use crate::packing::Packing;
 use crate::peer::{Asked, Peer, Peers, Role};

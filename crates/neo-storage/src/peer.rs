@@ -67,7 +67,7 @@ impl Peers {
     /// Adds a peer.
     pub(crate) fn add(&mut self, peer: Peer) -> ConnectionId {
         self.last += 1;
-        let connection = ConnectionId(self.last);
+        let connection = ConnectionId::new(self.last);
         self.all.insert(connection, peer);
         connection
     }

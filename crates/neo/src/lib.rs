@@ -1,4 +1,5 @@
-//! The NEO protocol, version 5, as NEO/py speaks it, and the partition table: no I/O, no threads.
+//! The NEO protocol, version 5, as NEO/py speaks it, and what its nodes have in common: the
+//! partition table, the list of masters. No I/O, no threads.
 //!
 //! Nothing here reads a socket, and nothing decides what a message does. A connection begins with a
 //! [greeting](read_greeting) in each direction. After it each direction is a sequence of msgpack
@@ -10,8 +11,10 @@
 
 #![forbid(unsafe_code)]
 
+mod connection;
 mod error;
 mod greeting;
+mod masters;
 mod message;
 mod message_id;
 pub mod messages;
@@ -27,8 +30,10 @@ mod scanner;
 mod values;
 mod wire;
 
+pub use connection::ConnectionId;
 pub use error::{DecodeError, TooLong};
 pub use greeting::{GREETING, Greeting, GreetingError, PROTOCOL_VERSION, read_greeting};
+pub use masters::Masters;
 pub use message::{Kind, Message};
 pub use message_id::MessageIds;
 pub use packet::{Packet, encode};

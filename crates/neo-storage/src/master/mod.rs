@@ -8,8 +8,8 @@ mod table;
 use std::time::Duration;
 
 use tracing::{info, warn};
-use zodium_neo::messages::{NotPrimaryMaster, Pong, RequestIdentification};
-use zodium_neo::{Address, Extra, Message, NodeType, Value};
+use zodium_neo::messages::{Pong, RequestIdentification};
+use zodium_neo::{Extra, Message, NodeType, Value};
 
 use crate::handling::{Handled, Refusal};
 use crate::peer::{Asked, Role};
@@ -18,61 +18,6 @@ use crate::{ConnectionId, Node, Settings};
 
 /// Pause before a master is dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
-
-/// The masters, and which one to dial next.
-#[derive(Debug)]
-pub(crate) struct Masters {
-    addresses: Vec<Address>,
-    next: usize,
-}
-
-impl Masters {
-    pub(crate) fn new(addresses: Vec<Address>) -> Masters {
-        Masters { addresses, next: 0 }
-    }
-
-    pub(crate) fn addresses(&self) -> &[Address] {
-        &self.addresses
-    }
-
-    /// The master to dial now; the next time it is another one.
-    fn take(&mut self) -> Option<Address> {
-        let address = self.addresses.get(self.next % self.addresses.len().max(1)).cloned();
-        self.next = self.next.wrapping_add(1);
-        address
-    }
-
-    /// Notes a master that another one tells of.
-    fn add(&mut self, address: &Address) {
-        if !self.addresses.contains(address) {
-            self.addresses.push(address.clone());
-        }
-    }
-
-    /// Notes that a master is removed from the cluster. The last one stays.
-    fn remove(&mut self, address: &Address) {
-        if self.addresses.len() > 1 {
-            self.addresses.retain(|known| known != address);
-        }
-    }
-
-    /// Notes what a secondary master says: the masters that it knows, and which one is primary.
-    fn note(&mut self, message: &NotPrimaryMaster) {
-        message.masters.iter().for_each(|address| self.add(address));
-        // The index counts the masters of the message, which are in an order of their own.
-        let primary = message.primary.and_then(|index| message.masters.get(index as usize));
-        if let Some(primary) = primary {
-            self.prefer(primary);
-        }
-    }
-
-    /// Dials this one next.
-    fn prefer(&mut self, address: &Address) {
-        if let Some(place) = self.addresses.iter().position(|known| known == address) {
-            self.next = place;
-        }
-    }
-}
 
 impl Node {
     /// Dials the next master.
@@ -198,30 +143,4 @@ impl Node {
 /// Refuses a message that has no place in the state of the connection.
 pub(crate) fn unexpected(message: &Message<'_>) -> Refusal {
     Refusal::protocol(format!("unexpected {}", message.name()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(port: u16) -> Address {
-        Address { host: "127.0.0.1".to_owned(), port }
-    }
-
-    #[test]
-    fn masters_are_dialled_in_turn_and_the_primary_next() {
-        let mut masters = Masters::new(vec![address(1), address(2)]);
-        assert_eq!([masters.take(), masters.take()], [Some(address(1)), Some(address(2))]);
-        assert_eq!(masters.take(), Some(address(1)));
-        let known = vec![address(3), address(2), address(1)];
-        masters.note(&NotPrimaryMaster { primary: Some(0), masters: known.clone() });
-        assert_eq!(masters.take(), Some(address(3)));
-        masters.note(&NotPrimaryMaster { primary: Some(1), masters: known });
-        assert_eq!(masters.take(), Some(address(2)));
-        masters.note(&NotPrimaryMaster { primary: None, masters: Vec::new() });
-        assert_eq!(masters.take(), Some(address(3)));
-        masters.prefer(&address(3));
-        assert_eq!([masters.take(), masters.take()], [Some(address(3)), Some(address(1))]);
-        assert_eq!(Masters::new(Vec::new()).take(), None);
-    }
 }

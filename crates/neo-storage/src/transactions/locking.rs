@@ -113,7 +113,7 @@ mod tests {
 
     fn request(ttid: u64) -> LockRequest {
         let wish = LockWish::Store { data: None, data_serial: None };
-        let from = (ConnectionId(1), 0);
+        let from = (ConnectionId::new(1), 0);
         LockRequest { from, ttid: Tid(ttid), oid: OID, serial: Tid(1), wish }
     }
 
