@@ -72,8 +72,8 @@ record! {
 
     /// Rows of the partition table.
     pub struct AnswerPartitionList {
-        /// The id of the table.
-        table: TableId,
+        /// The id of the table; `None` while the cluster has none.
+        table: Option<TableId>,
         /// Number of copies beside the first one.
         replicas: u32,
         /// The rows asked for.
