@@ -7,29 +7,25 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tracing::debug;
-use zodium_neo::Address;
-use zodium_neo_storage::ConnectionId;
+use zodium_neo::{Address, ConnectionId};
 
-use crate::driver::{Driver, KEEPALIVE};
+use crate::links::{KEEPALIVE, Links};
 
 /// Longest time to connect.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
-impl Driver {
-    pub(crate) fn dial(
-        self: &Rc<Driver>,
-        connection: ConnectionId,
-        address: Address,
-        after: Duration,
-    ) {
-        let driver = Rc::clone(self);
+impl Links {
+    /// Makes a connection after a pause.
+    pub(crate) fn dial(&self, connection: ConnectionId, address: Address, after: Duration) {
+        let this = self.this.clone();
         let task = tokio::task::spawn_local(async move {
             sleep(after).await;
+            let Some(links) = this.upgrade() else { return };
             match connect(&address).await {
-                Ok(stream) => driver.run_dialled(connection, &address, stream).await,
+                Ok(stream) => links.run_dialled(connection, &address, stream).await,
                 Err(error) => {
                     debug!(%address, %error, "cannot connect");
-                    driver.lost(connection);
+                    links.lost(connection);
                 }
             }
         });
@@ -37,7 +33,7 @@ impl Driver {
     }
 
     async fn run_dialled(
-        self: &Rc<Driver>,
+        self: &Rc<Links>,
         connection: ConnectionId,
         address: &Address,
         stream: TcpStream,
@@ -66,7 +62,8 @@ impl Driver {
     }
 }
 
-async fn connect(address: &Address) -> io::Result<TcpStream> {
+/// Connects to a numeric address.
+pub(crate) async fn connect(address: &Address) -> io::Result<TcpStream> {
     let socket = address.to_socket_address();
     let socket = socket.ok_or_else(|| io::Error::other("the address is not numeric"))?;
     let connected = timeout(CONNECT_TIME_MAX, TcpStream::connect(socket)).await;

@@ -1,29 +1,22 @@
 //! The node with its connections: hands events in, and does what comes out.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::AbortHandle;
-use zodium_neo::{Address, Packet};
-use zodium_neo_storage::{ConnectionId, DatabaseError, Exit, Node, Output};
-use zodium_net::{CloseReason, Host, Inbox, Keepalive, Limits, Link, LinkMetrics};
+use zodium_neo::{Address, ConnectionId, Packet};
+use zodium_neo_storage::{DatabaseError, Exit, Node, Output};
+use zodium_net::{Inbox, LinkMetrics};
 
+use crate::links::{Events, Links};
 use crate::pace::Pace;
 use crate::reader::{Reader, ShortRead};
-use crate::session::{Connections, Sessions};
 use crate::tls::NodeTls;
 use crate::watch::{NodeReport, Notes, Question};
 use crate::writer::{Done, Writer};
-
-/// NEO's keepalive: a peer that has vanished is noticed after a minute and a half.
-pub(crate) const KEEPALIVE: Keepalive =
-    Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 3 };
 
 /// Told the masters that the node knows, when they change.
 pub type MastersTold = Box<dyn Fn(&[Address])>;
@@ -35,25 +28,15 @@ pub(crate) struct Observers {
     pub(crate) masters_told: Option<MastersTold>,
 }
 
-/// Packets from this length on are sent without a copy.
-const PUSHED_BYTES_MIN: usize = 16 << 10;
-
 /// The node with its connections. All of it is on one thread.
 pub(crate) struct Driver {
     /// Itself, for tasks.
     this: Weak<Driver>,
     pub(crate) node: RefCell<Node>,
-    pub(crate) links: RefCell<FxHashMap<ConnectionId, Link>>,
-    /// Connections that are being made.
-    pub(crate) dialling: RefCell<FxHashMap<ConnectionId, AbortHandle>>,
-    /// The connection whose session is opened next, if the node knows it.
-    pub(crate) opening: Cell<Option<ConnectionId>>,
-    pub(crate) tls: Option<NodeTls>,
-    pub(crate) limits: Limits,
+    pub(crate) links: Rc<Links>,
     pub(crate) reader: Reader,
     pub(crate) pace: Pace,
     pub(crate) writer: RefCell<Option<Writer>>,
-    pub(crate) host: Host<Sessions>,
     notes: Notes,
     /// Told when other masters are known, and those that were told last.
     masters: Option<(MastersTold, RefCell<Vec<Address>>)>,
@@ -65,7 +48,6 @@ impl Driver {
     pub(crate) fn new(
         node: Node,
         tls: Option<NodeTls>,
-        limits: Limits,
         reader: Reader,
         writer: Writer,
         observers: Observers,
@@ -73,19 +55,14 @@ impl Driver {
         let Observers { notes, links, masters_told } = observers;
         let masters = masters_told.map(|told| (told, RefCell::new(node.masters().to_vec())));
         Rc::new_cyclic(|this: &Weak<Driver>| {
-            let connections: Weak<dyn Connections> = this.clone();
+            let events: Weak<dyn Events> = this.clone();
             Driver {
                 this: this.clone(),
                 node: RefCell::new(node),
-                links: RefCell::default(),
-                dialling: RefCell::default(),
-                opening: Cell::new(None),
-                tls,
-                limits,
+                links: Links::new(events, tls, links),
                 reader,
                 pace: Pace::default(),
                 writer: RefCell::new(Some(writer)),
-                host: Host::new(Sessions::new(connections), links, None),
                 notes,
                 masters,
                 ending: RefCell::default(),
@@ -97,14 +74,6 @@ impl Driver {
     /// Begins.
     pub(crate) fn start(self: &Rc<Driver>) {
         self.node.borrow_mut().start();
-        self.apply();
-    }
-
-    /// A connection has ended, or was not made.
-    pub(crate) fn lost(self: &Rc<Driver>, connection: ConnectionId) {
-        self.links.borrow_mut().remove(&connection);
-        self.dialling.borrow_mut().remove(&connection);
-        self.node.borrow_mut().closed(connection);
         self.apply();
     }
 
@@ -181,8 +150,7 @@ impl Driver {
     /// Answers what other threads ask of the node.
     pub(crate) async fn answer(self: Rc<Driver>, mut questions: UnboundedReceiver<Question>) {
         while let Some(question) = questions.recv().await {
-            let links = self.links.borrow();
-            let unsent_bytes = links.values().map(|link| link.output().len() as u64).sum();
+            let unsent_bytes = self.links.unsent_bytes();
             let status = self.node.borrow().status();
             // The asking thread may have given up.
             let _ = question.send(NodeReport { status, unsent_bytes });
@@ -191,17 +159,15 @@ impl Driver {
 
     fn apply_one(self: &Rc<Driver>, output: Output) {
         match output {
-            Output::Dial { connection, address, after } => self.dial(connection, address, after),
-            Output::Send { connection, packet } => {
-                if let Some(link) = self.links.borrow().get(&connection) {
-                    match packet.len() {
-                        PUSHED_BYTES_MIN.. => link.output().push(packet),
-                        _ => link.output().buffer().extend_from_slice(&packet),
-                    }
-                    link.wake();
+            Output::Dial { connection, address, after } => {
+                self.links.dial(connection, address, after);
+            }
+            Output::Send { connection, packet } => self.links.send(connection, packet),
+            Output::Close { connection } => {
+                if self.links.close(connection) {
+                    self.node.borrow_mut().closed(connection);
                 }
             }
-            Output::Close { connection } => self.close(connection),
             Output::Read { job, after_sending } => self.read_elsewhere(job, after_sending),
             Output::Write { job, is_durable } => {
                 if let Some(writer) = self.writer.borrow().as_ref() {
@@ -211,31 +177,15 @@ impl Driver {
             Output::Exit(exit) => self.end(Ok(exit)),
         }
     }
-
-    fn close(self: &Rc<Driver>, connection: ConnectionId) {
-        if let Some(dialling) = self.dialling.borrow_mut().remove(&connection) {
-            dialling.abort();
-            return self.node.borrow_mut().closed(connection);
-        }
-        if let Some(link) = self.links.borrow().get(&connection) {
-            link.close(CloseReason::Done);
-        }
-    }
 }
 
-impl Connections for Driver {
-    fn opened(&self, link: &Link) -> ConnectionId {
-        let known = self.opening.take();
-        let connection = match known {
-            Some(connection) => connection,
-            None => self.node.borrow_mut().accepted(link.peer().to_owned()),
-        };
-        self.links.borrow_mut().insert(connection, link.clone());
-        if known.is_some() {
-            self.node.borrow_mut().connected(connection);
-            self.handled();
-        }
-        connection
+impl Events for Driver {
+    fn accepted(&self, peer: &str) -> ConnectionId {
+        self.node.borrow_mut().accepted(peer.to_owned())
+    }
+
+    fn connected(&self, connection: ConnectionId) {
+        self.node.borrow_mut().connected(connection);
     }
 
     fn received(&self, connection: ConnectionId, packet: Packet<'_>) {
@@ -248,9 +198,8 @@ impl Connections for Driver {
         }
     }
 
-    fn closed(&self, connection: ConnectionId) {
-        if let Some(driver) = self.this.upgrade() {
-            driver.lost(connection);
-        }
+    fn lost(&self, connection: ConnectionId) {
+        self.node.borrow_mut().closed(connection);
+        self.handled();
     }
 }

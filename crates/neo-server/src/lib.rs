@@ -12,6 +12,7 @@
 
 mod dialling;
 mod driver;
+mod links;
 mod listening;
 mod pace;
 mod reader;

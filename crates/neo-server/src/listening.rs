@@ -5,15 +5,15 @@ use std::rc::Rc;
 use tracing::warn;
 use zodium_net::Listener;
 
-use crate::driver::Driver;
+use crate::links::Links;
 
-impl Driver {
-    pub(crate) async fn accept(self: Rc<Driver>, listener: Listener) {
+impl Links {
+    pub(crate) async fn accept(self: Rc<Links>, listener: Listener) {
         loop {
             let (incoming, peer) = listener.accept().await;
-            let (driver, limits) = (Rc::clone(&self), self.limits.clone());
+            let (links, limits) = (Rc::clone(&self), self.limits.clone());
             tokio::task::spawn_local(async move {
-                if let Err(error) = driver.host.run_incoming(incoming, &peer, limits).await {
+                if let Err(error) = links.host.run_incoming(incoming, &peer, limits).await {
                     warn!(peer, %error, "cannot serve a connection");
                 }
             });

@@ -44,9 +44,7 @@ impl Driver {
 
     /// Runs a read on another thread.
     pub(crate) fn read_elsewhere(self: &Rc<Driver>, job: ReadJob, after: Option<ConnectionId>) {
-        let links = self.links.borrow();
-        let link = after.and_then(|connection| links.get(&connection).cloned());
-        drop(links);
+        let link = after.and_then(|connection| self.links.get(connection));
         let driver = Rc::clone(self);
         tokio::task::spawn_local(async move {
             if let Some(done) = driver.reader.run(job, link).await {
@@ -57,8 +55,8 @@ impl Driver {
 
     /// Whether much waits to be sent to a connection.
     fn is_congested(&self, connection: Option<ConnectionId>) -> bool {
-        let links = self.links.borrow();
-        let link = connection.and_then(|connection| links.get(&connection));
-        link.is_some_and(|link| link.output().len() > UNSENT_BYTES_MAX)
+        let unsent_bytes =
+            connection.map_or(0, |connection| self.links.unsent_bytes_of(connection));
+        unsent_bytes > UNSENT_BYTES_MAX
     }
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::task::LocalSet;
 use zodium_neo_storage::{DatabaseError, Exit, Node, Saved, Settings, Store};
-use zodium_net::{Bound, Limits, inbox};
+use zodium_net::{Bound, inbox};
 
-use crate::driver::{Driver, KEEPALIVE, MastersTold, Observers};
+use crate::driver::{Driver, MastersTold, Observers};
+use crate::links::KEEPALIVE;
 use crate::reader::Reader;
 use crate::tls::NodeTls;
 use crate::watch::Watched;
@@ -80,10 +81,10 @@ async fn serve_here(serve: ServeNode, stop: impl Future<Output = ()>) -> Result<
         node.ask_new_id();
     }
     let observers = Observers { notes, links, masters_told: serve.masters_told };
-    let driver = Driver::new(node, tls, Limits::default(), Reader::new(store), writer, observers);
+    let driver = Driver::new(node, tls, Reader::new(store), writer, observers);
     tokio::task::spawn_local(Rc::clone(&driver).answer(questions));
     tokio::task::spawn_local(Rc::clone(&driver).take_done(done));
-    tokio::task::spawn_local(Rc::clone(&driver).accept(listener));
+    tokio::task::spawn_local(Rc::clone(&driver.links).accept(listener));
     driver.start();
     let ending = tokio::select! {
         () = driver.ends.notified() => driver.take_ending(),

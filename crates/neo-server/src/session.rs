@@ -4,14 +4,13 @@ use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use tracing::{debug, warn};
-use zodium_neo::{GREETING, Greeting, Packet, Scan, Scanner, read_greeting};
-use zodium_neo_storage::ConnectionId;
+use zodium_neo::{ConnectionId, GREETING, Greeting, Packet, Scan, Scanner, read_greeting};
 use zodium_net::{CloseReason, Consumed, Link, Service, Session};
 
 /// What a session tells of its connection.
 pub(crate) trait Connections {
-    /// A connection is there; its name.
-    fn opened(&self, link: &Link) -> ConnectionId;
+    /// A connection is there; its name, or `None` if there is no node any more.
+    fn opened(&self, link: &Link) -> Option<ConnectionId>;
     /// A packet has arrived. What follows from it is done at [`Connections::handled`].
     fn received(&self, connection: ConnectionId, packet: Packet<'_>);
     /// All packets that were there have been handed in.
@@ -22,7 +21,7 @@ pub(crate) trait Connections {
 
 /// Opens the sessions of links.
 pub(crate) struct Sessions {
-    /// The driver, which owns the host, which owns this.
+    /// The connections, which own the host, which owns this.
     connections: Weak<dyn Connections>,
 }
 
@@ -53,7 +52,10 @@ impl Service for Sessions {
             return NodeSession(None);
         };
         link.output().buffer().extend_from_slice(&GREETING);
-        let connection = connections.opened(&link);
+        let Some(connection) = connections.opened(&link) else {
+            link.close(CloseReason::Done);
+            return NodeSession(None);
+        };
         let scanner = Scanner::default();
         NodeSession(Some(Open { connections, link, connection, scanner, has_greeted: false }))
     }

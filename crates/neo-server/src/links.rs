@@ -1,0 +1,154 @@
+//! The connections of a node, in both directions: sockets, TLS, greetings, frames.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use tokio::task::AbortHandle;
+use zodium_neo::{ConnectionId, Packet};
+use zodium_net::{CloseReason, Host, Keepalive, Limits, Link, LinkMetrics};
+
+use crate::session::{Connections, Sessions};
+use crate::tls::NodeTls;
+
+/// NEO's keepalive: a peer that has vanished is noticed after a minute and a half.
+pub(crate) const KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 3 };
+
+/// Packets from this length on are sent without a copy.
+const PUSHED_BYTES_MIN: usize = 16 << 10;
+
+/// What a node's driver is told of the node's connections.
+pub(crate) trait Events {
+    /// A peer with this address has connected; the name of the connection.
+    fn accepted(&self, peer: &str) -> ConnectionId;
+    /// A connection that was dialled is there.
+    fn connected(&self, connection: ConnectionId);
+    /// A packet has arrived. What follows from it is done at [`Events::handled`].
+    fn received(&self, connection: ConnectionId, packet: Packet<'_>);
+    /// All packets that were there have been handed in.
+    fn handled(&self);
+    /// A connection has ended, or was not made.
+    fn lost(&self, connection: ConnectionId);
+}
+
+/// The connections of a node. All of them are on one thread.
+pub(crate) struct Links {
+    /// Itself, for tasks.
+    pub(crate) this: Weak<Links>,
+    /// The driver, which owns this.
+    events: Weak<dyn Events>,
+    open: RefCell<FxHashMap<ConnectionId, Link>>,
+    /// Connections that are being made.
+    pub(crate) dialling: RefCell<FxHashMap<ConnectionId, AbortHandle>>,
+    /// The connection whose session is opened next, if the node knows it.
+    pub(crate) opening: Cell<Option<ConnectionId>>,
+    pub(crate) tls: Option<NodeTls>,
+    pub(crate) limits: Limits,
+    pub(crate) host: Host<Sessions>,
+}
+
+impl Links {
+    /// No connections yet; with certificates all of them are encrypted.
+    pub(crate) fn new(
+        events: Weak<dyn Events>,
+        tls: Option<NodeTls>,
+        metrics: Arc<LinkMetrics>,
+    ) -> Rc<Links> {
+        Rc::new_cyclic(|this: &Weak<Links>| {
+            let connections: Weak<dyn Connections> = this.clone();
+            Links {
+                this: this.clone(),
+                events,
+                open: RefCell::default(),
+                dialling: RefCell::default(),
+                opening: Cell::new(None),
+                tls,
+                limits: Limits::default(),
+                host: Host::new(Sessions::new(connections), metrics, None),
+            }
+        })
+    }
+
+    /// The link of a connection that is open.
+    pub(crate) fn get(&self, connection: ConnectionId) -> Option<Link> {
+        self.open.borrow().get(&connection).cloned()
+    }
+
+    /// Bytes that wait to be sent to a connection.
+    pub(crate) fn unsent_bytes_of(&self, connection: ConnectionId) -> usize {
+        self.open.borrow().get(&connection).map_or(0, |link| link.output().len())
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.open.borrow().values().map(|link| link.output().len() as u64).sum()
+    }
+
+    /// Sends a packet; nothing if the connection has ended.
+    pub(crate) fn send(&self, connection: ConnectionId, packet: Bytes) {
+        if let Some(link) = self.open.borrow().get(&connection) {
+            match packet.len() {
+                PUSHED_BYTES_MIN.. => link.output().push(packet),
+                _ => link.output().buffer().extend_from_slice(&packet),
+            }
+            link.wake();
+        }
+    }
+
+    /// Closes a connection after what was sent; [`Events::lost`] tells of its end. But one that is
+    /// still being made is over at once, and nothing tells of it: `true`.
+    #[must_use]
+    pub(crate) fn close(&self, connection: ConnectionId) -> bool {
+        if let Some(dialling) = self.dialling.borrow_mut().remove(&connection) {
+            dialling.abort();
+            return true;
+        }
+        if let Some(link) = self.open.borrow().get(&connection) {
+            link.close(CloseReason::Done);
+        }
+        false
+    }
+
+    /// A connection has ended, or was not made.
+    pub(crate) fn lost(&self, connection: ConnectionId) {
+        self.open.borrow_mut().remove(&connection);
+        self.dialling.borrow_mut().remove(&connection);
+        if let Some(events) = self.events.upgrade() {
+            events.lost(connection);
+        }
+    }
+}
+
+impl Connections for Links {
+    fn opened(&self, link: &Link) -> Option<ConnectionId> {
+        let events = self.events.upgrade()?;
+        let known = self.opening.take();
+        let connection = known.unwrap_or_else(|| events.accepted(link.peer()));
+        self.open.borrow_mut().insert(connection, link.clone());
+        if known.is_some() {
+            events.connected(connection);
+            events.handled();
+        }
+        Some(connection)
+    }
+
+    fn received(&self, connection: ConnectionId, packet: Packet<'_>) {
+        if let Some(events) = self.events.upgrade() {
+            events.received(connection, packet);
+        }
+    }
+
+    fn handled(&self) {
+        if let Some(events) = self.events.upgrade() {
+            events.handled();
+        }
+    }
+
+    fn closed(&self, connection: ConnectionId) {
+        self.lost(connection);
+    }
+}
