@@ -1,4 +1,6 @@
-//! Drives a NEO storage node: sockets, TLS, database threads.
+//! Drives NEO nodes: sockets, TLS, and the database threads of storages.
+//!
+//! [`serve_admin()`] runs the admin of a cluster, and an [`AdminConnection`] asks one.
 //!
 //! [`serve()`] connects a [`Node`](zodium_neo_storage::Node) with the world. One thread has the
 //! node and all connections, and reads single rows while they come from memory. Other reads of the
@@ -10,11 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod dialling;
 mod driver;
 mod links;
 mod listening;
 mod pace;
+mod questions;
 mod reader;
 mod reading;
 mod serve;
@@ -23,7 +27,9 @@ mod tls;
 mod watch;
 mod writer;
 
+pub use admin::{AdminWatch, ServeAdmin, serve_admin};
 pub use driver::MastersTold;
+pub use questions::{AdminConnection, AskError};
 pub use serve::{Ended, NodeError, ServeNode, serve};
 pub use tls::NodeTls;
 pub use watch::{Brief, NodeReport, NodeWatch, Watched};

@@ -1,0 +1,233 @@
+//! The primary master: finding it, and what it says.
+
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use tracing::{debug, info, warn};
+use zodium_neo::messages::{
+    AskClusterState, Error as ErrorMessage, NotifyNodeInformation, NotifyPartitionChanges, Pong,
+    RequestIdentification, SendPartitionTable,
+};
+use zodium_neo::{
+    ClusterState, ConnectionId, ErrorCode, Extra, Kind, Message, NodeId, NodeState, NodeType, Value,
+};
+
+use crate::Admin;
+use crate::handling::{Handled, Refusal};
+use crate::health::Change;
+use crate::peer::{Asked, Role};
+use crate::table::Table;
+
+/// Pause before a master is dialled again.
+const DIAL_PAUSE: Duration = Duration::from_millis(200);
+/// What an operator is told whose command the master has not answered.
+const LOST: &str = "connection to master lost";
+
+impl Admin {
+    /// Dials the next master.
+    pub(crate) fn dial_master(&mut self, after: Duration) {
+        if let Some(address) = self.masters.take() {
+            let role = Role::Master { address: address.clone(), is_primary: false };
+            self.dial(role, address, after);
+        }
+    }
+
+    /// A master's connection has ended: this one was the primary, or might have been.
+    pub(crate) fn master_lost(&mut self, was_primary: bool, asked: FxHashMap<u32, Asked>) {
+        if was_primary {
+            self.primary_lost(asked);
+        }
+        if self.own.state != Some(ClusterState::Stopping) {
+            self.dial_master(DIAL_PAUSE);
+        }
+    }
+
+    fn primary_lost(&mut self, asked: FxHashMap<u32, Asked>) {
+        (self.peers.primary, self.primary_id, self.id) = (None, None, None);
+        self.end_round();
+        let mut asked: Vec<_> = asked.into_iter().collect();
+        asked.sort_unstable_by_key(|(id, _)| *id);
+        for (_, asked) in asked {
+            if let Asked::Relayed { connection, id } = asked {
+                let code = ErrorCode::ProtocolError;
+                self.answer(connection, id, ErrorMessage { code, message: LOST });
+                self.close(connection);
+            }
+        }
+        if self.own.state == Some(ClusterState::Stopping) {
+            return self.exit();
+        }
+        warn!("the connection to the primary master has ended, looking for another one");
+        self.own_changed(Change { state: Some(None), ..Change::default() });
+    }
+
+    pub(crate) fn identify_to_master(&mut self, connection: ConnectionId) {
+        let (cluster, address) = (self.settings.cluster.clone(), self.settings.address.clone());
+        let backups = self.settings.backups.clone();
+        let backups = backups.iter().map(|name| Value::Bytes(name.as_bytes())).collect();
+        let request = RequestIdentification {
+            node_type: NodeType::Admin,
+            id: self.id,
+            address: Some(address),
+            cluster: &cluster,
+            id_timestamp: None,
+            extra: Extra::from_iter([("backup", Value::Array(backups))]),
+        };
+        self.ask(connection, request, Asked::Identification);
+    }
+
+    /// Handles a message of a master that has not accepted this admin.
+    pub(crate) fn candidate_says(
+        &mut self,
+        connection: ConnectionId,
+        message: Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::AcceptIdentification(accepted) => {
+                let Some(id) = accepted.your_id.filter(|_| accepted.node_type == NodeType::Master)
+                else {
+                    return Err(Refusal::protocol("the identification was accepted by no master"));
+                };
+                self.accepted_by_master(connection, accepted.id, id);
+                Ok(())
+            }
+            Message::NotPrimaryMaster(message) => {
+                self.masters.note(&message);
+                self.close(connection);
+                Ok(())
+            }
+            Message::Error(error) => {
+                let master = self.name_of(connection);
+                info!(master, code = %error.code, reason = error.message, "not accepted by a \
+                    master, trying again");
+                self.close(connection);
+                Ok(())
+            }
+            other => Err(Refusal::unexpected(&other)),
+        }
+    }
+
+    fn accepted_by_master(&mut self, connection: ConnectionId, master: Option<NodeId>, id: NodeId) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        if let Role::Master { is_primary, address } = &mut peer.role {
+            *is_primary = true;
+            // When the connection is lost, it is probably still the primary, or again.
+            self.masters.prefer(address);
+            self.members.begin(address, master);
+        }
+        info!(master = peer.name, admin = %id, "identified to the primary master");
+        (self.id, self.peers.primary) = (Some(id), Some(connection));
+        self.primary_id = master;
+        self.ask(connection, AskClusterState {}, Asked::State);
+    }
+
+    /// Handles a message of the primary master.
+    pub(crate) fn primary_says(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::Ping(_) => {
+                self.answer(connection, id, Pong {});
+                Ok(())
+            }
+            Message::NotifyNodeInformation(message) => {
+                self.nodes_told(&message);
+                Ok(())
+            }
+            Message::NotifyClusterInformation(message) => {
+                self.state_told(Some(message.state));
+                Ok(())
+            }
+            Message::SendPartitionTable(message) => {
+                self.table_told(message);
+                Ok(())
+            }
+            Message::NotifyPartitionChanges(message) => self.table_changed(&message),
+            Message::NotifyUpstreamAdmin(message) => {
+                self.upstream_told(message.address);
+                Ok(())
+            }
+            Message::NotPrimaryMaster(message) => {
+                self.masters.note(&message);
+                self.close(connection);
+                Ok(())
+            }
+            Message::FlushLog(_) => Ok(()),
+            other if other.kind() == Kind::Answer => self.answer_told(connection, id, other),
+            other => Err(Refusal::unexpected(&other)),
+        }
+    }
+
+    fn nodes_told(&mut self, message: &NotifyNodeInformation) {
+        self.members.tell(&message.nodes, self.table.as_ref());
+        for node in &message.nodes {
+            if let (NodeType::Master, Some(address)) = (node.node_type, &node.address) {
+                match node.state {
+                    NodeState::Unknown => self.masters.remove(address),
+                    NodeState::Down | NodeState::Running | NodeState::Pending => {
+                        self.masters.add(address);
+                    }
+                }
+            }
+        }
+        self.cells_changed();
+    }
+
+    fn state_told(&mut self, state: Option<ClusterState>) {
+        debug!(?state, "the state of the cluster");
+        self.own_changed(Change { state: Some(state), ..Change::default() });
+    }
+
+    fn table_told(&mut self, message: SendPartitionTable) {
+        self.table = Some(Table::new(message));
+        self.cells_changed();
+    }
+
+    fn table_changed(&mut self, message: &NotifyPartitionChanges) -> Handled {
+        let Some(table) = &mut self.table else {
+            return Err(Refusal::protocol("a change of a partition table that was not sent"));
+        };
+        table.apply(message).map_err(Refusal::protocol)?;
+        self.cells_changed();
+        Ok(())
+    }
+
+    /// Handles an answer of the primary master, or of the admin of a backup cluster.
+    pub(crate) fn answer_told(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        match (self.answered(connection, id), message) {
+            (Some(Asked::Relayed { connection, id }), message) => {
+                let is_end = matches!(&message,
+                    Message::Error(error) if error.code == ErrorCode::ProtocolError);
+                self.answer(connection, id, message);
+                if is_end {
+                    self.close(connection);
+                }
+            }
+            (Some(Asked::State), Message::AnswerClusterState(answer)) => {
+                self.state_told(answer.state);
+            }
+            (Some(Asked::Recovery), Message::AnswerRecovery(answer)) => {
+                if let Some(health) = self.health_at(connection) {
+                    health.backup_tid = answer.backup_tid;
+                }
+            }
+            (Some(Asked::LastTransaction), Message::AnswerLastTransaction(answer)) => {
+                self.last_tid_told(connection, answer.tid);
+            }
+            (_, Message::Error(error)) => {
+                let (peer, code, reason) = (self.name_of(connection), error.code, error.message);
+                warn!(peer, %code, reason, "a request was refused");
+            }
+            (_, other) => return Err(Refusal::unexpected(&other)),
+        }
+        Ok(())
+    }
+}

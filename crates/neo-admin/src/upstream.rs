@@ -1,0 +1,102 @@
+//! The admin of the upstream cluster, which that of a backup cluster tells how its cluster is.
+
+use std::time::Duration;
+
+use tracing::info;
+use zodium_neo::messages::{NotifyMonitorInformation, Pong, RequestIdentification};
+use zodium_neo::{Address, ConnectionId, Extra, Message, NodeType};
+
+use crate::Admin;
+use crate::handling::{Handled, Refusal};
+use crate::monitor::NOT_CONNECTED;
+use crate::peer::{Asked, Role};
+
+/// Pause before the upstream admin is dialled again.
+const DIAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// The admin of the upstream cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Upstream {
+    /// Where it listens; `None` of a cluster that is no backup.
+    pub(crate) address: Option<Address>,
+    /// The connection, also one that is being made.
+    connection: Option<ConnectionId>,
+    /// The connection, when it is accepted.
+    pub(crate) accepted: Option<ConnectionId>,
+}
+
+impl Admin {
+    /// The master tells where the upstream admin is.
+    pub(crate) fn upstream_told(&mut self, address: Address) {
+        if self.upstream.address.as_ref() == Some(&address) {
+            return;
+        }
+        self.members.add_upstream(self.upstream.address.as_ref(), &address);
+        self.upstream.address = Some(address);
+        match self.upstream.connection {
+            // Its end dials the new address.
+            Some(connection) => self.close(connection),
+            None => self.dial_upstream(Duration::ZERO),
+        }
+    }
+
+    fn dial_upstream(&mut self, after: Duration) {
+        let Some(address) = self.upstream.address.clone() else { return };
+        let connection = self.dial(Role::Upstream { is_accepted: false }, address, after);
+        self.upstream.connection = Some(connection);
+    }
+
+    pub(crate) fn upstream_lost(&mut self) {
+        (self.upstream.connection, self.upstream.accepted) = (None, None);
+        self.dial_upstream(DIAL_PAUSE);
+    }
+
+    pub(crate) fn identify_to_upstream(&mut self, connection: ConnectionId) {
+        let cluster = self.settings.cluster.clone();
+        let request = RequestIdentification {
+            node_type: NodeType::Admin,
+            id: None,
+            address: None,
+            cluster: &cluster,
+            id_timestamp: None,
+            extra: Extra::default(),
+        };
+        self.ask(connection, request, Asked::Identification);
+    }
+
+    /// Handles a message of the upstream admin. It may ask what it reports, and nothing else.
+    pub(crate) fn upstream_says(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::Ping(_) => self.answer(connection, id, Pong {}),
+            Message::AcceptIdentification(_) => self.accepted_by_upstream(connection),
+            Message::AskRecovery(_) | Message::AskLastTransaction(_) => {
+                let Some(master) = self.peers.primary else {
+                    return Err(Refusal::not_ready(NOT_CONNECTED));
+                };
+                return self.relay(connection, id, message, master);
+            }
+            Message::Error(error) => {
+                let (peer, reason) = (self.name_of(connection), error.message);
+                info!(peer, code = %error.code, reason, "not accepted by the upstream admin, \
+                    trying again");
+                self.close(connection);
+            }
+            other => return Err(Refusal::unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn accepted_by_upstream(&mut self, connection: ConnectionId) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        peer.role = Role::Upstream { is_accepted: true };
+        info!(admin = peer.name, "identified to the admin of the upstream cluster");
+        self.upstream.accepted = Some(connection);
+        let information = self.own.whole().to_information();
+        self.notify(connection, NotifyMonitorInformation { information });
+    }
+}
