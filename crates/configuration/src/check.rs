@@ -11,6 +11,7 @@ use zodium_types::Address;
 use crate::model::Configuration;
 use crate::settings::log::LogDestination;
 use crate::settings::neo::NodeOptions;
+use crate::settings::neo_admin::AdminOptions;
 use crate::settings::packing::PackSchedule;
 use crate::settings::server::ServerOptions;
 use crate::settings::storage::{StorageKind, StorageOptions};
@@ -42,7 +43,15 @@ impl Configuration {
     pub fn check(&self) -> Vec<Problem> {
         let mut problems = Problems::default();
         if let Some(node) = &self.neo_storage {
-            problems.node(node, !self.storages.is_empty());
+            problems.one_of_two("[neo-storage]", "[[storage]]", !self.storages.is_empty());
+            problems.one_of_two("[neo-storage]", "[neo-admin]", self.neo_admin.is_some());
+            problems.node(node);
+            problems.log(&self.log.destinations);
+            return problems.found;
+        }
+        if let Some(admin) = &self.neo_admin {
+            problems.one_of_two("[neo-admin]", "[[storage]]", !self.storages.is_empty());
+            problems.admin(admin);
             problems.log(&self.log.destinations);
             return problems.found;
         }
@@ -70,14 +79,30 @@ impl Problems {
         }
     }
 
-    fn node(&mut self, node: &NodeOptions, has_storages: bool) {
+    fn one_of_two(&mut self, one: &str, other: &str, are_both: bool) {
         let advice = "one process is one of the two: put them in two files";
-        self.add_if(has_storages, "there are both [neo-storage] and [[storage]]", advice);
+        self.add_if(are_both, format!("there are both {one} and {other}"), advice);
+    }
+
+    fn node(&mut self, node: &NodeOptions) {
         let advice = "give the name, or --cluster";
         self.add_if(node.cluster.is_empty(), "`cluster` is missing", advice);
         let advice = "give a path, or --database";
         self.add_if(node.database.is_empty(), "`database` is missing", advice);
-        let files = [("ca", &node.ca), ("cert", &node.cert), ("key", &node.key)];
+        self.node_tls([("ca", &node.ca), ("cert", &node.cert), ("key", &node.key)]);
+    }
+
+    fn admin(&mut self, admin: &AdminOptions) {
+        let advice = "give the name, or --cluster";
+        self.add_if(admin.cluster.is_empty(), "`cluster` is missing", advice);
+        let advice = "let a monitoring system watch /health of --monitor, or `zodium neo ctl print \
+                      summary`";
+        let sends_mail = !admin.monitor_email.is_empty();
+        self.add_if(sends_mail, "`monitor-email` is not implemented", advice);
+        self.node_tls([("ca", &admin.ca), ("cert", &admin.cert), ("key", &admin.key)]);
+    }
+
+    fn node_tls(&mut self, files: [(&str, &Option<PathBuf>); 3]) {
         let given: Vec<_> = files.iter().filter_map(|(_, path)| path.as_ref()).collect();
         let advice = "TLS needs all three, or leave all out";
         let is_part = !given.is_empty() && given.len() < files.len();
@@ -361,6 +386,7 @@ mod tests {
             log: LogOptions::default(),
             monitor: None,
             neo_storage: None,
+            neo_admin: None,
         };
         (directory, configuration)
     }

@@ -3,6 +3,7 @@
 use crate::settings::log::LogOptions;
 use crate::settings::monitor::MonitorOptions;
 use crate::settings::neo::NodeOptions;
+use crate::settings::neo_admin::AdminOptions;
 use crate::settings::server::ServerOptions;
 use crate::settings::storage::StorageOptions;
 
@@ -19,4 +20,6 @@ pub struct Configuration {
     pub monitor: Option<MonitorOptions>,
     /// A storage node of a NEO cluster, in place of a server.
     pub neo_storage: Option<NodeOptions>,
+    /// The admin of a NEO cluster, in place of a server.
+    pub neo_admin: Option<AdminOptions>,
 }

@@ -1,7 +1,7 @@
 //! NEO's own configuration file, as `neostorage --file` reads it.
 //!
 //! Each kind of node has a section; settings of all nodes are in `[DEFAULT]`. A name that is no
-//! setting of a storage is another kind of node's, and ignored, as NEO does.
+//! setting of a node is another kind of node's, and ignored, as NEO does.
 
 mod syntax;
 
@@ -15,7 +15,6 @@ use crate::model::Configuration;
 use crate::names;
 use crate::settings::field::{Entry, Group};
 use crate::settings::log::{LogDestination, LogOptions};
-use crate::settings::neo::NodeOptions;
 use crate::settings::server::ServerOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
@@ -25,6 +24,15 @@ const LOG_FILE: &str = "logfile";
 /// What is done once, and then over: not for a file that is read at each start.
 const ONCE: [&str; 2] = ["reset", "new_nid"];
 
+/// Kinds of nodes that a section can be for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeoNode {
+    /// A storage node.
+    Storage,
+    /// The admin of a cluster.
+    Admin,
+}
+
 /// Reads a section of NEO's configuration file.
 ///
 /// # Errors
@@ -33,14 +41,16 @@ const ONCE: [&str; 2] = ["reset", "new_nid"];
 pub fn read_neo_conf(
     path: &Path,
     section: &str,
+    node: NeoNode,
 ) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let surroundings = Surroundings::of_this_process()?;
-    interpret(&Source::read(path)?, section, &surroundings)
+    interpret(&Source::read(path)?, section, node, &surroundings)
 }
 
 fn interpret(
     source: &Arc<Source>,
     section: &str,
+    node: NeoNode,
     surroundings: &Surroundings<'_>,
 ) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let mut findings = Findings::default();
@@ -53,8 +63,11 @@ fn interpret(
         return findings.conclude(None);
     }
     let file = File { source, sections: &sections, section, surroundings };
-    let mut node = NodeOptions::default();
-    NodeOptions::entries().for_each(|entry| file.take(entry, &mut node, &mut findings));
+    let (mut neo_storage, mut neo_admin) = (None, None);
+    match node {
+        NeoNode::Storage => neo_storage = Some(file.group("storages", &ONCE, &mut findings)),
+        NeoNode::Admin => neo_admin = Some(file.group("admins", &[], &mut findings)),
+    }
     let log = match file.value(LOG_FILE, &mut findings) {
         Some(path) => {
             let path = file.expanded(LOG_FILE, path, &mut findings);
@@ -65,13 +78,13 @@ fn interpret(
         }
         None => LogOptions::default(),
     };
-    file.check_names(&mut findings);
     findings.conclude(Some(Configuration {
         server: ServerOptions::default(),
         storages: Vec::new(),
         log,
         monitor: None,
-        neo_storage: Some(node),
+        neo_storage,
+        neo_admin,
     }))
 }
 
@@ -95,12 +108,15 @@ impl File<'_> {
         value.map_err(|message| self.mistake(name, &message, findings)).ok()
     }
 
-    fn take(
-        &self,
-        entry: &dyn Entry<NodeOptions>,
-        node: &mut NodeOptions,
-        findings: &mut Findings,
-    ) {
+    /// Reads the settings of a node. `nodes` are such nodes in messages; `once` is not for files.
+    fn group<G: Group>(&self, nodes: &str, once: &[&str], findings: &mut Findings) -> G {
+        let mut node = G::default();
+        G::entries().for_each(|entry| self.take(entry, &mut node, findings));
+        self.check_names::<G>(nodes, once, findings);
+        node
+    }
+
+    fn take<G>(&self, entry: &dyn Entry<G>, node: &mut G, findings: &mut Findings) {
         let description = entry.description();
         let name = description.key.replace('-', "_");
         let Some(value) = self.value(&name, findings) else { return };
@@ -137,23 +153,23 @@ impl File<'_> {
         }
     }
 
-    fn check_names(&self, findings: &mut Findings) {
-        for name in ONCE {
+    fn check_names<G: Group>(&self, nodes: &str, once: &[&str], findings: &mut Findings) {
+        for name in once {
             if self.value(name, findings).is_some_and(|value| boolean(&value) != Some(false)) {
                 let option = name.replace('_', "-");
                 let message = format!("not in a file, which is read again: give --{option} once");
                 self.mistake(name, &message, findings);
             }
         }
-        let known: Vec<_> = NodeOptions::keys().chain([LOG_FILE]).collect();
+        let known: Vec<_> = G::keys().chain([LOG_FILE]).collect();
         for (name, setting) in self.sections.own(self.section) {
             let key = name.replace('_', "-");
-            if known.contains(&&*key) || ONCE.contains(&&**name) {
+            if known.contains(&&*key) || once.contains(&&**name) {
                 continue;
             }
             let hint = names::nearest(name, &known);
             let hint = hint.map(|near| format!(", did you mean `{}`?", near.replace('-', "_")));
-            let text = format!("`{name}` is no setting of storages, and ignored");
+            let text = format!("`{name}` is no setting of {nodes}, and ignored");
             let place = self.source.place(setting.place.clone());
             findings.warning(&place, text + &hint.unwrap_or_default());
         }
@@ -199,9 +215,17 @@ logfile = /var/log/neo.log
 ";
 
     fn read(text: &str, section: &str) -> Result<(Configuration, Vec<Warning>), String> {
+        read_as(NeoNode::Storage, text, section)
+    }
+
+    fn read_as(
+        node: NeoNode,
+        text: &str,
+        section: &str,
+    ) -> Result<(Configuration, Vec<Warning>), String> {
         let home = |name: &str| (name == "HOME").then(|| "/users/neo/".to_owned());
         let surroundings = Surroundings { directory: "/srv".into(), environment: &home };
-        interpret(&Source::new(Path::new("neo.conf"), text), section, &surroundings)
+        interpret(&Source::new(Path::new("neo.conf"), text), section, node, &surroundings)
             .map_err(|error| error.to_string())
     }
 
@@ -221,6 +245,20 @@ logfile = /var/log/neo.log
             configuration.log.destinations,
             [LogDestination::File("/var/log/neo.log".into())]
         );
+    }
+
+    #[test]
+    fn an_admin_has_a_section_of_its_own() {
+        let text = "[DEFAULT]\ncluster = a\n[admin]\nmonitor_backup = b\n  c\n\
+                    monitor_maxlag = 1.5\nnid = -805306367\nsmtp = mail\nlogfile = l";
+        let (configuration, warnings) = read_as(NeoNode::Admin, text, "admin").unwrap();
+        assert!(configuration.neo_storage.is_none());
+        let admin = configuration.neo_admin.unwrap();
+        assert_eq!((&*admin.cluster, &*admin.bind), ("a", "127.0.0.1:9999"));
+        assert_eq!(admin.monitor_backup, ["b", "c"]);
+        assert_eq!(admin.monitor_maxlag, Duration::from_millis(1500));
+        assert_eq!(admin.nid, Some(-805_306_367));
+        assert!(warnings[0].message.contains("`smtp` is no setting of admins"), "{warnings:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod kinds;
 pub(crate) mod log;
 pub(crate) mod monitor;
 pub(crate) mod neo;
+pub(crate) mod neo_admin;
 pub(crate) mod packing;
 pub(crate) mod server;
 pub(crate) mod storage;
@@ -96,6 +97,12 @@ impl Settings {
         self.header == NODE
     }
 
+    /// Whether they are for the admin of a NEO cluster, and not for a server.
+    #[must_use]
+    pub fn are_for_admins(&self) -> bool {
+        self.header == ADMIN
+    }
+
     /// Whether they are for any process: of a server, or of a node.
     #[must_use]
     pub fn are_for_all(&self) -> bool {
@@ -112,9 +119,11 @@ impl Settings {
 
 /// The table of a storage node of a NEO cluster.
 const NODE: &str = "[neo-storage]";
+/// The table of the admin of a NEO cluster.
+const ADMIN: &str = "[neo-admin]";
 
 /// All settings.
-pub static SETTINGS: LazyLock<[Settings; 7]> = LazyLock::new(|| {
+pub static SETTINGS: LazyLock<[Settings; 8]> = LazyLock::new(|| {
     [
         settings("[server]", "", "zeo.conf", |all| vec![&mut all.server]),
         settings("[server.tls]", "TLS", "<ssl>", |all| {
@@ -131,6 +140,7 @@ pub static SETTINGS: LazyLock<[Settings; 7]> = LazyLock::new(|| {
             vec![all.monitor.get_or_insert_default()]
         }),
         settings(NODE, "", "neo.conf", |all| vec![all.neo_storage.get_or_insert_default()]),
+        settings(ADMIN, "", "neo.conf", |all| vec![all.neo_admin.get_or_insert_default()]),
     ]
 });
 

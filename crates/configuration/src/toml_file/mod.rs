@@ -22,7 +22,7 @@ use crate::settings::tls::TlsOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
-const TABLES: [&str; 5] = ["server", "storage", "log", "monitor", "neo-storage"];
+const TABLES: [&str; 6] = ["server", "storage", "log", "monitor", "neo-storage", "neo-admin"];
 
 /// Reads a configuration in TOML. Relative paths in it begin at the file's directory.
 ///
@@ -88,12 +88,14 @@ fn configuration(root: &Table, findings: &mut Findings) -> Configuration {
     let log = root.table("log", "[log]", findings);
     let monitor = root.table("monitor", "[monitor]", findings);
     let node = root.table("neo-storage", "[neo-storage]", findings);
+    let admin = root.table("neo-admin", "[neo-admin]", findings);
     Configuration {
         server: server.unwrap_or_default(),
         storages,
         log: log.map(|table| group(&table, &[], findings)).unwrap_or_default(),
         monitor: monitor.map(|table| group(&table, &[], findings)),
         neo_storage: node.map(|table| group(&table, &[], findings)),
+        neo_admin: admin.map(|table| group(&table, &[], findings)),
     }
 }
 

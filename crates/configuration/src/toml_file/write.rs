@@ -17,9 +17,10 @@ impl Configuration {
     /// A path is not UTF-8.
     pub fn to_toml(&self) -> Result<String, ConfigurationError> {
         let mut text = String::new();
-        match &self.neo_storage {
-            Some(node) => write("[neo-storage]", node, &mut text)?,
-            None => write("[server]", &self.server, &mut text)?,
+        match (&self.neo_storage, &self.neo_admin) {
+            (Some(node), _) => write("[neo-storage]", node, &mut text)?,
+            (None, Some(admin)) => write("[neo-admin]", admin, &mut text)?,
+            (None, None) => write("[server]", &self.server, &mut text)?,
         }
         if let Some(tls) = &self.server.tls {
             write("[server.tls]", tls, &mut text)?;
