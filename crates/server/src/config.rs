@@ -68,9 +68,13 @@ fn check(file: &Path) -> Result<ExitCode> {
     if !problems.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    if configuration.neo_storage.is_some() {
+    let nodes = [
+        ("storage", configuration.neo_storage.is_some()),
+        ("admin", configuration.neo_admin.is_some()),
+    ];
+    if let Some((node, _)) = nodes.iter().find(|(_, is_configured)| *is_configured) {
         let file = file.display();
-        writeln!(std::io::stdout(), "{file}: can be run: zodium neo storage -C {file}")?;
+        writeln!(std::io::stdout(), "{file}: can be run: zodium neo {node} -C {file}")?;
         return Ok(ExitCode::SUCCESS);
     }
     let names: Vec<_> = configuration.storages.iter().map(|storage| &*storage.name).collect();

@@ -23,7 +23,7 @@ pub(crate) struct OfServer;
 
 impl Selection for OfServer {
     fn has(settings: &Settings) -> bool {
-        !settings.are_for_nodes()
+        !settings.are_for_nodes() && !settings.are_for_admins()
     }
 }
 
@@ -34,6 +34,16 @@ pub(crate) struct OfNode;
 impl Selection for OfNode {
     fn has(settings: &Settings) -> bool {
         settings.are_for_nodes() || settings.are_for_all()
+    }
+}
+
+/// The settings of the admin of a NEO cluster.
+#[derive(Debug, Default)]
+pub(crate) struct OfAdmin;
+
+impl Selection for OfAdmin {
+    fn has(settings: &Settings) -> bool {
+        settings.are_for_admins() || settings.are_for_all()
     }
 }
 
@@ -165,6 +175,7 @@ mod tests {
             log: LogOptions::default(),
             monitor: None,
             neo_storage: None,
+            neo_admin: None,
         };
         parse(words).unwrap().apply(&mut configuration).unwrap();
         configuration

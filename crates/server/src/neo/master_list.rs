@@ -9,8 +9,18 @@ use anyhow::{Context, Result};
 use tracing::warn;
 use zodium_neo::Address;
 
+/// The masters of the options and those of the file, if there is one, which gets all of them.
+pub(super) fn joined(mut masters: Vec<Address>, list: Option<&Path>) -> Result<Vec<Address>> {
+    let Some(list) = list else { return Ok(masters) };
+    masters.extend(read(list)?);
+    masters.sort_unstable();
+    masters.dedup();
+    update(list, &masters);
+    Ok(masters)
+}
+
 /// Reads the file; one that is missing is created, so that a wrong path is noticed at once.
-pub(super) fn read(path: &Path) -> Result<Vec<Address>> {
+fn read(path: &Path) -> Result<Vec<Address>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -33,7 +43,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Address>> {
 }
 
 /// Writes the file in one step: a crash leaves the old one or the new one.
-pub(super) fn write(path: &Path, masters: &[Address]) -> Result<()> {
+fn write(path: &Path, masters: &[Address]) -> Result<()> {
     let cannot = || format!("cannot write the list of masters, {}", path.display());
     let pairs: Vec<_> = masters.iter().map(|master| (&master.host, master.port)).collect();
     let mut temporary = PathBuf::from(path).into_os_string();

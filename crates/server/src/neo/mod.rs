@@ -1,28 +1,40 @@
-//! `zodium neo`: nodes of NEO clusters.
+//! `zodium neo`: nodes of NEO clusters, and commands for their operators.
 
 mod addresses;
+mod admin;
+mod admin_monitoring;
+mod asking;
+mod ctl;
 mod master_list;
 mod monitoring;
 mod options;
+mod status;
 mod storage;
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
+use zodium_configuration::{Configuration, LogDestination};
 
+use self::admin::AdminOptions;
+use self::ctl::CtlOptions;
 use self::options::StorageOptions;
+use self::status::StatusOptions;
 
 /// Options of `zodium neo`.
 #[derive(Debug, Args)]
 pub(crate) struct NeoOptions {
     #[command(subcommand)]
-    node: NodeKind,
+    command: NeoCommand,
 }
 
-/// The kinds of nodes.
+/// Nodes and commands.
 #[derive(Debug, Subcommand)]
-enum NodeKind {
+enum NeoCommand {
     /// Run a storage node, in a cluster of NEO/py or of ours
     ///
     /// The options are those of neostorage; docs/neo.md says what differs. The node runs in the
@@ -31,11 +43,62 @@ enum NodeKind {
     /// Exit codes: 0 after SIGTERM and when the master stops it, 1 after an error, 2 for a wrong
     /// command line.
     Storage(Box<StorageOptions>),
+    /// Run the admin of a cluster, which `zodium neo ctl` and neoctl connect to
+    ///
+    /// The options are those of neoadmin; docs/neo.md says what differs. The admin runs in the
+    /// foreground until SIGTERM, or until the cluster stops; SIGUSR2 ends it at once.
+    ///
+    /// Exit codes: 0 after SIGTERM and when the cluster stops, 1 after an error, 2 for a wrong
+    /// command line.
+    Admin(Box<AdminOptions>),
+    /// Give a command to a cluster, as neoctl does
+    ///
+    /// The commands and what they print are those of neoctl. Without a command this help is
+    /// printed.
+    ///
+    /// Exit codes: 0 success, 1 the command was not carried out, 2 a wrong command line.
+    #[command(disable_help_subcommand = true)]
+    Ctl(Box<CtlOptions>),
+    /// Show how a cluster is: nodes, partition table, and what to do next
+    ///
+    /// Exit codes: 0 all is well, 1 the admin cannot be asked, 3 something is not well.
+    Status(Box<StatusOptions>),
 }
 
-/// Runs a node to its end.
+/// Runs a node to its end, or carries a command out.
 pub(crate) fn run(options: &NeoOptions) -> Result<ExitCode> {
-    match &options.node {
-        NodeKind::Storage(options) => storage::run(options).map(|()| ExitCode::SUCCESS),
+    match &options.command {
+        NeoCommand::Storage(options) => storage::run(options).map(|()| ExitCode::SUCCESS),
+        NeoCommand::Admin(options) => admin::run(options).map(|()| ExitCode::SUCCESS),
+        NeoCommand::Ctl(options) => ctl::run(options),
+        NeoCommand::Status(options) => status::run(options),
     }
+}
+
+/// Reports all errors of the configuration, and logs of NEO's, before any file is opened.
+fn check(configuration: &Configuration) -> Result<()> {
+    let problems = configuration.check();
+    if !problems.is_empty() {
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        bail!(lines.join("\n"));
+    }
+    for destination in &configuration.log.destinations {
+        if let LogDestination::File(path) = destination
+            && is_database(path)
+        {
+            bail!(
+                "the log file {} is a database, as NEO's nodes write them; move it away, or give \
+                 another path: ours is a text",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is an SQLite database.
+fn is_database(path: &Path) -> bool {
+    let mut magic = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"SQLite format 3\0"
 }

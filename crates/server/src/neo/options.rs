@@ -8,8 +8,8 @@ use anyhow::Result;
 use clap::Args;
 use clap::error::ErrorKind;
 use zodium_configuration::{
-    Configuration, LogDestination, LogOptions, NodeAdapter, NodeOptions, ServerOptions, Warning,
-    read_neo_conf,
+    Configuration, LogDestination, LogOptions, NeoNode, NodeAdapter, NodeOptions, ServerOptions,
+    Warning, read_neo_conf,
 };
 
 use crate::setting_arguments::{OfNode, SettingArguments};
@@ -53,7 +53,7 @@ impl StorageOptions {
     pub(super) fn configuration(&self) -> Result<(Configuration, NodeOptions, Vec<Warning>)> {
         let (mut configuration, warnings) = match (&self.config, &self.file) {
             (Some(file), _) => crate::config::read(file)?,
-            (None, Some(file)) => read_neo_conf(file, &self.section)?,
+            (None, Some(file)) => read_neo_conf(file, &self.section, NeoNode::Storage)?,
             (None, None) => (unconfigured(), Vec::new()),
         };
         if let (Some(file), None) = (&self.config, &configuration.neo_storage) {
@@ -73,13 +73,15 @@ impl StorageOptions {
     }
 }
 
-fn unconfigured() -> Configuration {
+/// A configuration without anything.
+pub(super) fn unconfigured() -> Configuration {
     Configuration {
         server: ServerOptions::default(),
         storages: Vec::new(),
         log: LogOptions::default(),
         monitor: None,
         neo_storage: None,
+        neo_admin: None,
     }
 }
 

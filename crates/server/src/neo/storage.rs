@@ -1,7 +1,5 @@
 //! `zodium neo storage`: opens the database, and runs a storage node on it.
 
-use std::fs::File;
-use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
-use zodium_configuration::{Configuration, LogDestination, NodeOptions, NodeWait};
+use zodium_configuration::{NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
 use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watched, serve};
 use zodium_neo_storage::{Saved, Settings, TRANSACTION_BYTES_MAX};
@@ -19,7 +17,7 @@ use zodium_sql::{NodeDatabase, NodeOptions as NodeDatabaseOptions, SqlError};
 
 use super::monitoring::{MonitoredNode, words};
 use super::options::StorageOptions;
-use super::{addresses, master_list};
+use super::{addresses, check, master_list};
 use crate::supervisor::{self, Watchdog};
 use crate::{logging, monitoring, panics};
 
@@ -57,34 +55,6 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
     ended
 }
 
-/// Reports all errors of the configuration, and logs of NEO's, before any file is opened.
-fn check(configuration: &Configuration) -> Result<()> {
-    let problems = configuration.check();
-    if !problems.is_empty() {
-        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        bail!(lines.join("\n"));
-    }
-    for destination in &configuration.log.destinations {
-        if let LogDestination::File(path) = destination
-            && is_database(path)
-        {
-            bail!(
-                "the log file {} is a database, as NEO's nodes write them; move it away, or give \
-                 another path: ours is a text",
-                path.display()
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Whether a file is an SQLite database.
-fn is_database(path: &Path) -> bool {
-    let mut magic = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && magic == *b"SQLite format 3\0"
-}
-
 /// Opens the database, and binds the address.
 fn prepare(
     options: &StorageOptions,
@@ -99,13 +69,10 @@ fn prepare(
         }
         _ => None,
     };
-    let mut masters = addresses::masters(&node.masters)?;
-    if let Some(list) = &node.dynamic_master_list {
-        masters.extend(master_list::read(list)?);
-        masters.sort_unstable();
-        masters.dedup();
-        master_list::update(list, &masters);
-    }
+    let masters = master_list::joined(
+        addresses::masters(&node.masters)?,
+        node.dynamic_master_list.as_deref(),
+    )?;
     let bind = addresses::numeric(&node.bind, Some(0))?;
     let (database, saved) = open(node, path)?;
     let has_cells = saved.node.is_some() && saved.table.is_some();

@@ -23,6 +23,12 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
              FILE`, or remove its table [neo-storage]",
         ));
     }
+    if configuration.neo_admin.is_some() {
+        return Err(wrong(
+            "the configuration is of the admin of a NEO cluster: run it with `zodium neo admin -C \
+             FILE`, or remove its table [neo-admin]",
+        ));
+    }
     let files: Vec<_> = options.path.iter().chain(&options.filename).collect();
     if !files.is_empty() {
         configuration.storages = storages(&files)?;
@@ -48,6 +54,7 @@ fn unconfigured() -> Configuration {
         log: LogOptions::default(),
         monitor: None,
         neo_storage: None,
+        neo_admin: None,
     }
 }
 
