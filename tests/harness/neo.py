@@ -98,6 +98,7 @@ class Cluster:
         tls=None,
         upstream=None,
         marks_corrupted_cells=False,
+        monitors=(),
     ):
         self.folder, self.name, self.tls = folder, "zodium_test", tls
         self.partitions = partitions
@@ -114,7 +115,13 @@ class Cluster:
         if marks_corrupted_cells:
             for node in self.master_nodes:
                 node.words[1:2] = ["-c", MARKING_MASTER, CHECKOUT]
-        self.admin = self.neo_node("neoadmin", "admin", "--bind", self.admin_address)
+        self.monitored = [word for name in monitors for word in ("--monitor-backup", name)]
+        self.admin = self.neo_node(
+            "neoadmin", "admin", "--bind", self.admin_address, *self.monitored
+        )
+        # A second admin, ours; `start` leaves it alone.
+        self.own_admin_address = f"{HOST}:{free_port()}"
+        self.own_admin = self.admin_node(self.own_admin_address, *self.monitored)
         self.storages = [self.storage_node(number) for number in range(1, storages + 1)]
         self.clients = []
 
@@ -138,6 +145,11 @@ class Cluster:
         words += ["--log-level", "debug", *options]
         return Node(words, f"storage-{number}", self.folder)
 
+    def admin_node(self, address, *options):
+        """An admin of ours."""
+        words = [BINARY, "neo", "admin", *self.common(), "--bind", address]
+        return Node([*words, "--log-level", "debug", *options], "own-admin", self.folder)
+
     def neo_storage_node(self, number):
         """A storage node of NEO/py."""
         database = str(self.database(number))
@@ -159,8 +171,18 @@ class Cluster:
     def wait_state(self, state):
         wait_for(lambda: self.neoctl("print", "cluster").stdout.strip() == state, state)
 
-    def neoctl(self, *words):
-        command = [PYTHON, f"{CHECKOUT}/neoctl", "--address", self.admin_address]
+    def neoctl(self, *words, admin=None):
+        return self.command([PYTHON, f"{CHECKOUT}/neoctl"], admin, words)
+
+    def ctl(self, *words, admin=None):
+        """Our commands in place of neoctl's."""
+        return self.command([BINARY, "neo", "ctl"], admin, words)
+
+    def status(self, *words, admin=None):
+        return self.command([BINARY, "neo", "status"], admin, words)
+
+    def command(self, command, admin, words):
+        command = [*command, "--address", admin or self.admin_address]
         if self.tls:
             command += ["--ca", self.tls[0], "--cert", self.tls[1], "--key", self.tls[2]]
         return subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
@@ -193,7 +215,7 @@ class Cluster:
         """Ends all processes; shows what they said."""
         for client in self.clients:
             client.close()
-        for node in [*self.storages, *self.master_nodes, self.admin]:
+        for node in [*self.storages, *self.master_nodes, self.admin, self.own_admin]:
             if node.is_running():
                 node.kill()
             print(f"--- {node.name}\n{node.log()[-6000:]}")

@@ -1,19 +1,20 @@
-"""NEO/py's own tests, with our program in place of its storage nodes.
+"""NEO/py's own tests, with our program in place of its storage nodes and admins.
 
-    NEOPPOD=CHECKOUT PYTHON tests/conformance/neo/run.py [--storage COMMAND] [NAME ...]
+    NEOPPOD=CHECKOUT PYTHON tests/conformance/neo/run.py [--storage COMMAND] [--admin COMMAND]
+        [NAME ...]
 
 PYTHON runs NEO/py.  A NAME is a module (zodb.testBasic, functional.testStorage), a
 group (zodb, functional, subset), or part of the name of a test after a colon (zodb:Undo).
-Without names all of zodb and functional run.  COMMAND is what `neostorage` is replaced by;
-`--storage stock` leaves NEO's own.
+Without names all of zodb and functional run.  COMMAND is what `neostorage` or `neoadmin` is
+replaced by; `--storage stock` and `--admin stock` leave NEO's own.
 
 The group subset is the part of zodb that depends on how many nodes there are, in larger
 clusters: 2 masters, 3 storages, 1 replica, 5 partitions, TLS.
 
 NEO's functional tests start each node as a child process with neostorage's options.
-Key decision: nothing of NEO/py is changed.  In the child of a storage node the
-command is executed in place of NEO's code; nodes with the adapter Importer, which
-we do not have, stay NEO's.  Each test has a process of its own: NEO's fixtures do
+Key decision: nothing of NEO/py is changed.  In the child of a node the command is
+executed in place of NEO's code; nodes with the adapter Importer, which we do not
+have, stay NEO's.  Each test has a process of its own: NEO's fixtures do
 not come back to order after a failure.
 """
 
@@ -27,7 +28,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "checked"
-DEFAULT = f"{REPOSITORY}/target/{PROFILE}/zodium neo storage"
+PROGRAM = f"{REPOSITORY}/target/{PROFILE}/zodium"
 GROUPS = {
     "zodb": [
         *("testBasic", "testConflict", "testHistory", "testIterator", "testMT", "testPack"),
@@ -48,14 +49,15 @@ LARGER = {"MASTERS": 2, "STORAGES": 3, "REPLICAS": 1, "PARTITIONS": 5}
 OUTCOMES = ["passed", "failed", "skipped", "expected"]
 
 
-def substitute(command):
-    """Has storage processes run `command`."""
+def substitute(commands):
+    """Has processes run commands in place of their own, by the names of NEO's programs."""
     from neo.tests.functional import NEOProcess
 
-    words, stock = shlex.split(command), NEOProcess.run
+    stock = NEOProcess.run
 
     def run(process):
-        if process.command != "neostorage":
+        words = shlex.split(commands.get(process.command, "stock"))
+        if words == ["stock"]:
             return stock(process)
         if "Importer" in sys.argv:
             remove_logs(Path(process.arg_dict["database"]).parent)
@@ -142,16 +144,17 @@ class Result(unittest.TextTestResult):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="NEO/py's tests with our storage nodes")
-    parser.add_argument("--storage", default=DEFAULT, help="what neostorage is replaced by")
+    parser = argparse.ArgumentParser(description="NEO/py's tests with our storages and admins")
+    for node in ("storage", "admin"):
+        command, help = f"{PROGRAM} neo {node}", f"what neo{node} is replaced by"
+        parser.add_argument(f"--{node}", default=command, help=help)
     parser.add_argument("--details", action="store_true", help="show each failure in full")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     sys.path.insert(0, os.environ["NEOPPOD"])
     os.environ["NEO_TEST_ZODB_FUNCTIONAL"] = "1"
     os.environ["NEO_TESTS_ADAPTER"] = "SQLite"
-    if options.storage != "stock":
-        substitute(options.storage)
+    substitute({"neostorage": options.storage, "neoadmin": options.admin})
     counts = {}
     for group, test in tests_named(options.names):
         count = counts.setdefault(group, dict.fromkeys(OUTCOMES, 0))
