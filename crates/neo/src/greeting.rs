@@ -14,6 +14,8 @@ pub const GREETING: [u8; 6] = [0x92, 0xa3, b'N', b'E', b'O', PROTOCOL_VERSION];
 const MAGIC_LENGTH: usize = 5;
 /// First byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
+/// First byte of an alert of TLS, which answers what is no handshake.
+const TLS_ALERT: u8 = 0x15;
 /// Bytes of an unknown greeting that are shown.
 const SHOWN_BYTES_MAX: usize = 20;
 
@@ -84,7 +86,7 @@ pub fn read_greeting(buffer: &[u8]) -> Result<Greeting, GreetingError> {
 
 fn refuse(buffer: &[u8]) -> Result<Greeting, GreetingError> {
     match buffer {
-        [TLS_HANDSHAKE, ..] => Err(GreetingError::Tls),
+        [TLS_HANDSHAKE | TLS_ALERT, ..] => Err(GreetingError::Tls),
         [0, 0, 0, version, ..] if *version > 0 => {
             Err(GreetingError::OldEncoding { version: *version })
         }
@@ -121,6 +123,7 @@ mod tests {
         assert_eq!(read_greeting(b"\x92\xa3NEO\x06"), version(6));
         assert_eq!(read_greeting(b"\x92\xa3NEO\xcc\x85"), version(133));
         assert_eq!(read_greeting(b"\x16\x03"), Err(GreetingError::Tls));
+        assert_eq!(read_greeting(b"\x15\x03"), Err(GreetingError::Tls));
         assert_eq!(read_greeting(b"\0\0\0"), Ok(Greeting::Need(4)));
         assert_eq!(read_greeting(b"\0\0\0\x06"), Err(GreetingError::OldEncoding { version: 6 }));
         for other in [&b"\x92\xa3NEX"[..], b"\x93", b"GET / HTTP/1.1\r\n", b"\0\0\0\0", b"\0Z"] {
