@@ -35,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 #[non_exhaustive]
 pub enum AskError {
     /// It cannot be reached.
-    #[error("cannot connect to the admin at {address}: {source}; is it running there?")]
+    #[error("cannot connect to the admin at {address}; is it running there?")]
     Unreachable {
         /// Where it was looked for.
         address: Address,
@@ -43,7 +43,7 @@ pub enum AskError {
         source: io::Error,
     },
     /// It is no admin, or has TLS and the command has none, or the other way round.
-    #[error("{address} is no admin that this command can talk to: {source}")]
+    #[error("{address} is no admin that this command can talk to")]
     NotNeo {
         /// Its address.
         address: Address,
@@ -60,7 +60,7 @@ pub enum AskError {
         address: Address,
     },
     /// The connection has failed.
-    #[error("the connection to the admin at {address} has failed: {source}")]
+    #[error("the connection to the admin at {address} has failed")]
     Lost {
         /// Its address.
         address: Address,
@@ -68,13 +68,13 @@ pub enum AskError {
         source: io::Error,
     },
     /// An answer that cannot be read.
-    #[error("the admin has sent what is no message: {0}")]
+    #[error("the admin has sent what is no message")]
     NotAMessage(#[from] ScanError),
     /// An answer that cannot be read.
-    #[error("the admin has sent what is no message: {0}")]
+    #[error("the admin has sent what is no message")]
     Malformed(#[from] DecodeError),
     /// The question has too many arguments.
-    #[error("{0}")]
+    #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The admin or the master says no.
     #[error("{text}")]
