@@ -1,6 +1,6 @@
 //! The commands, in neoctl's words.
 
-use clap::Subcommand;
+use clap::{ArgAction, Subcommand};
 use zodium_neo::{ClusterState, NodeId, NodeType};
 use zodium_types::Tid;
 
@@ -69,7 +69,7 @@ pub(super) enum CtlCommand {
     #[command(name = "prune_orphan", alias = "prune-orphan")]
     PruneOrphan {
         /// 1: only log what there is to delete; 0: delete it
-        #[arg(value_parser = values::flag)]
+        #[arg(action = ArgAction::Set, value_parser = values::flag)]
         dry_run: bool,
 
         /// Storages, or `all`

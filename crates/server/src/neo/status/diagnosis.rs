@@ -130,13 +130,14 @@ fn of_missing_cells(picture: &Picture) -> Option<String> {
         return None;
     }
     let storages = picture.storages().filter(|node| node.state == NodeState::Running).count();
-    let advice = match storages < wanted {
-        true => format!("start {} more storages, add them, and", wanted - storages),
-        false => "".to_owned(),
+    let advice = match wanted.saturating_sub(storages) {
+        0 => String::new(),
+        1 => "start another storage, add it, and ".to_owned(),
+        missing => format!("start {missing} more storages, add them, and "),
     };
     Some(format!(
-        "there are to be {wanted} copies of each partition, and of {} there are fewer: {advice} \
-         `zodium neo ctl tweak`",
+        "there are to be {wanted} copies of each partition, and of {} there are fewer: \
+         {advice}`zodium neo ctl tweak`",
         partitions(&few)
     ))
 }

@@ -3,6 +3,8 @@
 mod diagnosis;
 mod drawing;
 mod picture;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::io::{IsTerminal, stdout};
