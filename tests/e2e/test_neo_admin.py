@@ -62,7 +62,7 @@ def test_an_admin_without_a_master_says_so(admin, options):
     code, _, body = monitor.fetch("/health")
     assert code == 503
     assert "looking for the primary master" in body.decode()
-    assert monitor.samples().of("zodium_network_accepted_total") > 0
+    assert monitor.samples().of("zodium_network_received_bytes_total") > 0
     process.send_signal(signal.SIGTERM)
     assert process.wait(SECONDS) == 0
     gone = neo("ctl", "-a", address, "print", "cluster")

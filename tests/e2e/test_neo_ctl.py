@@ -7,7 +7,7 @@ from harness.neo import CHECKOUT, Cluster, needs_neo, wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 
-# Commands that change nothing, or nothing more when they are given again.
+# Nothing changes between them.
 QUESTIONS = [
     "print ids",
     "print pt",
@@ -22,13 +22,15 @@ QUESTIONS = [
     "print primary",
     "print summary",
     "tweak -n",
+]
+# Only the number of the partition table changes.
+COMMANDS = [
     "tweak",
     "add all",
     "add S1 S2",
     "set replicas 1",
-    "check :",
     "check 0:S1 1:",
-    "check : 1325421296 2e9",
+    "check 1:S2 2:S1 1325421296 2e9",
     "prune_orphan 1 all",
     "flush_log",
 ]
@@ -75,22 +77,23 @@ def own(cluster, *words):
     return cluster.ctl(*words, admin=cluster.own_admin_address)
 
 
-def outcomes(cluster, words):
-    """What both commands say with both admins: exit code and output, and the errors."""
-    words = words.split()
-    commands = (cluster.neoctl, cluster.ctl)
+def answers(cluster, questions):
+    """By question, (exit code, output, errors) of both commands with both admins."""
+    commands = [words.split() for words in questions]
     admins = (cluster.admin_address, cluster.own_admin_address)
-    done = [command(*words, admin=admin) for command in commands for admin in admins]
-    return [(one.returncode, one.stdout) for one in done], [one.stderr for one in done]
+    columns = [cluster.neoctl_each(commands, admin=admin) for admin in admins]
+    for admin in admins:
+        done = [cluster.ctl(*words, admin=admin) for words in commands]
+        columns.append([(one.returncode, one.stdout, one.stderr) for one in done])
+    return dict(zip(questions, zip(*columns, strict=True), strict=True))
 
 
 def assert_all_say_the_same(cluster, questions):
     """What each question is answered: exit code and output."""
     said = {}
-    for words in questions:
-        outcome, errors = outcomes(cluster, words)
-        assert outcome == [outcome[0]] * 4, (words, outcome, errors)
-        said[words] = outcome[0]
+    for words, all_answers in answers(cluster, questions).items():
+        said[words] = all_answers[0][:2]
+        assert [one[:2] for one in all_answers] == [said[words]] * 4, (words, all_answers)
     return said
 
 
@@ -99,13 +102,16 @@ def test_both_commands_and_both_admins_print_the_same(cluster):
     client = cluster.client()
     client.call("set", a=1)
     said = assert_all_say_the_same(cluster, QUESTIONS)
+    said |= assert_all_say_the_same(cluster, COMMANDS)
     assert {code for code, _ in said.values()} == {0}
     assert said["print pt"][1].splitlines()[1:] == [
         "             10v",
         "S1 R UUUUUUUUUUUU",
         "S2 R UUUUUUUUUUUU",
     ]
-    assert said["check :"][1] == said["flush_log"][1] == ""
+    assert said["check 0:S1 1:"][1] == said["flush_log"][1] == ""
+    # neoctl takes the number of replicas for the rows of the table.
+    assert own(cluster, "check", ":S1", "tid:0x1").returncode == 0
     assert said["set replicas 1"][1] == "\n"
     assert_all_say_the_same(cluster, ["print ids"])
     # Each admin is in its own list, and in no other one.
@@ -116,14 +122,14 @@ def test_both_commands_and_both_admins_print_the_same(cluster):
         assert admin in neos.stdout
     refused = assert_all_say_the_same(cluster, REFUSALS)
     assert set(refused.values()) == {(1, "")}
-    for words in REFUSALS[:5]:
-        errors = outcomes(cluster, words)[1]
+    for words, all_answers in answers(cluster, REFUSALS[:5]).items():
+        errors = [errors for _, _, errors in all_answers]
         assert errors == [errors[0]] * 4, (words, errors)
     # A storage less, and its cells out of date.
     cluster.storages[1].kill()
     wait_for(lambda: "DOWN" in cluster.nodes(), "the storage is down")
     wait_for(lambda: "DOWN" in own(cluster, "print", "node").stdout, "our admin knows it")
-    said = assert_all_say_the_same(cluster, QUESTIONS[:14] + ["kill S1"])
+    said = assert_all_say_the_same(cluster, [*QUESTIONS, "kill S1"])
     assert "\nS2 D OOOOOOOOOOOO" in said["print pt"][1]
     assert (
         '# {"problem": [null]}\nRUNNING; OUT_OF_DATE=12, UP_TO_DATE=12; DOWN=1'
@@ -207,10 +213,10 @@ def test_storages_are_added_moved_and_dropped(cluster):
     assert "S2 is pending: `zodium neo ctl add S2`" in joined(status)
     assert own(cluster, "add", "all").stdout == "Nodes added: S2\n"
     planned = own(cluster, "tweak", "-n", "S1").stdout
-    assert planned == "S1 R FFFF\nS2 R OOOO\n"
+    assert planned == "S1 R UUUU\nS2 R OOOO\n"
     assert own(cluster, "tweak", "S1").stdout == planned
     wait_for(
-        lambda: own(cluster, "print", "pt").stdout.endswith("S1 R ....\nS2 R UUUU\n"), "S2 has all"
+        lambda: own(cluster, "print", "pt").stdout.endswith("S1 R UUUU\nS2 R UUUU\n"), "S2 has all"
     )
     assert own(cluster, "kill", "S1").stdout == "state changed\n"
     assert cluster.storages[0].process.wait(10) == 0

@@ -22,6 +22,7 @@ from .servers import BINARY
 
 CHECKOUT, PYTHON = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
 CLIENT = Path(__file__).with_name("neo_client.py")
+COMMANDS = Path(__file__).with_name("neo_commands.py")
 START_SECONDS = 30
 
 needs_neo = pytest.mark.skipif(
@@ -182,10 +183,24 @@ class Cluster:
         return self.command([BINARY, "neo", "status"], admin, words)
 
     def command(self, command, admin, words):
-        command = [*command, "--address", admin or self.admin_address]
+        command = [*command, *self.reach(admin), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def neoctl_each(self, commands, admin=None):
+        """(exit code, output, errors) of many commands of neoctl, in one process."""
+        command = [PYTHON, str(COMMANDS), CHECKOUT, *self.reach(admin)]
+        done = subprocess.run(
+            command, input=json.dumps(commands), capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return [tuple(one) for one in json.loads(done.stdout)]
+
+    def reach(self, admin):
+        """The options by which commands reach an admin."""
+        options = ["--address", admin or self.admin_address]
         if self.tls:
-            command += ["--ca", self.tls[0], "--cert", self.tls[1], "--key", self.tls[2]]
-        return subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
+            options += ["--ca", self.tls[0], "--cert", self.tls[1], "--key", self.tls[2]]
+        return options
 
     def nodes(self):
         """What neoctl says of the storages."""
