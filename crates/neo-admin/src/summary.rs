@@ -5,6 +5,9 @@ use zodium_types::{CalendarTime, Tid};
 
 use crate::health::Health;
 
+/// What NEO writes for a lag of less than a microsecond, a Greek letter.
+const EPSILON: &str = "\u{3b5}";
+
 /// The line on one cluster, and what it says of the last transaction.
 pub(crate) struct Line {
     pub(crate) text: String,
@@ -50,7 +53,7 @@ pub(crate) fn line(health: &Health, upstream: Option<Upstream>) -> Line {
     if lag == 0.0 && tid < upstream.tid {
         // Less than can be said.
         let is_lagging = upstream.lag_seconds_max <= 0.0;
-        return Line { text: format!("{text}; lag=ε"), tid: Some(tid), is_lagging };
+        return Line { text: format!("{text}; lag={EPSILON}"), tid: Some(tid), is_lagging };
     }
     let is_lagging = upstream.lag_seconds_max < lag;
     Line { text: format!("{text}; lag={}", python_number(lag)), tid: Some(tid), is_lagging }
@@ -134,7 +137,7 @@ mod tests {
         let backup = Health { backup_tid, ..health(ClusterState::BackingUp) };
         for (steps, lag, lags) in [
             (0, "0.0", false),
-            (1, "ε", false),
+            (1, EPSILON, false),
             (3 * second + 10, "3.0", true),
             (3 * second / 2 + 10, "1.5", true),
             (720, "1e-05", false),

@@ -48,8 +48,8 @@ fn rows_follow_the_changes_of_the_master() {
     assert_eq!(
         bench.answer(operator, 5),
         "AnswerPartitionList(AnswerPartitionList { table: Some(TableId(8)), replicas: 1, rows: \
-         [[Cell { node: NodeId(S2), state: Feeding }, Cell { node: NodeId(S1), state: OutOfDate }]] \
-         })"
+         [[Cell { node: NodeId(S2), state: Feeding }, Cell { node: NodeId(S1), state: OutOfDate \
+         }]] })"
     );
     bench.tell(operator, 6, AskPartitionList { first: 0, end: 3, node: None });
     let refusal = (ErrorCode::ProtocolError, "invalid partition table offset".to_owned());
