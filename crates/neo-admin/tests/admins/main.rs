@@ -1,5 +1,7 @@
 //! Admins without sockets: what they answer, relay and report.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
 mod backups;
 mod masters;
 mod operators;
