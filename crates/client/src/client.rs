@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use zodium_pickle::Value;
 use zodium_tls::ClientTls;
+use zodium_transport::TlsSide;
 use zodium_types::{Address, Oid, Tid};
 
 use crate::cache::CacheMetrics;
@@ -19,7 +20,6 @@ use crate::options::{Access, Options, TlsOptions};
 use crate::reading::oids_of;
 use crate::shared::{Phase, Shared};
 use crate::table::{LoadKey, Loaded};
-use crate::transport::TlsSide;
 use crate::{ClientError, Revision};
 
 /// Loads in flight above which a prefetch is skipped.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use zodium_pickle::Value;
+use zodium_transport::{TlsSide, Transport};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::frame::encode_frame;
 use zodium_zeo::codec::{
@@ -28,7 +29,6 @@ use crate::input::Input;
 use crate::interrupt::TICK;
 use crate::promise::Promise;
 use crate::table::{Call, LoadKey, Loaded, Role, Table, Then};
-use crate::transport::{TlsSide, Transport};
 use crate::{ClientError, Interrupt, Revision};
 
 /// The request buffer is freed if it has grown beyond this.
@@ -128,7 +128,7 @@ impl Connection {
     /// delivers further ones at once. From now on a reply may take long, as long as the server is
     /// not silent for `silence_max`. The calling thread becomes the connector of this connection.
     pub(crate) fn establish(&self, known: Tid, silence_max: Duration) -> Result<(), ClientError> {
-        self.transport.wait_long(silence_max).map_err(ClientError::disconnected)?;
+        self.transport.wait_long(Some(TICK), silence_max).map_err(ClientError::disconnected)?;
         let _ = self.connector.set(thread::current());
         let mut reading = self.reading.lock();
         for (tid, oids) in reading.held.take().unwrap_or_default() {
@@ -413,7 +413,7 @@ fn greet(transport: &Transport, input: &mut Input) -> io::Result<Encoding> {
             let known = Encoding::from_announcement(payload);
             break known.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         }
-        if transport.receive(input)? == 0 {
+        if transport.receive(&mut input.buffer)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };

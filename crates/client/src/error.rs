@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use thiserror::Error;
+use zodium_transport::OpenError;
 use zodium_types::Oid;
 use zodium_zeo::codec::{CodecError, RemoteError};
 
 use crate::Exception;
-use crate::socket::ConnectError;
 
 /// Why a call failed. Clones share their texts.
 #[derive(Clone, Debug, Error)]
@@ -104,8 +104,8 @@ impl From<RemoteError<'_>> for ClientError {
     }
 }
 
-impl From<ConnectError> for ClientError {
-    fn from(error: ConnectError) -> ClientError {
+impl From<OpenError> for ClientError {
+    fn from(error: OpenError) -> ClientError {
         ClientError::disconnected(error)
     }
 }

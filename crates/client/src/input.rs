@@ -1,27 +1,21 @@
 //! The input buffer of a connection.
 
 use std::io;
-use std::ops::Range;
 
+use zodium_transport::InputBuffer;
 use zodium_zeo::codec::FrameError;
 use zodium_zeo::codec::frame::{HEADER_LENGTH, Peek, peek_frame};
 
 /// Longest frame accepted. The buffer grows as bytes arrive, not by the announced length.
 const FRAME_BYTES_MAX: u32 = 1 << 30;
-/// Initial free space, and the least to be free again after a long frame.
-const ROOM_BYTES: usize = 64 << 10;
-/// A buffer larger than this is shrunk when it is no longer needed.
-const KEPT_BYTES_MAX: usize = 1 << 20;
-
 /// A buffer that whole frames are taken off.
 pub(crate) struct Input {
-    buffer: Vec<u8>,
-    filled: Range<usize>,
+    pub(crate) buffer: InputBuffer,
 }
 
 impl Input {
     pub(crate) fn new() -> Input {
-        Input { buffer: vec![0; ROOM_BYTES], filled: 0..0 }
+        Input { buffer: InputBuffer::default() }
     }
 
     /// The payload of the next frame, if it has arrived completely. Fails if the bytes are no
@@ -32,59 +26,11 @@ impl Input {
 
     /// As [`Input::next_frame`], with the error of the frame itself.
     pub(crate) fn next_payload(&mut self) -> Result<Option<&[u8]>, FrameError> {
-        let rest = self.buffer.get(self.filled.clone()).unwrap_or_default();
-        match peek_frame(rest, FRAME_BYTES_MAX)? {
-            Peek::Complete(payload) => {
-                let start = self.filled.start + HEADER_LENGTH;
-                let end = start + payload.len();
-                self.filled.start = end;
-                Ok(self.buffer.get(start..end))
-            }
-            Peek::Missing(_) => Ok(None),
-        }
-    }
-
-    /// Lets `read` append bytes; returns how many it has read.
-    pub(crate) fn fill(
-        &mut self,
-        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        self.make_room();
-        let room = self.buffer.get_mut(self.filled.end..).unwrap_or_default();
-        let room_bytes = room.len();
-        let count = read(room)?.min(room_bytes);
-        self.filled.end += count;
-        Ok(count)
-    }
-
-    /// Appends bytes.
-    pub(crate) fn append(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            self.make_room();
-            let room = self.buffer.get_mut(self.filled.end..).unwrap_or_default();
-            let (now, later) = bytes.split_at(bytes.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            self.filled.end += now.len();
-            bytes = later;
-        }
-    }
-
-    fn make_room(&mut self) {
-        if self.filled.is_empty() {
-            self.filled = 0..0;
-            if self.buffer.len() > KEPT_BYTES_MAX {
-                self.buffer = vec![0; ROOM_BYTES];
-            }
-        }
-        if self.filled.end < self.buffer.len() {
-            return;
-        }
-        if self.filled.start > self.buffer.len() / 2 {
-            self.buffer.copy_within(self.filled.clone(), 0);
-            self.filled = 0..self.filled.len();
-        } else {
-            self.buffer.resize(self.buffer.len() * 2, 0);
-        }
+        let length = match peek_frame(self.buffer.bytes(), FRAME_BYTES_MAX)? {
+            Peek::Complete(payload) => HEADER_LENGTH + payload.len(),
+            Peek::Missing(_) => return Ok(None),
+        };
+        Ok(self.buffer.consume(length).get(HEADER_LENGTH..))
     }
 }
 
@@ -111,10 +57,10 @@ mod tests {
             while !rest.is_empty() {
                 let piece = pieces[turn % pieces.len()].min(rest.len());
                 if turn % 2 == 0 {
-                    input.append(&rest[..piece]);
+                    input.buffer.append(&rest[..piece]);
                     rest = &rest[piece..];
                 } else {
-                    let count = input.fill(|room| {
+                    let count = input.buffer.fill(|room| {
                         let count = piece.min(room.len());
                         room[..count].copy_from_slice(&rest[..count]);
                         Ok(count)
@@ -133,7 +79,7 @@ mod tests {
     #[test]
     fn what_announces_too_much_is_no_frame() {
         let mut input = Input::new();
-        input.append(b"HTTP");
+        input.buffer.append(b"HTTP");
         assert!(input.next_frame().is_err());
     }
 }

@@ -49,7 +49,7 @@ impl Connection {
             if is_done() {
                 return Ok(());
             }
-            match self.transport.receive(&mut reading.input) {
+            match self.transport.receive(&mut reading.input.buffer) {
                 Ok(0) => return Err(io::Error::other("the server closed it; its log says why")),
                 Ok(_) => {
                     let heard = self.heard.load(Ordering::Relaxed);

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::warn;
 use zodium_disk::RealDisk;
 use zodium_pickle::Value;
+use zodium_transport::TlsSide;
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::LoadReply;
 
@@ -19,7 +20,6 @@ use crate::interrupt::TICK;
 use crate::keyed_mutex::KeyedMutex;
 use crate::objects::ObjectsAhead;
 use crate::options::{Access, Options};
-use crate::transport::TlsSide;
 use crate::{ClientError, Revision};
 
 pub(crate) struct Shared {

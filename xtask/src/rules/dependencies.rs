@@ -55,6 +55,8 @@ const MAY_USE: [(&str, &[&str]); 29] = [
     // Nor does the net know one: links carry bytes.
     ("zodium-tls", &[]),
     ("zodium-net", &["zodium-types", "zodium-tls"]),
+    // Sockets of clients, without a runtime.
+    ("zodium-transport", &["zodium-types"]),
     // What a server is told, before there is a server.
     ("zodium-configuration", &["zodium-types"]),
     // The wire format is pure functions over bytes.
@@ -96,6 +98,7 @@ const MAY_USE: [(&str, &[&str]); 29] = [
             "zodium-blobs",
             "zodium-storage",
             "zodium-tls",
+            "zodium-transport",
             "zodium-zeo",
         ],
     ),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 use zodium_tls::HandshakeFailure;
+use zodium_transport::ConnectError;
 use zodium_zeo::codec::{CodecError, FrameError};
 
 use crate::Exception;
-use crate::socket::ConnectError;
 
 /// Why a call failed.
 #[derive(Debug, Error)]

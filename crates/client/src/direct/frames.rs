@@ -3,10 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
+use zodium_transport::Transport;
+
 use super::DirectError;
 use super::stream::{Stream, refused};
 use crate::input::Input;
-use crate::transport::Transport;
 
 /// A connection, with the bytes that were read and not used yet.
 pub(super) struct Frames {
@@ -41,7 +42,7 @@ impl Frames {
             if Instant::now() >= deadline {
                 return Err(DirectError::Silent { limit });
             }
-            match self.transport.receive_by(&mut self.input, Some(deadline)) {
+            match self.transport.receive_by(&mut self.input.buffer, Some(deadline)) {
                 Ok(0) => return Err(DirectError::Closed),
                 Ok(_) => {}
                 Err(error) if is_retried(error.kind()) => {}

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use zodium_transport::{Transport, connect_socket};
 use zodium_types::Address;
 
 use super::DirectError;
-use crate::socket::connect_socket;
-use crate::transport::Transport;
 
 /// A connection to a server.
 pub struct Stream {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use zodium_pickle::Value;
+use zodium_transport::{Socket, Transport};
 use zodium_types::Tid;
 use zodium_zeo::codec::frame::{encode_frame, split_frame};
 use zodium_zeo::codec::{
@@ -15,8 +16,6 @@ use zodium_zeo::codec::{
 
 use super::{DirectClient, DirectError, Stream, health};
 use crate::Exception;
-use crate::socket::Socket;
-use crate::transport::Transport;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);

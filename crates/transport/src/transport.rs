@@ -10,12 +10,11 @@ use parking_lot::Mutex;
 use rustls::{ClientConfig, ClientConnection};
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
+use thiserror::Error;
 use zodium_types::Address;
 
-use crate::ClientError;
-use crate::input::Input;
-use crate::interrupt::TICK;
-use crate::socket::{Socket, connect_socket};
+use crate::input_buffer::InputBuffer;
+use crate::socket::{ConnectError, Socket, connect_socket};
 
 /// TCP keepalive: time until the first probe, and interval between probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -31,13 +30,33 @@ const SEALED_BYTES: usize = 256 << 10;
 
 /// TLS settings of a client.
 #[derive(Clone)]
-pub(crate) struct TlsSide {
-    pub(crate) config: Arc<ClientConfig>,
+pub struct TlsSide {
+    /// The certificates, and how the peer's are verified.
+    pub config: Arc<ClientConfig>,
     /// The name expected in the server's certificate; `None`: the host of its address.
-    pub(crate) name: Option<ServerName<'static>>,
+    pub name: Option<ServerName<'static>>,
 }
 
-pub(crate) struct Transport {
+/// Why there is no connection.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The peer cannot be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connection failed, or its TLS handshake.
+    #[error("{address}: {reason}")]
+    Handshake {
+        /// The address as given.
+        address: String,
+        /// The error.
+        #[source]
+        reason: io::Error,
+    },
+}
+
+/// A connected socket, with or without TLS.
+pub struct Transport {
     socket: Socket,
     /// The peer's address, if the system knows it.
     peer: Option<String>,
@@ -47,13 +66,13 @@ pub(crate) struct Transport {
 impl Transport {
     /// Connects, with a TLS handshake if configured. Until [`Transport::wait_long`], no read or
     /// write takes longer than `limit`.
-    pub(crate) fn open(
+    pub fn open(
         address: &Address,
         tls: Option<&TlsSide>,
         limit: Duration,
-    ) -> Result<Transport, ClientError> {
+    ) -> Result<Transport, OpenError> {
         let transport = Transport::new(connect_socket(address, limit)?);
-        let named = |error: io::Error| ClientError::disconnected(format!("{address}: {error}"));
+        let named = |reason| OpenError::Handshake { address: address.to_string(), reason };
         transport.prepare(limit).map_err(named)?;
         match tls {
             Some(tls) => {
@@ -65,7 +84,7 @@ impl Transport {
     }
 
     /// A transport of this socket, without TLS.
-    pub(crate) fn new(socket: Socket) -> Transport {
+    pub fn new(socket: Socket) -> Transport {
         Transport { peer: peer_of(&socket), socket, tls: None }
     }
 
@@ -80,7 +99,7 @@ impl Transport {
     }
 
     /// Performs the TLS handshake, before the deadline if there is one.
-    pub(crate) fn secure(
+    pub fn secure(
         self,
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
@@ -94,7 +113,7 @@ impl Transport {
     }
 
     /// Whether it is encrypted.
-    pub(crate) fn is_encrypted(&self) -> bool {
+    pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
@@ -103,7 +122,7 @@ impl Transport {
     }
 
     /// Tells the peer that this is an orderly end, if there is TLS.
-    pub(crate) fn say_goodbye(&self) {
+    pub fn say_goodbye(&self) {
         let Some(tls) = &self.tls else { return };
         let mut connection = tls.lock();
         connection.send_close_notify();
@@ -113,25 +132,25 @@ impl Transport {
         let _ = self.plain(Some(Instant::now() + GOODBYE_LIMIT)).write_all(&sealed);
     }
 
-    /// Ends the handshake phase. Reads now fail with `WouldBlock` after each tick, to be retried. A
-    /// write fails only if the peer accepts nothing for `silence_max`.
-    pub(crate) fn wait_long(&self, silence_max: Duration) -> io::Result<()> {
+    /// Ends the handshake phase. Reads now fail with `WouldBlock` after each `tick`, to be retried;
+    /// without one they wait. A write fails only if the peer accepts nothing for `silence_max`.
+    pub fn wait_long(&self, tick: Option<Duration>, silence_max: Duration) -> io::Result<()> {
         let socket = self.socket.reference();
         #[cfg(target_os = "linux")]
         if matches!(self.socket, Socket::Tcp(_)) {
             socket.set_tcp_user_timeout(Some(silence_max))?;
         }
-        socket.set_read_timeout(Some(TICK))?;
+        socket.set_read_timeout(tick)?;
         socket.set_write_timeout(Some(silence_max))
     }
 
     /// Writes all bytes. The caller must prevent concurrent calls.
-    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         self.send_by(bytes, None)
     }
 
     /// As [`Transport::send`], before the deadline if there is one.
-    pub(crate) fn send_by(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
+    pub fn send_by(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
         let mut plain_socket = self.plain(deadline);
         let Some(tls) = &self.tls else { return plain_socket.write_all(bytes) };
         let mut sealed = Vec::new();
@@ -153,14 +172,14 @@ impl Transport {
 
     /// Waits for data and appends them to `input`; returns the number of bytes, 0 if the peer has
     /// closed. The caller must prevent concurrent calls.
-    pub(crate) fn receive(&self, input: &mut Input) -> io::Result<usize> {
+    pub fn receive(&self, input: &mut InputBuffer) -> io::Result<usize> {
         self.receive_by(input, None)
     }
 
     /// As [`Transport::receive`], before the deadline if there is one.
-    pub(crate) fn receive_by(
+    pub fn receive_by(
         &self,
-        input: &mut Input,
+        input: &mut InputBuffer,
         deadline: Option<Instant>,
     ) -> io::Result<usize> {
         let mut plain_socket = self.plain(deadline);
@@ -187,13 +206,13 @@ impl Transport {
     }
 
     /// Shuts down both directions, which also ends pending reads and writes.
-    pub(crate) fn shut_down(&self) {
+    pub fn shut_down(&self) {
         // The peer may have closed already.
         let _ = self.socket.reference().shutdown(Shutdown::Both);
     }
 
     /// The descriptor to poll.
-    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
+    pub fn handle(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Tcp(stream) => stream.as_fd(),
             Socket::Unix(stream) => stream.as_fd(),
@@ -201,7 +220,7 @@ impl Transport {
     }
 
     /// The peer's address, if the system knows it.
-    pub(crate) fn peer(&self) -> Option<&str> {
+    pub fn peer(&self) -> Option<&str> {
         self.peer.as_deref()
     }
 }
@@ -243,7 +262,7 @@ fn peer_of(socket: &Socket) -> Option<String> {
 fn unseal(
     connection: &mut ClientConnection,
     mut sealed: &[u8],
-    input: &mut Input,
+    input: &mut InputBuffer,
 ) -> io::Result<usize> {
     let mut plain_bytes = 0;
     while !sealed.is_empty() {
@@ -255,7 +274,7 @@ fn unseal(
 }
 
 /// Appends decrypted bytes; returns how many.
-fn drain(connection: &mut ClientConnection, input: &mut Input) -> io::Result<usize> {
+fn drain(connection: &mut ClientConnection, input: &mut InputBuffer) -> io::Result<usize> {
     let mut plain_bytes = 0;
     loop {
         let mut reader = connection.reader();

@@ -20,7 +20,7 @@ pub struct ConnectError {
 
 /// A connected socket of either kind.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub enum Socket {
     /// A TCP connection.
     Tcp(TcpStream),
     /// A connection over a Unix socket.
@@ -28,7 +28,7 @@ pub(crate) enum Socket {
 }
 
 /// Connects within `limit`. Without a host the address is on this machine.
-pub(crate) fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, ConnectError> {
+pub fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, ConnectError> {
     let connected = match address {
         Address::Tcp { host, port } => connect_tcp(host, *port, limit).map(Socket::Tcp),
         Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
