@@ -28,6 +28,7 @@ mod properties;
 mod samples;
 mod scanner;
 mod tid_time;
+mod stored_data;
 mod values;
 mod wire;
 
@@ -41,6 +42,7 @@ pub use packet::{Packet, encode};
 pub use partition_table::{PartitionTable, TableError};
 pub use scanner::{Frame, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Scan, ScanError, Scanner};
 pub use tid_time::tid_time;
+pub use stored_data::StoredData;
 pub use values::{
     Address, CellState, Checksum, ClusterState, ErrorCode, Extra, NodeId, NodeState, NodeType,
     Partition, TableId, VALUE_NESTING_MAX, Value,

@@ -4,14 +4,9 @@
 //! database that keeps equal data once, records of any objects. So a row goes when nothing refers
 //! to it any more.
 
-use std::io::{Read, Write};
-
-use flate2::Compression;
-use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
 use rusqlite::{Connection, OptionalExtension, params};
 use rustc_hash::FxHashSet;
-use sha1::{Digest, Sha1};
+use zodium_neo::StoredData;
 use zodium_types::Oid;
 
 use crate::SqlError;
@@ -21,63 +16,6 @@ use crate::place::Place;
 pub(crate) const VALUE_BYTES_MAX: u64 = 1_000_000_000 - (1 << 16);
 /// Ids of the rows of a partition begin with the partition shifted by so many bits.
 const PARTITION_SHIFT: u32 = 48;
-/// `compression` of data that are stored as they are.
-const PLAIN: u8 = 0;
-/// `compression` of data that zlib has compressed.
-const ZLIB: u8 = 1;
-
-/// Data as they are stored: compressed if that made them smaller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredData {
-    /// 0: as they are. 1: compressed by zlib.
-    pub compression: u8,
-    /// SHA-1 of `value`.
-    pub hash: [u8; 20],
-    /// The bytes.
-    pub value: Vec<u8>,
-}
-
-impl StoredData {
-    /// Compresses data, and keeps the result if it is smaller than they are.
-    pub fn compress(data: &[u8]) -> StoredData {
-        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
-        // Writing to a vector does not fail; if it did, the data would be stored as they are.
-        let compressed = encoder.write_all(data).and_then(|()| encoder.finish());
-        match compressed {
-            Ok(value) if value.len() < data.len() => StoredData::of(ZLIB, value),
-            _ => StoredData::of(PLAIN, data.to_vec()),
-        }
-    }
-
-    /// Stores data as they are.
-    pub fn plain(data: &[u8]) -> StoredData {
-        StoredData::of(PLAIN, data.to_vec())
-    }
-
-    fn of(compression: u8, value: Vec<u8>) -> StoredData {
-        StoredData { compression, hash: Sha1::digest(&value).into(), value }
-    }
-
-    /// The data of the object.
-    ///
-    /// # Errors
-    /// What is wrong with them.
-    pub fn into_data(self) -> Result<Vec<u8>, &'static str> {
-        if <[u8; 20]>::from(Sha1::digest(&self.value)) != self.hash {
-            return Err("do not have their SHA-1");
-        }
-        match self.compression {
-            PLAIN => Ok(self.value),
-            ZLIB => {
-                let mut data = Vec::with_capacity(self.value.len() * 3);
-                let read = ZlibDecoder::new(&self.value[..]).read_to_end(&mut data);
-                read.map_err(|_| "cannot be decompressed")?;
-                Ok(data)
-            }
-            _ => Err("have an unknown compression"),
-        }
-    }
-}
 
 /// Gives the rows of `data` their ids.
 #[derive(Debug)]
@@ -184,34 +122,4 @@ pub(crate) fn prune(
         delete.execute([id])?;
     }
     Ok(freed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_that_do_not_become_smaller_are_stored_as_they_are() {
-        let stored = StoredData::compress(b"short");
-        assert_eq!((stored.compression, &stored.value[..]), (0, &b"short"[..]));
-        assert_eq!(stored.into_data(), Ok(b"short".to_vec()));
-    }
-
-    #[test]
-    fn data_that_become_smaller_are_compressed() {
-        let data = b"again and again ".repeat(100);
-        let stored = StoredData::compress(&data);
-        assert_eq!(stored.compression, 1);
-        assert!(stored.value.len() < data.len());
-        assert_eq!(stored.into_data(), Ok(data));
-    }
-
-    #[test]
-    fn flipped_bit_is_found() {
-        for data in [&b"short"[..], &b"again and again ".repeat(100)] {
-            let mut stored = StoredData::compress(data);
-            stored.value[3] ^= 4;
-            assert_eq!(stored.into_data(), Err("do not have their SHA-1"));
-        }
-    }
 }

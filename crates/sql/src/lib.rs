@@ -32,7 +32,6 @@ mod votes;
 mod writer;
 
 pub use cluster::{Cell, Cluster, NewCluster};
-pub use data::StoredData;
 pub use database::{Database, OpenDatabase};
 pub use error::SqlError;
 pub use node::{NodeDatabase, NodeOptions};
@@ -42,3 +41,4 @@ pub use storage::{SqlOptions, SqlStorage};
 pub use transactions::TransactionRow;
 pub use votes::VotedRecord;
 pub use writer::Writer;
+pub use zodium_neo::StoredData;

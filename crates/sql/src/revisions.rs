@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use zodium_types::{Oid, Tid};
 
-use crate::data::StoredData;
+use crate::StoredData;
 use crate::partitions::{id, number};
 
 /// A revision of an object.

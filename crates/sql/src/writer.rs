@@ -4,7 +4,8 @@ use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
-use crate::data::{DataTable, StoredData};
+use crate::StoredData;
+use crate::data::DataTable;
 use crate::packing::{self, Dropped, Packable};
 use crate::votes::{self, VotedRecord};
 use crate::{Database, SqlError, insertion, revisions};

@@ -14,8 +14,9 @@ use zodium_types::{Oid, Tid};
 
 use super::view::View;
 use super::{failure, replication, rows, table, trimming};
+use crate::StoredData;
 use crate::cluster::set_setting;
-use crate::data::{DataTable, StoredData};
+use crate::data::DataTable;
 use crate::partitions::number;
 use crate::votes::{self, VotedRecord};
 use crate::{SqlError, revisions};
