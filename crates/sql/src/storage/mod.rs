@@ -1,7 +1,6 @@
 //! The kind of storage: all partitions of a database, served by one process.
 
 mod cursor;
-mod freshness;
 mod marking;
 mod opening;
 mod packing;
@@ -20,10 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
 use zodium_disk::SpaceWatch;
+use zodium_storage::Freshness;
 use zodium_types::Durations;
 
 use crate::{Database, NewCluster};
-use freshness::Freshness;
 use room::Room;
 use view::Views;
 

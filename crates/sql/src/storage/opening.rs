@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rusqlite::Connection;
+use zodium_storage::Freshness;
 use zodium_types::{Oid, Tid};
 
 use super::room::Room;
-use super::{Freshness, SqlOptions, SqlStorage, Views};
+use super::{SqlOptions, SqlStorage, Views};
 use crate::partitions::{Partitions, id};
 use crate::{Database, OpenDatabase, SqlError, revisions, transactions};
 

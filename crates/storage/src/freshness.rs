@@ -14,8 +14,9 @@ use zodium_types::Oid;
 /// Objects that are known, at most. Reading an object takes far less time than so many commits.
 const KNOWN_MAX: usize = 1 << 17;
 
+/// The objects of the last commits, for a storage whose answers come from elsewhere.
 #[derive(Debug, Default)]
-pub(super) struct Freshness {
+pub struct Freshness {
     /// The number of the last commit. Stored with Release after what is known of it, loaded with
     /// Acquire by readers.
     last: AtomicU64,
@@ -33,18 +34,18 @@ struct Known {
 
 impl Freshness {
     /// The number for an answer that is about to be read.
-    pub(super) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 
     /// Whether no commit has written the object since `number`.
-    pub(super) fn is_current(&self, oid: Oid, number: u64) -> bool {
+    pub fn is_current(&self, oid: Oid, number: u64) -> bool {
         let known = self.known.lock();
         number >= known.oldest && known.commits.get(&oid).is_none_or(|commit| *commit <= number)
     }
 
     /// Notes a commit that reads see by now.
-    pub(super) fn note_commit(&self, oids: &[Oid]) {
+    pub fn note_commit(&self, oids: &[Oid]) {
         let mut known = self.known.lock();
         let number = self.last.load(Ordering::Relaxed) + 1;
         for oid in oids {
@@ -62,7 +63,7 @@ impl Freshness {
     }
 
     /// Notes a pack: every answer from before it is old.
-    pub(super) fn note_pack(&self) {
+    pub fn note_pack(&self) {
         let mut known = self.known.lock();
         let number = self.last.load(Ordering::Relaxed) + 1;
         *known = Known { oldest: number, ..Known::default() };
