@@ -135,6 +135,18 @@ impl CommitTable {
         Ok(())
     }
 
+    /// See [`CommitMachine::settled`]. Also returns the mailbox of the transaction.
+    pub(crate) fn settled(
+        &self,
+        number: TransactionNumber,
+        tid: Option<Tid>,
+        now: Duration,
+    ) -> (Option<Arc<dyn Mailbox>>, Granted) {
+        let mut state = self.state.lock();
+        let (carried, granted) = state.machine.settled(number, tid, now);
+        (carried.map(|carried| carried.owner), state.owners(granted))
+    }
+
     /// See [`CommitMachine::next_batch`].
     pub(crate) fn take_batch(
         &self,

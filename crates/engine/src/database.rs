@@ -1,7 +1,7 @@
 //! A served database: its storage, its commit machine, its log writer, and its subscribers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ use crate::subscribers::Subscribers;
 
 /// An open database with its writer thread.
 pub struct Database {
+    /// For a storage that tells of the end of a finish.
+    pub(crate) this: Weak<Database>,
     pub(crate) store: Arc<dyn zodium_storage::Storage>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commits: CommitTable,
@@ -88,7 +90,8 @@ impl Database {
         if let Some(following) = store.following() {
             following.follow(last_tid, Arc::clone(&subscribers) as _)?;
         }
-        let database = Arc::new(Database {
+        let database = Arc::new_cyclic(|this| Database {
+            this: Weak::clone(this),
             store,
             clock,
             commits: CommitTable::new(last_tid),
@@ -126,7 +129,14 @@ impl Database {
         })
     }
 
-    /// Hands out `count` oids never used before, ascending; `None` when no more are left.
+    /// Whether other programs write to the storage as well, so that even new oids are asked for over
+    /// a network.
+    pub fn is_shared(&self) -> bool {
+        self.store.shared().is_some()
+    }
+
+    /// Hands out `count` oids never used before, ascending; `None` when no more are left. Blocking
+    /// if the storage [is shared](Database::is_shared).
     pub fn new_oids(&self, count: u64) -> Option<std::ops::RangeInclusive<u64>> {
         self.store.new_oids(count)
     }

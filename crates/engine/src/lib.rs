@@ -27,6 +27,7 @@ mod pack_status;
 mod reopening;
 mod resolve;
 mod resolver;
+mod shared;
 mod spill;
 mod subscribers;
 mod transaction;

@@ -110,6 +110,9 @@ impl Database {
     /// When the transaction is not voted, an earlier write failed, or the storage was closed. The
     /// transaction is then over.
     pub fn finish(&self, number: TransactionNumber, voted: Voted) -> Result<(), CommitError> {
+        if let Some(shared) = self.store.shared() {
+            return self.pass_on(shared, number, voted);
+        }
         self.commits.finish(number, voted).map_err(|refused| {
             let (error, voted) = *refused;
             self.abort(number, Some(voted));

@@ -78,7 +78,10 @@ impl Database {
         transaction: &Transaction,
         access: Access,
     ) -> Result<Check, VoteError> {
-        let outcome = self.check_locked(number, transaction, access);
+        let outcome = match self.store.shared() {
+            Some(shared) => self.check_shared(shared, number, transaction, access),
+            None => self.check_locked(number, transaction, access),
+        };
         match &outcome {
             Ok(Check::Voted(_) | Check::WouldBlock) => {}
             Ok(Check::Conflicts(found)) if found.iter().all(FoundConflict::is_resolvable) => {
@@ -204,7 +207,7 @@ impl Database {
         Ok(Some(current))
     }
 
-    fn new_records(
+    pub(crate) fn new_records(
         &self,
         transaction: &Transaction,
         resolved: &Resolved,
@@ -251,7 +254,7 @@ impl Database {
         })
     }
 
-    fn undo_records(
+    pub(crate) fn undo_records(
         &self,
         transaction: &Transaction,
         undoing: &mut Undoing<'_>,
@@ -274,14 +277,14 @@ impl Database {
 /// They are resolved first, by the server or the client. As with the stock server, a transaction
 /// with both kinds fails with the store conflict, if that cannot be resolved. Otherwise the next
 /// vote finds the other conflicts again.
-fn leading_stores(conflicts: &[Conflict]) -> usize {
+pub(crate) fn leading_stores(conflicts: &[Conflict]) -> usize {
     let is_store = |conflict: &&Conflict| conflict.kind == ConflictKind::Store;
     conflicts.iter().take_while(is_store).count()
 }
 
 /// Conflicts with the data of their stores; `None` when these are in a spool and access is
 /// non-blocking.
-fn found_conflicts(
+pub(crate) fn found_conflicts(
     transaction: &Transaction,
     conflicts: Vec<Conflict>,
     access: Access,

@@ -13,7 +13,8 @@ pub trait Follower: Send + Sync {
     fn committed(&self, commits: Vec<Committed>);
 }
 
-/// A storage, opened for reading only, that others write to meanwhile.
+/// A storage that others write to meanwhile. A [shared](crate::Shared) one does not tell of what
+/// was committed through itself.
 pub trait Follow: Read {
     /// Tells `follower` of each transaction after `since`, first of those that are there already.
     /// It is kept until the storage is dropped.

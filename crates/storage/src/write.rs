@@ -8,7 +8,7 @@ use std::task::Poll;
 use zodium_blobs::BlobDirectory;
 use zodium_types::{Distribution, Oid, Tid};
 
-use crate::{Access, Follow, NewTransaction, Pack, Read, Spool, StorageError, Undo};
+use crate::{Access, Follow, NewTransaction, Pack, Read, Shared, Spool, StorageError, Undo};
 
 /// Whether a storage takes commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +126,14 @@ pub trait Storage: Write {
         None
     }
 
-    /// The commits of others, if others may write to it. Only where it was opened for reading.
+    /// The commits of others, if others may write to it. Only where it was opened for reading, or
+    /// is [shared](Storage::shared).
     fn following(&self) -> Option<&dyn Follow> {
+        None
+    }
+
+    /// Commits, if it decides about them itself.
+    fn shared(&self) -> Option<&dyn Shared> {
         None
     }
 

@@ -134,7 +134,7 @@ impl Parts {
             Method::LoadSerial => reads::load_serial(peer, to, arguments),
             Method::GetTid => reads::current_tid(peer, to, arguments),
             Method::History => reads::history(peer, to, arguments),
-            Method::NewOids => reads::new_oids(peer, arguments),
+            Method::NewOids => reads::new_oids(peer, to, arguments),
             Method::NewOid => Err(Exception::new(
                 "builtins.AttributeError",
                 "'new_oid' is not served, call 'new_oids'",

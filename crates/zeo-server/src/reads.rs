@@ -1,5 +1,6 @@
 //! Read requests other than loads.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -88,12 +89,24 @@ pub(crate) fn next_object(
     }))
 }
 
-pub(crate) fn new_oids(peer: &Peer, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {
-    let count = arguments.integer_or(NEW_OIDS_MAX)?.clamp(1, NEW_OIDS_MAX);
-    let oids = peer.storage().new_oids(count.unsigned_abs()).ok_or_else(|| {
-        Exception::new("ZODB.POSException.StorageSystemError", "there are no more oids")
+pub(crate) fn new_oids(
+    peer: &Rc<Peer>,
+    to: &ReplyTo,
+    arguments: &mut Arguments<'_>,
+) -> Result<Reply, Exception> {
+    let count = arguments.integer_or(NEW_OIDS_MAX)?.clamp(1, NEW_OIDS_MAX).unsigned_abs();
+    match peer.storage().is_shared() {
+        true => Ok(peer.ask(to, move |storage| oids_value(storage.new_oids(count)))),
+        false => oids_value(peer.storage().new_oids(count)).map(Reply::Value),
+    }
+}
+
+fn oids_value(oids: Option<RangeInclusive<u64>>) -> Result<Value<'static>, Exception> {
+    let oids = oids.ok_or_else(|| {
+        let reason = "there are no more oids; the server's log may say more";
+        Exception::new("ZODB.POSException.StorageSystemError", reason)
     })?;
-    Ok(Reply::Value(Value::list(oids.map(|oid| oid_value(Oid(oid))))))
+    Ok(Value::list(oids.map(|oid| oid_value(Oid(oid)))))
 }
 
 pub(crate) fn invalidations(

@@ -38,6 +38,8 @@ pub enum CommitState {
     Ready,
     /// Has its tid and is being written. Cannot be aborted any more.
     Writing,
+    /// Its client asked for finish; the storage decides about it. Cannot be aborted any more.
+    Passed,
 }
 
 /// Why a call was refused; it changed nothing.
@@ -355,6 +357,31 @@ impl<P> CommitMachine<P> {
         Ok(self.end(numbers.iter().copied(), now))
     }
 
+    /// Hands a voted transaction to a storage that gives tids itself, until it is
+    /// [`settled`](Self::settled).
+    ///
+    /// # Errors
+    /// `WrongState` unless it is `Voted`; `UnknownTransaction`.
+    pub fn pass_on(&mut self, number: TransactionNumber) -> Result<(), CommitError> {
+        self.expect_state(number, CommitState::Voted, "finish")?.state = CommitState::Passed;
+        self.voted -= 1;
+        Ok(())
+    }
+
+    /// Ends a transaction that was [passed on](Self::pass_on): it has this tid, or is not
+    /// committed. Returns its payload, and the transactions that this grants.
+    pub fn settled(
+        &mut self,
+        number: TransactionNumber,
+        tid: Option<Tid>,
+        now: Duration,
+    ) -> (Option<P>, Vec<TransactionNumber>) {
+        let tid = tid.unwrap_or(Tid::ZERO);
+        self.last_given = self.last_given.max(tid);
+        self.last_published = self.last_published.max(tid);
+        (self.forget(number), self.free([number], now))
+    }
+
     /// Ends a transaction taken by [`next_batch`](Self::next_batch) of which nothing was or will be
     /// written. Its tid stays unused. Returns its payload, and the transactions that this grants.
     pub fn withdraw(
@@ -391,7 +418,9 @@ impl<P> CommitMachine<P> {
     pub fn abort(&mut self, number: TransactionNumber, now: Duration) -> AbortOutcome {
         match self.state(number) {
             None => AbortOutcome::Unknown,
-            Some(CommitState::Ready | CommitState::Writing) => AbortOutcome::TooLate,
+            Some(CommitState::Ready | CommitState::Writing | CommitState::Passed) => {
+                AbortOutcome::TooLate
+            }
             Some(_) => AbortOutcome::Aborted { granted: self.end([number], now) },
         }
     }
@@ -639,6 +668,26 @@ mod tests {
         assert_eq!(machine.status().last_published, Tid(500));
         assert_eq!(machine.abort(number(2), NOW), AbortOutcome::Aborted { granted: vec![] });
         assert!(machine.is_idle());
+    }
+
+    #[test]
+    fn passed_on_transactions_keep_their_locks_until_they_are_settled_in_any_order() {
+        let mut machine = CommitMachine::<()>::new(Tid(10));
+        for n in 1..=2 {
+            assert_eq!(vote(&mut machine, n, &[n]), Granted);
+            machine.voted(number(n)).unwrap();
+            machine.pass_on(number(n)).unwrap();
+        }
+        assert_eq!(vote(&mut machine, 3, &[1, 2]), Waiting);
+        assert_eq!(machine.abort(number(1), NOW), AbortOutcome::TooLate);
+        assert!(machine.pass_on(number(1)).is_err());
+        assert_eq!(machine.settled(number(2), Some(Tid(30)), NOW), (Some(()), vec![]));
+        let granted = vec![number(3)];
+        assert_eq!(machine.settled(number(1), None, NOW), (Some(()), granted));
+        machine.check_consistency().unwrap();
+        let status = machine.status();
+        assert_eq!((status.last_published, status.voted), (Tid(30), 0));
+        assert_eq!(machine.expired(NOW + NOW, Duration::from_secs(1)), [number(3)]);
     }
 
     #[test]

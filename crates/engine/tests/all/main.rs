@@ -12,6 +12,7 @@ mod invalidations;
 mod pack;
 mod released_space;
 mod reopening;
+mod shared;
 mod slow_disk;
 mod support;
 mod transaction_timeout;

@@ -1,5 +1,7 @@
 //! What the tests of the engine share: a database, and a session that asks and waits for answers.
 
+pub(crate) mod shared_memory;
+
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
