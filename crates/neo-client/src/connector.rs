@@ -1,0 +1,322 @@
+//! The connector thread: finds the primary master, catches up with what was missed, and does so
+//! again when the master is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::{debug, info, warn};
+use zodium_neo::messages::{
+    AskFinalTID, AskLastTransaction, NotPrimaryMaster, RequestIdentification,
+};
+use zodium_neo::{Extra, Map, Message, NodeState, NodeType, Value};
+use zodium_types::{Address, Tid};
+
+use crate::NeoError;
+use crate::cluster::{Cluster, IDENTIFICATION_TIME_MAX};
+use crate::commits::Unresolved;
+use crate::connection::{Connection, Receiver};
+use crate::reads::Reads;
+use crate::session::Session;
+
+/// Interval between two attempts at the same master.
+const RETRY: Duration = Duration::from_secs(1);
+/// So many times in a row a master's word that another one is primary is followed at once.
+const REDIRECTIONS_MAX: u32 = 5;
+
+/// Where to look for the primary master.
+struct Search {
+    masters: Vec<Address>,
+    next: usize,
+    /// What another master said.
+    hint: Option<Address>,
+    redirections: u32,
+}
+
+/// What a master sends without being asked.
+struct MasterReceiver {
+    cluster: std::sync::Weak<Cluster>,
+    other: Mutex<Option<NotPrimaryMaster>>,
+    ended: Mutex<Sender<()>>,
+}
+
+/// Runs until the client is closed.
+pub(crate) fn run(cluster: &Arc<Cluster>) {
+    let masters = cluster.options.masters.clone();
+    let mut search = Search { masters, next: 0, hint: None, redirections: 0 };
+    while !cluster.is_over() {
+        let address = search.take();
+        let (ended, end) = channel();
+        let receiver = MasterReceiver {
+            cluster: Arc::downgrade(cluster),
+            other: Mutex::default(),
+            ended: Mutex::new(ended),
+        };
+        let receiver = Arc::new(receiver);
+        match establish(cluster, &address, &receiver) {
+            Ok(session) => {
+                info!(master = %address, client = %session.id, "connected to the NEO cluster");
+                search.found(&address);
+                cluster.connected(&session);
+                // The other end is in the receiver, which lives as long as the connection.
+                let _ = end.recv();
+                cluster.disconnected("the connection to the primary master was lost");
+                if !cluster.is_over() {
+                    warn!(master = %address, "lost the primary master, looking for one");
+                }
+            }
+            Err(error @ NeoError::Truncated { .. }) => {
+                warn!(%error, "the NEO cluster cannot be used any more");
+                cluster.end(error);
+            }
+            Err(error) => {
+                debug!(master = %address, %error, "not connected");
+                cluster.disconnected(&error.to_string());
+                if !search.redirect(receiver.other.lock().take()) {
+                    cluster.sleep(RETRY);
+                }
+            }
+        }
+    }
+}
+
+impl Search {
+    /// The next master to try.
+    fn take(&mut self) -> Address {
+        if let Some(hint) = self.hint.take() {
+            return hint;
+        }
+        let address = self.masters[self.next % self.masters.len()].clone();
+        self.next = (self.next + 1) % self.masters.len();
+        address
+    }
+
+    /// Notes the primary master: it is tried first when it is lost.
+    fn found(&mut self, address: &Address) {
+        self.redirections = 0;
+        if let Some(place) = self.masters.iter().position(|one| one == address) {
+            self.next = place;
+        }
+    }
+
+    /// Follows what a master said; whether to try at once.
+    fn redirect(&mut self, other: Option<NotPrimaryMaster>) -> bool {
+        let Some(NotPrimaryMaster { primary, masters }) = other else {
+            // A round over all masters is a try of each; then comes a pause.
+            return self.next != 0;
+        };
+        let masters = masters.into_iter();
+        let masters: Vec<Address> =
+            masters.map(|one| Address::Tcp { host: one.host, port: one.port }).collect();
+        for master in &masters {
+            if !self.masters.contains(master) {
+                self.masters.push(master.clone());
+            }
+        }
+        let primary = primary.and_then(|index| masters.get(index as usize));
+        self.redirections += 1;
+        if self.redirections > REDIRECTIONS_MAX {
+            self.redirections = 0;
+            return false;
+        }
+        self.hint = primary.cloned();
+        self.hint.is_some() || self.next != 0
+    }
+}
+
+/// Connects to a master, which must be the primary one.
+fn establish(
+    cluster: &Arc<Cluster>,
+    address: &Address,
+    receiver: &Arc<MasterReceiver>,
+) -> Result<Arc<Session>, NeoError> {
+    // First, so that nothing of the new session is told before what was missed.
+    cluster.commits.hold();
+    cluster.routing.write().reset();
+    let receiver: Arc<dyn Receiver> = Arc::<MasterReceiver>::clone(receiver);
+    let master = Connection::open(("master", None), address, cluster.tls.as_ref(), receiver)?;
+    let established = identify(cluster, &master).and_then(|(session, last)| {
+        catch_up(cluster, &session, last)?;
+        Ok(session)
+    });
+    if let Err(error) = &established {
+        master.end(&error.to_string());
+    }
+    established
+}
+
+/// Introduces this client; gives the last transaction of the cluster too.
+fn identify(cluster: &Cluster, master: &Arc<Connection>) -> Result<(Arc<Session>, Tid), NeoError> {
+    let read_only = ("read_only", Value::Bool(true));
+    let extra: Extra<'_> = Map(Vec::from_iter(cluster.options.read_only.then_some(read_only)));
+    let request = RequestIdentification {
+        node_type: NodeType::Client,
+        id: None,
+        address: None,
+        cluster: &cluster.options.cluster,
+        id_timestamp: None,
+        extra,
+    };
+    let accepted = master.ask(request, |answer| match answer {
+        Message::AcceptIdentification(accepted) => accepted.your_id,
+        _ => None,
+    })?;
+    let slow = || NeoError::lost(master.peer(), "it did not accept this client in time");
+    let id = accepted.wait_for(IDENTIFICATION_TIME_MAX).ok_or_else(slow)??;
+    // Its answer comes after the nodes and the partition table.
+    let last = master.ask(AskLastTransaction {}, |answer| match answer {
+        Message::AnswerLastTransaction(last) => Some(last.tid),
+        _ => None,
+    })?;
+    let last = last.wait_for(IDENTIFICATION_TIME_MAX).ok_or_else(slow)??;
+    let routing = cluster.routing.read();
+    if !routing.is_operational() {
+        let reason = "some partitions have no running storage";
+        return Err(NeoError::lost(master.peer(), reason));
+    }
+    let id_timestamp = routing.id_timestamp(id);
+    Ok((Arc::new(Session { master: Arc::clone(master), id, id_timestamp }), last))
+}
+
+/// Tells of what was missed since the last session, and settles own finishes.
+fn catch_up(cluster: &Arc<Cluster>, session: &Arc<Session>, last: Tid) -> Result<(), NeoError> {
+    let seen = cluster.commits.last_tid();
+    if seen > last {
+        return Err(NeoError::Truncated { seen, now: last });
+    }
+    let reads = Reads::in_session(cluster, session);
+    let mut own = BTreeMap::new();
+    let mut lost = Vec::new();
+    let mut failed = None;
+    for finish in cluster.commits.take_unresolved() {
+        match final_tid(&reads, session, finish.ttid) {
+            Ok(Some(tid)) => drop(own.insert(tid, finish)),
+            Ok(None) => lost.push(finish),
+            Err(error) => {
+                failed = Some(error);
+                cluster.commits.unresolved(finish);
+            }
+        }
+    }
+    let missed = match failed {
+        None if seen == Tid::ZERO => Ok(Vec::new()),
+        None => reads.committed(seen.next(), last),
+        Some(error) => Err(error),
+    };
+    match missed {
+        Ok(missed) => {
+            cluster.commits.catch_up(last, missed, own);
+            lost.into_iter().for_each(|Unresolved { ttid, done, .. }| {
+                done(Err(NeoError::NotCommitted { ttid }.into()));
+            });
+            Ok(())
+        }
+        Err(error) => {
+            own.into_values().chain(lost).for_each(|one| cluster.commits.unresolved(one));
+            Err(error)
+        }
+    }
+}
+
+/// The tid of a transaction that was being finished; `None` if it was not committed.
+fn final_tid(reads: &Reads<'_>, session: &Session, ttid: Tid) -> Result<Option<Tid>, NeoError> {
+    let asked = session.master.ask(AskFinalTID { ttid }, |answer| match answer {
+        Message::AnswerFinalTID(answer) => Some(answer.tid),
+        _ => None,
+    })?;
+    match asked.wait()? {
+        // The master does not know: the storages do.
+        Some(Tid::MAX) => reads.final_tid(ttid),
+        known => Ok(known),
+    }
+}
+
+impl Receiver for MasterReceiver {
+    fn notified(&self, connection: &Connection, message: Message<'_>) {
+        let Some(cluster) = self.cluster.upgrade() else { return };
+        match message {
+            Message::InvalidateObjects(one) => cluster.commits.invalidated(one.tid, one.oids),
+            Message::NotPrimaryMaster(other) => *self.other.lock() = Some(other),
+            Message::NotifyNodeInformation(told) => {
+                let is_dropped = told.nodes.iter().any(|node| {
+                    node.node_type == NodeType::Client && node.state == NodeState::Unknown
+                });
+                let stopped = cluster.routing.write().nodes_told(told);
+                for node in stopped {
+                    cluster.links.close(node, "the master says that it is not running");
+                }
+                if is_dropped {
+                    connection.end("the master has dropped this client");
+                }
+            }
+            Message::SendPartitionTable(told) => {
+                let taken = cluster.routing.write().table_told(told);
+                taken.unwrap_or_else(|error| connection.end(&error.to_string()));
+            }
+            Message::NotifyPartitionChanges(told) => {
+                let taken = cluster.routing.write().changes_told(&told);
+                taken.unwrap_or_else(|error| connection.end(&error.to_string()));
+            }
+            Message::NotifyClusterInformation(told) => {
+                info!(state = told.state.name(), "the NEO cluster changes its state");
+            }
+            Message::StopOperation(_) => warn!("the NEO cluster stops its operation"),
+            other => debug!(message = other.name(), "not for clients"),
+        }
+    }
+
+    fn ended(&self, _: &Connection) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            cluster.links.close_all("the connection to the primary master was lost");
+        }
+        // The connector may have given up already.
+        let _ = self.ended.lock().send(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        Address::Tcp { host: "h".to_owned(), port }
+    }
+
+    fn search(ports: &[u16]) -> Search {
+        let masters = ports.iter().map(|port| address(*port)).collect();
+        Search { masters, next: 0, hint: None, redirections: 0 }
+    }
+
+    fn not_primary(primary: Option<u32>, ports: &[u16]) -> Option<NotPrimaryMaster> {
+        let masters = ports.iter();
+        let masters =
+            masters.map(|port| zodium_neo::Address { host: "h".to_owned(), port: *port }).collect();
+        Some(NotPrimaryMaster { primary, masters })
+    }
+
+    #[test]
+    fn masters_are_tried_in_turn_with_a_pause_after_each_round() {
+        let mut search = search(&[1, 2]);
+        assert_eq!(search.take(), address(1));
+        assert!(search.redirect(None), "the second one has not been tried");
+        assert_eq!(search.take(), address(2));
+        assert!(!search.redirect(None));
+        search.found(&address(2));
+        assert_eq!(search.take(), address(2), "the last primary first");
+    }
+
+    #[test]
+    fn masters_tell_of_the_primary_and_of_others() {
+        let mut search = search(&[1]);
+        assert_eq!(search.take(), address(1));
+        assert!(search.redirect(not_primary(Some(1), &[1, 3])));
+        assert_eq!((search.take(), search.masters.len()), (address(3), 2));
+        assert!(!search.redirect(not_primary(None, &[1, 3])));
+        // Two masters that name each other are not asked without a pause for ever.
+        let at_once = (0..20).filter(|_| search.redirect(not_primary(Some(0), &[1, 3]))).count();
+        assert!((10..20).contains(&at_once), "{at_once}");
+        assert!(!search.redirect(not_primary(Some(7), &[1])), "an index that leads nowhere");
+    }
+}

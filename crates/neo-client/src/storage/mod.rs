@@ -1,0 +1,62 @@
+//! A NEO cluster as a kind of storage.
+
+mod cursor;
+mod objects;
+mod oids;
+mod packing;
+mod read;
+mod tids;
+mod undo;
+mod write;
+
+use std::sync::Arc;
+use std::thread;
+
+use zodium_disk::SpaceWatch;
+use zodium_types::Durations;
+
+use crate::cluster::Cluster;
+use crate::{NeoError, Options, connector};
+use objects::ObjectsAhead;
+use oids::OidStock;
+
+/// A cluster, opened as one of its clients.
+pub struct NeoStorage {
+    cluster: Arc<Cluster>,
+    oids: OidStock,
+    objects: ObjectsAhead,
+    space: Arc<SpaceWatch>,
+    /// How long finishes took at the cluster.
+    finishes: Arc<Durations>,
+}
+
+impl NeoStorage {
+    /// Connects to the primary master. Blocking, for at most the time of [`Options::wait`].
+    ///
+    /// # Errors
+    /// When there is no primary master, or it does not accept this client; when the certificates
+    /// cannot be used.
+    pub fn open(options: Options) -> Result<NeoStorage, NeoError> {
+        let cluster = Arc::new(Cluster::new(options)?);
+        let connecting = Arc::clone(&cluster);
+        let run = move || connector::run(&connecting);
+        let started = thread::Builder::new().name("neo-connector".to_owned()).spawn(run);
+        started.map_err(|error| NeoError::Thread { reason: error.to_string().into() })?;
+        let storage = NeoStorage {
+            cluster,
+            oids: OidStock::default(),
+            objects: ObjectsAhead::default(),
+            space: Arc::default(),
+            finishes: Arc::default(),
+        };
+        // When this fails, dropping the storage ends the thread.
+        storage.cluster.session(storage.cluster.deadline())?;
+        Ok(storage)
+    }
+}
+
+impl Drop for NeoStorage {
+    fn drop(&mut self) {
+        self.cluster.end(NeoError::Closed);
+    }
+}

@@ -1,0 +1,115 @@
+//! Finding the primary master, and losing it.
+
+use std::net::TcpListener;
+
+use zodium_neo_client::{NeoError, NeoStorage};
+use zodium_storage::{Read, StorageError, Write, WriteState};
+use zodium_types::{Oid, Tid};
+
+use crate::model::{AtFinish, Model};
+use crate::support::{PATIENCE, commit, current, follow, open, options, write};
+
+#[test]
+fn other_masters_tell_where_the_primary_one_is() {
+    let model = Model::start(1);
+    model.commit(&[(1, "a")]);
+    let neo = NeoStorage::open(options(&[model.secondary()], 10)).unwrap();
+    assert_eq!(current(&neo, 1).as_deref(), Some("a"));
+    assert_eq!(neo.write_state(), WriteState::Writable);
+}
+
+#[test]
+fn cluster_that_cannot_be_opened_is_explained() {
+    let model = Model::start(1);
+    let mut wrong = options(&[model.master], 1);
+    wrong.cluster = "other".to_owned();
+    let error = NeoStorage::open(wrong).err().unwrap().to_string();
+    assert!(error.contains("invalid cluster name"), "{error}");
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = NeoStorage::open(options(&[nowhere], 1)).err().unwrap();
+    assert!(matches!(error, NeoError::NoPrimary { seconds: 1, .. }), "{error}");
+    // A server that does not speak NEO.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::io::Write::write_all(&mut stream.unwrap(), b"HTTP/1.1 400\r\n\r\n").unwrap();
+        }
+    });
+    let error = NeoStorage::open(options(&[address], 1)).err().unwrap().to_string();
+    assert!(error.contains("not a greeting of NEO"), "{error}");
+}
+
+#[test]
+fn commits_that_were_missed_are_told_in_order_and_once() {
+    let model = Model::start(1);
+    let neo = open(&model);
+    let commits = follow(&neo);
+    let first = model.commit(&[(1, "a")]);
+    assert_eq!(commits.recv_timeout(PATIENCE).unwrap().tid, first);
+    let missed = {
+        let listening = model.state.lock().objects.len();
+        assert_eq!(listening, 1);
+        model.lose_clients();
+        [model.commit(&[(1, "b")]), model.commit(&[(2, "b")])]
+    };
+    for tid in missed {
+        assert_eq!(commits.recv_timeout(PATIENCE).unwrap().tid, tid);
+    }
+    let own = commit(&neo, &[write(3, Tid::ZERO, "c")]).unwrap();
+    let later = model.commit(&[(3, "d")]);
+    assert_eq!(commits.recv_timeout(PATIENCE).unwrap().tid, later);
+    assert!(own.tid < later);
+    assert_eq!(neo.last_tid(), later);
+}
+
+#[test]
+fn finish_whose_answer_is_lost_has_its_outcome() {
+    let model = Model::start(1);
+    let neo = open(&model);
+    let commits = follow(&neo);
+    model.state.lock().at_finish = AtFinish::CommitAndLeave;
+    let committed = commit(&neo, &[write(1, Tid::ZERO, "a")]).unwrap();
+    assert_eq!(committed.oids, [Oid(1)]);
+    assert_eq!(current(&neo, 1).as_deref(), Some("a"));
+    model.state.lock().at_finish = AtFinish::Leave;
+    let error = commit(&neo, &[write(2, Tid::ZERO, "b")]).unwrap_err();
+    assert!(error.to_string().contains("has not committed"), "{error}");
+    assert_eq!(current(&neo, 2), None);
+    commit(&neo, &[write(2, Tid::ZERO, "c")]).unwrap();
+    assert!(commits.try_recv().is_err(), "own commits are told to their callers");
+}
+
+#[test]
+fn transaction_of_a_lost_master_is_over() {
+    let model = Model::start(1);
+    let neo = open(&model);
+    let prepared = crate::support::vote(&neo, &[write(1, Tid::ZERO, "a")]).unwrap();
+    model.lose_clients();
+    model.commit(&[(5, "x")]);
+    let (done, outcome) = std::sync::mpsc::channel();
+    // The connection's end may not have arrived: the outcome is an error either way.
+    let told = Box::new(move |one| done.send(one).unwrap());
+    crate::support::shared(&neo).finish(prepared, told);
+    let error = outcome.recv_timeout(PATIENCE).unwrap().unwrap_err();
+    assert!(error.to_string().contains("master"), "{error}");
+    commit(&neo, &[write(1, Tid::ZERO, "b")]).unwrap();
+}
+
+#[test]
+fn truncated_cluster_is_not_served_any_more() {
+    let model = Model::start(1);
+    let neo = open(&model);
+    model.commit(&[(1, "a")]);
+    commit(&neo, &[write(2, Tid::ZERO, "b")]).unwrap();
+    model.state.lock().last_tid = 500;
+    model.lose_clients();
+    let mut failed = None;
+    while failed.is_none() {
+        failed = crate::support::text(&neo, 1, Tid::MAX).err();
+    }
+    let error = failed.unwrap();
+    assert!(matches!(error, StorageError::Failed(_)), "{error}");
+    assert!(error.to_string().contains("truncated"), "{error}");
+    assert_eq!(neo.write_state(), WriteState::Failed);
+}
