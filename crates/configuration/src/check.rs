@@ -192,6 +192,7 @@ impl Problems {
         match &storage.kind {
             StorageKind::File { path, truncate } => self.data_file(storage, path, *truncate),
             StorageKind::Sqlite { path, .. } => self.database(storage, path),
+            StorageKind::Neo { .. } => self.cluster(storage),
             StorageKind::Memory => self.memory(storage),
         }
         let advice = "no transaction would fit; omit it for no limit";
@@ -241,6 +242,14 @@ impl Problems {
         let has_blobs = storage.blob_directory.is_some();
         let message = format!("storage {name}: a NEO database has no blobs");
         self.add_if(has_blobs, message, "remove `blob-directory`");
+    }
+
+    fn cluster(&mut self, storage: &StorageOptions) {
+        let message = |what| format!("storage {}: a NEO cluster has no {what}", storage.name);
+        let has_blobs = storage.blob_directory.is_some();
+        self.add_if(has_blobs, message("blobs"), "remove `blob-directory`");
+        let has_quota = storage.quota_bytes.is_some();
+        self.add_if(has_quota, message("quota"), "remove `quota`");
     }
 
     fn memory(&mut self, storage: &StorageOptions) {
@@ -451,6 +460,13 @@ mod tests {
         assert_problem("no blobs", |directory, c| {
             let path = directory.join("neo.sqlite");
             c.storages[0].kind = StorageKind::Sqlite { path, cluster: None };
+        });
+        let cluster = || StorageKind::Neo { url: "neo://a@127.0.0.1:1".to_owned() };
+        assert_problem("no blobs", |_, c| c.storages[0].kind = cluster());
+        assert_problem("has no quota", |_, c| {
+            c.storages[0].kind = cluster();
+            c.storages[0].blob_directory = None;
+            c.storages[0].quota_bytes = Some(1 << 30);
         });
         assert_problem("is not packed", |_, c| {
             c.server.read_only = true;

@@ -25,6 +25,11 @@ pub enum StorageKind {
         /// its extension.
         cluster: Option<String>,
     },
+    /// A NEO cluster, of which the server is a client.
+    Neo {
+        /// Its URL: `neo://CLUSTER@MASTER,MASTER?PARAMETERS`.
+        url: String,
+    },
     /// Memory; data are lost when the server ends (`<mappingstorage>`).
     Memory,
 }
@@ -71,7 +76,7 @@ settings! {
                 help: "The data file, usually called Data.fs; created if absent";
                 get: |storage| match &storage.kind {
                     StorageKind::File { path, .. } => Some(path.clone()),
-                    StorageKind::Sqlite { .. } | StorageKind::Memory => None,
+                    _ => None,
                 },
                 set: |storage, path| storage.kind = StorageKind::File {
                     path,
@@ -98,7 +103,7 @@ settings! {
                      See docs/neo.md";
                 get: |storage| match &storage.kind {
                     StorageKind::Sqlite { path, .. } => Some(path.clone()),
-                    StorageKind::File { .. } | StorageKind::Memory => None,
+                    _ => None,
                 },
                 set: |storage, path| storage.kind = StorageKind::Sqlite { path, cluster: None },
             },
@@ -108,13 +113,24 @@ settings! {
                 help: "The name of the NEO cluster that a new SQLite database is for";
                 get: |storage| match &storage.kind {
                     StorageKind::Sqlite { cluster, .. } => cluster.clone(),
-                    StorageKind::File { .. } | StorageKind::Memory => None,
+                    _ => None,
                 },
                 set: |storage, name| {
                     if let StorageKind::Sqlite { cluster, .. } = &mut storage.kind {
                         *cluster = Some(name);
                     }
                 },
+            },
+            {
+                Text;
+                key: "neo",
+                help: "The URL of a NEO cluster, in place of a `path`:
+                     `neo://CLUSTER@MASTER:PORT,MASTER:PORT`. See docs/neo.md";
+                get: |storage| match &storage.kind {
+                    StorageKind::Neo { url } => Some(url.clone()),
+                    _ => None,
+                },
+                set: |storage, url| storage.kind = StorageKind::Neo { url },
             },
             {
                 Switch;

@@ -136,11 +136,17 @@ fn storage_options(table: &Table, findings: &mut Findings) -> StorageOptions {
         let message = "a storage is in one place: `sqlite`, or `path`, or `memory`";
         findings.mistake(table.mistake("sqlite", message));
     }
+    let is_elsewhere =
+        is_in_memory || is_database || table.has("path") || table.is_true("truncate");
+    if table.has("neo") && is_elsewhere {
+        let message = "a storage is in one place: `neo`, or `path`, `sqlite` or `memory`";
+        findings.mistake(table.mistake("neo", message));
+    }
     if table.has("cluster") && !table.has("sqlite") {
         let message = "only a storage with `sqlite` has the name of a cluster";
         findings.mistake(table.mistake("cluster", message));
     }
-    let has_place = is_in_memory || is_database || table.has("path");
+    let has_place = is_in_memory || is_database || table.has("neo") || table.has("path");
     if !has_place && !table.is_misspelt("path") {
         let message = "[[storage]] needs `path`, the data file";
         let help = "or `memory = true` for one that is gone when the server ends";

@@ -240,6 +240,7 @@ fn storage() -> impl Strategy<Value = StorageOptions> {
         (path(), any::<bool>()).prop_map(|(path, truncate)| StorageKind::File { path, truncate }),
         (path(), option::of(any::<String>()))
             .prop_map(|(path, cluster)| StorageKind::Sqlite { path, cluster }),
+        any::<String>().prop_map(|url| StorageKind::Neo { url }),
     ];
     let allow = option::of(vec("\\PC{0,20}", 0..3));
     let sizes = (bytes(), option::of(bytes()));

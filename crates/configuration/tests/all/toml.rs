@@ -150,6 +150,8 @@ fn storage_is_in_one_place() {
     }
     for (lines, said) in [
         ("sqlite = 'a'\npath = 'b'", "in one place"),
+        ("neo = 'neo://a@b:1'\npath = 'b'", "in one place"),
+        ("neo = 'neo://a@b:1'\nmemory = true", "in one place"),
         ("sqlite = 'a'\nmemory = true", "in one place"),
         ("path = 'a'\ncluster = 'b'", "name of a cluster"),
     ] {

@@ -2,6 +2,7 @@
 
 mod announce;
 mod blobs;
+mod cluster;
 mod conflicts;
 mod database;
 mod limits;

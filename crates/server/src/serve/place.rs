@@ -1,4 +1,5 @@
-//! Where a storage named on the command line is: a data file, or `sqlite://` and a database.
+//! Where a storage named on the command line is: a data file, `sqlite://` and a database, or
+//! `neo://` and a cluster.
 
 use std::path::Path;
 
@@ -8,9 +9,14 @@ use zodium_configuration::StorageKind;
 
 /// What the URL of an SQLite database begins with.
 const SQLITE: &str = "sqlite://";
+/// What the URL of a NEO cluster begins with.
+const NEO: &str = "neo://";
 
 /// The storage at a path, or at a URL.
 pub(super) fn kind(place: &Path) -> Result<StorageKind> {
+    if let Some(url) = place.to_str().filter(|text| text.starts_with(NEO)) {
+        return Ok(StorageKind::Neo { url: url.to_owned() });
+    }
     let url = place.to_str().and_then(|text| text.strip_prefix(SQLITE));
     let Some(url) = url else {
         return Ok(StorageKind::File { path: place.to_owned(), truncate: false });
@@ -48,6 +54,7 @@ mod tests {
             ("sqlite:///srv/neo.sqlite", sqlite("/srv/neo.sqlite", None)),
             ("sqlite://neo.sqlite?cluster=a", sqlite("neo.sqlite", Some("a"))),
             ("sqlite:///a%20b%3F?cluster=x%26y", sqlite("/a b?", Some("x&y"))),
+            ("neo://a@b:1", StorageKind::Neo { url: "neo://a@b:1".to_owned() }),
             ("Data.fs", StorageKind::File { path: "Data.fs".into(), truncate: false }),
         ] {
             assert_eq!(kind(Path::new(place)).unwrap(), expected);

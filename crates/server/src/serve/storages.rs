@@ -133,6 +133,10 @@ fn open(
             let kept = super::database::open(path, cluster.as_deref(), options, server)?;
             return Ok((start(Arc::new(kept), options, server)?, None));
         }
+        StorageKind::Neo { url } => {
+            let kept = super::cluster::open(url, options, server)?;
+            return Ok((start(Arc::new(kept), options, server)?, None));
+        }
     };
     let file = Arc::new(file);
     let storage = start(Arc::<FileStorage>::clone(&file), options, server)?;
@@ -183,7 +187,9 @@ fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> R
 fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStorage> {
     let path = match &options.kind {
         StorageKind::File { path, .. } | StorageKind::Sqlite { path, .. } => path.clone(),
-        StorageKind::Memory => format!("(memory of storage {})", options.name).into(),
+        StorageKind::Neo { .. } | StorageKind::Memory => {
+            format!("(memory of storage {})", options.name).into()
+        }
     };
     let disk = Arc::new(MemoryDisk::volatile());
     // The disk in memory has no folders in which the configured path could be created.

@@ -1,0 +1,373 @@
+"""NEO clusters served to stock ZEO clients: `zodium serve neo://`."""
+
+import contextlib
+import threading
+import time
+
+import pytest
+import transaction
+import ZODB
+from BTrees.Length import Length
+from BTrees.OOBTree import OOBTree
+from harness.neo import CHECKOUT, Cluster, needs_neo, wait_for
+from harness.process import HOST, ServerFailed, ServerProcess, command_words, free_port
+from harness.servers import COMMAND
+from persistent.mapping import PersistentMapping
+from ZEO.ClientStorage import ClientStorage
+from ZODB.POSException import ConflictError, POSKeyError, ReadConflictError, ReadOnlyError
+from ZODB.utils import p64
+
+pytestmark = [pytest.mark.zodium, needs_neo]
+
+PAIRS = [("a", "b"), ("b", "a")]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """cluster(stock=False, **shape): a running cluster; stock has storages of NEO/py."""
+    clusters = []
+
+    def start(stock=False, **shape):
+        folder = tmp_path / f"cluster-{len(clusters)}"
+        folder.mkdir()
+        one = Cluster(folder, **shape)
+        clusters.append(one)
+        if stock:
+            one.storages = [one.neo_storage_node(n) for n in range(1, len(one.storages) + 1)]
+        one.start()
+        return one
+
+    yield start
+    for one in clusters:
+        one.end()
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    """gateway(cluster, *options): a server of the cluster."""
+    servers = []
+
+    def start(cluster, *options, name=None, query="wait=20"):
+        masters = cluster.masters.replace(" ", ",")
+        if cluster.tls:
+            authority, certificate, key = cluster.tls
+            query += f"&ca={authority}&cert={certificate}&key={key}"
+        url = f"neo://{name or cluster.name}@{masters}?{query}"
+        port = free_port()
+        words = command_words(COMMAND, options, path=url, port=port)
+        servers.append(ServerProcess(words, port, tmp_path))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill() if server.is_running() else None
+        print(f"--- {server.log_path.name}\n{server.log()[-3000:]}")
+
+
+@pytest.fixture
+def open_database():
+    """open_database(server): a ZODB database over a stock ZEO client."""
+    databases = []
+
+    def open_one(server, **options):
+        storage = ClientStorage(server.address, wait=True, wait_timeout=30, **options)
+        databases.append(ZODB.DB(storage))
+        return databases[-1]
+
+    yield open_one
+    for database in databases:
+        with contextlib.suppress(Exception):
+            database.close()
+
+
+def set_values(database, **values):
+    with database.transaction() as connection:
+        connection.root().update(values)
+
+
+def values_of(database):
+    with database.transaction() as connection:
+        return {name: one for name, one in connection.root().items() if name[0] != "_"}
+
+
+def wait_values(database, expected):
+    wait_for(lambda: values_of(database) == expected, expected, 10)
+
+
+@pytest.mark.parametrize("stock", [False, True])
+def test_commits_of_others_are_read_and_invalidated(cluster, gateway, open_database, stock):
+    one = cluster(stock, storages=2, partitions=3)
+    writer = one.client()
+    writer.call("set", a=1)
+    database = open_database(gateway(one, "--read-only"), read_only=True)
+    connection = database.open(transaction.TransactionManager(explicit=False))
+    assert connection.root()["a"] == 1
+    for number in range(2, 8):
+        writer.call("set", a=number)
+
+        def is_seen(number=number):
+            connection.sync()
+            return connection.root()["a"] == number
+
+        wait_for(is_seen, f"the invalidation of {number}", 10)
+    with pytest.raises(ReadOnlyError):
+        set_values(database, b=1)
+    connection.close()
+
+
+@pytest.mark.parametrize("stock", [False, True])
+def test_both_kinds_of_clients_commit(cluster, gateway, open_database, stock):
+    one = cluster(stock, storages=2, partitions=5, replicas=1)
+    database = open_database(gateway(one))
+    set_values(database, a=1, _large=PersistentMapping(data="x" * 300_000))
+    native = one.client()
+    assert native.call("get") == {"a": 1}
+    native.call("set", b=2)
+    wait_values(database, {"a": 1, "b": 2})
+    for number in range(20):
+        set_values(database, **{f"_{number}": PersistentMapping(n=number)})
+    native.call("get")
+    with database.transaction() as connection:
+        assert connection.root()["_large"]["data"] == "x" * 300_000
+        assert connection.root()["_7"]["n"] == 7
+
+
+def test_history_undo_iteration_and_pack(cluster, gateway, open_database):
+    one = cluster(storages=2, partitions=3)
+    database = open_database(gateway(one))
+    for number in range(1, 4):
+        set_values(database, a=number)
+    storage = database.storage
+    assert len(storage.history(p64(0), size=10)) == 4
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+    assert values_of(database) == {"a": 2}
+    assert one.client().call("get") == {"a": 2}
+    # The undo of the creation of an object, and of that undo.
+    set_values(database, _new=PersistentMapping(n=1))
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+    assert values_of(database) == {"a": 2}
+    counts = [len(list(records)) for records in storage.iterator()]
+    assert len(counts) == 7 and counts[-1] == 2
+    database.pack(time.time() + 1)
+    assert len(storage.history(p64(0), size=10)) == 1
+    assert values_of(database) == {"a": 2}
+
+
+def test_objects_are_deleted(cluster, gateway, open_database):
+    one = cluster(partitions=2)
+    database = open_database(gateway(one))
+    set_values(database, _one=PersistentMapping(n=1))
+    with database.transaction() as connection:
+        oid, serial = connection.root()["_one"]._p_oid, connection.root()["_one"]._p_serial
+        del connection.root()["_one"]
+    storage = database.storage
+    txn = transaction.Transaction()
+    storage.tpc_begin(txn)
+    storage.deleteObject(oid, storage.load(oid)[1] or serial, txn)
+    storage.tpc_vote(txn)
+    storage.tpc_finish(txn)
+    storage._cache.clear()
+    with pytest.raises(POSKeyError):
+        storage.load(oid)
+
+
+def test_conflicts_between_gateways_are_found_and_resolved(cluster, gateway, open_database):
+    one = cluster(storages=2, partitions=2)
+    first, second = (open_database(gateway(one)) for _ in range(2))
+    set_values(first, length=Length(), tree=OOBTree(), plain=PersistentMapping(n=0))
+    wait_for(lambda: "plain" in values_of(second), "the objects", 10)
+    connections = [
+        database.open(transaction.TransactionManager(explicit=False))
+        for database in (first, second)
+    ]
+    for connection in connections:
+        connection.sync()
+    for number, connection in enumerate(connections):
+        connection.root()["length"].change(1)
+        connection.root()["tree"][f"key {number}"] = number
+    for connection in connections:
+        connection.transaction_manager.commit()
+    for connection in connections:
+        connection.sync()
+
+        def is_whole(connection=connection):
+            connection.sync()
+            root = connection.root()
+            return root["length"]() == 2 and len(root["tree"]) == 2
+
+        wait_for(is_whole, "both changes", 10)
+    for connection in connections:
+        connection.root()["plain"]["n"] += 1
+    connections[0].transaction_manager.commit()
+    with pytest.raises(ConflictError):
+        connections[1].transaction_manager.commit()
+    for connection in connections:
+        connection.transaction_manager.abort()
+        connection.close()
+
+
+def test_objects_that_were_read_must_be_current(cluster, gateway, open_database):
+    one = cluster(storages=2, partitions=2)
+    first, second = (open_database(gateway(one)) for _ in range(2))
+    set_values(first, read=PersistentMapping(n=0), written=PersistentMapping(n=0))
+    wait_for(lambda: "written" in values_of(second), "the objects", 10)
+    connection = second.open(transaction.TransactionManager(explicit=False))
+    root = connection.root()
+    connection.readCurrent(root["read"])
+    root["read"]["n"], root["written"]["n"] = root["read"]["n"], 1
+    root["read"]._p_invalidate()
+    connection.readCurrent(root["read"])
+    connection.transaction_manager.commit()
+    connection.readCurrent(root["read"])
+    root["written"]["n"] = 2
+    with first.transaction() as other:
+        other.root()["read"]["n"] = 5
+    with pytest.raises((ReadConflictError, ConflictError)):
+        connection.transaction_manager.commit()
+    connection.transaction_manager.abort()
+    connection.close()
+
+
+@pytest.mark.parametrize("stock", [False, True])
+def test_transactions_that_wait_for_each_other_go_on(
+    cluster, gateway, open_database, seeded, stock
+):
+    """Two gateways move amounts between two objects in opposite order."""
+    one = cluster(stock, storages=2, partitions=2, replicas=1)
+    databases = [open_database(gateway(one)) for _ in range(2)]
+    set_values(databases[0], a=PersistentMapping(n=0), b=PersistentMapping(n=0))
+    wait_for(lambda: "b" in values_of(databases[1]), "the objects", 10)
+    moved, failed = [0, 0], []
+
+    def move(number):
+        manager = transaction.TransactionManager(explicit=False)
+        connection = databases[number].open(manager)
+        end = time.monotonic() + 3
+        try:
+            while time.monotonic() < end:
+                try:
+                    manager.begin()
+                    source, target = (connection.root()[name] for name in PAIRS[number])
+                    source["n"], target["n"] = source["n"] - 1, target["n"] + 1
+                    manager.commit()
+                    moved[number] += 1
+                    # The other one has its turn.
+                    time.sleep(seeded.uniform(0, 0.05))
+                except ConflictError:
+                    manager.abort()
+        except Exception as error:
+            failed.append(error)
+        connection.close()
+
+    threads = [threading.Thread(target=move, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a commit waits for ever"
+    assert not failed and min(moved) > 0
+    with one_view(databases[0]) as root:
+        assert (root["a"]["n"], root["b"]["n"]) == (moved[1] - moved[0], moved[0] - moved[1])
+
+
+@contextlib.contextmanager
+def one_view(database):
+    """The root, as of the last transaction of the cluster."""
+    set_values(database, _touched=time.time())
+    with database.transaction() as connection:
+        yield connection.root()
+
+
+def test_replica_takes_over_from_a_killed_storage(cluster, gateway, open_database):
+    one = cluster(storages=2, partitions=4, replicas=1)
+    database = open_database(gateway(one))
+    for number in range(10):
+        set_values(database, **{f"k{number}": number})
+    one.storages[0].kill()
+    database.cacheMinimize()
+    database.storage._cache.clear()
+    expected = {f"k{number}": number for number in range(10)}
+    assert values_of(database) == expected
+    for number in range(5):
+        set_values(database, again=number)
+    one.storages[0].start()
+    one.wait_up_to_date(2)
+    one.storages[1].kill()
+    set_values(database, again="more")
+    assert one.client().call("get") == {**expected, "again": "more"}
+
+
+def test_nothing_acknowledged_is_lost_with_the_primary_master(cluster, gateway, open_database):
+    one = cluster(storages=2, partitions=2, masters=2)
+    database = open_database(gateway(one))
+    set_values(database, count=0)
+    acknowledged, is_over, failures = [0], threading.Event(), []
+
+    def count():
+        number = 0
+        while not is_over.is_set():
+            number += 1
+            try:
+                set_values(database, count=number)
+                acknowledged[0] = number
+            except Exception as error:
+                failures.append(error)
+                time.sleep(0.05)
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    for round_ in range(2):
+        before = acknowledged[0]
+        wait_for(lambda before=before: acknowledged[0] > before + 5, "commits", 20)
+        primary = one.master_nodes[round_ % 2]
+        primary.kill()
+        before = acknowledged[0]
+        wait_for(lambda before=before: acknowledged[0] > before + 5, "commits again", 30)
+        primary.start()
+        time.sleep(0.5)
+    is_over.set()
+    counting.join(30)
+    # An update that failed may have been committed; the last one that did not is there.
+    found = one.client().call("get")["count"]
+    assert acknowledged[0] <= found <= acknowledged[0] + 1, failures
+    wait_values(database, {"count": found})
+
+
+def test_commits_while_a_gateway_is_away_are_invalidated(cluster, gateway, open_database):
+    one = cluster(partitions=2, masters=1)
+    database = open_database(gateway(one))
+    set_values(database, a=1)
+    assert values_of(database) == {"a": 1}
+    one.master_nodes[0].kill()
+    one.master_nodes[0].start()
+    wait_for(lambda: one.nodes().count("PENDING") + one.nodes().count("RUNNING"), "the storage")
+    one.neoctl("start")
+    one.wait_running()
+    one.client().call("set", a=2)
+    wait_values(database, {"a": 2})
+
+
+def test_cluster_with_tls(cluster, gateway, open_database):
+    names = ("ca.crt", "node.crt", "node.key")
+    tls = tuple(f"{CHECKOUT}/neo/tests/{name}" for name in names)
+    one = cluster(tls=tls)
+    database = open_database(gateway(one))
+    set_values(database, a=1)
+    assert one.client().call("get") == {"a": 1}
+
+
+def test_what_is_wrong_is_said(cluster, gateway, tmp_path):
+    one = cluster()
+    for options, words in [
+        ({"name": "other", "query": "wait=1"}, "invalid cluster name"),
+        ({"query": "colour=red"}, "no parameter"),
+    ]:
+        with pytest.raises(ServerFailed, match=words):
+            gateway(one, **options)
+    with pytest.raises(ServerFailed, match="no blobs"):
+        gateway(one, "--blob-dir", str(tmp_path / "blobs"))
+    one.masters = f"{HOST}:{free_port()}"
+    with pytest.raises(ServerFailed, match="no primary master"):
+        gateway(one, query="wait=1")
