@@ -14,6 +14,7 @@ use zodium_tls::{CertificateFiles, ClientFiles, ClientTls, Trust};
 use zodium_transport::TlsSide;
 use zodium_types::Tid;
 
+use crate::cache::CurrentRevisions;
 use crate::commits::Commits;
 use crate::connection::{Connection, Receiver};
 use crate::routing::Routing;
@@ -34,6 +35,7 @@ pub(crate) struct Cluster {
     pub(crate) routing: RwLock<Routing>,
     pub(crate) links: StorageLinks,
     pub(crate) commits: Commits,
+    pub(crate) current: Arc<CurrentRevisions>,
     /// Where transactions learn that an older one waits for them, by temporary tid.
     pub(crate) transactions: Mutex<FxHashMap<Tid, Sender<Event>>>,
 }
@@ -56,6 +58,7 @@ impl Cluster {
     /// A cluster that is not connected.
     pub(crate) fn new(options: Options) -> Result<Cluster, NeoError> {
         let tls = options.tls.as_ref().map(tls_side).transpose()?;
+        let current = Arc::new(CurrentRevisions::new(options.cache_bytes));
         Ok(Cluster {
             options,
             tls,
@@ -63,7 +66,8 @@ impl Cluster {
             changed: Condvar::new(),
             routing: RwLock::default(),
             links: StorageLinks::default(),
-            commits: Commits::default(),
+            commits: Commits::new(Arc::clone(&current)),
+            current,
             transactions: Mutex::default(),
         })
     }
@@ -123,6 +127,8 @@ impl Cluster {
             session.master.end("the client was closed");
         }
         self.links.close_all("the client was closed");
+        // What is in memory is not served by a client that has ended either.
+        self.current.clear();
         for finish in self.commits.take_unresolved() {
             (finish.done)(Err(NeoError::Closed.into()));
         }

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tracing::warn;
-use zodium_storage::{Committed, Finished, Follower, Freshness, StorageError};
+use zodium_storage::{Committed, Finished, Follower, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::NeoError;
+use crate::cache::CurrentRevisions;
 
 /// The commits that are told of.
-#[derive(Default)]
 pub(crate) struct Commits {
     /// Held while a commit is told of, so that they come one after the other.
     state: Mutex<State>,
-    freshness: Freshness,
+    current: Arc<CurrentRevisions>,
     /// Stored with Release after what makes answers stale, loaded with Acquire.
     last_tid: AtomicU64,
     last_oid: AtomicU64,
@@ -44,6 +44,12 @@ pub(crate) struct Unresolved {
 }
 
 impl Commits {
+    /// Before the first session. Each commit takes its objects out of `current`.
+    pub(crate) fn new(current: Arc<CurrentRevisions>) -> Commits {
+        let (last_tid, last_oid) = (AtomicU64::new(0), AtomicU64::new(0));
+        Commits { state: Mutex::default(), current, last_tid, last_oid }
+    }
+
     /// The last transaction that was told of.
     pub(crate) fn last_tid(&self) -> Tid {
         Tid(self.last_tid.load(Ordering::Acquire))
@@ -57,16 +63,6 @@ impl Commits {
     /// Notes an oid that is in use.
     pub(crate) fn note_oid(&self, oid: Oid) {
         self.last_oid.fetch_max(oid.0, Ordering::Relaxed);
-    }
-
-    /// The number for an answer that is about to be asked for: see [`Freshness`].
-    pub(crate) fn now(&self) -> u64 {
-        self.freshness.now()
-    }
-
-    /// Whether an answer with this number may still say that it is current.
-    pub(crate) fn is_current(&self, oid: Oid, number: u64) -> bool {
-        self.freshness.is_current(oid, number)
     }
 
     /// Holds what comes back, until [`Commits::catch_up`].
@@ -176,7 +172,7 @@ impl Commits {
         if let Some(oid) = committed.oids.iter().max() {
             self.note_oid(*oid);
         }
-        self.freshness.note_commit(&committed.oids);
+        self.current.note_commit(&committed.oids);
         self.last_tid.store(committed.tid.0, Ordering::Release);
         true
     }
@@ -202,12 +198,16 @@ mod tests {
         Box::new(move |outcome| told.lock().push((outcome.unwrap().tid.0, true)))
     }
 
+    fn commits() -> Commits {
+        Commits::new(Arc::new(CurrentRevisions::new(0)))
+    }
+
     fn committed(tid: u64) -> Committed {
         Committed { tid: Tid(tid), oids: vec![Oid(tid)] }
     }
 
     fn following(last: u64) -> (Commits, Told) {
-        let (commits, told) = (Commits::default(), Told::default());
+        let (commits, told) = (commits(), Told::default());
         commits.catch_up(Tid(last), vec![], BTreeMap::new());
         let listener = Arc::new(Listener(Arc::clone(&told)));
         commits.follow(Tid(last), listener, |_| unreachable!()).unwrap();
@@ -217,13 +217,14 @@ mod tests {
     #[test]
     fn own_commits_and_those_of_others_are_one_sequence() {
         let (commits, told) = following(10);
-        let before = commits.now();
+        let before = commits.current.now();
         commits.invalidated(Tid(11), vec![Oid(1)]);
         commits.finished(Tid(12), vec![Oid(2)], done(&told));
         commits.invalidated(Tid(13), vec![Oid(300)]);
         assert_eq!(*told.lock(), [(11, false), (12, true), (13, false)]);
         assert_eq!((commits.last_tid(), commits.last_oid()), (Tid(13), Oid(300)));
-        assert!(!commits.is_current(Oid(2), before) && commits.is_current(Oid(3), before));
+        let is_current = |oid| commits.current.is_current(Oid(oid), before);
+        assert!(!is_current(2) && is_current(3));
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn late_follower_is_told_of_what_it_missed() {
-        let (commits, told) = (Commits::default(), Told::default());
+        let (commits, told) = (commits(), Told::default());
         commits.catch_up(Tid(5), vec![], BTreeMap::new());
         commits.invalidated(Tid(6), vec![]);
         let listener = Arc::new(Listener(Arc::clone(&told)));

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod cluster;
 mod commits;
 mod connection;

@@ -12,6 +12,8 @@ use crate::NeoError;
 const SCHEME: &str = "neo://";
 /// How long a call waits for a primary master, or for a storage.
 const WAIT: Duration = Duration::from_secs(30);
+/// Bytes of current revisions in memory.
+const CACHE_BYTES: u64 = 64 << 20;
 /// Longest time to wait that can be given.
 const WAIT_SECONDS_MAX: u64 = 24 * 60 * 60;
 
@@ -28,6 +30,8 @@ pub struct Options {
     pub read_only: bool,
     /// How long a call waits for a primary master, or for a storage.
     pub wait: Duration,
+    /// Most bytes of current revisions in memory; 0: none.
+    pub cache_bytes: u64,
 }
 
 /// The files that each node of a cluster with TLS has, in PEM.
@@ -90,7 +94,14 @@ fn parse(url: &str) -> Result<Options, String> {
         }
         _ => return Err("TLS needs ca, cert and key".to_owned()),
     };
-    Ok(Options { cluster: cluster.into_owned(), masters, tls, read_only: false, wait })
+    Ok(Options {
+        cluster: cluster.into_owned(),
+        masters,
+        tls,
+        read_only: false,
+        wait,
+        cache_bytes: CACHE_BYTES,
+    })
 }
 
 fn master(text: &str) -> Result<Address, String> {
@@ -125,6 +136,7 @@ mod tests {
             tls: Some(tls),
             read_only: false,
             wait: Duration::from_secs(7),
+            cache_bytes: CACHE_BYTES,
         };
         assert_eq!(options.unwrap(), expected);
         assert_eq!(Options::from_url("neo://a@b:1").unwrap().wait, WAIT);

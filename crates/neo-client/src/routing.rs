@@ -12,8 +12,8 @@ use zodium_neo::messages::{
 use zodium_neo::{NodeId, NodeState, NodeType, Partition, PartitionTable, TableError};
 use zodium_types::{Address, Oid, Tid};
 
-/// A storage that failed is asked last for so long.
-const FAILURE_TIME: Duration = Duration::from_secs(10);
+/// A storage that failed is asked last for so long, unless the master says that it runs again.
+const FAILURE_TIME: Duration = Duration::from_secs(60);
 
 /// The cluster, as the primary master tells it.
 #[derive(Debug, Default)]
@@ -34,8 +34,9 @@ impl Routing {
         let mut stopped = Vec::new();
         for node in told.nodes {
             let Some(id) = node.id else { continue };
-            if node.state != NodeState::Running {
-                stopped.push(id);
+            match node.state {
+                NodeState::Running => drop(self.failures.remove(&id)),
+                _ => stopped.push(id),
             }
             match node.state {
                 NodeState::Unknown => drop(self.nodes.remove(&id)),

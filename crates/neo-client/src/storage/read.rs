@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use zodium_storage::{
-    Access, Committed, Follow, Follower, HistoryEntry, Load, ObjectStep, Read, Revision, Stamp,
-    StorageError, StoredRecord, Transaction, TransactionCursor,
+    Access, Committed, Follow, Follower, HistoryEntry, Load, ObjectStep, Read, ResidentRevisions,
+    Revision, Stamp, StorageError, StoredRecord, Transaction, TransactionCursor,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -13,6 +13,7 @@ use super::NeoStorage;
 use super::cursor::{self, Transactions};
 use super::tids::Tids;
 use crate::NeoError;
+use crate::cache::Current;
 use crate::reads::{Loaded, Reads, Record};
 
 /// Whether a cluster may have an object of that oid: its databases have signed numbers.
@@ -25,12 +26,27 @@ impl NeoStorage {
         Reads::new(&self.cluster)
     }
 
+    /// The current revision, if it is in memory and from before a transaction.
+    fn resident(&self, oid: Oid, before: Tid) -> Option<Load> {
+        // First, so that a commit meanwhile makes the answer stale.
+        let stamp = Stamp(self.cluster.current.now(), 0);
+        let Current { serial, data } = self.cluster.current.find(oid)?;
+        (serial < before).then_some(Load::Revision(Revision { data, serial, end: None, stamp }))
+    }
+
     fn load(&self, oid: Oid, before: Tid) -> Result<Load, NeoError> {
+        if let Some(found) = self.resident(oid, before) {
+            return Ok(found);
+        }
         // First, so that a commit during the read makes the answer stale.
-        let stamp = Stamp(self.cluster.commits.now(), 0);
+        let number = self.cluster.current.now();
         Ok(match self.reads().load(oid, None, Some(before.min(Tid::MAX)))? {
             Loaded::Found(Record { serial, next, data: Some(data), .. }) => {
-                Load::Revision(Revision { data, serial, end: next, stamp })
+                if next.is_none() {
+                    let current = Current { serial, data: data.clone() };
+                    self.cluster.current.insert(oid, current, number);
+                }
+                Load::Revision(Revision { data, serial, end: next, stamp: Stamp(number, 0) })
             }
             Loaded::Found(Record { data: None, .. }) | Loaded::Never => Load::Missing,
             Loaded::NotThen => Load::NoRevision,
@@ -84,13 +100,13 @@ impl Read for NeoStorage {
             return Ok(Load::Missing);
         }
         match access {
-            Access::NonBlocking => Ok(Load::WouldBlock),
+            Access::NonBlocking => Ok(self.resident(oid, before).unwrap_or(Load::WouldBlock)),
             Access::Blocking => Ok(self.load(oid, before)?),
         }
     }
 
     fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {
-        self.cluster.commits.is_current(oid, stamp.0)
+        self.cluster.current.is_current(oid, stamp.0)
     }
 
     fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError> {
@@ -154,6 +170,10 @@ impl Read for NeoStorage {
         let last = self.last_tid();
         let range = (start.unwrap_or(Tid::ZERO), stop.map_or(last, |stop| stop.min(last)));
         Ok(Box::new(Transactions::new(&self.cluster, range)?))
+    }
+
+    fn read_resident(&self, look_up: &mut dyn FnMut(&dyn ResidentRevisions)) {
+        look_up(self.cluster.current.as_ref());
     }
 
     fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {

@@ -6,7 +6,7 @@ use zodium_storage::{Access, Load, Read, StorageError, Write};
 use zodium_types::{Oid, Tid};
 
 use crate::model::{Model, storage};
-use crate::support::{current, follow, open, text};
+use crate::support::{commit, current, follow, open, open_with_cache, text, write};
 
 #[test]
 fn revisions_are_found_and_later_ones_end_them() {
@@ -106,4 +106,35 @@ fn transactions_of_all_partitions_are_read_in_order() {
         seen.push(transaction.tid);
     }
     assert_eq!(seen, tids[2..=7]);
+}
+
+#[test]
+fn current_revisions_are_kept_until_they_are_changed() {
+    let model = Model::start(1);
+    let first = model.commit(&[(1, "a"), (2, "a")]);
+    let neo = open_with_cache(&model);
+    let commits = follow(&neo);
+    let loads = || model.state.lock().loads.values().sum::<usize>();
+    let resident = |oid: u64, before| match neo.load_before(Oid(oid), before, Access::NonBlocking) {
+        Ok(Load::Revision(found)) => Some((found.serial, found.end)),
+        _ => None,
+    };
+    for _ in 0..3 {
+        assert_eq!(current(&neo, 1).as_deref(), Some("a"));
+        assert_eq!(current(&neo, 2).as_deref(), Some("a"));
+    }
+    assert_eq!(
+        (loads(), resident(1, Tid::MAX), resident(1, first)),
+        (2, Some((first, None)), None)
+    );
+    let second = model.commit(&[(1, "b")]);
+    assert_eq!(commits.recv_timeout(Duration::from_secs(20)).unwrap().tid, second);
+    assert_eq!((resident(1, Tid::MAX), resident(2, Tid::MAX)), (None, Some((first, None))));
+    assert_eq!(text(&neo, 1, second).unwrap().unwrap().2, Some(second), "an old one is not kept");
+    assert_eq!(resident(1, Tid::MAX), None);
+    assert_eq!(current(&neo, 1).as_deref(), Some("b"));
+    commit(&neo, &[write(1, second, "c")]).unwrap();
+    assert_eq!(resident(1, Tid::MAX), None);
+    assert_eq!(current(&neo, 1).as_deref(), Some("c"));
+    assert_eq!(loads(), 5);
 }

@@ -27,8 +27,14 @@ pub(crate) fn open(model: &Model) -> NeoStorage {
     try_open(model).unwrap()
 }
 
+/// Without a cache: each load meets the storages.
 pub(crate) fn try_open(model: &Model) -> Result<NeoStorage, NeoError> {
-    NeoStorage::open(options(&[model.master], 10))
+    NeoStorage::open(Options { cache_bytes: 0, ..options(&[model.master], 10) })
+}
+
+/// With a cache.
+pub(crate) fn open_with_cache(model: &Model) -> NeoStorage {
+    NeoStorage::open(options(&[model.master], 10)).unwrap()
 }
 
 /// The data of an object as text, its serial, and that of the next revision.

@@ -11,5 +11,6 @@ pub(super) fn open(
     server: &ServerOptions,
 ) -> Result<NeoStorage> {
     let read_only = options.read_only || server.read_only;
-    Ok(NeoStorage::open(Options { read_only, ..Options::from_url(url)? })?)
+    let cache_bytes = options.cache_bytes;
+    Ok(NeoStorage::open(Options { read_only, cache_bytes, ..Options::from_url(url)? })?)
 }
