@@ -26,6 +26,7 @@ pub struct Applier<'s> {
     oids: BTreeSet<Oid>,
     bytes: usize,
     last_tid: Tid,
+    committed_tid: Tid,
 }
 
 impl<'s> Applier<'s> {
@@ -33,7 +34,8 @@ impl<'s> Applier<'s> {
     pub fn new(storage: &'s dyn Write) -> Applier<'s> {
         let last_tid = storage.last_tid();
         let (batch, oids) = (Vec::new(), BTreeSet::new());
-        Applier { storage, current: None, batch, oids, bytes: 0, last_tid }
+        let (current, bytes, committed_tid) = (None, 0, last_tid);
+        Applier { storage, current, batch, oids, bytes, last_tid, committed_tid }
     }
 
     /// Takes the next item. Blocking.
@@ -70,6 +72,36 @@ impl<'s> Applier<'s> {
         }
     }
 
+    /// Takes a record with the same data as the one that an earlier transaction wrote for the
+    /// object: a back pointer, whose data need not be at hand. Blocking.
+    ///
+    /// # Errors
+    /// `Other` when the storage has no such record; otherwise as [`Applier::apply`].
+    pub fn apply_same_as(&mut self, oid: Oid, earlier: Tid) -> Result<(), StorageError> {
+        if self.oids.contains(&oid) {
+            self.commit()?;
+        }
+        if self.storage.record(oid, earlier)?.is_none() {
+            let name = self.storage.name();
+            let refused =
+                format!("{name}: has no record of object {oid} in transaction {earlier} to copy");
+            return Err(StorageError::Other(refused.into()));
+        }
+        let Some((_, transaction)) = &mut self.current else { return Err(no_transaction()) };
+        transaction.records.push(NewRecord { oid, body: NewBody::SameAs(earlier) });
+        Ok(())
+    }
+
+    /// Forgets the transaction whose records come now: they are not all there.
+    pub fn forget_unfinished(&mut self) {
+        self.current = None;
+    }
+
+    /// The last transaction that is committed.
+    pub fn committed_tid(&self) -> Tid {
+        self.committed_tid
+    }
+
     /// Commits what is left; the last transaction of the storage. Blocking.
     ///
     /// # Errors
@@ -77,7 +109,7 @@ impl<'s> Applier<'s> {
     pub fn finish(mut self) -> Result<Tid, StorageError> {
         self.prepare()?;
         self.commit()?;
-        Ok(self.last_tid)
+        Ok(self.committed_tid)
     }
 
     /// The same data as an earlier record's stay a back pointer where the storage has that record.
@@ -87,7 +119,7 @@ impl<'s> Applier<'s> {
         data: Option<&[u8]>,
         data_tid: Option<Tid>,
     ) -> Result<NewBody, StorageError> {
-        let Some(data) = data else { return Ok(NewBody::Deleted) };
+        // Also an undo that leads back to a deletion.
         if let Some(earlier) = data_tid {
             if self.oids.contains(&oid) {
                 self.commit()?;
@@ -96,6 +128,7 @@ impl<'s> Applier<'s> {
                 return Ok(NewBody::SameAs(earlier));
             }
         }
+        let Some(data) = data else { return Ok(NewBody::Deleted) };
         self.bytes += data.len();
         Ok(NewBody::Data(Bytes::copy_from_slice(data)))
     }
@@ -123,7 +156,8 @@ impl<'s> Applier<'s> {
         self.bytes = 0;
         let batch = mem::take(&mut self.batch);
         if !batch.is_empty() {
-            self.storage.commit(batch)?;
+            let committed = self.storage.commit(batch)?;
+            self.committed_tid = committed.last().map_or(self.committed_tid, |last| last.tid);
         }
         Ok(())
     }
