@@ -38,7 +38,8 @@ pub use format::{Damage, DamageKind, Magic};
 pub use open::OpenOptions;
 pub use pack::{DroppedRecord, Pack, Packer};
 pub use read::{
-    BlobSample, OLD_LOGS_MAX, Reader, RecordCacheStatistics, RecordIterator, TransactionIterator,
+    BlobSample, LogTail, NewestTransactions, OLD_LOGS_MAX, Place, PlacedTransaction, Reader,
+    RecordCacheStatistics, RecordIterator, TransactionIterator,
 };
 pub use recover::{RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, recover};
 pub use storage::FileStorage;

@@ -14,7 +14,7 @@ use crate::checksums::ChecksumMetrics;
 use crate::format::{DataFile, Magic};
 use crate::open::{self, NameLocks, OpenOptions, Recovered};
 use crate::pack::{PackState, Packer};
-use crate::read::{LogFile, Reader};
+use crate::read::{LogFile, LogTail, Reader};
 use crate::upkeep::{ScrubPlace, SideFiles, close_checksums, sync_checksums, verify_tail};
 use crate::write::{AppendState, Appended, Appender, Oids, PreparedTransaction};
 
@@ -129,6 +129,12 @@ impl FileStorage {
     /// Bytes of the committed transactions and the magic.
     pub fn size(&self) -> u64 {
         self.reader.log().end()
+    }
+
+    /// Follows what other programs append to the file from now on.
+    pub fn follow(&self) -> Result<LogTail, FileStorageError> {
+        let log = self.reader.log();
+        LogTail::new(Arc::clone(&self.file), Arc::clone(&log.file), log.end(), self.last_tid())
     }
 
     /// Tid of the last transaction in the file; [`Tid::ZERO`] when there is none.
