@@ -1,0 +1,225 @@
+//! A storage on a server, read like one of this process.
+//!
+//! Key decision: the seam's trait, so that a tool need not know where a storage is. What the
+//! protocol cannot say is refused: the history of an object with its metadata.
+
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use zodium_pickle::{Value, encode};
+use zodium_storage::{
+    Access, Cause, HistoryEntry, Load, LogItem, ObjectStep, Read, RecordCursor, Revision, Stamp,
+    StorageError, StoredRecord, Transaction, TransactionCursor,
+};
+use zodium_types::{Address, Oid, Tid, TransactionMetadata, TransactionStatus};
+
+use crate::{Client, ClientError, CommittedRecord, Extension, LogReader, TransactionHead};
+
+/// A storage on a server.
+pub struct ServerStorage {
+    client: Arc<Client>,
+    name: String,
+}
+
+impl ServerStorage {
+    /// Reads through `client`, which has one of these addresses.
+    pub fn new(client: Arc<Client>, addresses: &[Address]) -> ServerStorage {
+        let names: Vec<_> = addresses.iter().map(name_of).collect();
+        ServerStorage { client, name: names.join(", ") }
+    }
+
+    fn info(&self, name: &str) -> u64 {
+        self.client.info().entry(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+}
+
+/// As stock clients print an address.
+fn name_of(address: &Address) -> String {
+    match address {
+        Address::Tcp { host, port } => format!("('{host}', {port})"),
+        Address::Unix(path) => path.display().to_string(),
+    }
+}
+
+impl Read for ServerStorage {
+    fn name(&self) -> String {
+        format!("{} (connected)", self.name)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.client.is_read_only()
+    }
+
+    fn size(&self) -> u64 {
+        self.info("size")
+    }
+
+    fn object_count(&self) -> u64 {
+        self.info("length")
+    }
+
+    fn last_tid(&self) -> Tid {
+        self.client.last_tid()
+    }
+
+    /// The protocol does not tell: the largest oid there can be.
+    fn last_oid(&self) -> Oid {
+        Oid(i64::MAX as u64)
+    }
+
+    fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError> {
+        if access == Access::NonBlocking {
+            return Ok(Load::WouldBlock);
+        }
+        match self.client.load_before(oid, before) {
+            Ok(Some(found)) => Ok(Load::Revision(Revision {
+                data: found.data,
+                serial: found.serial,
+                end: found.end,
+                stamp: Stamp(0, 0),
+            })),
+            Ok(None) => Ok(Load::NoRevision),
+            Err(ClientError::NoObject(_)) => Ok(Load::Missing),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn is_still_current(&self, _oid: Oid, _stamp: Stamp) -> bool {
+        false
+    }
+
+    /// The protocol does not tell whether a record is a back pointer.
+    fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError> {
+        match self.client.load_serial(oid, serial) {
+            Ok(data) => Ok(Some(StoredRecord { data: Some(data.into()), data_tid: serial })),
+            Err(error) if error.is_exception("ZODB.POSException.POSKeyError") => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn poll_serial(&self, oid: Oid, access: Access) -> Result<Poll<Option<Tid>>, StorageError> {
+        match self.load_before(oid, Tid::MAX, access)? {
+            Load::WouldBlock => Ok(Poll::Pending),
+            Load::Revision(revision) => Ok(Poll::Ready(Some(revision.serial))),
+            Load::NoRevision | Load::Missing => Ok(Poll::Ready(None)),
+        }
+    }
+
+    fn history(&self, _oid: Oid, _count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+        let what = "a server does not send the history of an object as it is stored; read its log";
+        Err(StorageError::Unsupported { what: what.to_owned() })
+    }
+
+    fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
+        match self.client.next_object(Some(from)) {
+            Ok(found) => Ok(Some(ObjectStep {
+                oid: found.oid,
+                serial: found.serial,
+                data: Some(found.data),
+                following: found.following,
+            })),
+            Err(ClientError::NoObject(_)) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn iterate(
+        &self,
+        start: Option<Tid>,
+        stop: Option<Tid>,
+    ) -> Result<Box<dyn TransactionCursor>, StorageError> {
+        let reader = self.client.read_log(start, stop).map_err(failed)?;
+        Ok(Box::new(LogCursor { reader, is_within: false }))
+    }
+
+    fn recent(&self, _count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
+        let what = "a server does not tell its newest transactions; read its log from a tid";
+        Err(StorageError::Unsupported { what: what.to_owned() })
+    }
+}
+
+/// A place in the log of a server.
+struct LogCursor {
+    reader: LogReader,
+    /// Whether the records of a transaction come next.
+    is_within: bool,
+}
+
+impl TransactionCursor for LogCursor {
+    fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
+        self.is_within = false;
+        let Some(head) = self.reader.next_transaction().map_err(failed)? else { return Ok(None) };
+        let (tid, status) = (head.tid, status_of(&head));
+        let extension = pickled(head.extension)?.to_vec();
+        let metadata =
+            TransactionMetadata { user: head.user, description: head.description, extension };
+        Ok(Some(Transaction { tid, status, metadata, length: 0 }))
+    }
+
+    /// None: [`TransactionCursor::read`] shows them.
+    fn records(&self) -> Option<Box<dyn RecordCursor>> {
+        None
+    }
+
+    fn read(
+        &mut self,
+        with_records: bool,
+        visit: &mut dyn FnMut(LogItem<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, StorageError> {
+        loop {
+            if self.is_within && with_records {
+                while let Some(record) = self.reader.next_record().map_err(failed)? {
+                    let CommittedRecord { oid, data, data_tid, .. } = record;
+                    let data = data.as_deref();
+                    if visit(LogItem::Record { oid, data, data_tid }).is_break() {
+                        return Ok(false);
+                    }
+                }
+            }
+            self.is_within = false;
+            let next = self.reader.next_transaction().map_err(failed)?;
+            let Some(head) = next else { return Ok(true) };
+            self.is_within = true;
+            let status = status_of(&head);
+            let TransactionHead { tid, user, description, extension, .. } = head;
+            let extension = &pickled(extension)?;
+            let (user, description) = (&user, &description);
+            let item = LogItem::Transaction { tid, status, user, description, extension };
+            if visit(item).is_break() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+fn status_of(head: &TransactionHead) -> TransactionStatus {
+    let byte = u8::try_from(head.status).unwrap_or(b' ');
+    TransactionStatus::from_byte(byte).unwrap_or_default()
+}
+
+/// The extension as a pickle. A dict from a server that sends no pickle is pickled anew, with its
+/// keys sorted; an empty one is no pickle, as in a file.
+fn pickled(extension: Extension) -> Result<Bytes, StorageError> {
+    match extension {
+        Extension::Pickle(pickle) => Ok(pickle),
+        Extension::Dict(Value::Dict(entries)) if entries.is_empty() => Ok(Bytes::new()),
+        Extension::Dict(Value::Dict(mut entries)) => {
+            entries.sort_by(|(one, _), (two, _)| one.as_str().cmp(&two.as_str()));
+            let mut pickle = BytesMut::new();
+            encode(&Value::Dict(entries), &mut pickle);
+            Ok(pickle.freeze())
+        }
+        Extension::Dict(_) => {
+            Err(StorageError::Other("a transaction whose extension is no dict".into()))
+        }
+    }
+}
+
+fn failed(error: ClientError) -> StorageError {
+    let is_damage = error.is_exception("ZODB.FileStorage.format.CorruptedDataError");
+    let cause: Cause = Box::<dyn Error + Send + Sync>::from(error);
+    if is_damage { StorageError::Corrupt(cause) } else { StorageError::Io(cause) }
+}
