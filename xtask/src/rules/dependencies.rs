@@ -9,7 +9,7 @@ use crate::violation::Violation;
 const RULE: &str = "dependencies";
 
 /// Each crate with those it may use, which all stand above it. Its tests may use any above it.
-const MAY_USE: [(&str, &[&str]); 30] = [
+const MAY_USE: [(&str, &[&str]); 31] = [
     ("zodium-types", &[]),
     ("zodium-pickle", &["zodium-types"]),
     // The disk knows bytes, not objects.
@@ -114,6 +114,8 @@ const MAY_USE: [(&str, &[&str]); 30] = [
             "zodium-zeo",
         ],
     ),
+    // Works over the traits of a storage: it knows no kind of one, and no server.
+    ("zodium-tools", &["zodium-types", "zodium-pickle", "zodium-storage"]),
     // Everything that a server is made of, but for threads and sockets. No server uses it.
     (
         "zodium-simulation",
@@ -158,6 +160,7 @@ const MAY_USE: [(&str, &[&str]); 30] = [
             "zodium-resolution",
             "zodium-resolver",
             "zodium-tls",
+            "zodium-tools",
             "zodium-configuration",
             "zodium-monitor",
         ],

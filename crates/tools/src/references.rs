@@ -1,0 +1,149 @@
+//! References between the objects of a database: those that lead nowhere, those to one object, and
+//! the way to it from the root.
+
+use std::collections::VecDeque;
+
+use zodium_pickle::{Reference, references_of_record};
+use zodium_storage::{Access, Load, LogItem, Read};
+use zodium_types::{Oid, Tid};
+
+use crate::classes::class_of;
+use crate::oid_map::OidMap;
+use crate::walk::walk;
+use crate::{TidRange, ToolError};
+
+/// Why a reference leads nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// There never was such an object, or a pack has dropped it.
+    Absent,
+    /// It was deleted, or its creation was undone.
+    Deleted,
+}
+
+impl Missing {
+    /// As ZODB's fsrefs says it.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Missing::Absent => "missing",
+            Missing::Deleted => "object creation was undone",
+        }
+    }
+}
+
+/// A current object, in the order of the log.
+pub struct Referrer<'a> {
+    /// The object.
+    pub oid: Oid,
+    /// The transaction that wrote it.
+    pub tid: Tid,
+    /// Its data.
+    pub data: &'a [u8],
+    /// Its references, repeated ones included; `None` for data that cannot be read.
+    pub references: Option<&'a [Oid]>,
+}
+
+/// The current objects of a storage as of one transaction.
+pub struct CurrentObjects<'s> {
+    storage: &'s dyn Read,
+    last: Tid,
+    /// Of each object the number of its last record in the log, times 2; plus 1 if it is deleted.
+    records: OidMap,
+}
+
+impl<'s> CurrentObjects<'s> {
+    /// Reads the log up to transaction `last`.
+    pub fn of(storage: &'s dyn Read, last: Tid) -> Result<CurrentObjects<'s>, ToolError> {
+        let (mut records, mut number) = (OidMap::default(), 0);
+        walk(storage, TidRange::until(last), &mut |item| {
+            if let LogItem::Record { oid, data, .. } = item {
+                records.insert(oid, number << 1 | u64::from(data.is_none()));
+                number += 1;
+            }
+            Ok(())
+        })?;
+        Ok(CurrentObjects { storage, last, records })
+    }
+
+    /// Whether a reference to this object leads nowhere.
+    pub fn missing(&self, oid: Oid) -> Option<Missing> {
+        match self.records.find(oid) {
+            None => Some(Missing::Absent),
+            Some(record) if record & 1 == 1 => Some(Missing::Deleted),
+            Some(_) => None,
+        }
+    }
+
+    /// Shows each object that is not deleted, with its references, in the order of the log. Weak
+    /// references, and those to other databases, are left out.
+    pub fn each(
+        &self,
+        visit: &mut dyn FnMut(Referrer<'_>) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
+        let (mut number, mut current, mut references) = (0, Tid::ZERO, Vec::new());
+        walk(self.storage, TidRange::until(self.last), &mut |item| {
+            match item {
+                LogItem::Transaction { tid, .. } => current = tid,
+                LogItem::Record { oid, data, .. } => {
+                    let is_current = self.records.find(oid) == Some(number << 1);
+                    number += 1;
+                    if let Some(data) = data.filter(|_| is_current) {
+                        let read = collect(data, &mut references);
+                        let references = read.then_some(&references[..]);
+                        return visit(Referrer { oid, tid: current, data, references });
+                    }
+                }
+                LogItem::Skipped => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// The shortest way of references from the root to an object, with the class of each object on
+    /// it; `None` if there is none.
+    pub fn path_to(&self, target: Oid) -> Result<Option<Vec<(Oid, String)>>, ToolError> {
+        let mut parents = OidMap::default();
+        parents.insert(Oid::ROOT, Oid::ROOT.0);
+        let (mut waiting, mut references) = (VecDeque::from([Oid::ROOT]), Vec::new());
+        while let Some(oid) = waiting.pop_front().filter(|_| parents.find(target).is_none()) {
+            let Some(data) = self.load(oid)? else { continue };
+            // Those before the damage count.
+            collect(&data, &mut references);
+            for to in references.drain(..) {
+                if parents.find(to).is_none() {
+                    parents.insert(to, oid.0);
+                    waiting.push_back(to);
+                }
+            }
+        }
+        let Some(mut parent) = parents.find(target) else { return Ok(None) };
+        let mut path = vec![target];
+        while path.last() != Some(&Oid::ROOT) {
+            path.push(Oid(parent));
+            parent = parents.find(Oid(parent)).unwrap_or(Oid::ROOT.0);
+        }
+        let named = path.into_iter().rev().map(|oid| {
+            let data = self.load(oid)?;
+            Ok((oid, data.map_or("<unknown>".to_owned(), |data| class_of(&data).into_owned())))
+        });
+        named.collect::<Result<_, ToolError>>().map(Some)
+    }
+
+    fn load(&self, oid: Oid) -> Result<Option<bytes::Bytes>, ToolError> {
+        match self.storage.load_before(oid, self.last.next(), Access::Blocking)? {
+            Load::Revision(revision) => Ok(Some(revision.data)),
+            Load::NoRevision | Load::Missing | Load::WouldBlock => Ok(None),
+        }
+    }
+}
+
+/// Collects the strong references of a record; whether all of it could be read.
+pub(crate) fn collect(data: &[u8], references: &mut Vec<Oid>) -> bool {
+    references.clear();
+    let read = references_of_record(data, &mut |reference| {
+        if let Reference::Strong(oid) = reference {
+            references.push(oid);
+        }
+    });
+    read.is_ok()
+}

@@ -1,0 +1,9 @@
+//! How texts, bytes, ids and times are written in the output of the tools.
+
+mod ids;
+mod quote;
+mod repr;
+
+pub use ids::{id_repr, time_of};
+pub use quote::{quote, unquote};
+pub use repr::{bytes_repr, str_repr};
