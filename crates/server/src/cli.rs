@@ -13,6 +13,7 @@ use crate::neo::NeoOptions;
 use crate::pack::PackOptions;
 use crate::recover::RecoverOptions;
 use crate::serve::ServeOptions;
+use crate::tools::ToolCommand;
 
 const ABOUT: &str = "A fast, parallel object database server for ZODB.";
 
@@ -24,6 +25,8 @@ Examples:
   zodium serve Data.fs --read-only           ... without writing anything
   zodium serve -C zeo.conf                   serve what a zeo.conf (or our TOML) says
   zodium pack 127.0.0.1:8100 --days 3        pack it while it is served
+  zodium dump --log-order Data.fs | zodium load copy.fs
+  zodium refs Data.fs --to 0x1a --path       what refers to an object, and from where
 
 Connect with the ZEO client that ZODB applications use already:
   import ZEO
@@ -92,6 +95,8 @@ pub(crate) enum Command {
     /// Exit codes: 0 everything was copied, 1 something was left out, 2 the file cannot be read,
     /// or the new one cannot be written.
     Recover(RecoverOptions),
+    #[command(flatten)]
+    Tool(Box<ToolCommand>),
     /// Check whether a server is healthy: exit code 0, or 1 with a line that gives the reason
     Healthcheck(Box<HealthcheckOptions>),
     /// Print a script that completes commands and options in a shell
@@ -109,7 +114,7 @@ const LETTERS_WRONG_MAX: usize = 2;
 /// Advice for words that are not commands.
 const ELSEWHERE: [(&[&str], &str); 4] = [
     (
-        &["backup", "restore", "repozo", "dump"],
+        &["backup", "restore", "repozo"],
         "repozo, which comes with ZODB, backs a data file up and restores it, also while Zodium \
          serves it; docs/operating.md says how",
     ),

@@ -4,7 +4,8 @@
 //!
 //! Exit codes: 0 for success; 1 for an error, and after a SIGHUP, so that a supervisor restarts
 //! the server; 2 for a wrong command line. `check` and `recover` exit with 1 for damage, and with
-//! 2 also for a file that cannot be read. `pack` exits with 3 if it dropped damaged records.
+//! 2 also for a file that cannot be read; so do the tools of `tools`. `pack` exits with 3 if it
+//! dropped damaged records.
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ mod recover;
 mod serve;
 mod setting_arguments;
 mod supervisor;
+mod tools;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,6 +47,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         cli::Command::Pack(options) => pack::run(&options),
         cli::Command::Check(options) => check::run(&options),
         cli::Command::Recover(options) => recover::run(&options),
+        cli::Command::Tool(command) => tools::run(&command),
         cli::Command::Healthcheck(options) => {
             healthcheck::run(&options).map(|()| ExitCode::SUCCESS)
         }

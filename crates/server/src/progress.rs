@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use zodium_storage::Read;
 
 use crate::supervisor;
 
@@ -14,11 +15,17 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Time between two log lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Bytes of a log between two reports.
+const STEP_BYTES: u64 = 4 << 20;
+
 /// Progress in bytes, or in objects.
 pub(crate) struct Progress {
     what: String,
     unit: Unit,
     started: Instant,
+    /// What [`Progress::advance`] has counted.
+    done: Cell<u64>,
+    total: u64,
     said: Cell<Option<Instant>>,
     bar: RefCell<Option<ProgressBar>>,
 }
@@ -74,7 +81,25 @@ impl Progress {
 
     fn in_unit(unit: Unit, what: String) -> Progress {
         let (said, bar) = (Cell::new(None), RefCell::new(None));
-        Progress { what, unit, started: Instant::now(), said, bar }
+        Progress { what, unit, started: Instant::now(), done: Cell::new(0), total: 0, said, bar }
+    }
+
+    /// Progress through the whole log of a storage, for [`Progress::advance`].
+    pub(crate) fn of_log(what: String, storage: &dyn Read) -> Progress {
+        let mut progress = Progress::new(what);
+        progress.total = storage.size();
+        progress
+    }
+
+    /// Reports that so many more bytes of the log are done.
+    pub(crate) fn advance(&self, bytes: usize) {
+        let before = self.done.get();
+        let done = before + bytes as u64;
+        self.done.set(done);
+        // A look at the clock for each record would cost more than the record.
+        if before / STEP_BYTES != done / STEP_BYTES {
+            self.report(done, self.total.max(done));
+        }
     }
 
     /// Reports that `done` of `total` units are done.

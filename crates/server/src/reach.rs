@@ -32,7 +32,7 @@ pub(crate) struct ReachOptions {
 /// Encryption, as ZEO has it: both sides show a certificate.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "TLS, for servers that speak it")]
-struct TlsArguments {
+pub(crate) struct TlsArguments {
     /// PEM file with the certificate to show and its chain, perhaps also its key
     #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_CERTIFICATE")]
     ssl_certificate: Option<PathBuf>,
@@ -103,7 +103,7 @@ impl Destination {
 
 impl TlsArguments {
     /// What TLS is made of; `None`: neither options nor configuration ask for it.
-    fn files(&self, configured: Option<&TlsOptions>) -> Result<Option<ClientFiles>> {
+    pub(crate) fn files(&self, configured: Option<&TlsOptions>) -> Result<Option<ClientFiles>> {
         let is_more_given = self.ssl_key.is_some() || self.ssl_key_password_file.is_some();
         let own = match (&self.ssl_certificate, configured) {
             (Some(certificate), _) => Some(CertificateFiles {
@@ -125,6 +125,11 @@ impl TlsArguments {
             }
         };
         Ok(Some(ClientFiles { own, trust }))
+    }
+
+    /// The name that the server's certificate has to have, if one is given.
+    pub(crate) fn server_name(&self) -> Option<String> {
+        self.ssl_server_hostname.clone()
     }
 
     fn name_of(&self, address: &Address) -> Result<ServerName<'static>> {

@@ -1,0 +1,78 @@
+//! `zodium dump`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use zodium_storage::LogItem;
+use zodium_tools::dump::{DumpOptions, DumpWriter};
+use zodium_tools::places::FsdumpWriter;
+use zodium_tools::walk;
+
+use super::open::StorageArguments;
+use super::output::Output;
+use super::view::ViewArguments;
+use crate::progress::Progress;
+
+/// Options of `zodium dump`.
+#[derive(Debug, Args)]
+pub(crate) struct DumpArguments {
+    #[command(flatten)]
+    storage: StorageArguments,
+
+    /// The transactions, TIDMIN..TIDMAX: each 16 hexadecimal digits or a time, and optional
+    range: Option<String>,
+
+    /// Print the hashes of data, but not the data
+    #[arg(long)]
+    hashonly: bool,
+
+    /// Leave the objects of each transaction in the order of the log, so that `zodium load` makes
+    /// the same file; otherwise they are sorted by oid, as zodbtools has them
+    #[arg(long)]
+    log_order: bool,
+
+    /// Print JSON, without the data: one object a line for each transaction, and for each object
+    #[arg(long, conflicts_with_all = ["hashonly", "format"])]
+    json: bool,
+
+    /// The format: that of zodbtools, or that of ZODB's fsdump, which has no data
+    #[arg(long, value_enum, default_value = "zodb", conflicts_with_all = ["hashonly", "log_order"])]
+    format: Format,
+
+    #[command(flatten)]
+    view: ViewArguments,
+}
+
+/// The formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Zodb,
+    Fsdump,
+}
+
+pub(super) fn run(arguments: &DumpArguments) -> Result<ExitCode> {
+    let (name, rest) = arguments.storage.with_rest(arguments.range.as_slice())?;
+    let readable = arguments.storage.how().read(&name)?;
+    let storage = Arc::clone(&readable.storage);
+    let range = arguments.view.range(&rest, &*storage)?;
+    if arguments.format == Format::Fsdump {
+        let mut writer = FsdumpWriter::new(Output::new()?);
+        readable.walk_placed(range, &mut |item, place| writer.write(item, place))?;
+        writer.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let DumpArguments { hashonly, log_order, json, .. } = *arguments;
+    let options = DumpOptions { hash_only: hashonly, log_order, json };
+    let progress = Progress::of_log(format!("dumping {}", storage.name()), &*storage);
+    let mut writer = DumpWriter::new(Output::new()?, options);
+    walk(&*storage, range, &mut |item| {
+        if let LogItem::Record { data, .. } = item {
+            progress.advance(data.map_or(0, <[u8]>::len));
+        }
+        writer.write(item)
+    })?;
+    writer.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,113 @@
+//! The commands for databases of any kind: `zodium COMMAND STORAGE`.
+//!
+//! Exit codes: 0 for success, 1 for a difference or damage, 2 for what cannot be done. When the
+//! program that reads the output ends, so does the command, with 0.
+
+mod analyze;
+mod catobj;
+mod commit;
+mod compare;
+mod copy;
+mod dump;
+mod info;
+mod load;
+mod oids;
+mod open;
+mod output;
+mod refs;
+mod remote;
+mod stats;
+mod storage_name;
+mod tail;
+mod view;
+mod watch;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use zodium_tools::ToolError;
+
+/// Exit code for a difference, and for damage.
+const DIFFERENT: u8 = 1;
+/// Exit code for what cannot be done.
+const IMPOSSIBLE: u8 = 2;
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolCommand {
+    /// Print name, size and last transaction of a storage
+    Info(info::InfoOptions),
+    /// Print all transactions with their objects, in the format of zodbtools
+    ///
+    /// `zodium load` and zodbtools' `zodb restore` write such a dump into another storage, and
+    /// `zodium commit` commits one transaction of it.
+    Dump(dump::DumpArguments),
+    /// Write the transactions of a dump into a storage, with their tids
+    ///
+    /// Reads standard input, and prints the tid of each transaction that is durable. Transactions
+    /// must be later than those of the storage. A missing file is created.
+    Load(load::LoadOptions),
+    /// Commit one transaction, which is read from standard input
+    ///
+    /// The input is a transaction of a dump without its first line. An object that was changed
+    /// after transaction AT is a conflict: nothing is committed then. Prints the new tid.
+    Commit(commit::CommitOptions),
+    /// Compare two storages: exit code 0 if they are equal, 1 if not
+    ///
+    /// Compares tids, statuses, metadata and records. The storages may be of different kinds.
+    Cmp(compare::CompareOptions),
+    /// Print the data of an object as of a transaction
+    Catobj(catobj::CatobjOptions),
+    /// Print how many objects and bytes there are of each class, in all transactions
+    Analyze(analyze::AnalyzeOptions),
+    /// Print how many current objects and bytes there are of each class
+    Stats(stats::StatsOptions),
+    /// Print the newest transactions, the newest first
+    Tail(tail::TailOptions),
+    /// Print the history of objects, what they refer to, and what refers to them
+    Oids(oids::OidsOptions),
+    /// Report references that lead nowhere, or what refers to an object, and by which path
+    ///
+    /// Looks at the current revisions. Weak references, and those to other databases, do not count.
+    /// Exit code 1 if a reference leads nowhere.
+    Refs(refs::RefsOptions),
+    /// Print transactions as they are committed, until it is interrupted
+    Watch(watch::WatchOptions),
+    /// Copy all transactions into another storage, of any kind
+    ///
+    /// Tids, statuses, metadata and back pointers are kept. Blobs are not copied. At the end the
+    /// two storages are compared: exit code 1 if they differ.
+    #[command(visible_alias = "convert")]
+    Copy(copy::CopyOptions),
+}
+
+/// Runs a command.
+pub(crate) fn run(command: &ToolCommand) -> Result<ExitCode> {
+    let outcome = match command {
+        ToolCommand::Info(options) => info::run(options),
+        ToolCommand::Dump(options) => dump::run(options),
+        ToolCommand::Load(options) => load::run(options),
+        ToolCommand::Commit(options) => commit::run(options),
+        ToolCommand::Cmp(options) => compare::run(options),
+        ToolCommand::Catobj(options) => catobj::run(options),
+        ToolCommand::Analyze(options) => analyze::run(options),
+        ToolCommand::Stats(options) => stats::run(options),
+        ToolCommand::Tail(options) => tail::run(options),
+        ToolCommand::Oids(options) => oids::run(options),
+        ToolCommand::Refs(options) => refs::run(options),
+        ToolCommand::Watch(options) => watch::run(options),
+        ToolCommand::Copy(options) => copy::run(options),
+    };
+    let error = match outcome {
+        Err(error) if !error.is::<clap::Error>() => error,
+        outcome => return outcome,
+    };
+    let code = match error.downcast_ref::<ToolError>() {
+        Some(error) if error.is_closed_pipe() => return Ok(ExitCode::SUCCESS),
+        Some(error) if error.is_damage() => DIFFERENT,
+        _ => IMPOSSIBLE,
+    };
+    eprintln!("zodium: {error:#}");
+    Ok(ExitCode::from(code))
+}

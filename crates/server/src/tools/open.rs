@@ -1,0 +1,241 @@
+//! Opens the storage of a command, for reading or for writing.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use zodium_client::{Access, Client, Options, ServerStorage, TlsOptions, Watcher};
+use zodium_configuration::StorageKind;
+use zodium_disk::RealDisk;
+use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions};
+use zodium_sql::{NewCluster, Partitions, SqlOptions, SqlStorage};
+use zodium_storage::{LogItem, Read, Storage, StorageError};
+use zodium_tools::places::Place;
+use zodium_tools::{TidRange, ToolError, walk};
+
+use super::storage_name::StorageName;
+use crate::progress::Progress;
+use crate::reach::TlsArguments;
+
+/// The storage of a command.
+#[derive(Debug, Args)]
+pub(super) struct StorageArguments {
+    /// The storage: a data file, sqlite://PATH, zeo://HOST:PORT/NAME, HOST:PORT, or the path of a
+    /// socket
+    #[arg(required_unless_present = "config")]
+    storage: Option<String>,
+
+    #[command(flatten)]
+    how: OpenArguments,
+}
+
+/// How a storage is found and reached.
+#[derive(Debug, Args)]
+pub(super) struct OpenArguments {
+    /// A configuration, zeo.conf or TOML, whose storage is opened where it is stored, without its
+    /// server
+    #[arg(short = 'C', long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// The storage of the configuration, by its name [default: the only one]
+    #[arg(short = 's', long = "storage", value_name = "NAME", requires = "config")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    tls: TlsArguments,
+}
+
+/// A storage that is open for reading.
+pub(super) struct Readable {
+    /// The storage, of any kind.
+    pub(super) storage: Arc<dyn Read>,
+    /// The same, if it is a data file.
+    pub(super) file: Option<Arc<FileStorage>>,
+}
+
+/// Takes the items of a log, with their places in a data file.
+type PlacedVisitor<'v> = dyn FnMut(LogItem<'_>, Option<Place>) -> Result<(), ToolError> + 'v;
+
+/// A storage that is open for writing.
+pub(super) enum Writable {
+    /// In this process.
+    Local(Arc<dyn Storage>),
+    /// On a server.
+    Server(Arc<Client>),
+}
+
+impl StorageArguments {
+    /// The storage, and the arguments that follow it. When a configuration names the storage, clap
+    /// has put the first of them into its place.
+    pub(super) fn with_rest(&self, rest: &[String]) -> Result<(StorageName, Vec<String>)> {
+        match (&self.storage, &self.how.config) {
+            (Some(text), None) => Ok((StorageName::parse(text)?, rest.to_vec())),
+            (None, None) => bail!("no storage is given"),
+            (first, Some(file)) => {
+                let name = configured(file, self.how.name.as_deref())?;
+                Ok((name, first.iter().chain(rest).cloned().collect()))
+            }
+        }
+    }
+
+    /// The storage of a command that takes no further arguments.
+    pub(super) fn alone(&self) -> Result<StorageName> {
+        let (name, rest) = self.with_rest(&[])?;
+        match rest.first() {
+            None => Ok(name),
+            Some(more) => bail!("{more}: one storage is enough, and --config names it"),
+        }
+    }
+
+    /// How it is reached.
+    pub(super) fn how(&self) -> &OpenArguments {
+        &self.how
+    }
+}
+
+impl OpenArguments {
+    /// Opens a storage for reading, without a lock. It may be served, or be written to.
+    pub(super) fn read(&self, name: &StorageName) -> Result<Readable> {
+        let storage: Arc<dyn Read> = match name {
+            StorageName::File(path) => {
+                let file = Arc::new(read_file(path)?);
+                return Ok(Readable {
+                    storage: Arc::<FileStorage>::clone(&file),
+                    file: Some(file),
+                });
+            }
+            StorageName::Sqlite(path) => {
+                Arc::new(SqlStorage::open(&sql_options(path, false, true))?)
+            }
+            StorageName::Server(options) => {
+                let (client, options) = self.connect(options, Access::ReadOnly)?;
+                Arc::new(ServerStorage::new(client, &options.addresses))
+            }
+        };
+        Ok(Readable { storage, file: None })
+    }
+
+    /// Opens a storage for writing; `create` says whether a missing one is created.
+    pub(super) fn write(&self, name: &StorageName, create: bool) -> Result<Writable> {
+        Ok(match name {
+            StorageName::File(path) => Writable::Local(Arc::new(write_file(path, create)?)),
+            StorageName::Sqlite(path) => {
+                Writable::Local(Arc::new(SqlStorage::open(&sql_options(path, create, false))?))
+            }
+            StorageName::Server(options) => {
+                Writable::Server(self.connect(options, Access::ReadWrite)?.0)
+            }
+        })
+    }
+
+    /// Connects to the server of a storage for reading, and tells `watcher` of what it commits.
+    pub(super) fn watched(
+        &self,
+        name: &StorageName,
+        watcher: Arc<dyn Watcher>,
+    ) -> Result<Arc<Client>> {
+        let StorageName::Server(options) = name else { bail!("this storage has no server") };
+        let options = Options { watcher: Some(watcher), ..(**options).clone() };
+        Ok(self.connect(&options, Access::ReadOnly)?.0)
+    }
+
+    fn connect(&self, options: &Options, access: Access) -> Result<(Arc<Client>, Options)> {
+        let mut options = Options { access, cache_bytes: 0, ..options.clone() };
+        if let Some(files) = self.tls.files(None)? {
+            options.tls = Some(TlsOptions { files, server_name: self.tls.server_name() });
+        }
+        Ok((Arc::new(Client::connect(options.clone())?), options))
+    }
+}
+
+impl Readable {
+    /// Shows `visit` each item of a range of the log, with its place if the storage is a data file.
+    pub(super) fn walk_placed(
+        &self,
+        range: TidRange,
+        visit: &mut PlacedVisitor<'_>,
+    ) -> Result<(), ToolError> {
+        let Some(file) = self.file.as_ref().filter(|_| !range.is_empty()) else {
+            return walk(&*self.storage, range, &mut |item| visit(item, None));
+        };
+        let mut failure = None;
+        let iterator = file.reader().iterate(range.min, range.max);
+        let mut iterator = iterator.map_err(StorageError::from)?;
+        let read = iterator.read_placed(true, |item, place| {
+            let place = Place { position: place.position, bytes: place.bytes };
+            match visit(item, Some(place)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        read.map_err(StorageError::from)?;
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+fn configured(file: &Path, name: Option<&str>) -> Result<StorageName> {
+    let (configuration, _) = crate::config::read(file)?;
+    let all = &configuration.storages;
+    let found = match (name, all.as_slice()) {
+        (Some(name), all) => all.iter().find(|storage| storage.name == name),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    };
+    let Some(found) = found else {
+        let names: Vec<_> = all.iter().map(|storage| storage.name.as_str()).collect();
+        bail!("{}: choose a storage with -s: {}", file.display(), names.join(", "));
+    };
+    match &found.kind {
+        StorageKind::File { path, .. } => Ok(StorageName::File(path.clone())),
+        StorageKind::Sqlite { path, .. } => Ok(StorageName::Sqlite(path.clone())),
+        StorageKind::Memory => {
+            bail!("storage {} is in the memory of its server: give zeo://HOST:PORT", found.name)
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<FileStorage, ToolError> {
+    let progress = Progress::new(format!("building the index of {}", path.display()));
+    let options = OpenOptions {
+        read_only: true,
+        create: false,
+        progress: &|done, total| progress.report(done, total),
+        ..OpenOptions::new(path)
+    };
+    let opened = FileStorage::open(Arc::new(RealDisk), &options);
+    Ok(opened.map_err(StorageError::from)?)
+}
+
+fn write_file(path: &Path, create: bool) -> Result<FileStorage> {
+    let progress = Progress::new(format!("building the index of {}", path.display()));
+    let options = OpenOptions {
+        create,
+        progress: &|done, total| progress.report(done, total),
+        ..OpenOptions::new(path)
+    };
+    let opened = FileStorage::open(Arc::new(RealDisk), &options);
+    let is_served = matches!(opened, Err(FileStorageError::Locked { .. }));
+    let opened = opened.map_err(anyhow::Error::from);
+    match is_served {
+        true => opened.context("this file is being served: give the server's address instead"),
+        false => opened,
+    }
+}
+
+fn sql_options(path: &Path, create: bool, read_only: bool) -> SqlOptions {
+    let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("zodium").to_owned();
+    let partitions = Partitions::new(1);
+    SqlOptions {
+        path: path.to_owned(),
+        create: create.then_some(NewCluster { name, partitions, keep_equal_data_once: false }),
+        read_only,
+        new_oids_gap: 0,
+        quota_bytes: None,
+        compress: true,
+    }
+}

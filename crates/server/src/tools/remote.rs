@@ -1,0 +1,156 @@
+//! Commits on servers.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use zodium_client::{Client, ClientError, Transaction, TransactionOptions};
+use zodium_pickle::{Limits, Value, decode};
+use zodium_storage::{LogItem, StorageError};
+use zodium_tools::ToolError;
+use zodium_tools::dump::{DumpBody, DumpTransaction};
+use zodium_tools::load::{Restore, no_data};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
+
+/// Restores transactions into a storage on a server.
+pub(super) struct ServerRestore {
+    client: Arc<Client>,
+    last_tid: Tid,
+    /// The transaction whose records come now.
+    open: Option<(Tid, Transaction)>,
+}
+
+impl ServerRestore {
+    /// Writes behind the last transaction of the storage.
+    pub(super) fn new(client: Arc<Client>) -> ServerRestore {
+        let last_tid = client.last_tid();
+        ServerRestore { client, last_tid, open: None }
+    }
+
+    fn restore(
+        &mut self,
+        oid: Oid,
+        data: Option<&[u8]>,
+        earlier: Option<Tid>,
+    ) -> Result<(), ToolError> {
+        match &mut self.open {
+            Some((tid, open)) => open.restore(oid, *tid, data, earlier).map_err(failed),
+            None => Err(ToolError::Refused("a record without its transaction".to_owned())),
+        }
+    }
+
+    fn finish_open(&mut self) -> Result<(), ToolError> {
+        if let Some((_, open)) = self.open.take() {
+            self.last_tid = finish(open)?;
+        }
+        Ok(())
+    }
+}
+
+impl Restore for ServerRestore {
+    fn apply(&mut self, item: LogItem<'_>) -> Result<(), ToolError> {
+        match item {
+            LogItem::Transaction { tid, status, user, description, extension } => {
+                self.finish_open()?;
+                if tid <= self.last_tid {
+                    let last = self.last_tid;
+                    let what = format!("it is not newer than the last one of the storage, {last}");
+                    return Err(ToolError::Refused(what));
+                }
+                let options = options(status, (user, description, extension), Some(tid))?;
+                self.open = Some((tid, self.client.begin(&options).map_err(failed)?));
+                Ok(())
+            }
+            LogItem::Record { oid, data, data_tid } => self.restore(oid, data, data_tid),
+            LogItem::Skipped => Ok(()),
+        }
+    }
+
+    fn apply_copy(&mut self, oid: Oid, earlier: Tid) -> Result<(), ToolError> {
+        let data = load_at(&self.client, oid, earlier)?;
+        self.restore(oid, Some(&data), Some(earlier))
+    }
+
+    fn durable_tid(&self) -> Tid {
+        self.last_tid
+    }
+
+    fn forget_unfinished(&mut self) {
+        // Dropping it aborts it.
+        self.open = None;
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Tid, ToolError> {
+        self.finish_open()?;
+        Ok(self.last_tid)
+    }
+}
+
+/// Commits a transaction that is based on transaction `at`.
+pub(super) fn commit_to_server(
+    client: &Client,
+    transaction: &DumpTransaction,
+    at: Tid,
+) -> Result<Tid, ToolError> {
+    let TransactionMetadata { user, description, extension } = &transaction.metadata;
+    let options = options(transaction.status, (user, description, extension), None)?;
+    let mut open = client.begin(&options).map_err(failed)?;
+    for object in &transaction.objects {
+        let oid = object.oid;
+        let serial = match client.load_before(oid, at.next()) {
+            Ok(found) => found.map_or(Tid::ZERO, |found| found.serial),
+            Err(ClientError::NoObject(_)) => Tid::ZERO,
+            Err(error) => return Err(failed(error)),
+        };
+        match &object.body {
+            DumpBody::Delete => open.delete(oid, serial),
+            DumpBody::Data(data) => open.store(oid, serial, data.clone()),
+            DumpBody::CopyOf(earlier) => {
+                open.store(oid, serial, load_at(client, oid, *earlier)?.into())
+            }
+            DumpBody::HashOnly => return Err(no_data(oid)),
+        }
+        .map_err(failed)?;
+    }
+    finish(open)
+}
+
+fn finish(mut open: Transaction) -> Result<Tid, ToolError> {
+    let voted = open.vote().map_err(failed)?;
+    if let Some(conflict) = voted.conflicts.first() {
+        let (oid, serial) = (conflict.oid, conflict.committed);
+        let what = format!("conflict: object {oid} was changed by transaction {serial}");
+        return Err(ToolError::Refused(what));
+    }
+    open.finish(|_| ()).map_err(failed)
+}
+
+fn options(
+    status: TransactionStatus,
+    (user, description, extension): (&[u8], &[u8], &[u8]),
+    tid: Option<Tid>,
+) -> Result<TransactionOptions, ToolError> {
+    let extension = match extension {
+        [] => Value::Dict(Vec::new()),
+        pickle => match decode(pickle, &Limits::OBJECTS) {
+            Ok((value, _)) => value.into_owned(),
+            Err(error) => {
+                let what = format!("its extension is no pickle, and servers take none: {error}");
+                return Err(ToolError::Refused(what));
+            }
+        },
+    };
+    let (user, description) = (user.to_vec(), description.to_vec());
+    let status = char::from(status.to_byte());
+    Ok(TransactionOptions { user, description, extension, tid, status })
+}
+
+fn load_at(client: &Client, oid: Oid, tid: Tid) -> Result<Vec<u8>, ToolError> {
+    let found = client.load_before(oid, tid.next()).map_err(failed)?;
+    found.map(|found| found.data.to_vec()).ok_or_else(|| {
+        ToolError::Refused(format!("object {oid}: there are no data of transaction {tid} to copy"))
+    })
+}
+
+fn failed(error: ClientError) -> ToolError {
+    StorageError::Io(Box::new(error)).into()
+}

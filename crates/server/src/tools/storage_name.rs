@@ -1,0 +1,121 @@
+//! What the text STORAGE of a command means.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use zodium_client::Options;
+use zodium_types::Address;
+
+/// The first bytes of each SQLite database.
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// A kind of storage, and where it is.
+#[derive(Clone)]
+pub(super) enum StorageName {
+    /// A `Data.fs`.
+    File(PathBuf),
+    /// A database of NEO in SQLite.
+    Sqlite(PathBuf),
+    /// A storage on a server.
+    Server(Box<Options>),
+}
+
+impl StorageName {
+    /// Parses a URL, a path, or an address as the other commands take it: `HOST:PORT`, or the path
+    /// of a socket. What is there decides what a path is.
+    pub(super) fn parse(text: &str) -> Result<StorageName> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return StorageName::of_path(text);
+        };
+        match scheme {
+            "file" => StorageName::of_path(&decoded(rest)),
+            "sqlite" => Ok(StorageName::Sqlite(PathBuf::from(decoded(rest)))),
+            "zeo" | "zodium" => Ok(StorageName::Server(Box::new(Options::from_url(text)?))),
+            "neo" | "mysql" | "zconfig" => bail!(
+                "{text}: {scheme}:// is not supported here; give a path, file://, sqlite://, \
+                 zeo://HOST:PORT/NAME, or -C FILE -s NAME for a storage of a configuration"
+            ),
+            _ => bail!(
+                "{text}: unknown scheme; give a path, file://, sqlite:// or zeo://HOST:PORT/NAME"
+            ),
+        }
+    }
+
+    /// Whether it is a file that does not exist, or is empty.
+    pub(super) fn is_absent(&self) -> bool {
+        match self {
+            StorageName::File(path) | StorageName::Sqlite(path) => {
+                path.metadata().is_ok_and(|found| found.len() == 0) || !path.exists()
+            }
+            StorageName::Server(_) => false,
+        }
+    }
+
+    fn of_path(text: &str) -> Result<StorageName> {
+        let path = Path::new(text);
+        let server = |address| Ok(StorageName::Server(Box::new(Options::new(address))));
+        match path.metadata() {
+            Ok(found) if found.file_type().is_socket() => server(Address::Unix(path.to_owned())),
+            Ok(found) if found.is_dir() => bail!("{text} is a directory, not a data file"),
+            Ok(_) if is_sqlite(path) => Ok(StorageName::Sqlite(path.to_owned())),
+            Ok(_) => Ok(StorageName::File(path.to_owned())),
+            Err(_) => match text.parse() {
+                Ok(address @ Address::Tcp { .. }) if !text.contains('/') => server(address),
+                _ => Ok(StorageName::File(path.to_owned())),
+            },
+        }
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn is_sqlite(path: &Path) -> bool {
+    let mut magic = [0; SQLITE_MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *SQLITE_MAGIC
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> &'static str {
+        match StorageName::parse(text) {
+            Ok(StorageName::File(_)) => "file",
+            Ok(StorageName::Sqlite(_)) => "sqlite",
+            Ok(StorageName::Server(_)) => "server",
+            Err(_) => "refused",
+        }
+    }
+
+    #[test]
+    fn urls_paths_and_addresses_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("8100"), b"FS30").unwrap();
+        std::fs::write(path("neo.sqlite"), SQLITE_MAGIC).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(path("zeo.sock")).unwrap();
+        for (text, expected) in [
+            (path("8100"), "file"),
+            (path("missing.fs"), "file"),
+            (path("neo.sqlite"), "sqlite"),
+            (path("zeo.sock"), "server"),
+            (format!("file://{}", path("8100")), "file"),
+            (format!("sqlite://{}", path("missing")), "sqlite"),
+            ("zeo://localhost:8100/main".to_owned(), "server"),
+            ("zodium://localhost:8100".to_owned(), "server"),
+            ("localhost:8100".to_owned(), "server"),
+            ("zeo://localhost".to_owned(), "refused"),
+            ("neo://cluster@master:1".to_owned(), "refused"),
+            ("http://localhost".to_owned(), "refused"),
+            (folder.path().to_str().unwrap().to_owned(), "refused"),
+        ] {
+            assert_eq!(kind(&text), expected, "{text}");
+        }
+    }
+}

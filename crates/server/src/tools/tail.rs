@@ -1,0 +1,140 @@
+//! `zodium tail`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use zodium_filestorage::{FileStorage, FileStorageError, PlacedTransaction};
+use zodium_storage::{LogItem, StorageError};
+use zodium_tools::places::{PiecewiseSha1, Place, TailEntry};
+use zodium_tools::text::{bytes_repr, time_of};
+use zodium_tools::{TidRange, ToolError};
+use zodium_types::Tid;
+
+use super::open::{Readable, StorageArguments};
+use super::output::Output;
+
+/// Options of `zodium tail`.
+#[derive(Debug, Args)]
+pub(crate) struct TailOptions {
+    #[command(flatten)]
+    storage: StorageArguments,
+
+    /// How many transactions to print
+    #[arg(short = 'n', long = "count", value_name = "N", default_value = "10")]
+    count: usize,
+
+    /// Print JSON: one object a line for each transaction
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &TailOptions) -> Result<ExitCode> {
+    let readable = options.storage.how().read(&options.storage.alone()?)?;
+    let mut output = Output::new()?;
+    match &readable.file {
+        Some(file) => print_file(file, options, &mut output)?,
+        None => print_log(&readable, options, &mut output)?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_file(file: &FileStorage, options: &TailOptions, output: &mut Output) -> Result<()> {
+    let mut newest = file.reader().newest();
+    for _ in 0..options.count {
+        let Some(placed) = newest.step().map_err(failed)? else { break };
+        let mut hash = PiecewiseSha1::default();
+        newest.records_bytes(&placed, |piece| hash.add(piece)).map_err(failed)?;
+        let PlacedTransaction { transaction, place, header_bytes } = placed;
+        let entry = TailEntry {
+            tid: transaction.tid,
+            user: &transaction.metadata.user,
+            description: &transaction.metadata.description,
+            place: Place { position: place.position, bytes: place.bytes },
+            header_bytes,
+            hash: hash.finish(),
+        };
+        match options.json {
+            true => output.line(json!({
+                "tid": entry.tid.to_string(),
+                "time": time_of(entry.tid),
+                "user": String::from_utf8_lossy(entry.user),
+                "description": String::from_utf8_lossy(entry.description),
+                "length": entry.place.bytes,
+                "offset": entry.place.position,
+                "header_bytes": entry.header_bytes,
+                "sha1": entry.hash,
+            }))?,
+            false => output.text(&entry.text())?,
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: FileStorageError) -> ToolError {
+    StorageError::from(error).into()
+}
+
+/// A transaction of a storage that is no file.
+struct Entry {
+    tid: Tid,
+    user: Vec<u8>,
+    description: Vec<u8>,
+    records: u64,
+}
+
+/// Without positions and hashes, which such a storage does not have.
+fn print_log(readable: &Readable, options: &TailOptions, output: &mut Output) -> Result<()> {
+    let last = readable.storage.last_tid();
+    // A log is read forwards only: look at the last minute, the last half hour...
+    let mut steps = 1_u64 << 32;
+    let found = loop {
+        let start = Tid(last.0.saturating_sub(steps));
+        let found = entries(readable, TidRange { min: Some(start), max: Some(last) })?;
+        if found.len() >= options.count || start == Tid::ZERO {
+            break found;
+        }
+        steps = steps.saturating_mul(30);
+    };
+    for entry in found.iter().rev().take(options.count) {
+        let Entry { tid, user, description, records } = entry;
+        let time = time_of(*tid);
+        match options.json {
+            true => output.line(json!({
+                "tid": tid.to_string(),
+                "time": time,
+                "user": String::from_utf8_lossy(user),
+                "description": String::from_utf8_lossy(description),
+                "records": records,
+            }))?,
+            false => output.text(&format!(
+                "{time}: tid={tid}\nuser={} description={} records={records}\n\n",
+                bytes_repr(user),
+                bytes_repr(description),
+            ))?,
+        }
+    }
+    Ok(())
+}
+
+fn entries(readable: &Readable, range: TidRange) -> Result<Vec<Entry>, ToolError> {
+    let mut entries: Vec<Entry> = Vec::new();
+    zodium_tools::walk(&*readable.storage, range, &mut |item| {
+        match item {
+            LogItem::Transaction { tid, user, description, .. } => {
+                let (user, description) = (user.to_vec(), description.to_vec());
+                entries.push(Entry { tid, user, description, records: 0 });
+            }
+            LogItem::Record { .. } => {
+                if let Some(last) = entries.last_mut() {
+                    last.records += 1;
+                }
+            }
+            LogItem::Skipped => {}
+        }
+        Ok(())
+    })?;
+    Ok(entries)
+}
