@@ -1,0 +1,145 @@
+"""The tools on storages that are being served: over ZEO, and the file beside its server."""
+
+import subprocess
+import time
+
+import pytest
+import transaction
+import ZODB
+from harness import files
+from harness.databases import write_database
+from harness.process import ServerProcess, command_words, free_port
+from harness.servers import COMMAND, stock_server
+from persistent.mapping import PersistentMapping
+from ZEO.ClientStorage import ClientStorage
+from ZODB.FileStorage import FileStorage
+
+pytestmark = pytest.mark.zodium
+RUN_SECONDS = 60
+
+
+@pytest.fixture
+def run(binary):
+    def run_command(*words, given=b""):
+        words = [str(word) for word in (binary, *words)]
+        done = subprocess.run(words, capture_output=True, input=given, timeout=RUN_SECONDS)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    return run_command
+
+
+@pytest.fixture
+def serve(tmp_path):
+    servers = []
+
+    def start(path):
+        port = free_port()
+        words = command_words(COMMAND, (), path=path, port=port)
+        servers.append(ServerProcess(words, port, tmp_path))
+        return servers[-1], f"zeo://127.0.0.1:{port}"
+
+    yield start
+    for server in servers:
+        server.kill() if server.is_running() else None
+
+
+def url_of(server):
+    host, port = server.address
+    return f"zeo://{host}:{port}"
+
+
+def test_a_served_storage_is_read_like_its_file(run, serve, tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    write_database(path, seeded)
+    expected = run("dump", path)
+    server, url = serve(path)
+    assert run("dump", url) == expected
+    assert run("dump", path) == expected
+    assert run("cmp", "-v", url, path) == (0, b"equal\n", "")
+    for words in (["analyze", "-c"], ["stats"], ["refs"]):
+        assert run(*words, url) == run(*words, path), words
+    code, out, _ = run("info", url)
+    lines = dict(line.split("=", 1) for line in out.decode().splitlines())
+    assert (code, lines["size"]) == (0, str(path.stat().st_size))
+    assert lines["name"] == f"('127.0.0.1', {url.rsplit(':', 1)[1]}) (connected)"
+    tail = run("tail", "-n", "2", url)[1].decode()
+    assert tail.count("tid=") == 2 and lines["head"] in tail
+    head = lines["head"]
+    assert run("catobj", url, f"{head}:{0:016x}") == run("catobj", path, f"{head}:{0:016x}")
+
+
+def test_a_stock_server_is_read_too(run, tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    write_database(path, seeded, odd=False)
+    server = stock_server(tmp_path, "Z5")
+    try:
+        assert run("cmp", "-v", url_of(server), path) == (0, b"equal\n", "")
+        assert run("stats", url_of(server)) == run("stats", path)
+    finally:
+        server.kill()
+
+
+def test_a_dump_is_loaded_and_committed_through_a_server(run, serve, tmp_path, seeded):
+    path, served = tmp_path / "from.fs", tmp_path / "Data.fs"
+    write_database(path, seeded, odd=False)
+    server, url = serve(served)
+    dump = run("dump", path)[1]
+    code, out, said = run("load", url, given=dump)
+    assert (code, said) == (0, "") and len(out.split()) == dump.count(b"\n\ntxn ") + 1
+    assert run("cmp", "-v", url, path) == (0, b"equal\n", "")
+    head = run("info", url, "head")[1].decode().strip()
+    text = b'user "me"\ndescription ""\nextension ""\nobj 0000000000000000 from %s\n\n'
+    code, out, said = run("commit", url, head, given=text % head.encode())
+    assert (code, said) == (0, "")
+    assert run("info", url, "head")[1] == out
+    code, out, said = run("commit", url, head, given=text % head.encode())
+    assert (code, out) == (2, b"") and "conflict" in said
+    assert run("load", "-q", served, given=b"")[0] == 2
+
+
+def test_commits_are_watched_in_a_file_and_on_a_server(binary, serve, tmp_path):
+    path = tmp_path / "Data.fs"
+    ZODB.DB(FileStorage(str(path))).close()
+    server, url = serve(path)
+    words = [[binary, "watch", "-v", str(place)] for place in (path, url)]
+    watching = [subprocess.Popen(line, stdout=subprocess.PIPE, text=True) for line in words]
+    try:
+        starts = [process.stdout.readline() for process in watching]
+        assert all(start.startswith("# at 0") for start in starts) and len(set(starts)) == 1
+        database = ZODB.DB(ClientStorage(server.address, wait=True))
+        expected = ""
+        for number in range(5):
+            with database.transaction() as connection:
+                connection.root()["x"] = PersistentMapping(n=number)
+            storage = database.storage
+            newest = files.read(path, storage.lastTransaction())[-1]
+            oids, tid = [record.oid for record in newest.records], newest.tid.hex()
+            if number == 2:
+                # Another file takes its place, without the old revisions.
+                time.sleep(0.5)
+                database.pack()
+            expected += f"txn {tid}\n" + "".join(f"obj {oid.hex()}\n" for oid in oids) + "\n"
+        database.close()
+        server.stop()
+        assert watching[1].communicate(timeout=RUN_SECONDS)[0] == expected + "# storage closed\n"
+        time.sleep(0.3)
+        watching[0].terminate()
+        assert watching[0].communicate(timeout=RUN_SECONDS)[0] == expected
+    finally:
+        for process in watching:
+            process.kill()
+            process.wait()
+
+
+def test_a_storage_of_a_configuration_is_named(run, tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    write_database(path, seeded)
+    config = tmp_path / "zeo.conf"
+    config.write_text(
+        f"<zeo>\n  address 8100\n</zeo>\n<filestorage main>\n  path {path}\n</filestorage>\n"
+    )
+    assert run("dump", "-C", config, "-s", "main") == run("dump", path)
+    head = run("info", path, "head")[1].decode().strip()
+    assert run("dump", "-C", config, f"{head}..") == run("dump", path, f"{head}..")
+    assert run("dump", "-C", config, "-s", "other")[0] == 2
+    transaction.abort()
