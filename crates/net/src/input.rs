@@ -26,6 +26,9 @@ const TURN_TIME_MAX: Duration = Duration::from_secs(30);
 /// Interval between two looks whether memory is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// Most bytes that are read while the session waits; further ones stay in the system's buffers.
+const AHEAD_BYTES_MAX: usize = 64 << 10;
+
 /// State that all links of a worker share.
 pub(crate) struct Shared {
     /// The read buffer; an idle link has none of its own.
@@ -129,6 +132,30 @@ impl Input {
             all.extend_from_slice(bytes);
             self.handle(all, link, session);
         }
+        self.held.set(self.rest.len());
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    /// Reads without calling the session, which is not ready: to notice the end of the stream.
+    /// `Ok(0)` is that end.
+    pub(crate) fn poll_read_ahead<T: AsyncRead>(
+        &mut self,
+        stream: Pin<&mut T>,
+        link: &Link,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let room = AHEAD_BYTES_MAX.saturating_sub(self.rest.len());
+        if room == 0 || self.large.is_some() {
+            return Poll::Pending;
+        }
+        let shared = Rc::clone(&self.shared);
+        let mut scratch = shared.scratch.borrow_mut();
+        let limit = room.min(scratch.len());
+        let mut buffer = ReadBuf::new(&mut scratch[..limit]);
+        ready!(stream.poll_read(context, &mut buffer)?);
+        let bytes = buffer.filled();
+        link.note_read(bytes.len());
+        self.rest.extend_from_slice(bytes);
         self.held.set(self.rest.len());
         Poll::Ready(Ok(bytes.len()))
     }

@@ -384,6 +384,12 @@ where
             return Poll::Ready(Ok(None));
         }
         if link.is_congested() || link.state.stopping.get() || !session.is_ready() {
+            if session.watches_end() && !link.state.stopping.get() {
+                if ready!(input.poll_read_ahead(stream.as_mut(), link, context))? == 0 {
+                    link.close(CloseReason::Done);
+                }
+                continue;
+            }
             // The flush, the session or the stop wakes this task.
             return Poll::Pending;
         }
@@ -829,6 +835,77 @@ mod tests {
             assert!(running.link.is_congested() == (before > OUTPUT_BYTES_LOW));
             running.link.output().push(Bytes::from(vec![b'.'; OUTPUT_BYTES_LOW]));
             assert!(running.link.is_congested());
+        });
+    }
+
+    /// Never ready, as long as it waits.
+    struct Waiting {
+        seen: Rc<Cell<usize>>,
+        waits: Rc<Cell<bool>>,
+        closed: Rc<Cell<bool>>,
+    }
+
+    impl Session for Waiting {
+        fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
+            self.seen.set(self.seen.get() + bytes.len());
+            Ok(Consumed::Bytes(bytes.len()))
+        }
+
+        fn received_large(&mut self, _: Bytes) -> Result<(), CloseReason> {
+            Err(CloseReason::Refused)
+        }
+
+        fn is_ready(&self) -> bool {
+            !self.waits.get()
+        }
+
+        fn watches_end(&self) -> bool {
+            self.waits.get()
+        }
+
+        fn is_established(&self) -> bool {
+            true
+        }
+
+        fn is_busy(&self) -> bool {
+            false
+        }
+
+        fn closed(&mut self) {
+            self.closed.set(true);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_peer_is_noticed_while_its_session_waits() {
+        run_local(async {
+            let (mut peer, stream) = tokio::io::duplex(1 << 20);
+            let limits = Limits::default();
+            let link =
+                Link::new("peer".to_owned(), Protocol::default(), None, limits, Arc::default());
+            let (seen, waits, closed) = (Rc::default(), Rc::new(Cell::new(true)), Rc::default());
+            let session = Waiting {
+                seen: Rc::clone(&seen),
+                waits: Rc::clone(&waits),
+                closed: Rc::clone(&closed),
+            };
+            let shared = Rc::new(Shared::new(512, None));
+            tokio::task::spawn_local(run(stream, link.clone(), session, shared));
+            peer.write_all(&[b'x'; 200_000]).await.unwrap();
+            settle().await;
+            // What was read ahead waits, and is bounded.
+            assert_eq!(seen.get(), 0);
+            assert!(link.memory().held_bytes() <= 64 << 10);
+            waits.set(false);
+            link.wake();
+            for _ in 0..20 {
+                settle().await;
+            }
+            assert_eq!(seen.get(), 200_000);
+            waits.set(true);
+            drop(peer);
+            settle().await;
+            assert!(closed.get());
         });
     }
 

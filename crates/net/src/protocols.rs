@@ -78,6 +78,10 @@ impl Session for Box<dyn Session> {
         self.as_ref().is_ready()
     }
 
+    fn watches_end(&self) -> bool {
+        self.as_ref().watches_end()
+    }
+
     fn is_established(&self) -> bool {
         self.as_ref().is_established()
     }

@@ -41,6 +41,12 @@ pub trait Session: 'static {
     /// The session [wakes](Link::wake) the link when it becomes ready again.
     fn is_ready(&self) -> bool;
 
+    /// Whether the session waits, while it is not ready, for an event that may be hours away. The
+    /// link then reads a little ahead, so that it notices when the peer has gone.
+    fn watches_end(&self) -> bool {
+        false
+    }
+
     /// Whether the peer has completed the protocol's handshake; from then on it may be silent.
     fn is_established(&self) -> bool;
 
