@@ -9,7 +9,7 @@ use crate::violation::Violation;
 const RULE: &str = "dependencies";
 
 /// Each crate with those it may use, which all stand above it. Its tests may use any above it.
-const MAY_USE: [(&str, &[&str]); 31] = [
+const MAY_USE: [(&str, &[&str]); 34] = [
     ("zodium-types", &[]),
     ("zodium-pickle", &["zodium-types"]),
     // The disk knows bytes, not objects.
@@ -73,6 +73,9 @@ const MAY_USE: [(&str, &[&str]); 31] = [
     ("zodium-configuration", &["zodium-types"]),
     // The wire format is pure functions over bytes.
     ("zodium-zeo", &["zodium-types", "zodium-pickle"]),
+    // RESP: the wire format, and the data behind it, which know nothing of each other.
+    ("zodium-resp", &[]),
+    ("zodium-keyspace", &[]),
     // Drives the state machines of NEO nodes with sockets, and with any database.
     (
         "zodium-neo-server",
@@ -100,6 +103,8 @@ const MAY_USE: [(&str, &[&str]); 31] = [
             "zodium-zeo",
         ],
     ),
+    // The other server on the same workers.
+    ("zodium-resp-server", &["zodium-net", "zodium-resp", "zodium-keyspace"]),
     // Applications use it; it knows no server but over its socket, and no kind of storage.
     (
         "zodium-client",
@@ -156,6 +161,7 @@ const MAY_USE: [(&str, &[&str]); 31] = [
             "zodium-neo-admin",
             "zodium-neo-server",
             "zodium-neo-client",
+            "zodium-resp-server",
             "zodium-client",
             "zodium-resolution",
             "zodium-resolver",
@@ -197,6 +203,7 @@ const MAY_USE: [(&str, &[&str]); 31] = [
             "zodium-zeo",
             "zodium-neo",
             "zodium-neo-storage",
+            "zodium-resp",
             "zodium-client",
             "zodium-resolution",
             "zodium-tls",

@@ -14,6 +14,7 @@ mod neo_database;
 mod neo_node;
 mod pickles;
 mod resolution;
+mod resp;
 mod saved_cache;
 mod values;
 
@@ -61,6 +62,7 @@ pub static TARGETS: &[Target] = &[
     neo::MESSAGES,
     neo::GREETINGS,
     neo_node::NODE,
+    resp::REQUESTS,
 ];
 
 impl Target {

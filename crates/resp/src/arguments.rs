@@ -1,0 +1,87 @@
+//! The arguments of a request: places in the bytes that were received.
+
+use std::ops::Range;
+
+/// The arguments of a request, the command's name included. A cheap copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a> {
+    bytes: &'a [u8],
+    places: &'a [Range<usize>],
+}
+
+impl<'a> Arguments<'a> {
+    /// Arguments at these places of `bytes`.
+    pub(crate) fn new(bytes: &'a [u8], places: &'a [Range<usize>]) -> Arguments<'a> {
+        Arguments { bytes, places }
+    }
+
+    /// The number of arguments, the name included.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is not even a name. No reader returns such a request.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The argument with this number; 0 is the name. Empty if there are fewer.
+    #[must_use]
+    pub fn word(self, number: usize) -> &'a [u8] {
+        self.places.get(number).map_or(&[], |place| &self.bytes[place.clone()])
+    }
+
+    /// The arguments from this number on.
+    #[must_use]
+    pub fn from(self, number: usize) -> Arguments<'a> {
+        let places = self.places.get(number..).unwrap_or_default();
+        Arguments { bytes: self.bytes, places }
+    }
+
+    /// The arguments in order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone {
+        let bytes = self.bytes;
+        self.places.iter().map(move |place| &bytes[place.clone()])
+    }
+
+    /// The sum of their lengths.
+    #[must_use]
+    pub fn total_bytes(self) -> usize {
+        self.places.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// A copy that can be kept.
+    #[must_use]
+    pub fn to_request(self) -> OwnedRequest {
+        self.iter().collect()
+    }
+}
+
+/// A request that is kept: one that waits for `EXEC`, or for a list to be filled.
+#[derive(Clone, Debug, Default)]
+pub struct OwnedRequest {
+    bytes: Vec<u8>,
+    places: Vec<Range<usize>>,
+}
+
+impl OwnedRequest {
+    /// Its arguments.
+    #[must_use]
+    pub fn arguments(&self) -> Arguments<'_> {
+        Arguments::new(&self.bytes, &self.places)
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for OwnedRequest {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(words: I) -> OwnedRequest {
+        let mut request = OwnedRequest::default();
+        for word in words {
+            let start = request.bytes.len();
+            request.bytes.extend_from_slice(word);
+            request.places.push(start..request.bytes.len());
+        }
+        request
+    }
+}
