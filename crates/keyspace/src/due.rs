@@ -1,0 +1,41 @@
+//! The keys of a database that expire, by time: what is due is found without a search.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Entries that need not be of any key, before all are looked at.
+const STALE_MAX: usize = 64;
+
+/// Times in milliseconds, each with the hash of a key that may expire then.
+///
+/// A key that gets another time, or none, leaves its entry behind: the taker of an entry looks
+/// whether there is an expired key with that hash.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    times: BinaryHeap<Reverse<(u64, u64)>>,
+}
+
+impl Due {
+    pub(crate) fn note(&mut self, at: u64, hash: u64) {
+        self.times.push(Reverse((at, hash)));
+    }
+
+    /// Takes the hash of a key whose time is past.
+    pub(crate) fn take(&mut self, now: u64) -> Option<u64> {
+        let is_due = self.times.peek().is_some_and(|Reverse((at, _))| *at <= now);
+        is_due.then(|| self.times.pop().map(|Reverse((_, hash))| hash))?
+    }
+
+    /// Whether most entries are left over: with so many keys that expire.
+    pub(crate) fn is_stale(&self, keys: usize) -> bool {
+        self.times.len() > STALE_MAX + 2 * keys
+    }
+
+    pub(crate) fn rebuild(&mut self, times: impl Iterator<Item = (u64, u64)>) {
+        self.times = times.map(Reverse).collect();
+    }
+
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.times.capacity() * 16
+    }
+}

@@ -1,0 +1,68 @@
+//! What a database has for a key.
+
+use std::cell::Cell;
+use std::num::NonZeroU64;
+
+use crate::{Kind, Value, WrongType};
+
+/// A value, and when it ends.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The value.
+    pub value: Value,
+    /// When the key expires, in milliseconds since 1970.
+    expires_at: Option<NonZeroU64>,
+    /// When it was last used, in seconds since 1970.
+    used_at: Cell<u32>,
+}
+
+impl Entry {
+    /// A value that does not end.
+    #[must_use]
+    pub fn new(value: Value) -> Entry {
+        Entry { value, expires_at: None, used_at: Cell::new(0) }
+    }
+
+    /// The same, which ends at a time in milliseconds since 1970.
+    #[must_use]
+    pub fn expiring(mut self, at: Option<u64>) -> Entry {
+        self.set_expires_at(at);
+        self
+    }
+
+    /// Only the database changes the time of an entry that it holds: it counts these.
+    pub(crate) fn set_expires_at(&mut self, at: Option<u64>) {
+        self.expires_at = at.map(|at| NonZeroU64::new(at).unwrap_or(NonZeroU64::MIN));
+    }
+
+    /// When it expires, in milliseconds since 1970.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<u64> {
+        self.expires_at.map(NonZeroU64::get)
+    }
+
+    /// Whether its time is past.
+    #[must_use]
+    pub fn is_expired(&self, now: u64) -> bool {
+        self.expires_at.is_some_and(|at| at.get() <= now)
+    }
+
+    /// When it was last used, in seconds since 1970.
+    #[must_use]
+    pub fn used_at(&self) -> u32 {
+        self.used_at.get()
+    }
+
+    /// Notes that it is used now, in milliseconds since 1970.
+    pub fn note_use(&self, now: u64) {
+        self.used_at.set(u32::try_from(now / 1000).unwrap_or(u32::MAX));
+    }
+
+    /// The value as one of a type.
+    ///
+    /// # Errors
+    /// It is of another one.
+    pub fn of<T: Kind>(&self) -> Result<&T, WrongType> {
+        T::of(&self.value).ok_or(WrongType)
+    }
+}

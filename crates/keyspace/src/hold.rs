@@ -1,0 +1,349 @@
+//! Locked stripes: what a command or a transaction reads and changes.
+
+use parking_lot::MutexGuard;
+
+use crate::stripe::{Database, Stripe};
+use crate::stripes::{STRIPE_BITS, STRIPES};
+use crate::{Entry, Keyspace, Kind, Table, Totals, Value, Watcher, Word, WrongType, random_below};
+
+/// Locked stripes. All keys that are asked for must be in them.
+///
+/// A key whose time is past is not there. It is removed by the next write to it, or by
+/// [`Keyspace::expire`].
+pub struct Hold<'a> {
+    keyspace: &'a Keyspace,
+    guards: Guards<'a>,
+    /// The time of all that happens within, in milliseconds since 1970.
+    pub now: u64,
+    /// The database that keys are meant of.
+    pub database: usize,
+    /// Number of changes.
+    pub changes: u64,
+    /// Whether new lists and sorted sets are noted in `created`.
+    pub notes_created: bool,
+    /// Keys that were not there, and have a list or a sorted set now.
+    pub created: Vec<Removed>,
+    /// Keys that were removed because their time is past.
+    pub expired: Vec<Removed>,
+}
+
+/// A key of a database that was removed, or has come into being.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The database.
+    pub database: usize,
+    /// The key.
+    pub key: Word,
+}
+
+pub(crate) enum Guards<'a> {
+    One(usize, MutexGuard<'a, Stripe>),
+    /// By number, ascending.
+    Many(Vec<(usize, MutexGuard<'a, Stripe>)>),
+}
+
+impl Guards<'_> {
+    fn stripe(&self, number: usize) -> &Stripe {
+        match self {
+            Guards::One(held, stripe) => {
+                assert_eq!(*held, number, "the stripe of the key is locked");
+                stripe
+            }
+            Guards::Many(stripes) => {
+                let place = stripes.partition_point(|(held, _)| *held < number);
+                assert_eq!(stripes[place].0, number, "the stripe of the key is locked");
+                &stripes[place].1
+            }
+        }
+    }
+
+    fn stripe_mut(&mut self, number: usize) -> &mut Stripe {
+        match self {
+            Guards::One(held, stripe) => {
+                assert_eq!(*held, number, "the stripe of the key is locked");
+                stripe
+            }
+            Guards::Many(stripes) => {
+                let place = stripes.partition_point(|(held, _)| *held < number);
+                assert_eq!(stripes[place].0, number, "the stripe of the key is locked");
+                &mut stripes[place].1
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Stripe> {
+        let (one, many) = match self {
+            Guards::One(_, stripe) => (Some(&**stripe), &[][..]),
+            Guards::Many(stripes) => (None, &stripes[..]),
+        };
+        one.into_iter().chain(many.iter().map(|(_, stripe)| &**stripe))
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Stripe> {
+        let (one, many) = match self {
+            Guards::One(_, stripe) => (Some(&mut **stripe), &mut [][..]),
+            Guards::Many(stripes) => (None, &mut stripes[..]),
+        };
+        one.into_iter().chain(many.iter_mut().map(|(_, stripe)| &mut **stripe))
+    }
+}
+
+impl<'a> Hold<'a> {
+    pub(crate) fn new(keyspace: &'a Keyspace, guards: Guards<'a>, now: u64) -> Hold<'a> {
+        Hold {
+            keyspace,
+            guards,
+            now,
+            database: 0,
+            changes: 0,
+            notes_created: false,
+            created: Vec::new(),
+            expired: Vec::new(),
+        }
+    }
+
+    /// What the database has for a key.
+    #[must_use]
+    pub fn entry(&self, key: &[u8]) -> Option<&Entry> {
+        let (stripe, hash) = self.keyspace.place(key);
+        let table = &self.guards.stripe(stripe).databases[self.database].table;
+        table.get(hash, key).filter(|entry| !entry.is_expired(self.now))
+    }
+
+    /// Whether there is a key.
+    #[must_use]
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// The value of a key, which is to be of a type. Notes that it is used.
+    ///
+    /// # Errors
+    /// It is of another one.
+    pub fn read<T: Kind>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
+        let Some(entry) = self.entry(key) else { return Ok(None) };
+        entry.note_use(self.now);
+        entry.of().map(Some)
+    }
+
+    /// The value of a key, to change it. The caller says [`Hold::changed`], and
+    /// [`Hold::remove_if_empty`] after a removal.
+    ///
+    /// # Errors
+    /// It is of another type.
+    pub fn write<T: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut T>, WrongType> {
+        let now = self.now;
+        let (database, hash) = self.fresh(key);
+        let Some(entry) = database.table.get_mut(hash, key) else { return Ok(None) };
+        entry.note_use(now);
+        T::of_mut(&mut entry.value).ok_or(WrongType).map(Some)
+    }
+
+    /// As [`Hold::write`]; a key that is not there gets an empty value. The caller adds elements.
+    ///
+    /// # Errors
+    /// It is of another type.
+    pub fn make<T: Kind>(&mut self, key: &[u8]) -> Result<&mut T, WrongType> {
+        let (database, hash) = self.fresh(key);
+        if database.table.get(hash, key).is_none() {
+            self.put(key, Entry::new(T::default().into_value()));
+        }
+        self.write(key)?.ok_or(WrongType)
+    }
+
+    /// Sets what the database has for a key, and returns what it had.
+    pub fn put(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
+        let is_waited_for = matches!(entry.value, Value::List(_) | Value::SortedSet(_));
+        entry.note_use(self.now);
+        let (database, hash) = self.fresh(key);
+        let old = database.insert(hash, key.into(), entry);
+        if is_waited_for && self.notes_created {
+            self.created.push(Removed { database: self.database, key: key.into() });
+        }
+        old
+    }
+
+    /// Removes a key. The caller says [`Hold::changed`].
+    pub fn take(&mut self, key: &[u8]) -> Option<Entry> {
+        let (database, hash) = self.fresh(key);
+        database.remove(hash, key).map(|(_, entry)| entry)
+    }
+
+    /// Removes a key whose collection has no elements any more; whether it was removed.
+    pub fn remove_if_empty<T: Kind>(&mut self, key: &[u8]) -> bool {
+        let is_empty = self
+            .entry(key)
+            .is_some_and(|entry| T::of(&entry.value).is_some_and(Kind::has_no_elements));
+        if is_empty {
+            self.take(key);
+        }
+        is_empty
+    }
+
+    /// Sets when a key expires, `None` for never; whether there is one.
+    pub fn expire_at(&mut self, key: &[u8], at: Option<u64>) -> bool {
+        let (database, hash) = self.fresh(key);
+        database.expire_at(hash, key, at)
+    }
+
+    /// Notes a change of a key, for those that watch it.
+    pub fn changed(&mut self, key: &[u8]) {
+        self.changes += 1;
+        let (stripe, _) = self.keyspace.place(key);
+        self.guards.stripe(stripe).mark(self.database, key);
+    }
+
+    /// Removes a key if its time is past.
+    pub fn remove_expired(&mut self, key: &[u8]) {
+        self.fresh(key);
+    }
+
+    /// Has a watcher learn of changes of a key.
+    pub fn watch(&mut self, key: &[u8], watcher: &Watcher) {
+        let (stripe, _) = self.keyspace.place(key);
+        // A key that has expired already is not there: its removal changes nothing.
+        self.fresh(key);
+        self.guards.stripe_mut(stripe).watch(self.database, key, watcher);
+    }
+
+    /// Ends watching a key.
+    pub fn unwatch(&mut self, key: &[u8], watcher: &Watcher) {
+        let (stripe, _) = self.keyspace.place(key);
+        self.guards.stripe_mut(stripe).unwatch(self.database, key, watcher);
+    }
+
+    /// Number of keys in the held stripes of the database, with expired ones that are not removed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tables().map(Table::len).sum()
+    }
+
+    /// Whether there is no key, as [`Hold::len`] counts them.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The keys of the held stripes.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        let entries = self.tables().flat_map(Table::iter);
+        let present = entries.filter(|(_, entry)| !entry.is_expired(self.now));
+        present.map(|(key, entry)| (&**key, entry))
+    }
+
+    /// The sums over a database, in the held stripes.
+    #[must_use]
+    pub fn totals(&self, database: usize) -> Totals {
+        let mut totals = Totals::default();
+        self.guards.all().for_each(|stripe| totals.add(&stripe.databases[database]));
+        totals
+    }
+
+    /// A key by chance, if all stripes are held.
+    #[must_use]
+    pub fn random(&self) -> Option<&[u8]> {
+        /// With more tries, keys that are not expired have become unlikely.
+        const TRIES_MAX: usize = 100;
+        for _ in 0..TRIES_MAX {
+            let mut place = random_below(self.len());
+            let table = self.tables().find(|table| {
+                let is_here = place < table.len();
+                place = place.saturating_sub(table.len());
+                is_here
+            })?;
+            let (key, entry) = table.random()?;
+            if !entry.is_expired(self.now) {
+                return Some(key);
+            }
+        }
+        self.iter().next().map(|(key, _)| key)
+    }
+
+    /// Visits at least `count` keys from a cursor on, if there are so many. Returns the cursor of
+    /// those after them, 0 at the end. All stripes must be held.
+    pub fn scan<'s>(
+        &'s self,
+        cursor: u64,
+        count: usize,
+        visit: &mut dyn FnMut(&'s [u8], &'s Entry),
+    ) -> u64 {
+        // The first bits of the position are the last of the cursor, so that cursors are short.
+        let position = cursor.reverse_bits();
+        let mut number = (position >> (64 - STRIPE_BITS)) as usize;
+        let mut within = position << STRIPE_BITS;
+        let mut visited = 0;
+        while number < STRIPES {
+            let table = &self.guards.stripe(number).databases[self.database].table;
+            let next = table.scan(within, &mut |key, entry| {
+                visited += 1;
+                if !entry.is_expired(self.now) {
+                    visit(key, entry);
+                }
+            });
+            (number, within) = match next {
+                Some(next) => (number, next),
+                None => (number + 1, 0),
+            };
+            if visited >= count {
+                break;
+            }
+        }
+        match number {
+            STRIPES => 0,
+            _ => ((number as u64) << (64 - STRIPE_BITS) | within >> STRIPE_BITS).reverse_bits(),
+        }
+    }
+
+    /// Removes all keys of the database. All stripes must be held. The result may take long to
+    /// drop: the caller does so when it holds nothing any more.
+    #[must_use]
+    pub fn flush(&mut self) -> Vec<impl Send + use<>> {
+        let database = self.database;
+        self.changes += 1;
+        let flushed = self.guards.all_mut().map(|stripe| {
+            let place = |key: &[u8]| self.keyspace.place(key).1;
+            let table = &stripe.databases[database].table;
+            stripe.mark_where(|watched, key| {
+                watched == database && table.get(place(key), key).is_some()
+            });
+            std::mem::take(&mut stripe.databases[database])
+        });
+        flushed.collect()
+    }
+
+    /// Exchanges two databases. All stripes must be held.
+    pub fn swap(&mut self, one: usize, other: usize) {
+        self.changes += 1;
+        for stripe in self.guards.all_mut() {
+            let is_there = |database: usize, key: &[u8]| {
+                let table = &stripe.databases[database].table;
+                table.get(self.keyspace.place(key).1, key).is_some()
+            };
+            stripe.mark_where(|database, key| {
+                (database == one || database == other)
+                    && (is_there(one, key) || is_there(other, key))
+            });
+            stripe.databases.swap(one, other);
+        }
+    }
+
+    /// The tables of the database in the held stripes.
+    fn tables(&self) -> impl Iterator<Item = &Table<Word, Entry>> {
+        self.guards.all().map(|stripe| &stripe.databases[self.database].table)
+    }
+
+    /// The part of the database that has a key, without that key if its time is past.
+    fn fresh(&mut self, key: &[u8]) -> (&mut Database, u64) {
+        let (number, hash) = self.keyspace.place(key);
+        let stripe = self.guards.stripe_mut(number);
+        let database = &stripe.databases[self.database];
+        if database.volatile > 0
+            && database.table.get(hash, key).is_some_and(|entry| entry.is_expired(self.now))
+        {
+            stripe.mark(self.database, key);
+            stripe.databases[self.database].remove(hash, key);
+            self.expired.push(Removed { database: self.database, key: key.into() });
+        }
+        (&mut stripe.databases[self.database], hash)
+    }
+}

@@ -1,0 +1,122 @@
+//! The keyspace: all stripes, and locking them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::hold::{Guards, Hold};
+use crate::stripe::{Database, Stripe};
+use crate::stripes::{STRIPE_BITS, STRIPES};
+use crate::{Removed, Stripes};
+
+/// Number of databases.
+pub const DATABASES: usize = 16;
+
+/// A lock on a line of its own, so that none slows down its neighbours.
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(Mutex<Stripe>);
+
+/// The data of a server.
+pub struct Keyspace {
+    stripes: Vec<Line>,
+    hasher: RandomState,
+}
+
+/// Sums over a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Number of keys, with those whose time is past and that are not removed yet.
+    pub keys: usize,
+    /// Number of keys that expire.
+    pub volatile: usize,
+    /// Bytes of the tables, without those of keys and values.
+    pub table_bytes: usize,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, database: &Database) {
+        self.keys += database.table.len();
+        self.volatile += database.volatile;
+        self.table_bytes += database.own_bytes();
+    }
+}
+
+impl Default for Keyspace {
+    fn default() -> Keyspace {
+        let stripes = (0..STRIPES).map(|_| Line::default()).collect();
+        Keyspace { stripes, hasher: RandomState::new() }
+    }
+}
+
+impl Keyspace {
+    /// The stripe of a key, in all databases.
+    #[must_use]
+    pub fn stripe(&self, key: &[u8]) -> Stripes {
+        Stripes::one(self.place(key).0)
+    }
+
+    /// The stripes of several keys.
+    pub fn stripes<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Stripes {
+        keys.into_iter().fold(Stripes::NONE, |stripes, key| stripes | self.stripe(key))
+    }
+
+    /// Locks stripes, and waits for those that others hold. The calling thread must hold none.
+    ///
+    /// What the hold does happens at `now`, in milliseconds since 1970.
+    #[must_use]
+    pub fn lock(&self, stripes: Stripes, now: u64) -> Hold<'_> {
+        let lock = |number: usize| self.stripes[number].0.lock();
+        let guards = match stripes.only() {
+            Some(number) => Guards::One(number, lock(number)),
+            None => {
+                let mut guards = Vec::with_capacity(stripes.count());
+                guards.extend(stripes.numbers().map(|number| (number, lock(number))));
+                Guards::Many(guards)
+            }
+        };
+        Hold::new(self, guards, now)
+    }
+
+    /// The sums over a database. Stripes are locked one after the other.
+    #[must_use]
+    pub fn totals(&self, database: usize) -> Totals {
+        let mut totals = Totals::default();
+        for stripe in &self.stripes {
+            totals.add(&stripe.0.lock().databases[database]);
+        }
+        totals
+    }
+
+    /// Removes keys whose time is past, up to `keys_max` of each database and stripe; whether there
+    /// may be more. Stripes are locked one after the other.
+    pub fn expire(&self, now: u64, keys_max: usize, removed: &mut Vec<Removed>) -> bool {
+        let mut is_more = false;
+        for stripe in &self.stripes {
+            let mut stripe = stripe.0.lock();
+            let first = removed.len();
+            for (database, keys) in stripe.databases.iter_mut().enumerate() {
+                is_more |=
+                    keys.expire(now, keys_max, |key| removed.push(Removed { database, key }));
+            }
+            for Removed { database, key } in &removed[first..] {
+                stripe.mark(*database, key);
+            }
+        }
+        is_more
+    }
+
+    /// The stripe of a key, and its hash within that.
+    pub(crate) fn place(&self, key: &[u8]) -> (usize, u64) {
+        let hash = self.hasher.hash_one(key);
+        ((hash >> (64 - STRIPE_BITS)) as usize, hash.rotate_left(STRIPE_BITS))
+    }
+}
+
+/// The time, in milliseconds since 1970.
+#[must_use]
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,32 @@
+//! The data of a RESP server: databases of keys with values of five types, expiry, and watching.
+//!
+//! Key decision: keys are spread over [stripes](Stripes) by their hash, each behind a lock of its
+//! own. A command locks the stripes of all its keys in ascending order, so that none sees a part
+//! of another one, and none waits in a circle. This crate knows neither sockets nor commands.
+
+#![forbid(unsafe_code)]
+
+mod due;
+mod entry;
+mod hold;
+mod keyspace;
+mod kind;
+mod ordered;
+mod random;
+mod sizes;
+mod sorted_set;
+mod stripe;
+mod stripes;
+mod table;
+mod value;
+
+pub use entry::Entry;
+pub use hold::{Hold, Removed};
+pub use keyspace::{DATABASES, Keyspace, Totals, now};
+pub use kind::{Kind, WrongType};
+pub use random::random_below;
+pub use sorted_set::{Score, SortedSet};
+pub use stripe::Watcher;
+pub use stripes::Stripes;
+pub use table::Table;
+pub use value::{Hash, List, Set, Value, Word};

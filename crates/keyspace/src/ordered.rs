@@ -1,0 +1,139 @@
+//! Elements in order, with ranks: a list of short sorted lists.
+//!
+//! An insertion moves at most a short list. A rank is found by adding up the lengths of the lists
+//! before it, which for a million elements are a few thousand numbers.
+
+use std::cmp::Ordering;
+
+/// Most elements of a short list before it is halved.
+const CHUNK_MAX: usize = 256;
+
+/// Elements in order, each once.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered<T> {
+    /// None is empty.
+    chunks: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> Default for Ordered<T> {
+    fn default() -> Ordered<T> {
+        Ordered { chunks: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Ordered<T> {
+    /// Number of elements at the front for which `is_before` holds. It must hold for none after
+    /// the first for which it does not.
+    pub(crate) fn count_before(&self, is_before: impl Fn(&T) -> bool) -> usize {
+        let whole = |chunk: &Vec<T>| chunk.last().is_some_and(&is_before);
+        let first = self.chunks.partition_point(whole);
+        let before: usize = self.chunks[..first].iter().map(Vec::len).sum();
+        let within = self.chunks.get(first).map_or(0, |chunk| chunk.partition_point(is_before));
+        before + within
+    }
+
+    /// Inserts an element before the first that is not less.
+    pub(crate) fn insert(&mut self, element: T, order: impl Fn(&T, &T) -> Ordering) {
+        self.len += 1;
+        let is_before = |other: &T| order(other, &element) == Ordering::Less;
+        let place = self.chunks.partition_point(|chunk| chunk.last().is_some_and(is_before));
+        // Behind the last element: into the last list.
+        let place = place.min(self.chunks.len().saturating_sub(1));
+        let Some(chunk) = self.chunks.get_mut(place) else {
+            self.chunks.push(vec![element]);
+            return;
+        };
+        let within = chunk.partition_point(is_before);
+        if chunk.len() == chunk.capacity() {
+            chunk.reserve_exact(chunk.len().clamp(1, 16));
+        }
+        chunk.insert(within, element);
+        if chunk.len() > CHUNK_MAX {
+            // Elements that come in order fill each list.
+            let at = if within == CHUNK_MAX { CHUNK_MAX - 8 } else { CHUNK_MAX / 2 };
+            let upper = chunk.split_off(at);
+            self.chunks.insert(place + 1, upper);
+        }
+    }
+
+    /// Removes the element with this rank.
+    pub(crate) fn remove(&mut self, rank: usize) -> Option<T> {
+        let (place, within) = self.place(rank)?;
+        let chunk = self.chunks.get_mut(place)?;
+        let element = chunk.remove(within);
+        self.len -= 1;
+        if chunk.is_empty() {
+            self.chunks.remove(place);
+        }
+        Some(element)
+    }
+
+    /// The elements from a rank on, upwards.
+    pub(crate) fn upwards(&self, rank: usize) -> impl Iterator<Item = &T> {
+        let (place, within) = self.place(rank).unwrap_or((self.chunks.len(), 0));
+        self.chunks[place..].iter().flatten().skip(within)
+    }
+
+    /// The elements from a rank on, downwards.
+    pub(crate) fn downwards(&self, rank: usize) -> impl Iterator<Item = &T> {
+        let (end, skipped) = match self.place(rank) {
+            Some((place, within)) => (place + 1, self.chunks[place].len() - 1 - within),
+            None => (0, 0),
+        };
+        self.chunks[..end].iter().rev().flat_map(|chunk| chunk.iter().rev()).skip(skipped)
+    }
+
+    /// Bytes of the lists themselves.
+    pub(crate) fn own_bytes(&self) -> usize {
+        let elements: usize = self.chunks.iter().map(Vec::capacity).sum();
+        self.chunks.capacity() * size_of::<Vec<T>>() + elements * size_of::<T>()
+    }
+
+    fn place(&self, rank: usize) -> Option<(usize, usize)> {
+        if rank >= self.len {
+            return None;
+        }
+        let mut before = rank;
+        for (place, chunk) in self.chunks.iter().enumerate() {
+            if before < chunk.len() {
+                return Some((place, before));
+            }
+            before -= chunk.len();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random_below;
+
+    #[test]
+    fn it_holds_what_a_sorted_list_holds() {
+        let (mut ordered, mut model) = (Ordered::default(), Vec::<usize>::new());
+        for round in 0..20_000 {
+            let shrinks = round > 12_000;
+            if shrinks && !model.is_empty() {
+                let rank = random_below(model.len());
+                assert_eq!(ordered.remove(rank), Some(model.remove(rank)));
+                continue;
+            }
+            let element = if round % 2 == 0 { round } else { random_below(1 << 30) };
+            let rank = model.partition_point(|other| *other < element);
+            assert_eq!(ordered.count_before(|other| *other < element), rank);
+            if model.get(rank) != Some(&element) {
+                model.insert(rank, element);
+                ordered.insert(element, Ord::cmp);
+            }
+        }
+        assert_eq!(ordered.len, model.len());
+        for rank in [0, 1, model.len() / 2, model.len() - 1] {
+            assert!(ordered.upwards(rank).eq(&model[rank..]));
+            assert!(ordered.downwards(rank).eq(model[..=rank].iter().rev()));
+        }
+        assert_eq!(ordered.upwards(model.len()).count(), 0);
+        assert_eq!(ordered.downwards(model.len()).count(), 0);
+    }
+}

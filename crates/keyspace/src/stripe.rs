@@ -1,0 +1,147 @@
+//! What is behind one lock: a part of each database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustc_hash::FxHashMap;
+
+use crate::due::Due;
+use crate::{DATABASES, Entry, Table, Word};
+
+/// A part of each database, and the keys of it that are watched.
+#[derive(Default)]
+pub(crate) struct Stripe {
+    pub(crate) databases: [Database; DATABASES],
+    watched: FxHashMap<(usize, Word), Vec<Watcher>>,
+}
+
+/// The keys of a database in one stripe.
+#[derive(Default)]
+pub(crate) struct Database {
+    pub(crate) table: Table<Word, Entry>,
+    due: Due,
+    /// Number of keys that expire.
+    pub(crate) volatile: usize,
+}
+
+/// Learns of changes of the keys that it watches. All clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Watcher(Arc<AtomicBool>);
+
+impl Watcher {
+    /// Whether a watched key has changed.
+    ///
+    /// The caller holds the stripes of these keys, or has held them since: their locks order the
+    /// accesses.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Marks it as changed.
+    pub fn mark(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Database {
+    pub(crate) fn insert(&mut self, hash: u64, key: Word, entry: Entry) -> Option<Entry> {
+        if let Some(at) = entry.expires_at() {
+            self.note_due(at, hash);
+        }
+        let old = self.table.insert(hash, key, entry);
+        self.volatile -= usize::from(old.as_ref().is_some_and(|old| old.expires_at().is_some()));
+        old
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<(Word, Entry)> {
+        let (key, entry) = self.table.remove(hash, key)?;
+        self.volatile -= usize::from(entry.expires_at().is_some());
+        Some((key, entry))
+    }
+
+    pub(crate) fn expire_at(&mut self, hash: u64, key: &[u8], at: Option<u64>) -> bool {
+        let Some(entry) = self.table.get_mut(hash, key) else { return false };
+        let had_time = entry.expires_at().is_some();
+        entry.set_expires_at(at);
+        self.volatile -= usize::from(had_time);
+        if let Some(at) = at {
+            self.note_due(at, hash);
+        }
+        true
+    }
+
+    /// Removes up to `keys_max` keys whose time is past; whether there may be more.
+    pub(crate) fn expire(
+        &mut self,
+        now: u64,
+        keys_max: usize,
+        mut removed: impl FnMut(Word),
+    ) -> bool {
+        for _ in 0..keys_max {
+            let Some(hash) = self.due.take(now) else { return false };
+            let volatile = &mut self.volatile;
+            self.table.remove_hash(
+                hash,
+                |entry| entry.is_expired(now),
+                |key, _| {
+                    *volatile -= 1;
+                    removed(key);
+                },
+            );
+        }
+        true
+    }
+
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.table.own_bytes() + self.due.own_bytes()
+    }
+
+    /// Counts a key that expires.
+    fn note_due(&mut self, at: u64, hash: u64) {
+        self.volatile += 1;
+        self.due.note(at, hash);
+        if self.due.is_stale(self.volatile) {
+            let times = self
+                .table
+                .hashes()
+                .filter_map(|(hash, entry)| entry.expires_at().map(|at| (at, hash)));
+            self.due.rebuild(times.chain([(at, hash)]));
+        }
+    }
+}
+
+impl Stripe {
+    pub(crate) fn watch(&mut self, database: usize, key: &[u8], watcher: &Watcher) {
+        self.watched.entry((database, key.into())).or_default().push(watcher.clone());
+    }
+
+    pub(crate) fn unwatch(&mut self, database: usize, key: &[u8], watcher: &Watcher) {
+        let place = (database, Word::from(key));
+        if let Some(watchers) = self.watched.get_mut(&place) {
+            watchers.retain(|other| !Arc::ptr_eq(&other.0, &watcher.0));
+            if watchers.is_empty() {
+                self.watched.remove(&place);
+            }
+        }
+    }
+
+    /// Marks the watchers of a key.
+    pub(crate) fn mark(&self, database: usize, key: &[u8]) {
+        // The usual case allocates nothing.
+        if !self.watched.is_empty()
+            && let Some(watchers) = self.watched.get(&(database, key.into()))
+        {
+            watchers.iter().for_each(Watcher::mark);
+        }
+    }
+
+    /// Marks the watchers of keys for which `is_changed` holds.
+    pub(crate) fn mark_where(&self, is_changed: impl Fn(usize, &[u8]) -> bool) {
+        for ((database, key), watchers) in &self.watched {
+            if is_changed(*database, key) {
+                watchers.iter().for_each(Watcher::mark);
+            }
+        }
+    }
+}

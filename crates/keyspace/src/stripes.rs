@@ -1,0 +1,52 @@
+//! Sets of stripes.
+
+use std::ops::BitOr;
+
+/// Number of stripes: bits of a [`Stripes`].
+pub(crate) const STRIPES: usize = 64;
+/// Bits of a hash that choose the stripe.
+pub(crate) const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
+
+/// A set of stripes, which are locked together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stripes(u64);
+
+impl Stripes {
+    /// No stripe.
+    pub const NONE: Stripes = Stripes(0);
+    /// All stripes: for commands that may touch any key.
+    pub const ALL: Stripes = Stripes(u64::MAX);
+
+    /// The stripe with this number.
+    pub(crate) fn one(number: usize) -> Stripes {
+        Stripes(1 << number)
+    }
+
+    /// Whether it is empty.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The only one, if there is one.
+    pub(crate) fn only(self) -> Option<usize> {
+        self.0.is_power_of_two().then_some(self.0.trailing_zeros() as usize)
+    }
+
+    pub(crate) fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Their numbers, ascending: the order in which all lock them.
+    pub(crate) fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..STRIPES).filter(move |number| self.0 & (1 << number) != 0)
+    }
+}
+
+impl BitOr for Stripes {
+    type Output = Stripes;
+
+    fn bitor(self, other: Stripes) -> Stripes {
+        Stripes(self.0 | other.0)
+    }
+}

@@ -1,0 +1,175 @@
+//! The values that a key can have.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
+use crate::{SortedSet, Table};
+
+/// A key, a member, a field, or an element of a list.
+pub type Word = Box<[u8]>;
+
+/// The value of a key. Collections are never empty: a key without elements is removed.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Bytes.
+    String(Bytes),
+    /// Elements in order.
+    List(List),
+    /// Values by field.
+    Hash(Hash),
+    /// Members.
+    Set(Set),
+    /// Members with scores, in order.
+    SortedSet(Box<SortedSet>),
+}
+
+/// Elements in order.
+#[derive(Clone, Debug, Default)]
+pub struct List(pub VecDeque<Word>);
+
+/// Values by field.
+#[derive(Clone, Debug, Default)]
+pub struct Hash(Table<Word, Word>);
+
+/// Members.
+#[derive(Clone, Debug, Default)]
+pub struct Set(Table<Word, ()>);
+
+/// Hashes what is in collections. Its seed is secret, or clients could choose members that meet.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+pub(crate) fn hash_of(word: &[u8]) -> u64 {
+    HASHER.hash_one(word)
+}
+
+impl Value {
+    /// The name of its type.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::String(_) => "string",
+            Value::List(_) => "list",
+            Value::Hash(_) => "hash",
+            Value::Set(_) => "set",
+            Value::SortedSet(_) => "zset",
+        }
+    }
+}
+
+impl Hash {
+    /// The number of fields.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no field.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a field.
+    #[must_use]
+    pub fn get(&self, field: &[u8]) -> Option<&Word> {
+        self.0.get(hash_of(field), field)
+    }
+
+    /// Sets a field; whether it is new.
+    pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        let hash = hash_of(field);
+        if let Some(there) = self.0.get_mut(hash, field) {
+            *there = value.into();
+            return false;
+        }
+        self.0.insert(hash, field.into(), value.into());
+        true
+    }
+
+    /// Removes a field, and returns its value.
+    pub fn remove(&mut self, field: &[u8]) -> Option<Word> {
+        self.0.remove(hash_of(field), field).map(|(_, value)| value)
+    }
+
+    /// All fields with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (&Word, &Word)> {
+        self.0.iter()
+    }
+
+    /// A field by chance.
+    #[must_use]
+    pub fn random(&self) -> Option<(&Word, &Word)> {
+        self.0.random()
+    }
+
+    /// The table of fields.
+    #[must_use]
+    pub fn table(&self) -> &Table<Word, Word> {
+        &self.0
+    }
+}
+
+impl Set {
+    /// The number of members.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no member.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this is a member.
+    #[must_use]
+    pub fn contains(&self, member: &[u8]) -> bool {
+        self.0.get(hash_of(member), member).is_some()
+    }
+
+    /// Adds a member; whether it is new.
+    pub fn add(&mut self, member: &[u8]) -> bool {
+        let hash = hash_of(member);
+        if self.0.get(hash, member).is_some() {
+            return false;
+        }
+        self.0.insert(hash, member.into(), ());
+        true
+    }
+
+    /// Removes a member; whether it was one.
+    pub fn remove(&mut self, member: &[u8]) -> bool {
+        self.0.remove(hash_of(member), member).is_some()
+    }
+
+    /// All members.
+    pub fn iter(&self) -> impl Iterator<Item = &Word> {
+        self.0.iter().map(|(member, ())| member)
+    }
+
+    /// A member by chance.
+    #[must_use]
+    pub fn random(&self) -> Option<&Word> {
+        self.0.random().map(|(member, ())| member)
+    }
+
+    /// The table of members.
+    #[must_use]
+    pub fn table(&self) -> &Table<Word, ()> {
+        &self.0
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for Set {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(members: I) -> Set {
+        let mut set = Set::default();
+        for member in members {
+            set.add(member);
+        }
+        set
+    }
+}

@@ -1,0 +1,183 @@
+//! The keyspace beside a map, and locks that no thread sees through.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use zodium_keyspace::{Entry, Keyspace, Removed, Stripes, Value, Watcher};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u8, Option<u8>),
+    Take(u8),
+    ExpireAt(u8, Option<u8>),
+    Sleep(u8),
+    Expire,
+    Flush,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (any::<u8>(), any::<u8>(), any::<Option<u8>>())
+            .prop_map(|(key, value, later)| Step::Put(key, value, later)),
+        4 => any::<u8>().prop_map(Step::Take),
+        4 => (any::<u8>(), any::<Option<u8>>()).prop_map(|(k, e)| Step::ExpireAt(k, e)),
+        2 => any::<u8>().prop_map(Step::Sleep),
+        1 => Just(Step::Expire),
+        1 => Just(Step::Flush),
+    ];
+    prop::collection::vec(step, 0..300)
+}
+
+/// Values and times by key.
+type Model = HashMap<u8, (u8, Option<u64>)>;
+
+fn value(byte: u8) -> Value {
+    Value::String(Bytes::copy_from_slice(&[byte]))
+}
+
+fn apply(keyspace: &Keyspace, model: &mut Model, now: &mut u64, step: &Step) {
+    let mut hold = keyspace.lock(Stripes::ALL, *now);
+    hold.database = 3;
+    let at = |later: Option<u8>| later.map(|later| *now + u64::from(later));
+    match *step {
+        Step::Put(key, byte, later) => {
+            hold.put(&[key], Entry::new(value(byte)).expiring(at(later)));
+            model.insert(key, (byte, at(later)));
+        }
+        Step::Take(key) => {
+            let taken = hold.take(&[key]).is_some();
+            assert_eq!(taken, model.remove(&key).is_some_and(|(_, at)| is_there(at, *now)));
+        }
+        Step::ExpireAt(key, later) => {
+            let there = model.get_mut(&key).filter(|(_, at)| is_there(*at, *now));
+            assert_eq!(hold.expire_at(&[key], at(later)), there.is_some());
+            if let Some(there) = there {
+                there.1 = at(later);
+            }
+        }
+        Step::Sleep(time) => *now += u64::from(time),
+        Step::Expire => {
+            drop(hold);
+            let mut removed = Vec::new();
+            while keyspace.expire(*now, 2, &mut removed) {}
+            for Removed { database, key } in removed {
+                assert_eq!(database, 3);
+                assert!(model.remove(&key[0]).is_some_and(|(_, at)| !is_there(at, *now)));
+            }
+            model.retain(|_, (_, at)| is_there(*at, *now));
+            assert_eq!(keyspace.totals(3).keys, model.len());
+        }
+        Step::Flush => {
+            drop(hold.flush());
+            model.clear();
+        }
+    }
+}
+
+fn is_there(at: Option<u64>, now: u64) -> bool {
+    at.is_none_or(|at| at > now)
+}
+
+proptest! {
+    #[test]
+    fn it_holds_what_a_map_holds(steps in steps()) {
+        let (keyspace, mut model, mut now) = (Keyspace::default(), Model::new(), 1_000);
+        for step in &steps {
+            apply(&keyspace, &mut model, &mut now, step);
+            let mut hold = keyspace.lock(Stripes::ALL, now);
+            hold.database = 3;
+            let mut found: Vec<_> = hold.iter().map(|(key, entry)| {
+                let Value::String(bytes) = &entry.value else { panic!("a string") };
+                (key[0], (bytes[0], entry.expires_at()))
+            }).collect();
+            let there = model.iter().filter(|(_, (_, at))| is_there(*at, now));
+            let mut expected: Vec<_> = there.map(|(key, value)| (*key, *value)).collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(found, expected);
+            let volatile = hold.iter().filter(|(_, entry)| entry.expires_at().is_some()).count();
+            drop(hold);
+            prop_assert!(keyspace.totals(3).volatile >= volatile);
+            prop_assert_eq!(keyspace.totals(0).keys, 0);
+        }
+    }
+}
+
+fn number(keyspace: &Keyspace, stripes: Stripes) -> [u8; 2] {
+    let hold = keyspace.lock(stripes, 1);
+    [b"one", b"two"].map(|key| hold.read::<Bytes>(key).unwrap().map_or(0, |bytes| bytes[0]))
+}
+
+#[test]
+fn no_thread_sees_half_a_change_of_two_keys() {
+    const ROUNDS: usize = 50_000;
+    let keyspace = Keyspace::default();
+    let stripes = keyspace.stripes([&b"one"[..], b"two"]);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    let mut hold = keyspace.lock(stripes, 1);
+                    for key in [b"one", b"two"] {
+                        hold.put(key, Entry::new(value((round % 250) as u8)));
+                    }
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            let [one, two] = number(&keyspace, stripes);
+            assert_eq!(one, two);
+        }
+    });
+}
+
+#[test]
+fn a_watcher_learns_of_changes_of_its_keys_only() {
+    let keyspace = Keyspace::default();
+    let watched = |change: &dyn Fn(&Keyspace)| {
+        let watcher = Watcher::default();
+        let lock = || keyspace.lock(Stripes::ALL, 100);
+        drop(lock().flush());
+        lock().put(b"key", Entry::new(value(1)).expiring(Some(150)));
+        lock().watch(b"key", &watcher);
+        lock().watch(b"other", &watcher);
+        change(&keyspace);
+        lock().unwatch(b"key", &watcher);
+        lock().unwatch(b"other", &watcher);
+        watcher.is_changed()
+    };
+    assert!(!watched(&|_| ()));
+    assert!(!watched(&|keyspace| keyspace.lock(Stripes::ALL, 100).changed(b"a third")));
+    assert!(watched(&|keyspace| keyspace.lock(Stripes::ALL, 100).changed(b"other")));
+    assert!(watched(&|keyspace| drop(keyspace.lock(Stripes::ALL, 100).flush())));
+    assert!(watched(&|keyspace| keyspace.lock(Stripes::ALL, 100).swap(0, 5)));
+    assert!(!watched(&|keyspace| keyspace.lock(Stripes::ALL, 100).swap(4, 5)));
+    assert!(watched(&|keyspace| _ = keyspace.expire(150, 10, &mut Vec::new())));
+    assert!(!watched(&|keyspace| _ = keyspace.expire(149, 10, &mut Vec::new())));
+}
+
+#[test]
+fn a_scan_meets_all_keys_by_short_cursors() {
+    let keyspace = Keyspace::default();
+    for key in 0..5_000_u32 {
+        let key = key.to_be_bytes();
+        keyspace.lock(keyspace.stripe(&key), 1).put(&key, Entry::new(value(1)));
+    }
+    let (mut met, mut cursor, mut calls) = (Vec::new(), 0, 0);
+    loop {
+        let hold = keyspace.lock(Stripes::ALL, 1);
+        cursor = hold.scan(cursor, 10, &mut |key, _| met.push(key.to_vec()));
+        calls += 1;
+        assert!(cursor < 1 << 20, "{cursor}");
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert!((200..=500).contains(&calls), "{calls}");
+    met.sort_unstable();
+    met.dedup();
+    assert_eq!(met.len(), 5_000);
+    // Any cursor is taken.
+    keyspace.lock(Stripes::ALL, 1).scan(u64::MAX, 10, &mut |_, _| ());
+}
