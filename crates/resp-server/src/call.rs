@@ -1,0 +1,133 @@
+//! A command on its way: its arguments, what it may touch, and its answer.
+
+use zodium_keyspace::{Hold, Score};
+use zodium_resp::{Arguments, parse_double, parse_integer};
+
+use crate::events::Class;
+use crate::fail::{Fail, NO_FLOAT, NO_INTEGER, SYNTAX};
+use crate::reply::Reply;
+use crate::{Client, Server};
+
+/// A command that is being executed.
+pub(crate) struct Call<'a, 'k> {
+    pub(crate) server: &'a Server,
+    /// The client; `None` when a command that waited is tried again, by whichever worker.
+    pub(crate) client: Option<&'a Client>,
+    /// The stripes of the command's keys.
+    pub(crate) hold: &'a mut Hold<'k>,
+    pub(crate) arguments: Arguments<'a>,
+    pub(crate) reply: Reply<'a>,
+    pub(crate) blocking: Blocking,
+}
+
+/// What a command does that finds nothing to take, and how that ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Blocking {
+    /// It answers null: within a transaction.
+    Never,
+    /// It may wait.
+    May,
+    /// It waits already, and is tried again.
+    Again,
+    /// It is to wait for so many seconds, 0 for ever. `is_array` is the kind of its null.
+    Waits { seconds: f64, is_array: bool },
+}
+
+impl<'a> Call<'a, '_> {
+    /// An argument; 0 is the command's name.
+    pub(crate) fn word(&self, number: usize) -> &'a [u8] {
+        self.arguments.word(number)
+    }
+
+    /// Number of arguments, the name included.
+    pub(crate) fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
+    pub(crate) fn integer(&self, number: usize) -> Result<i64, Fail> {
+        integer(self.word(number))
+    }
+
+    pub(crate) fn client(&self) -> Result<&'a Client, Fail> {
+        self.client.ok_or(Fail::fixed("ERR the command needs a connection"))
+    }
+
+    /// Notes a change of a key, and announces it.
+    pub(crate) fn changed(&mut self, key: &[u8], class: Class, event: &str) {
+        self.hold.changed(key);
+        self.announce(key, class, event);
+    }
+
+    /// Announces an event of a key.
+    pub(crate) fn announce(&mut self, key: &[u8], class: Class, event: &str) {
+        self.server.announce(self.hold.database, key, class, event);
+    }
+
+    /// Announces that a key is gone with its last element.
+    pub(crate) fn announce_if_gone(&mut self, key: &[u8], is_gone: bool) {
+        if is_gone {
+            self.announce(key, Class::Generic, "del");
+        }
+    }
+
+    /// Waits for something to take, or answers null. `is_array` is the kind of that null.
+    pub(crate) fn wait(&mut self, seconds: f64, is_array: bool) {
+        match (self.blocking, is_array) {
+            (Blocking::Never, true) => self.reply.null_array(),
+            (Blocking::Never, false) => self.reply.null(),
+            _ => self.blocking = Blocking::Waits { seconds, is_array },
+        }
+    }
+}
+
+/// An integer among the arguments.
+pub(crate) fn integer(word: &[u8]) -> Result<i64, Fail> {
+    parse_integer(word).ok_or(NO_INTEGER)
+}
+
+/// A double among the arguments.
+pub(crate) fn double(word: &[u8]) -> Result<Score, Fail> {
+    parse_double(word).ok_or(NO_FLOAT)
+}
+
+/// A count of at least one.
+pub(crate) fn positive(word: &[u8], otherwise: Fail) -> Result<usize, Fail> {
+    let number = parse_integer(word).filter(|number| *number > 0);
+    number.and_then(|number| usize::try_from(number).ok()).ok_or(otherwise)
+}
+
+/// Whether a word is this name, in any case.
+pub(crate) fn is(word: &[u8], name: &str) -> bool {
+    word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Goes through the options at the end of a command.
+pub(crate) struct Options<'a> {
+    arguments: Arguments<'a>,
+    at: usize,
+}
+
+impl<'a> Options<'a> {
+    /// The options from an argument on.
+    pub(crate) fn from(arguments: Arguments<'a>, at: usize) -> Options<'a> {
+        Options { arguments, at }
+    }
+
+    /// The next word, if there is one.
+    pub(crate) fn next(&mut self) -> Option<&'a [u8]> {
+        (self.at < self.arguments.len()).then(|| {
+            self.at += 1;
+            self.arguments.word(self.at - 1)
+        })
+    }
+
+    /// The word that must follow.
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], Fail> {
+        self.next().ok_or(SYNTAX)
+    }
+
+    /// Number of words that are left.
+    pub(crate) fn left(&self) -> usize {
+        self.arguments.len() - self.at
+    }
+}

@@ -1,0 +1,238 @@
+//! What the server knows of a connection.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use zodium_keyspace::{Watcher, Word};
+use zodium_net::Link;
+use zodium_resp::{OwnedRequest, Version};
+
+use crate::reply::Reply;
+use crate::{Command, Waiter};
+
+/// A connection, as its worker knows it.
+pub(crate) struct Client {
+    pub(crate) link: Link,
+    pub(crate) shared: Arc<ClientShared>,
+    pub(crate) version: Cell<Version>,
+    pub(crate) database: Cell<usize>,
+    pub(crate) is_authenticated: Cell<bool>,
+    /// Commands that wait for `EXEC`; `None` outside of a transaction.
+    pub(crate) queue: RefCell<Option<Queue>>,
+    pub(crate) watch: RefCell<Option<Watch>>,
+    pub(crate) subscriptions: RefCell<Subscriptions>,
+    /// What it waits for. Meanwhile no commands are taken.
+    pub(crate) waiter: RefCell<Option<Arc<Waiter>>>,
+    pub(crate) replies: Cell<Replies>,
+    pub(crate) is_monitor: Cell<bool>,
+}
+
+/// What other workers may know of a connection.
+pub(crate) struct ClientShared {
+    pub(crate) id: u64,
+    pub(crate) peer: String,
+    pub(crate) worker: AtomicUsize,
+    pub(crate) connected_at: u64,
+    /// Times in milliseconds since 1970.
+    pub(crate) used_at: AtomicU64,
+    pub(crate) is_killed: AtomicBool,
+    pub(crate) facts: Mutex<Facts>,
+}
+
+/// What `CLIENT LIST` shows, and changes seldom.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) library_name: String,
+    pub(crate) library_version: String,
+    pub(crate) command: &'static str,
+    pub(crate) database: usize,
+    pub(crate) version: Version,
+    pub(crate) subscriptions: usize,
+    pub(crate) patterns: usize,
+    /// Number of queued commands, or -1 outside of a transaction.
+    pub(crate) queued: i64,
+    pub(crate) watched: usize,
+    pub(crate) is_blocked: bool,
+    pub(crate) is_monitor: bool,
+    pub(crate) no_evict: bool,
+    pub(crate) no_touch: bool,
+}
+
+/// Commands of a transaction.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) requests: Vec<(&'static Command, OwnedRequest)>,
+    /// A command was refused, so that `EXEC` does nothing.
+    pub(crate) is_broken: bool,
+}
+
+/// Keys that a client watches.
+#[derive(Default)]
+pub(crate) struct Watch {
+    pub(crate) watcher: Watcher,
+    /// Databases and keys.
+    pub(crate) keys: BTreeSet<(usize, Word)>,
+}
+
+/// Channels and patterns of a client.
+#[derive(Default)]
+pub(crate) struct Subscriptions {
+    pub(crate) channels: BTreeSet<Word>,
+    pub(crate) patterns: BTreeSet<Word>,
+}
+
+impl Subscriptions {
+    pub(crate) fn count(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+}
+
+/// Which answers a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Replies {
+    #[default]
+    On,
+    Off,
+    /// None to the next command.
+    SkipNext,
+    /// None to this command.
+    Skip,
+}
+
+/// A connection on its way to another worker.
+pub(crate) struct MovedClient {
+    pub(crate) shared: Arc<ClientShared>,
+    version: Version,
+    database: usize,
+    is_authenticated: bool,
+    replies: Replies,
+}
+
+impl Client {
+    pub(crate) fn new(link: Link, shared: Arc<ClientShared>, is_authenticated: bool) -> Client {
+        Client {
+            link,
+            shared,
+            version: Cell::default(),
+            database: Cell::default(),
+            is_authenticated: Cell::new(is_authenticated),
+            queue: RefCell::default(),
+            watch: RefCell::default(),
+            subscriptions: RefCell::default(),
+            waiter: RefCell::default(),
+            replies: Cell::default(),
+            is_monitor: Cell::default(),
+        }
+    }
+
+    pub(crate) fn resume(link: Link, moved: MovedClient) -> Client {
+        let client = Client::new(link, moved.shared, moved.is_authenticated);
+        client.version.set(moved.version);
+        client.database.set(moved.database);
+        client.replies.set(moved.replies);
+        client
+    }
+
+    /// What moves to another worker; `None` while others know that the client is here.
+    pub(crate) fn moved(&self) -> Option<MovedClient> {
+        let stays = self.is_blocked()
+            || self.queue.borrow().is_some()
+            || self.watch.borrow().is_some()
+            || self.subscriptions.borrow().count() > 0
+            || self.is_monitor.get();
+        (!stays).then(|| MovedClient {
+            shared: Arc::clone(&self.shared),
+            version: self.version.get(),
+            database: self.database.get(),
+            is_authenticated: self.is_authenticated.get(),
+            replies: self.replies.get(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.shared.id
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.waiter.borrow().is_some()
+    }
+
+    /// Whether RESP2 restricts the commands that it may send.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.version.get() == Version::Two && self.subscriptions.borrow().count() > 0
+    }
+
+    /// Sends a message that answers no request.
+    pub(crate) fn push(&self, write: impl FnOnce(&mut Reply)) {
+        let mut output = self.link.output();
+        let before = output.len();
+        write(&mut Reply::to_link(&mut output, self.version.get()));
+        let bytes = output.len() - before;
+        drop(output);
+        self.link.note_push(bytes);
+        self.link.wake();
+    }
+
+    pub(crate) fn select(&self, database: usize) {
+        self.database.set(database);
+        self.shared.facts.lock().database = database;
+    }
+}
+
+impl ClientShared {
+    pub(crate) fn new(id: u64, peer: &str, worker: usize, now: u64) -> ClientShared {
+        ClientShared {
+            id,
+            peer: peer.to_owned(),
+            worker: AtomicUsize::new(worker),
+            connected_at: now,
+            used_at: AtomicU64::new(now),
+            is_killed: AtomicBool::default(),
+            facts: Mutex::new(Facts { queued: -1, ..Facts::default() }),
+        }
+    }
+
+    /// A line of `CLIENT LIST`, without its end.
+    pub(crate) fn line(&self, now: u64) -> String {
+        let facts = self.facts.lock().clone();
+        let seconds = |since: u64| now.saturating_sub(since) / 1000;
+        format!(
+            "id={} addr={} laddr= fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} \
+             ssub=0 multi={} watch={} cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.peer,
+            facts.name,
+            seconds(self.connected_at),
+            seconds(self.used_at.load(Ordering::Relaxed)),
+            facts.flags(),
+            facts.database,
+            facts.subscriptions,
+            facts.patterns,
+            facts.queued,
+            facts.watched,
+            if facts.command.is_empty() { "NULL" } else { facts.command },
+            if facts.version == Version::Two { 2 } else { 3 },
+            facts.library_name,
+            facts.library_version,
+        )
+    }
+}
+
+impl Facts {
+    fn flags(&self) -> String {
+        let flags = [
+            (self.is_monitor, 'O'),
+            (self.is_blocked, 'b'),
+            (self.queued >= 0, 'x'),
+            (self.subscriptions + self.patterns > 0, 'P'),
+            (self.no_evict, 'e'),
+            (self.no_touch, 'T'),
+        ];
+        let set: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, f)| *f).collect();
+        if set.is_empty() { "N".to_owned() } else { set }
+    }
+}

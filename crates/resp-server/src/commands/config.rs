@@ -1,0 +1,89 @@
+//! `CONFIG`: reading and changing settings.
+
+use super::introspection::help;
+use crate::call::Call;
+use crate::fail::{Fail, Outcome};
+use crate::glob;
+use crate::settings::Refusal;
+
+pub(super) fn config_get(call: &mut Call) -> Outcome {
+    let patterns: Vec<&[u8]> = call.arguments.from(2).iter().collect();
+    let fits =
+        |name: &str| patterns.iter().any(|pattern| glob::fits_any_case(pattern, name.as_bytes()));
+    let found = call.server.settings.fitting(fits);
+    call.reply.map(found.len());
+    for (name, value) in found {
+        call.reply.text(name);
+        call.reply.text(&value);
+    }
+    Ok(())
+}
+
+pub(super) fn config_set(call: &mut Call) -> Outcome {
+    if !call.len().is_multiple_of(2) {
+        return Err(Fail::arity("config|set"));
+    }
+    let text = |word| String::from_utf8_lossy(word).into_owned();
+    let places = (2..call.len()).step_by(2);
+    let mut before: Vec<(&'static str, String)> = Vec::new();
+    for place in places {
+        let (name, value) = (text(call.word(place)), text(call.word(place + 1)));
+        let old = call.server.settings.fitting(|other| other.eq_ignore_ascii_case(&name));
+        if before.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+            restore(call, &before);
+            return Err(Fail::text(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate \
+                 parameter"
+            )));
+        }
+        if let Err(refusal) = call.server.settings.set(&name, &value) {
+            restore(call, &before);
+            return Err(Fail::text(match refusal {
+                Refusal::Unknown => {
+                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
+                }
+                Refusal::Because(reason) => format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+                ),
+            }));
+        }
+        before.extend(old);
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// Puts settings back: all of a command are changed, or none.
+fn restore(call: &Call, before: &[(&'static str, String)]) {
+    for (name, value) in before {
+        // They were valid before.
+        let _ = call.server.settings.set(name, value);
+    }
+}
+
+pub(super) fn config_resetstat(call: &mut Call) -> Outcome {
+    call.server.reset_statistics();
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn config_rewrite(_: &mut Call) -> Outcome {
+    Err(Fail::fixed("ERR The server is running without a config file"))
+}
+
+pub(super) fn config_help(call: &mut Call) -> Outcome {
+    help(
+        call,
+        "CONFIG",
+        &[
+            (
+                "GET <pattern>",
+                "Return parameters matching the glob-like <pattern> and their values.",
+            ),
+            ("SET <directive> <value>", "Set the configuration <directive> to <value>."),
+            ("RESETSTAT", "Reset statistics reported by the INFO command."),
+            ("REWRITE", "Rewrite the configuration file. Refused here: there is none."),
+        ],
+    );
+    Ok(())
+}

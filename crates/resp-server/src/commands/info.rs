@@ -1,0 +1,139 @@
+//! `INFO`: facts about the server, for people and health checks.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use zodium_keyspace::{DATABASES, now};
+
+use crate::call::{Call, is};
+use crate::fail::Outcome;
+use crate::server::Server;
+
+/// The version of Valkey whose commands these are.
+pub(super) const VERSION: &str = "8.0.1";
+/// The version of Redis that old clients compare.
+const REDIS_VERSION: &str = "7.2.4";
+
+/// A section of the answer.
+type Section = (&'static str, fn(&Call, &mut String) -> std::fmt::Result);
+
+const SECTIONS: [Section; 8] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("CPU", cpu),
+    ("Keyspace", keyspace),
+];
+
+pub(super) fn info(call: &mut Call) -> Outcome {
+    let wanted: Vec<&[u8]> = call.arguments.from(1).iter().collect();
+    let is_all = |word: &&[u8]| ["all", "default", "everything"].iter().any(|all| is(word, all));
+    let all = wanted.is_empty() || wanted.iter().any(is_all);
+    let mut text = String::new();
+    for (name, write) in SECTIONS {
+        if all || wanted.iter().any(|word| is(word, name)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let mut section = String::new();
+            // Writing to a text cannot fail.
+            let _ = write(call, &mut section);
+            text.push_str(&format!("# {name}\r\n{}", section.replace('\n', "\r\n")));
+        }
+    }
+    call.reply.verbatim(&text);
+    Ok(())
+}
+
+fn server(call: &Call, out: &mut String) -> std::fmt::Result {
+    let seconds = now().saturating_sub(call.server.started_at) / 1000;
+    writeln!(out, "redis_version:{REDIS_VERSION}\nredis_git_sha1:00000000\nserver_name:valkey")?;
+    writeln!(out, "valkey_version:{VERSION}\nzodium_version:{}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "server_mode:standalone\nredis_mode:standalone")?;
+    writeln!(out, "os:{}\narch_bits:{}", std::env::consts::OS, usize::BITS)?;
+    writeln!(out, "process_id:{}\nrun_id:{}", std::process::id(), call.server.run_id)?;
+    writeln!(out, "tcp_port:{}\nuptime_in_seconds:{seconds}", call.server.port)?;
+    writeln!(out, "uptime_in_days:{}\nhz:10", seconds / 86_400)
+}
+
+fn clients(call: &Call, out: &mut String) -> std::fmt::Result {
+    let (connected, blocked) = (call.server.connections(), call.server.waiting.count());
+    writeln!(out, "connected_clients:{connected}\nblocked_clients:{blocked}")
+}
+
+fn memory(_: &Call, out: &mut String) -> std::fmt::Result {
+    let bytes = resident_bytes();
+    // What the process has of the machine: allocations are not counted one by one.
+    writeln!(out, "used_memory:{bytes}\nused_memory_rss:{bytes}")?;
+    writeln!(out, "maxmemory:0\nmaxmemory_human:0B\nmaxmemory_policy:noeviction")
+}
+
+/// Resident memory of the process; 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+fn persistence(call: &Call, out: &mut String) -> std::fmt::Result {
+    let changes = call.server.statistics.changes.load(Ordering::Relaxed) + call.hold.changes;
+    writeln!(out, "loading:0\nrdb_changes_since_last_save:{changes}")?;
+    writeln!(out, "rdb_bgsave_in_progress:0\naof_enabled:0\naof_rewrite_in_progress:0")
+}
+
+fn stats(call: &Call, out: &mut String) -> std::fmt::Result {
+    let statistics = &call.server.statistics;
+    let (connections, commands) = (
+        statistics.connections.load(Ordering::Relaxed),
+        statistics.workers.iter().map(|of| of.commands.load(Ordering::Relaxed)).sum::<u64>(),
+    );
+    let channels = call.server.channels.read();
+    writeln!(out, "total_connections_received:{connections}")?;
+    writeln!(out, "total_commands_processed:{commands}")?;
+    writeln!(out, "expired_keys:{}", statistics.expired.load(Ordering::Relaxed))?;
+    writeln!(out, "evicted_keys:0")?;
+    writeln!(out, "pubsub_channels:{}", channels.channels.len())?;
+    writeln!(out, "pubsub_patterns:{}", channels.patterns.len())
+}
+
+fn replication(_: &Call, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "role:master\nconnected_slaves:0\nmaster_repl_offset:0")
+}
+
+fn cpu(_: &Call, out: &mut String) -> std::fmt::Result {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name in brackets: the 12th and 13th field, in hundredths of a second.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |place: usize| -> f64 {
+        fields.split_whitespace().nth(place).and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    };
+    let (user, system) = (ticks(11) / 100.0, ticks(12) / 100.0);
+    writeln!(out, "used_cpu_sys:{system:.6}\nused_cpu_user:{user:.6}")
+}
+
+fn keyspace(call: &Call, out: &mut String) -> std::fmt::Result {
+    for database in 0..DATABASES {
+        let totals = call.hold.totals(database);
+        if totals.keys > 0 {
+            let (keys, expires) = (totals.keys, totals.volatile);
+            writeln!(out, "db{database}:keys={keys},expires={expires},avg_ttl=0")?;
+        }
+    }
+    Ok(())
+}
+
+impl Server {
+    /// Sets the counters of `INFO` to zero.
+    pub(super) fn reset_statistics(&self) {
+        let statistics = &self.statistics;
+        for counter in [&statistics.connections, &statistics.expired] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        for worker in &statistics.workers {
+            worker.commands.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Publishing: `SUBSCRIBE`, `PUBLISH` and the like.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use zodium_keyspace::Word;
+use zodium_resp::Arguments;
+
+use crate::call::Call;
+use crate::client::Client;
+use crate::dispatch::After;
+use crate::fail::{Fail, Outcome};
+use crate::glob;
+use crate::local::LocalServer;
+use crate::publishing::Subscriber;
+use crate::reply::Reply;
+use crate::server::Server;
+
+pub(super) fn publish(call: &mut Call) -> Outcome {
+    let receivers = call.server.publish(call.word(1), call.word(2));
+    call.reply.count(receivers);
+    Ok(())
+}
+
+/// Channels or patterns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Channels,
+    Patterns,
+}
+
+impl Server {
+    fn subscribe(&self, local: &LocalServer, client: &Client, kind: Kind, name: &[u8]) {
+        let subscriber = Subscriber { client: client.id(), worker: local.number };
+        let mut channels = self.channels.write();
+        let subscribers = match kind {
+            Kind::Channels => &mut channels.channels,
+            Kind::Patterns => &mut channels.patterns,
+        };
+        subscribers.entry(name.into()).or_default().push(subscriber);
+    }
+
+    fn unsubscribe(&self, client: &Client, kind: Kind, name: &[u8]) {
+        let mut channels = self.channels.write();
+        let subscribers = match kind {
+            Kind::Channels => &mut channels.channels,
+            Kind::Patterns => &mut channels.patterns,
+        };
+        remove(subscribers, name, client.id());
+    }
+
+    /// Ends all subscriptions of a client that has gone.
+    pub(crate) fn unsubscribe_all(&self, client: &Client) {
+        let subscriptions = std::mem::take(&mut *client.subscriptions.borrow_mut());
+        for channel in &subscriptions.channels {
+            self.unsubscribe(client, Kind::Channels, channel);
+        }
+        for pattern in &subscriptions.patterns {
+            self.unsubscribe(client, Kind::Patterns, pattern);
+        }
+    }
+}
+
+fn remove(subscribers: &mut FxHashMap<Word, Vec<Subscriber>>, name: &[u8], client: u64) {
+    if let Some(of_name) = subscribers.get_mut(name) {
+        of_name.retain(|subscriber| subscriber.client != client);
+        if of_name.is_empty() {
+            subscribers.remove(name);
+        }
+    }
+}
+
+pub(super) fn subscribe(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    add(local, client, arguments, reply, (Kind::Channels, "subscribe"))
+}
+
+pub(super) fn psubscribe(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    add(local, client, arguments, reply, (Kind::Patterns, "psubscribe"))
+}
+
+fn add(
+    local: &LocalServer,
+    client: &Client,
+    arguments: Arguments,
+    reply: &mut Reply,
+    (kind, word): (Kind, &str),
+) -> Result<After, Fail> {
+    for name in arguments.from(1).iter() {
+        let mut subscriptions = client.subscriptions.borrow_mut();
+        let is_new = match kind {
+            Kind::Channels => subscriptions.channels.insert(name.into()),
+            Kind::Patterns => subscriptions.patterns.insert(name.into()),
+        };
+        let count = subscriptions.count();
+        drop(subscriptions);
+        if is_new {
+            local.server.subscribe(local, client, kind, name);
+        }
+        answer(reply, word, Some(name), count);
+    }
+    note(client);
+    Ok(After::Continue)
+}
+
+pub(super) fn unsubscribe(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    take(local, client, arguments, reply, (Kind::Channels, "unsubscribe"))
+}
+
+pub(super) fn punsubscribe(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    take(local, client, arguments, reply, (Kind::Patterns, "punsubscribe"))
+}
+
+fn take(
+    local: &LocalServer,
+    client: &Client,
+    arguments: Arguments,
+    reply: &mut Reply,
+    (kind, word): (Kind, &str),
+) -> Result<After, Fail> {
+    let all: Vec<Word> = match kind {
+        Kind::Channels => client.subscriptions.borrow().channels.iter().cloned().collect(),
+        Kind::Patterns => client.subscriptions.borrow().patterns.iter().cloned().collect(),
+    };
+    let names: Vec<Word> = match arguments.len() {
+        1 => all,
+        _ => arguments.from(1).iter().map(Word::from).collect(),
+    };
+    if names.is_empty() {
+        answer(reply, word, None, client.subscriptions.borrow().count());
+    }
+    for name in names {
+        let mut subscriptions = client.subscriptions.borrow_mut();
+        let was_there = match kind {
+            Kind::Channels => subscriptions.channels.remove(&name),
+            Kind::Patterns => subscriptions.patterns.remove(&name),
+        };
+        let count = subscriptions.count();
+        drop(subscriptions);
+        if was_there {
+            local.server.unsubscribe(client, kind, &name);
+        }
+        answer(reply, word, Some(&name), count);
+    }
+    note(client);
+    Ok(After::Continue)
+}
+
+fn answer(reply: &mut Reply, word: &str, name: Option<&[u8]>, count: usize) {
+    reply.push(3);
+    reply.text(word);
+    reply.bulk_or_null(name);
+    reply.count(count);
+}
+
+fn note(client: &Client) {
+    let subscriptions = client.subscriptions.borrow();
+    let mut facts = client.shared.facts.lock();
+    facts.subscriptions = subscriptions.channels.len();
+    facts.patterns = subscriptions.patterns.len();
+}
+
+pub(super) fn pubsub_channels(call: &mut Call) -> Outcome {
+    if call.len() > 3 {
+        return Err(Fail::arity("pubsub|channels"));
+    }
+    let pattern = (call.len() == 3).then(|| call.word(2));
+    let channels = call.server.channels.read();
+    let fits = |name: &&Word| pattern.is_none_or(|pattern| glob::fits(pattern, name));
+    let names: Vec<&Word> = channels.channels.keys().filter(fits).collect();
+    call.reply.words(&names);
+    Ok(())
+}
+
+pub(super) fn pubsub_numsub(call: &mut Call) -> Outcome {
+    let channels = call.server.channels.read();
+    let names = call.arguments.from(2);
+    call.reply.array(2 * names.len());
+    for name in names.iter() {
+        call.reply.bulk(name);
+        call.reply.count(channels.channels.get(name).map_or(0, Vec::len));
+    }
+    Ok(())
+}
+
+pub(super) fn pubsub_numpat(call: &mut Call) -> Outcome {
+    let count = call.server.channels.read().patterns.len();
+    call.reply.count(count);
+    Ok(())
+}
+
+pub(super) fn pubsub_help(call: &mut Call) -> Outcome {
+    super::introspection::help(
+        call,
+        "PUBSUB",
+        &[
+            ("CHANNELS [<pattern>]", "Return the currently active channels matching a <pattern>."),
+            ("NUMPAT", "Return number of subscriptions to patterns."),
+            (
+                "NUMSUB [<channel> ...]",
+                "Return the number of subscribers for the specified channels.",
+            ),
+        ],
+    );
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Databases as a whole, and the server itself: `FLUSHALL`, `SWAPDB`, `TIME`, `SHUTDOWN`.
+
+use zodium_keyspace::DATABASES;
+
+use super::introspection::help;
+use super::keys::database;
+use crate::call::{Call, is};
+use crate::fail::{Fail, Outcome, SYNTAX};
+
+pub(super) fn dbsize(call: &mut Call) -> Outcome {
+    let keys = call.hold.len();
+    call.reply.count(keys);
+    Ok(())
+}
+
+/// Whether the option of a flush, if there is one, is right. Both kinds do the same.
+fn check_flush(call: &Call) -> Outcome {
+    match call.len() {
+        1 => Ok(()),
+        2 if is(call.word(1), "sync") || is(call.word(1), "async") => Ok(()),
+        _ => Err(SYNTAX),
+    }
+}
+
+pub(super) fn flushdb(call: &mut Call) -> Outcome {
+    check_flush(call)?;
+    drop_elsewhere(call.hold.flush());
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn flushall(call: &mut Call) -> Outcome {
+    check_flush(call)?;
+    let selected = call.hold.database;
+    for database in 0..DATABASES {
+        call.hold.database = database;
+        drop_elsewhere(call.hold.flush());
+    }
+    call.hold.database = selected;
+    call.reply.ok();
+    Ok(())
+}
+
+/// Drops what a flush has taken out: on another thread, so that clients need not wait for it.
+fn drop_elsewhere<T: Send + 'static>(flushed: Vec<T>) {
+    tokio::task::spawn_blocking(move || drop(flushed));
+}
+
+pub(super) fn swapdb(call: &mut Call) -> Outcome {
+    for (place, which) in [(1, "first"), (2, "second")] {
+        let error = || Fail::text(format!("ERR invalid {which} DB index"));
+        call.integer(place).map_err(|_| error())?;
+    }
+    let (one, other) = (database(call.word(1))?, database(call.word(2))?);
+    if one != other {
+        call.hold.swap(one, other);
+        for database in [one, other] {
+            // Commands may wait for keys that the other database had.
+            call.hold.created.extend(call.server.waiting.keys_of(database));
+        }
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn time(call: &mut Call) -> Outcome {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    call.reply.array(2);
+    call.reply.text(&since.as_secs().to_string());
+    call.reply.text(&since.subsec_micros().to_string());
+    Ok(())
+}
+
+pub(super) fn role(call: &mut Call) -> Outcome {
+    call.reply.array(3);
+    call.reply.text("master");
+    call.reply.integer(0);
+    call.reply.array(0);
+    Ok(())
+}
+
+pub(super) fn wait(call: &mut Call) -> Outcome {
+    let (_, timeout) = (call.integer(1)?, call.integer(2)?);
+    if timeout < 0 {
+        return Err(Fail::fixed("ERR timeout is negative"));
+    }
+    // There are no replicas.
+    call.reply.integer(0);
+    Ok(())
+}
+
+pub(super) fn shutdown(call: &mut Call) -> Outcome {
+    let options = ["nosave", "now", "force", "safe", "failover"];
+    let mut words = call.arguments.from(1).iter();
+    if words.clone().any(|word| is(word, "save")) {
+        return Err(Fail::fixed("ERR SHUTDOWN SAVE is refused: nothing is saved to disk"));
+    }
+    if words.any(|word| !options.iter().any(|option| is(word, option))) {
+        return Err(SYNTAX);
+    }
+    if !call.server.may_shut_down {
+        return Err(Fail::fixed(
+            "ERR SHUTDOWN is refused: this process serves databases too, stop it with SIGTERM",
+        ));
+    }
+    tracing::info!("SHUTDOWN of a client, stopping");
+    let stopped =
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
+    stopped.map_err(|error| Fail::text(format!("ERR cannot stop: {error}")))
+}
+
+pub(super) fn function_flush(call: &mut Call) -> Outcome {
+    if call.len() > 3 || call.len() == 3 && !is(call.word(2), "sync") && !is(call.word(2), "async")
+    {
+        return Err(Fail::fixed("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
+    }
+    // There are no functions.
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn function_help(call: &mut Call) -> Outcome {
+    help(call, "FUNCTION", &[("FLUSH [ASYNC|SYNC]", "Delete all the libraries: there are none.")]);
+    Ok(())
+}
+
+pub(super) fn cluster(_: &mut Call) -> Outcome {
+    Err(Fail::fixed("ERR This instance has cluster support disabled"))
+}
+
+pub(super) fn readonly(call: &mut Call) -> Outcome {
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn acl_whoami(call: &mut Call) -> Outcome {
+    call.reply.text("default");
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! Strings: `GET`, `SET` and the like.
+
+use bytes::Bytes;
+use zodium_keyspace::{Entry, Hold, Value};
+
+use super::expiring::{ExpiryOption, expiry_option, relative};
+use crate::call::{Call, Options, is};
+use crate::events::Class;
+use crate::fail::{Fail, Outcome, SYNTAX};
+
+/// A string as a value.
+pub(super) fn string(bytes: &[u8]) -> Value {
+    Value::String(Bytes::copy_from_slice(bytes))
+}
+
+/// The string of a key, which need not be there.
+pub(super) fn read<'a>(hold: &'a Hold, key: &[u8]) -> Result<Option<&'a Bytes>, Fail> {
+    Ok(hold.read::<Bytes>(key)?)
+}
+
+pub(super) fn get(call: &mut Call) -> Outcome {
+    match read(call.hold, call.word(1))? {
+        Some(bytes) => call.reply.shared(bytes),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn mget(call: &mut Call) -> Outcome {
+    let keys = call.arguments.from(1);
+    call.reply.array(keys.len());
+    for key in keys.iter() {
+        // A value of another type is no error here.
+        match call.hold.read::<Bytes>(key) {
+            Ok(Some(bytes)) => call.reply.shared(bytes),
+            _ => call.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// The options of `SET`.
+#[derive(Default)]
+struct SetOptions<'a> {
+    only_new: bool,
+    only_old: bool,
+    /// The value that the key must have.
+    only_equal: Option<&'a [u8]>,
+    gets: bool,
+    keeps_time: bool,
+    expiry: Option<ExpiryOption<'a>>,
+}
+
+fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
+    let mut found = SetOptions::default();
+    let mut options = Options::from(call.arguments, 3);
+    while let Some(word) = options.next() {
+        let has_condition = found.only_new || found.only_old || found.only_equal.is_some();
+        let has_time = found.keeps_time || found.expiry.is_some();
+        if is(word, "nx") && !has_condition {
+            found.only_new = true;
+        } else if is(word, "xx") && !has_condition {
+            found.only_old = true;
+        } else if is(word, "ifeq") && !has_condition {
+            found.only_equal = Some(options.value()?);
+        } else if is(word, "get") {
+            found.gets = true;
+        } else if is(word, "keepttl") && !has_time {
+            found.keeps_time = true;
+        } else {
+            let option = expiry_option(word).filter(|_| !has_time).ok_or(SYNTAX)?;
+            found.expiry = Some(option.of(options.value()?));
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn set(call: &mut Call) -> Outcome {
+    let (key, value) = (call.word(1), call.word(2));
+    let options = set_options(call)?;
+    let expires_at = match &options.expiry {
+        Some(option) => Some(option.at(call.hold.now, "set")?),
+        None => None,
+    };
+    let old = match options.gets || options.only_equal.is_some() {
+        true => read(call.hold, key)?.cloned(),
+        false => None,
+    };
+    let is_there = call.hold.has(key);
+    let is_allowed = match options.only_equal {
+        Some(wanted) => old.as_deref() == Some(wanted),
+        None => !(options.only_new && is_there || options.only_old && !is_there),
+    };
+    if options.gets {
+        match &old {
+            Some(old) => call.reply.shared(old),
+            None => call.reply.null(),
+        }
+    }
+    if is_allowed {
+        let kept = || call.hold.entry(key).and_then(Entry::expires_at);
+        let expires_at = if options.keeps_time { kept() } else { expires_at };
+        store(call, key, value, expires_at);
+        if options.expiry.is_some() {
+            call.announce(key, Class::Generic, "expire");
+        }
+    }
+    match (options.gets, is_allowed) {
+        (true, _) => {}
+        (false, true) => call.reply.ok(),
+        (false, false) => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// Sets a key, and announces it. A time in the past removes it at once.
+fn store(call: &mut Call, key: &[u8], value: &[u8], expires_at: Option<u64>) {
+    call.hold.put(key, Entry::new(string(value)).expiring(expires_at));
+    call.changed(key, Class::String, "set");
+}
+
+pub(super) fn setnx(call: &mut Call) -> Outcome {
+    let (key, value) = (call.word(1), call.word(2));
+    let is_new = !call.hold.has(key);
+    if is_new {
+        store(call, key, value, None);
+    }
+    call.reply.flag(is_new);
+    Ok(())
+}
+
+pub(super) fn setex(call: &mut Call) -> Outcome {
+    set_with_time(call, "setex", 1000)
+}
+
+pub(super) fn psetex(call: &mut Call) -> Outcome {
+    set_with_time(call, "psetex", 1)
+}
+
+fn set_with_time(call: &mut Call, name: &str, unit_ms: i64) -> Outcome {
+    let at = relative(call.word(2), unit_ms, call.hold.now, name)?;
+    store(call, call.word(1), call.word(3), Some(at));
+    call.announce(call.word(1), Class::Generic, "expire");
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn getset(call: &mut Call) -> Outcome {
+    let (key, value) = (call.word(1), call.word(2));
+    match read(call.hold, key)? {
+        Some(old) => call.reply.shared(old),
+        None => call.reply.null(),
+    }
+    store(call, key, value, None);
+    Ok(())
+}
+
+pub(super) fn getdel(call: &mut Call) -> Outcome {
+    let key = call.word(1);
+    let Some(old) = read(call.hold, key)?.cloned() else {
+        call.reply.null();
+        return Ok(());
+    };
+    call.reply.shared(&old);
+    call.hold.take(key);
+    call.changed(key, Class::Generic, "del");
+    Ok(())
+}
+
+pub(super) fn getex(call: &mut Call) -> Outcome {
+    let key = call.word(1);
+    let mut options = Options::from(call.arguments, 2);
+    let (mut persists, mut expiry) = (false, None);
+    while let Some(word) = options.next() {
+        if persists || expiry.is_some() {
+            return Err(SYNTAX);
+        }
+        if is(word, "persist") {
+            persists = true;
+        } else {
+            let option = expiry_option(word).ok_or(SYNTAX)?;
+            expiry = Some(option.of(options.value()?));
+        }
+    }
+    let Some(value) = read(call.hold, key)?.cloned() else {
+        call.reply.null();
+        return Ok(());
+    };
+    let now = call.hold.now;
+    let at = expiry.as_ref().map(|option| option.at(now, "getex")).transpose()?;
+    call.reply.shared(&value);
+    match at {
+        Some(at) if at <= now => {
+            call.hold.take(key);
+            call.changed(key, Class::Generic, "del");
+        }
+        Some(at) => {
+            call.hold.expire_at(key, Some(at));
+            call.changed(key, Class::Generic, "expire");
+        }
+        None if persists && call.hold.entry(key).is_some_and(|e| e.expires_at().is_some()) => {
+            call.hold.expire_at(key, None);
+            call.changed(key, Class::Generic, "persist");
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+pub(super) fn mset(call: &mut Call) -> Outcome {
+    set_all(call, "mset")?;
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn msetnx(call: &mut Call) -> Outcome {
+    let mut keys = call.arguments.from(1).iter().step_by(2);
+    let may = !keys.any(|key| call.hold.has(key));
+    if call.len().is_multiple_of(2) {
+        return Err(Fail::arity("msetnx"));
+    }
+    if may {
+        set_all(call, "msetnx")?;
+    }
+    call.reply.flag(may);
+    Ok(())
+}
+
+fn set_all(call: &mut Call, name: &str) -> Outcome {
+    if call.len().is_multiple_of(2) {
+        return Err(Fail::arity(name));
+    }
+    for place in (1..call.len()).step_by(2) {
+        store(call, call.word(place), call.word(place + 1), None);
+    }
+    Ok(())
+}

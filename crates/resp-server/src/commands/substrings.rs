@@ -1,0 +1,88 @@
+//! Parts of strings: `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN`, `SUBSTR`.
+
+use bytes::Bytes;
+use zodium_keyspace::Entry;
+
+use super::positions::range;
+use super::strings::{read, string};
+use crate::call::{Call, integer};
+use crate::events::Class;
+use crate::fail::{Fail, Outcome, TOO_LONG};
+
+pub(super) fn strlen(call: &mut Call) -> Outcome {
+    let length = read(call.hold, call.word(1))?.map_or(0, Bytes::len);
+    call.reply.count(length);
+    Ok(())
+}
+
+pub(super) fn append(call: &mut Call) -> Outcome {
+    let (key, more) = (call.word(1), call.word(2));
+    let old = read(call.hold, key)?.map_or(0, Bytes::len);
+    check_length(call, old.saturating_add(more.len()))?;
+    let length = change(call, key, |bytes| {
+        bytes.extend_from_slice(more);
+    })?;
+    call.changed(key, Class::String, "append");
+    call.reply.count(length);
+    Ok(())
+}
+
+pub(super) fn getrange(call: &mut Call) -> Outcome {
+    let (start, end) = (call.integer(2)?, call.integer(3)?);
+    let Some(bytes) = read(call.hold, call.word(1))? else {
+        call.reply.bulk(b"");
+        return Ok(());
+    };
+    // Two negative places in the wrong order are empty, also before the beginning.
+    let is_empty = start < 0 && end < 0 && start > end;
+    // Unlike in lists, an end before the beginning is the first byte.
+    let end = end.max(-i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+    let places = range(start, end, bytes.len()).filter(|_| !is_empty).unwrap_or(0..0);
+    call.reply.shared(&bytes.slice(places));
+    Ok(())
+}
+
+pub(super) fn setrange(call: &mut Call) -> Outcome {
+    let (key, value) = (call.word(1), call.word(3));
+    let offset = integer(call.word(2))?;
+    let offset = usize::try_from(offset).map_err(|_| Fail::fixed("ERR offset is out of range"))?;
+    let old = read(call.hold, key)?.map_or(0, Bytes::len);
+    if value.is_empty() {
+        call.reply.count(old);
+        return Ok(());
+    }
+    check_length(call, offset.saturating_add(value.len()))?;
+    let length = change(call, key, |bytes| {
+        let end = offset + value.len();
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset..end].copy_from_slice(value);
+    })?;
+    call.changed(key, Class::String, "setrange");
+    call.reply.count(length);
+    Ok(())
+}
+
+fn check_length(call: &Call, length: usize) -> Outcome {
+    match length > call.server.settings.bulk_bytes_max() {
+        true => Err(TOO_LONG),
+        false => Ok(()),
+    }
+}
+
+/// Changes the string of a key, which begins as empty; returns its length. The time stays.
+fn change(call: &mut Call, key: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, Fail> {
+    if let Some(bytes) = call.hold.write::<Bytes>(key)? {
+        // No copy, unless an answer that is being sent shares it.
+        let mut owned = Vec::from(std::mem::take(bytes));
+        change(&mut owned);
+        *bytes = owned.into();
+        return Ok(bytes.len());
+    }
+    let mut owned = Vec::new();
+    change(&mut owned);
+    let length = owned.len();
+    call.hold.put(key, Entry::new(string(&owned)));
+    Ok(length)
+}

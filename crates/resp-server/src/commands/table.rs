@@ -1,0 +1,339 @@
+//! The table of commands. Arity, flags, keys, and what `COMMAND` answers come from it.
+
+use super::Keys::{All, Counted, FirstAndCounted, None, Range, Watched};
+use super::Run::{Connection, Data};
+use super::flags::{
+    ADMIN, BLOCKING, CONTROL, DENY_OOM, FAST, LOADING, MOVABLE_KEYS, NO_AUTH, NO_MULTI, NO_SCRIPT,
+    PUBSUB, READONLY, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
+};
+use super::{
+    Command, Keys, Run, algebra, config, connection, counters, expiring, hashes, info,
+    introspection, keys, list_moves, lists, publishing, ranges, scans, score_algebra, serving,
+    sets, sorted_sets, strings, substrings,
+};
+use crate::transaction;
+
+// Flags that come together.
+const READS_FAST: u32 = READONLY | FAST;
+const WRITES_FAST: u32 = WRITE | FAST;
+const ADDS: u32 = WRITE | DENY_OOM;
+const ADDS_FAST: u32 = ADDS | FAST;
+const WAITS: u32 = WRITE | BLOCKING;
+const ALWAYS: u32 = LOADING | STALE;
+const ALWAYS_FAST: u32 = ALWAYS | FAST;
+const CONNECTS: u32 = ALWAYS | NO_SCRIPT;
+const CONNECTS_FAST: u32 = CONNECTS | FAST;
+const OPERATES: u32 = CONNECTS | ADMIN;
+const PUBLISHES: u32 = ALWAYS | PUBSUB;
+const SUBSCRIBES: u32 = CONNECTS | PUBSUB | SUBSCRIBED;
+
+// Places of keys that come often.
+const FIRST: Keys = Range(1, 1, 1);
+const SECOND: Keys = Range(2, 2, 1);
+const FIRST_TWO: Keys = Range(1, 2, 1);
+const ALL_WORDS: Keys = Range(1, -1, 1);
+const ALL_BUT_LAST: Keys = Range(1, -2, 1);
+
+/// All commands, by their groups in the documentation.
+pub(super) static GROUPS: [(&str, &[Command]); 12] = [
+    ("string", STRINGS),
+    ("generic", GENERIC),
+    ("hash", HASHES),
+    ("list", LISTS),
+    ("set", SETS),
+    ("sorted-set", SORTED_SETS),
+    ("transactions", TRANSACTIONS),
+    ("pubsub", PUBLISHING),
+    ("connection", CONNECTIONS),
+    ("server", SERVER),
+    ("scripting", SCRIPTING),
+    ("cluster", CLUSTER),
+];
+
+/// A command: its name, the number of its arguments, its flags, its keys, and its function.
+const fn row(name: &'static str, arity: i32, flags: u32, keys: Keys, run: Run) -> Command {
+    Command { name, arity, flags, keys, run, subcommands: &[] }
+}
+
+impl Command {
+    /// The same, with subcommands.
+    const fn with(self, subcommands: &'static [Command]) -> Command {
+        Command { subcommands, ..self }
+    }
+}
+
+const STRINGS: &[Command] = &[
+    row("get", 2, READS_FAST, FIRST, Data(strings::get)),
+    row("set", -3, ADDS, FIRST, Data(strings::set)),
+    row("setnx", 3, ADDS_FAST, FIRST, Data(strings::setnx)),
+    row("setex", 4, ADDS, FIRST, Data(strings::setex)),
+    row("psetex", 4, ADDS, FIRST, Data(strings::psetex)),
+    row("getset", 3, ADDS_FAST, FIRST, Data(strings::getset)),
+    row("getdel", 2, WRITES_FAST, FIRST, Data(strings::getdel)),
+    row("getex", -2, WRITES_FAST, FIRST, Data(strings::getex)),
+    row("mget", -2, READS_FAST, ALL_WORDS, Data(strings::mget)),
+    row("mset", -3, ADDS, Range(1, -1, 2), Data(strings::mset)),
+    row("msetnx", -3, ADDS, Range(1, -1, 2), Data(strings::msetnx)),
+    row("incr", 2, ADDS_FAST, FIRST, Data(counters::incr)),
+    row("decr", 2, ADDS_FAST, FIRST, Data(counters::decr)),
+    row("incrby", 3, ADDS_FAST, FIRST, Data(counters::incrby)),
+    row("decrby", 3, ADDS_FAST, FIRST, Data(counters::decrby)),
+    row("incrbyfloat", 3, ADDS_FAST, FIRST, Data(counters::incrbyfloat)),
+    row("append", 3, ADDS_FAST, FIRST, Data(substrings::append)),
+    row("strlen", 2, READS_FAST, FIRST, Data(substrings::strlen)),
+    row("getrange", 4, READONLY, FIRST, Data(substrings::getrange)),
+    row("substr", 4, READONLY, FIRST, Data(substrings::getrange)),
+    row("setrange", 4, ADDS, FIRST, Data(substrings::setrange)),
+];
+
+const GENERIC: &[Command] = &[
+    row("del", -2, WRITE, ALL_WORDS, Data(keys::del)),
+    row("unlink", -2, WRITES_FAST, ALL_WORDS, Data(keys::del)),
+    row("exists", -2, READS_FAST, ALL_WORDS, Data(keys::exists)),
+    row("type", 2, READS_FAST, FIRST, Data(keys::type_of)),
+    row("touch", -2, READS_FAST, ALL_WORDS, Data(keys::touch)),
+    row("copy", -3, ADDS, FIRST_TWO, Data(keys::copy)),
+    row("move", 3, WRITES_FAST, FIRST, Data(keys::move_to)),
+    row("rename", 3, WRITE, FIRST_TWO, Data(keys::rename)),
+    row("renamenx", 3, WRITES_FAST, FIRST_TWO, Data(keys::renamenx)),
+    row("randomkey", 1, READONLY, All, Data(keys::randomkey)),
+    row("keys", 2, READONLY, All, Data(keys::keys)),
+    row("scan", -2, READONLY, All, Data(scans::scan)),
+    row("object", -2, 0, None, Data(keys::object_help)).with(OF_OBJECT),
+    row("expire", -3, WRITES_FAST, FIRST, Data(expiring::expire)),
+    row("pexpire", -3, WRITES_FAST, FIRST, Data(expiring::pexpire)),
+    row("expireat", -3, WRITES_FAST, FIRST, Data(expiring::expireat)),
+    row("pexpireat", -3, WRITES_FAST, FIRST, Data(expiring::pexpireat)),
+    row("ttl", 2, READS_FAST, FIRST, Data(expiring::ttl)),
+    row("pttl", 2, READS_FAST, FIRST, Data(expiring::pttl)),
+    row("expiretime", 2, READS_FAST, FIRST, Data(expiring::expiretime)),
+    row("pexpiretime", 2, READS_FAST, FIRST, Data(expiring::pexpiretime)),
+    row("persist", 2, WRITES_FAST, FIRST, Data(expiring::persist)),
+    row("wait", 3, BLOCKING, None, Data(serving::wait)),
+];
+
+const HASHES: &[Command] = &[
+    row("hset", -4, ADDS_FAST, FIRST, Data(hashes::hset)),
+    row("hmset", -4, ADDS_FAST, FIRST, Data(hashes::hmset)),
+    row("hsetnx", 4, ADDS_FAST, FIRST, Data(hashes::hsetnx)),
+    row("hget", 3, READS_FAST, FIRST, Data(hashes::hget)),
+    row("hmget", -3, READS_FAST, FIRST, Data(hashes::hmget)),
+    row("hdel", -3, WRITES_FAST, FIRST, Data(hashes::hdel)),
+    row("hlen", 2, READS_FAST, FIRST, Data(hashes::hlen)),
+    row("hexists", 3, READS_FAST, FIRST, Data(hashes::hexists)),
+    row("hstrlen", 3, READS_FAST, FIRST, Data(hashes::hstrlen)),
+    row("hgetall", 2, READONLY, FIRST, Data(hashes::hgetall)),
+    row("hkeys", 2, READONLY, FIRST, Data(hashes::hkeys)),
+    row("hvals", 2, READONLY, FIRST, Data(hashes::hvals)),
+    row("hincrby", 4, ADDS_FAST, FIRST, Data(hashes::hincrby)),
+    row("hincrbyfloat", 4, ADDS_FAST, FIRST, Data(hashes::hincrbyfloat)),
+    row("hrandfield", -2, READONLY, FIRST, Data(hashes::hrandfield)),
+    row("hscan", -3, READONLY, FIRST, Data(scans::hscan)),
+];
+
+const LISTS: &[Command] = &[
+    row("lpush", -3, ADDS_FAST, FIRST, Data(lists::lpush)),
+    row("rpush", -3, ADDS_FAST, FIRST, Data(lists::rpush)),
+    row("lpushx", -3, ADDS_FAST, FIRST, Data(lists::lpushx)),
+    row("rpushx", -3, ADDS_FAST, FIRST, Data(lists::rpushx)),
+    row("lpop", -2, WRITES_FAST, FIRST, Data(lists::lpop)),
+    row("rpop", -2, WRITES_FAST, FIRST, Data(lists::rpop)),
+    row("llen", 2, READS_FAST, FIRST, Data(lists::llen)),
+    row("lrange", 4, READONLY, FIRST, Data(lists::lrange)),
+    row("lindex", 3, READONLY, FIRST, Data(lists::lindex)),
+    row("lset", 4, ADDS, FIRST, Data(lists::lset)),
+    row("ltrim", 4, WRITE, FIRST, Data(lists::ltrim)),
+    row("linsert", 5, ADDS, FIRST, Data(lists::linsert)),
+    row("lrem", 4, WRITE, FIRST, Data(lists::lrem)),
+    row("lpos", -3, READONLY, FIRST, Data(lists::lpos)),
+    row("lmove", 5, ADDS, FIRST_TWO, Data(list_moves::lmove)),
+    row("rpoplpush", 3, ADDS, FIRST_TWO, Data(list_moves::rpoplpush)),
+    row("lmpop", -4, WRITE | MOVABLE_KEYS, Counted(1), Data(list_moves::lmpop)),
+    row("blpop", -3, WAITS, ALL_BUT_LAST, Data(list_moves::blpop)),
+    row("brpop", -3, WAITS, ALL_BUT_LAST, Data(list_moves::brpop)),
+    row("blmove", 6, ADDS | BLOCKING, FIRST_TWO, Data(list_moves::blmove)),
+    row("brpoplpush", 4, ADDS | BLOCKING, FIRST_TWO, Data(list_moves::brpoplpush)),
+    row("blmpop", -5, WAITS | MOVABLE_KEYS, Counted(2), Data(list_moves::blmpop)),
+];
+
+const SETS: &[Command] = &[
+    row("sadd", -3, ADDS_FAST, FIRST, Data(sets::sadd)),
+    row("srem", -3, WRITES_FAST, FIRST, Data(sets::srem)),
+    row("scard", 2, READS_FAST, FIRST, Data(sets::scard)),
+    row("sismember", 3, READS_FAST, FIRST, Data(sets::sismember)),
+    row("smismember", -3, READS_FAST, FIRST, Data(sets::smismember)),
+    row("smembers", 2, READONLY, FIRST, Data(sets::smembers)),
+    row("smove", 4, WRITES_FAST, FIRST_TWO, Data(sets::smove)),
+    row("srandmember", -2, READONLY, FIRST, Data(sets::srandmember)),
+    row("spop", -2, WRITES_FAST, FIRST, Data(sets::spop)),
+    row("sinter", -2, READONLY, ALL_WORDS, Data(algebra::sinter)),
+    row("sunion", -2, READONLY, ALL_WORDS, Data(algebra::sunion)),
+    row("sdiff", -2, READONLY, ALL_WORDS, Data(algebra::sdiff)),
+    row("sinterstore", -3, ADDS, ALL_WORDS, Data(algebra::sinterstore)),
+    row("sunionstore", -3, ADDS, ALL_WORDS, Data(algebra::sunionstore)),
+    row("sdiffstore", -3, ADDS, ALL_WORDS, Data(algebra::sdiffstore)),
+    row("sintercard", -3, READONLY | MOVABLE_KEYS, Counted(1), Data(algebra::sintercard)),
+    row("sscan", -3, READONLY, FIRST, Data(scans::sscan)),
+];
+
+const SORTED_SETS: &[Command] = &[
+    row("zadd", -4, ADDS_FAST, FIRST, Data(sorted_sets::zadd)),
+    row("zincrby", 4, ADDS_FAST, FIRST, Data(sorted_sets::zincrby)),
+    row("zrem", -3, WRITES_FAST, FIRST, Data(sorted_sets::zrem)),
+    row("zcard", 2, READS_FAST, FIRST, Data(sorted_sets::zcard)),
+    row("zscore", 3, READS_FAST, FIRST, Data(sorted_sets::zscore)),
+    row("zmscore", -3, READS_FAST, FIRST, Data(sorted_sets::zmscore)),
+    row("zrank", -3, READS_FAST, FIRST, Data(sorted_sets::zrank)),
+    row("zrevrank", -3, READS_FAST, FIRST, Data(sorted_sets::zrevrank)),
+    row("zrandmember", -2, READONLY, FIRST, Data(sorted_sets::zrandmember)),
+    row("zpopmin", -2, WRITES_FAST, FIRST, Data(sorted_sets::zpopmin)),
+    row("zpopmax", -2, WRITES_FAST, FIRST, Data(sorted_sets::zpopmax)),
+    row("bzpopmin", -3, WRITES_FAST | BLOCKING, ALL_BUT_LAST, Data(sorted_sets::bzpopmin)),
+    row("bzpopmax", -3, WRITES_FAST | BLOCKING, ALL_BUT_LAST, Data(sorted_sets::bzpopmax)),
+    row("zmpop", -4, WRITE | MOVABLE_KEYS, Counted(1), Data(sorted_sets::zmpop)),
+    row("bzmpop", -5, WAITS | MOVABLE_KEYS, Counted(2), Data(sorted_sets::bzmpop)),
+    row("zrange", -4, READONLY, FIRST, Data(ranges::zrange)),
+    row("zrangestore", -5, ADDS, FIRST_TWO, Data(ranges::zrangestore)),
+    row("zrevrange", -4, READONLY, FIRST, Data(ranges::zrevrange)),
+    row("zrangebyscore", -4, READONLY, FIRST, Data(ranges::zrangebyscore)),
+    row("zrevrangebyscore", -4, READONLY, FIRST, Data(ranges::zrevrangebyscore)),
+    row("zrangebylex", -4, READONLY, FIRST, Data(ranges::zrangebylex)),
+    row("zrevrangebylex", -4, READONLY, FIRST, Data(ranges::zrevrangebylex)),
+    row("zcount", 4, READS_FAST, FIRST, Data(ranges::zcount)),
+    row("zlexcount", 4, READS_FAST, FIRST, Data(ranges::zlexcount)),
+    row("zremrangebyscore", 4, WRITE, FIRST, Data(ranges::zremrangebyscore)),
+    row("zremrangebylex", 4, WRITE, FIRST, Data(ranges::zremrangebylex)),
+    row("zremrangebyrank", 4, WRITE, FIRST, Data(ranges::zremrangebyrank)),
+    row("zunion", -3, READONLY | MOVABLE_KEYS, Counted(1), Data(score_algebra::zunion)),
+    row("zinter", -3, READONLY | MOVABLE_KEYS, Counted(1), Data(score_algebra::zinter)),
+    row("zdiff", -3, READONLY | MOVABLE_KEYS, Counted(1), Data(score_algebra::zdiff)),
+    row("zunionstore", -4, ADDS | MOVABLE_KEYS, FirstAndCounted, Data(score_algebra::zunionstore)),
+    row("zinterstore", -4, ADDS | MOVABLE_KEYS, FirstAndCounted, Data(score_algebra::zinterstore)),
+    row("zdiffstore", -4, ADDS | MOVABLE_KEYS, FirstAndCounted, Data(score_algebra::zdiffstore)),
+    row("zintercard", -3, READONLY | MOVABLE_KEYS, Counted(1), Data(score_algebra::zintercard)),
+    row("zscan", -3, READONLY, FIRST, Data(scans::zscan)),
+];
+
+const TRANSACTIONS: &[Command] = &[
+    row("multi", 1, CONNECTS_FAST | NO_MULTI | CONTROL, None, Connection(transaction::multi)),
+    row("exec", 1, CONNECTS | SKIP_MONITOR | CONTROL, None, Connection(transaction::exec)),
+    row("discard", 1, CONNECTS_FAST | CONTROL, None, Connection(transaction::discard)),
+    row("watch", -2, CONNECTS_FAST | NO_MULTI | CONTROL, ALL_WORDS, Data(transaction::watch)),
+    row("unwatch", 1, CONNECTS_FAST, Watched, Data(transaction::unwatch)),
+];
+
+const PUBLISHING: &[Command] = &[
+    row("subscribe", -2, SUBSCRIBES, None, Connection(publishing::subscribe)),
+    row("unsubscribe", -1, SUBSCRIBES, None, Connection(publishing::unsubscribe)),
+    row("psubscribe", -2, SUBSCRIBES, None, Connection(publishing::psubscribe)),
+    row("punsubscribe", -1, SUBSCRIBES, None, Connection(publishing::punsubscribe)),
+    row("publish", 3, PUBLISHES | FAST, None, Data(publishing::publish)),
+    row("pubsub", -2, 0, None, Data(publishing::pubsub_help)).with(OF_PUBSUB),
+];
+
+const CONNECTIONS: &[Command] = &[
+    row("ping", -1, FAST | SUBSCRIBED, None, Data(connection::ping)),
+    row("echo", 2, ALWAYS_FAST, None, Data(connection::echo)),
+    row("select", 2, ALWAYS_FAST, None, Data(connection::select)),
+    row(
+        "quit",
+        -1,
+        CONNECTS_FAST | NO_AUTH | CONTROL | SUBSCRIBED,
+        None,
+        Connection(connection::quit),
+    ),
+    row(
+        "reset",
+        1,
+        CONNECTS_FAST | NO_AUTH | CONTROL | SUBSCRIBED,
+        None,
+        Connection(connection::reset),
+    ),
+    row("hello", -1, CONNECTS_FAST | NO_AUTH, None, Data(connection::hello)),
+    row("auth", -2, CONNECTS_FAST | NO_AUTH | SKIP_MONITOR, None, Data(connection::auth)),
+    row("client", -2, 0, None, Data(connection::client_help)).with(OF_CLIENT),
+];
+
+const SERVER: &[Command] = &[
+    row("info", -1, ALWAYS, All, Data(info::info)),
+    row("dbsize", 1, READS_FAST, All, Data(serving::dbsize)),
+    row("flushdb", -1, WRITE, All, Data(serving::flushdb)),
+    row("flushall", -1, WRITE, All, Data(serving::flushall)),
+    row("swapdb", 3, WRITES_FAST, All, Data(serving::swapdb)),
+    row("time", 1, ALWAYS_FAST, None, Data(serving::time)),
+    row("role", 1, CONNECTS_FAST, None, Data(serving::role)),
+    row("shutdown", -1, OPERATES | NO_MULTI, None, Data(serving::shutdown)),
+    row("monitor", 1, OPERATES | NO_MULTI, None, Connection(connection::monitor)),
+    row("config", -2, 0, None, Data(config::config_help)).with(OF_CONFIG),
+    row("command", -1, ALWAYS, None, Data(introspection::command)).with(OF_COMMAND),
+    row("memory", -2, 0, None, Data(keys::memory_help)).with(OF_MEMORY),
+    row("acl", -2, 0, None, Data(serving::acl_whoami)).with(OF_ACL),
+];
+
+const SCRIPTING: &[Command] =
+    &[row("function", -2, 0, None, Data(serving::function_help)).with(OF_FUNCTION)];
+
+const CLUSTER: &[Command] = &[
+    row("cluster", -2, 0, None, Data(serving::cluster)),
+    row("readonly", 1, ALWAYS_FAST, None, Data(serving::readonly)),
+    row("readwrite", 1, ALWAYS_FAST, None, Data(serving::readonly)),
+];
+
+const OF_OBJECT: &[Command] = &[
+    row("encoding", 3, READONLY, SECOND, Data(keys::object_encoding)),
+    row("freq", 3, READONLY, SECOND, Data(keys::object_freq)),
+    row("idletime", 3, READONLY, SECOND, Data(keys::object_idletime)),
+    row("refcount", 3, READONLY, SECOND, Data(keys::object_refcount)),
+    row("help", 2, ALWAYS, None, Data(keys::object_help)),
+];
+
+const OF_PUBSUB: &[Command] = &[
+    row("channels", -2, PUBLISHES, None, Data(publishing::pubsub_channels)),
+    row("numsub", -2, PUBLISHES, None, Data(publishing::pubsub_numsub)),
+    row("numpat", 2, PUBLISHES, None, Data(publishing::pubsub_numpat)),
+    row("help", 2, ALWAYS, None, Data(publishing::pubsub_help)),
+];
+
+const OF_CLIENT: &[Command] = &[
+    row("id", 2, CONNECTS, None, Data(connection::client_id)),
+    row("getname", 2, CONNECTS, None, Data(connection::client_getname)),
+    row("setname", 3, CONNECTS, None, Data(connection::client_setname)),
+    row("setinfo", 4, CONNECTS, None, Data(connection::client_setinfo)),
+    row("info", 2, CONNECTS, None, Data(connection::client_info)),
+    row("list", -2, OPERATES, None, Data(connection::client_list)),
+    row("kill", -3, OPERATES, None, Data(connection::client_kill)),
+    row("reply", 3, CONNECTS, None, Connection(connection::client_reply)),
+    row("no-evict", 3, OPERATES, None, Data(connection::client_no_evict)),
+    row("unblock", -3, OPERATES, None, Data(connection::client_unblock)),
+    row("trackinginfo", 2, CONNECTS, None, Data(connection::client_trackinginfo)),
+    row("help", 2, ALWAYS, None, Data(connection::client_help)),
+];
+
+const OF_CONFIG: &[Command] = &[
+    row("get", -3, OPERATES, None, Data(config::config_get)),
+    row("set", -4, OPERATES, None, Data(config::config_set)),
+    row("resetstat", 2, OPERATES, None, Data(config::config_resetstat)),
+    row("rewrite", 2, OPERATES, None, Data(config::config_rewrite)),
+    row("help", 2, ALWAYS, None, Data(config::config_help)),
+];
+
+const OF_COMMAND: &[Command] = &[
+    row("count", 2, ALWAYS, None, Data(introspection::command_count)),
+    row("info", -2, ALWAYS, None, Data(introspection::command_info)),
+    row("list", -2, ALWAYS, None, Data(introspection::command_list)),
+    row("docs", -2, ALWAYS, None, Data(introspection::command_docs)),
+    row("getkeys", -3, ALWAYS, None, Data(introspection::command_getkeys)),
+    row("help", 2, ALWAYS, None, Data(introspection::command_help)),
+];
+
+const OF_MEMORY: &[Command] = &[
+    row("usage", -3, READONLY, SECOND, Data(keys::memory_usage)),
+    row("help", 2, ALWAYS, None, Data(keys::memory_help)),
+];
+
+const OF_ACL: &[Command] = &[row("whoami", 2, CONNECTS, None, Data(serving::acl_whoami))];
+
+const OF_FUNCTION: &[Command] = &[
+    row("flush", -2, WRITE | NO_SCRIPT, None, Data(serving::function_flush)),
+    row("help", 2, ALWAYS, None, Data(serving::function_help)),
+];

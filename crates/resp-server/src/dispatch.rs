@@ -1,0 +1,212 @@
+//! From a request to its answer: which command it is, whether the client may send it now, and
+//! executing it under the locks of its keys.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use bytes::BytesMut;
+use zodium_keyspace::{Hold, Removed};
+use zodium_resp::{Arguments, Version};
+
+use crate::call::{Blocking, Call};
+use crate::client::{Client, Replies};
+use crate::commands::{Command, Keys, Run, flags};
+use crate::fail::{Fail, Outcome};
+use crate::local::{Letter, LocalServer};
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::{commands, transaction};
+
+/// What follows a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// The next one.
+    Continue,
+    /// The end of the connection.
+    Close,
+}
+
+const NO_AUTH: Fail = Fail::fixed("NOAUTH Authentication required.");
+
+/// Executes a request, and appends the answer to the client's output.
+pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: Arguments) -> After {
+    local.count_command();
+    let mut discarded = BytesMut::new();
+    let found = commands::find(arguments);
+    // What answers a subscription is a message, which a client gets also without answers.
+    let is_message = found.as_ref().is_ok_and(|c| c.has(flags::PUBSUB) && c.has(flags::SUBSCRIBED));
+    let mut output = client.link.output();
+    let skips = !is_message
+        && match client.replies.get() {
+            Replies::On => false,
+            Replies::SkipNext => {
+                client.replies.set(Replies::Skip);
+                true
+            }
+            Replies::Off | Replies::Skip => true,
+        };
+    let mut reply = match skips {
+        true => Reply::to_buffer(&mut discarded, client.version.get()),
+        false => Reply::to_link(&mut output, client.version.get()),
+    };
+    let outcome = handle(local, client, found, arguments, &mut reply);
+    if client.replies.get() == Replies::Skip {
+        client.replies.set(Replies::On);
+    }
+    match outcome {
+        Ok(after) => after,
+        Err(fail) => {
+            reply.error(&fail.0);
+            After::Continue
+        }
+    }
+}
+
+fn handle(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    found: Result<&'static Command, Fail>,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    let refused = |fail| {
+        transaction::note_refusal(client);
+        fail
+    };
+    let name = arguments.word(0);
+    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+        let peer = client.link.peer();
+        tracing::warn!(peer, "an HTTP request came to the RESP port, disconnecting");
+        return Ok(After::Close);
+    }
+    let command = found.map_err(refused)?;
+    if !client.is_authenticated.get() && !command.has(flags::NO_AUTH) {
+        return Err(refused(NO_AUTH));
+    }
+    if client.is_restricted() && !command.has(flags::SUBSCRIBED) {
+        let name = command.name;
+        return Err(Fail::text(format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+             RESET are allowed in this context"
+        )));
+    }
+    if client.shared.facts.lock().command != command.name {
+        client.shared.facts.lock().command = command.name;
+    }
+    if local.server.monitors.load(Ordering::Relaxed) > 0 && !command.has(flags::SKIP_MONITOR) {
+        feed_monitors(local, client, arguments);
+    }
+    if client.queue.borrow().is_some() && !command.has(flags::CONTROL) {
+        transaction::queue(client, command, arguments).map_err(refused)?;
+        reply.simple("QUEUED");
+        return Ok(After::Continue);
+    }
+    match command.run {
+        Run::Data(run) => {
+            run_data(local, client, command, run, arguments, reply)?;
+            Ok(After::Continue)
+        }
+        Run::Connection(run) => run(local, client, arguments, reply),
+    }
+}
+
+/// Executes a command under the locks of its keys; then serves the clients that wait for them.
+fn run_data(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    command: &'static Command,
+    run: fn(&mut Call) -> Outcome,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Outcome {
+    let server = &*local.server;
+    let stripes = server.stripes_of(client, command, arguments);
+    let mut hold = server.keyspace.lock(stripes, local.now.get());
+    hold.database = client.database.get();
+    hold.notes_created = server.waiting.is_any();
+    let mut call = Call {
+        server,
+        client: Some(client),
+        hold: &mut hold,
+        arguments,
+        reply: reply.part(),
+        blocking: Blocking::May,
+    };
+    let outcome = run(&mut call);
+    if let Blocking::Waits { seconds, is_array } = call.blocking {
+        let shared = std::sync::Arc::clone(&client.shared);
+        let waiter = server.waiting.enter(&call, shared, command, stripes, is_array);
+        local.begin_wait(client, waiter, seconds);
+    }
+    server.settle(hold);
+    outcome
+}
+
+impl Server {
+    /// The stripes that a command locks.
+    pub(crate) fn stripes_of(
+        &self,
+        client: &Client,
+        command: &Command,
+        arguments: Arguments,
+    ) -> zodium_keyspace::Stripes {
+        match command.keys {
+            Keys::All => zodium_keyspace::Stripes::ALL,
+            Keys::Watched => self.watched_stripes(client),
+            _ => self.keyspace.stripes(command.keys_of(arguments)),
+        }
+    }
+
+    /// Ends a hold: what it has done is announced, and clients that wait are served.
+    pub(crate) fn settle(&self, mut hold: Hold) {
+        let Removals { created, expired } = Removals::of(&mut hold);
+        let changes = hold.changes;
+        drop(hold);
+        if changes > 0 {
+            self.statistics.changes.fetch_add(changes, Ordering::Relaxed);
+        }
+        if !expired.is_empty() {
+            self.announce_expired(&expired);
+        }
+        if !created.is_empty() {
+            self.serve_waiting(created);
+        }
+    }
+}
+
+/// What a hold has noted.
+struct Removals {
+    created: Vec<Removed>,
+    expired: Vec<Removed>,
+}
+
+impl Removals {
+    fn of(hold: &mut Hold) -> Removals {
+        let created = std::mem::take(&mut hold.created);
+        Removals { created, expired: std::mem::take(&mut hold.expired) }
+    }
+}
+
+/// Sends a line about a command to all workers whose clients monitor.
+fn feed_monitors(local: &LocalServer, client: &Client, arguments: Arguments) {
+    let now = local.now.get();
+    let (seconds, micros) = (now / 1000, now % 1000 * 1000);
+    let (database, peer) = (client.database.get(), client.link.peer());
+    let mut line = format!("{seconds}.{micros:06} [{database} {peer}]");
+    for word in arguments.iter() {
+        line.push_str(" \"");
+        line.extend(word.iter().flat_map(|byte| byte.escape_ascii()).map(char::from));
+        line.push('"');
+    }
+    let line: std::sync::Arc<str> = line.into();
+    for worker in 0..local.server.statistics.workers.len() {
+        local.server.send(worker, Letter::Monitored { line: std::sync::Arc::clone(&line) });
+    }
+}
+
+/// The version of a reply after a command that may have changed it.
+pub(crate) fn set_version(client: &Client, reply: &mut Reply, version: Version) {
+    client.version.set(version);
+    client.shared.facts.lock().version = version;
+    reply.version = version;
+}

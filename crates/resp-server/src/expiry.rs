@@ -1,0 +1,30 @@
+//! Removes keys whose time is past, ten times a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use zodium_keyspace::now;
+
+use crate::server::Server;
+
+/// Interval between two removals.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Keys of each database that are removed while a stripe is locked.
+const KEYS_MAX: usize = 64;
+
+/// Removes keys until the worker ends.
+pub(crate) async fn expire(server: Arc<Server>) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        loop {
+            let mut removed = Vec::new();
+            let is_more = server.keyspace.expire(now(), KEYS_MAX, &mut removed);
+            server.announce_expired(&removed);
+            if !is_more {
+                break;
+            }
+            // Clients of the worker come in between.
+            tokio::task::yield_now().await;
+        }
+    }
+}

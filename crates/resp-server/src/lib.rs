@@ -1,0 +1,38 @@
+//! A RESP server on the workers of `zodium-net`: sessions, commands, transactions, waiting clients,
+//! and publishing.
+//!
+//! Key decision: the worker that reads a request executes it, under the locks of its keys, and
+//! appends the answer to the link's output. Only news for clients of other workers, such as a
+//! published message or an element for a client that waits, go through the other worker's inbox.
+
+#![forbid(unsafe_code)]
+
+mod call;
+mod client;
+mod commands;
+mod dispatch;
+mod events;
+mod expiry;
+mod fail;
+mod glob;
+mod local;
+mod parting;
+mod publishing;
+mod reply;
+mod server;
+mod service;
+mod session;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod waiting;
+
+use client::Client;
+use commands::Command;
+use dispatch::After;
+use local::{Letter, LocalServer};
+use waiting::Waiter;
+
+pub use server::{Options, Server};
+pub use service::RespService;

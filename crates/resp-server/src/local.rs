@@ -1,0 +1,158 @@
+//! What the connections of one worker share, and letters that come for them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rustc_hash::FxHashMap;
+use zodium_keyspace::now;
+use zodium_net::CloseReason;
+
+use crate::Server;
+use crate::client::Client;
+use crate::publishing::Publication;
+use crate::reply::Reply;
+use crate::waiting::Waiter;
+
+/// A worker's connections.
+pub(crate) struct LocalServer {
+    pub(crate) server: Arc<Server>,
+    pub(crate) number: usize,
+    /// The time of the batch that is being handled, in milliseconds since 1970.
+    pub(crate) now: Cell<u64>,
+    clients: RefCell<FxHashMap<u64, Rc<Client>>>,
+}
+
+/// What a worker is told about its clients. Those that have gone meanwhile are skipped.
+pub(crate) enum Letter {
+    /// The answer to a command that waited.
+    Served { client: u64, answer: Bytes },
+    /// A published message.
+    Published { clients: Vec<u64>, publication: Arc<Publication> },
+    /// A command that was executed, for clients that monitor.
+    Monitored { line: Arc<str> },
+    /// A client is to be disconnected.
+    Kill { client: u64 },
+    /// A client is not to wait any longer.
+    Unblock { client: u64, is_error: bool },
+}
+
+impl LocalServer {
+    /// Starts the task that takes letters. Must be called within the worker's runtime.
+    pub(crate) fn start(server: Arc<Server>, number: usize) -> Rc<LocalServer> {
+        let local = Rc::new(LocalServer {
+            server,
+            number,
+            now: Cell::new(now()),
+            clients: RefCell::default(),
+        });
+        let Some(inbox) = local.server.take_inbox(number) else {
+            tracing::error!(number, "a worker has two RESP services, its clients get no messages");
+            return local;
+        };
+        let receiving = Rc::clone(&local);
+        tokio::task::spawn_local(async move {
+            loop {
+                let letter = inbox.next().await;
+                receiving.receive(letter);
+            }
+        });
+        local
+    }
+
+    pub(crate) fn add(&self, client: &Rc<Client>) {
+        self.clients.borrow_mut().insert(client.id(), Rc::clone(client));
+    }
+
+    pub(crate) fn remove(&self, client: u64) {
+        self.clients.borrow_mut().remove(&client);
+    }
+
+    /// Counts a command.
+    pub(crate) fn count_command(&self) {
+        if let Some(counters) = self.server.statistics.workers.get(self.number) {
+            // Only this worker writes, so that no update is lost.
+            let commands = counters.commands.load(Ordering::Relaxed);
+            counters.commands.store(commands + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn client(&self, id: u64) -> Option<Rc<Client>> {
+        self.clients.borrow().get(&id).cloned()
+    }
+
+    fn receive(&self, letter: Letter) {
+        match letter {
+            Letter::Served { client, answer } => self.end_wait(client, &answer),
+            Letter::Published { clients, publication } => {
+                for client in clients.iter().filter_map(|id| self.client(*id)) {
+                    publication.deliver(&client);
+                }
+            }
+            Letter::Monitored { line } => {
+                let clients = self.clients.borrow();
+                for client in clients.values().filter(|client| client.is_monitor.get()) {
+                    client.push(|reply| reply.simple(&line));
+                }
+            }
+            Letter::Kill { client } => {
+                if let Some(client) = self.client(client) {
+                    client.link.close(CloseReason::Done);
+                }
+            }
+            Letter::Unblock { client, is_error } => {
+                if let Some(client) = self.client(client) {
+                    self.give_up(&client, is_error);
+                }
+            }
+        }
+    }
+
+    /// Has a client wait, for so many seconds or for ever.
+    pub(crate) fn begin_wait(self: &Rc<Self>, client: &Rc<Client>, waiter: Arc<Waiter>, time: f64) {
+        *client.waiter.borrow_mut() = Some(Arc::clone(&waiter));
+        client.shared.facts.lock().is_blocked = true;
+        let Ok(time) = Duration::try_from_secs_f64(time) else { return };
+        if time.is_zero() {
+            return;
+        }
+        let (local, client) = (Rc::clone(self), Rc::downgrade(client));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(time).await;
+            let Some(client) = client.upgrade() else { return };
+            let is_it = client.waiter.borrow().as_ref().is_some_and(|w| Arc::ptr_eq(w, &waiter));
+            if is_it {
+                local.give_up(&client, false);
+            }
+        });
+    }
+
+    /// Ends a client's waiting without a result, if it waits and was not served.
+    fn give_up(&self, client: &Client, is_error: bool) {
+        let waiter = client.waiter.borrow().clone();
+        let Some(waiter) = waiter.filter(|waiter| self.server.waiting.leave(waiter)) else {
+            return;
+        };
+        let mut buffer = BytesMut::new();
+        let mut reply = Reply::to_buffer(&mut buffer, client.version.get());
+        match (is_error, waiter.is_array) {
+            (true, _) => {
+                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            }
+            (false, true) => reply.null_array(),
+            (false, false) => reply.null(),
+        }
+        self.end_wait(client.id(), &buffer);
+    }
+
+    fn end_wait(&self, client: u64, answer: &[u8]) {
+        let Some(client) = self.client(client) else { return };
+        client.waiter.borrow_mut().take();
+        client.shared.facts.lock().is_blocked = false;
+        client.link.output().buffer().extend_from_slice(answer);
+        client.link.wake();
+    }
+}

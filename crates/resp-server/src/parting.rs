@@ -1,0 +1,21 @@
+//! The end of a client: what others know of it is forgotten.
+
+use std::sync::atomic::Ordering;
+
+use crate::client::Client;
+use crate::server::Server;
+
+impl Server {
+    /// Forgets a client that has gone, or that resets itself.
+    pub(crate) fn forget(&self, client: &Client) {
+        if let Some(waiter) = client.waiter.borrow_mut().take() {
+            self.waiting.leave(&waiter);
+        }
+        client.queue.borrow_mut().take();
+        self.unwatch(client);
+        self.unsubscribe_all(client);
+        if client.is_monitor.replace(false) {
+            self.monitors.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The answer of a command, written to a link or to a buffer.
+
+use bytes::{Bytes, BytesMut};
+use zodium_net::Output;
+use zodium_resp::{Version, write};
+
+/// Values from this length on are sent without a copy.
+const SHARED_BYTES_MIN: usize = 5 << 10;
+
+/// Writes an answer in the version that a client speaks.
+pub(crate) struct Reply<'a> {
+    out: Out<'a>,
+    pub(crate) version: Version,
+}
+
+enum Out<'a> {
+    Link(&'a mut Output),
+    Buffer(&'a mut BytesMut),
+}
+
+impl<'a> Reply<'a> {
+    /// Writes to the output of a link.
+    pub(crate) fn to_link(output: &'a mut Output, version: Version) -> Reply<'a> {
+        Reply { out: Out::Link(output), version }
+    }
+
+    /// Writes to a buffer.
+    pub(crate) fn to_buffer(buffer: &'a mut BytesMut, version: Version) -> Reply<'a> {
+        Reply { out: Out::Buffer(buffer), version }
+    }
+
+    /// The same target, for a part of the answer.
+    pub(crate) fn part(&mut self) -> Reply<'_> {
+        let out = match &mut self.out {
+            Out::Link(output) => Out::Link(output),
+            Out::Buffer(buffer) => Out::Buffer(buffer),
+        };
+        Reply { out, version: self.version }
+    }
+
+    pub(crate) fn is_resp3(&self) -> bool {
+        self.version == Version::Three
+    }
+
+    fn buffer(&mut self) -> &mut BytesMut {
+        match &mut self.out {
+            Out::Link(output) => output.buffer(),
+            Out::Buffer(buffer) => buffer,
+        }
+    }
+
+    pub(crate) fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    pub(crate) fn simple(&mut self, text: &str) {
+        write::simple(self.buffer(), text);
+    }
+
+    pub(crate) fn error(&mut self, text: &str) {
+        write::error(self.buffer(), text.as_bytes());
+    }
+
+    pub(crate) fn integer(&mut self, number: i64) {
+        write::integer(self.buffer(), number);
+    }
+
+    pub(crate) fn count(&mut self, count: usize) {
+        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// An integer also in RESP3, where the command predates truth values.
+    pub(crate) fn flag(&mut self, is_set: bool) {
+        self.integer(i64::from(is_set));
+    }
+
+    pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        write::bulk(self.buffer(), bytes);
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.bulk(text.as_bytes());
+    }
+
+    /// Bytes that the answer may share.
+    pub(crate) fn shared(&mut self, bytes: &Bytes) {
+        match &mut self.out {
+            Out::Link(output) if bytes.len() >= SHARED_BYTES_MIN => {
+                write::bulk_header(output.buffer(), bytes.len());
+                output.push(bytes.clone());
+                output.buffer().extend_from_slice(b"\r\n");
+            }
+            _ => self.bulk(bytes),
+        }
+    }
+
+    pub(crate) fn bulk_or_null<B: AsRef<[u8]>>(&mut self, bytes: Option<B>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes.as_ref()),
+            None => self.null(),
+        }
+    }
+
+    pub(crate) fn null(&mut self) {
+        let version = self.version;
+        write::null(self.buffer(), version);
+    }
+
+    pub(crate) fn null_array(&mut self) {
+        let version = self.version;
+        write::null_array(self.buffer(), version);
+    }
+
+    pub(crate) fn array(&mut self, elements: usize) {
+        write::array(self.buffer(), elements);
+    }
+
+    pub(crate) fn map(&mut self, pairs: usize) {
+        let version = self.version;
+        write::map(self.buffer(), version, pairs);
+    }
+
+    pub(crate) fn set(&mut self, elements: usize) {
+        let version = self.version;
+        write::set(self.buffer(), version, elements);
+    }
+
+    pub(crate) fn push(&mut self, elements: usize) {
+        let version = self.version;
+        write::push(self.buffer(), version, elements);
+    }
+
+    pub(crate) fn double(&mut self, number: f64) {
+        let version = self.version;
+        write::double(self.buffer(), version, number);
+    }
+
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        let version = self.version;
+        write::verbatim(self.buffer(), version, text.as_bytes());
+    }
+
+    /// Bytes each, as an array.
+    pub(crate) fn words<B: AsRef<[u8]>>(&mut self, words: &[B]) {
+        self.array(words.len());
+        words.iter().for_each(|word| self.bulk(word.as_ref()));
+    }
+}

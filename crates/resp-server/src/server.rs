@@ -1,0 +1,128 @@
+//! What all workers of a server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use zodium_keyspace::{Keyspace, Removed, now, random_below};
+use zodium_net::{Inbox, InboxSender, inbox};
+
+use crate::client::ClientShared;
+use crate::events::Class;
+use crate::local::Letter;
+use crate::publishing::Channels;
+use crate::settings::Settings;
+use crate::waiting::Waiting;
+
+/// Options of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Number of workers that serve it.
+    pub workers: usize,
+    /// Password of clients; `None` lets all in.
+    pub password: Option<String>,
+    /// The TCP port that it is reached at, for `INFO`.
+    pub port: u16,
+    /// Whether clients may end the process, with `SHUTDOWN`.
+    pub may_shut_down: bool,
+}
+
+/// The data, the settings and the connections of a server, for all its workers.
+pub struct Server {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) settings: Settings,
+    pub(crate) channels: RwLock<Channels>,
+    pub(crate) waiting: Waiting,
+    pub(crate) clients: Mutex<FxHashMap<u64, Arc<ClientShared>>>,
+    /// Clients that see all commands. Read before each command, and hardly ever written.
+    pub(crate) monitors: AtomicUsize,
+    pub(crate) statistics: Statistics,
+    pub(crate) port: u16,
+    pub(crate) may_shut_down: bool,
+    pub(crate) started_at: u64,
+    /// 40 hexadecimal digits that no other run has.
+    pub(crate) run_id: String,
+    client_id: AtomicU64,
+    inboxes: Vec<InboxSender<Letter>>,
+    /// Each is taken by the service of its worker.
+    unopened: Mutex<Vec<Option<Inbox<Letter>>>>,
+}
+
+/// Counters.
+#[derive(Debug, Default)]
+pub(crate) struct Statistics {
+    pub(crate) connections: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) changes: AtomicU64,
+    /// Those of each worker, which alone writes them.
+    pub(crate) workers: Vec<WorkerStatistics>,
+}
+
+/// Counters of a worker, on a line of their own.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct WorkerStatistics {
+    pub(crate) commands: AtomicU64,
+}
+
+impl Server {
+    /// Creates a server without data.
+    #[must_use]
+    pub fn new(options: Options) -> Server {
+        let workers = options.workers.max(1);
+        let (senders, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| inbox()).unzip();
+        let digit = |_| char::from(b"0123456789abcdef"[random_below(16)]);
+        let settings = Settings::default();
+        settings.set_password(options.password.unwrap_or_default());
+        Server {
+            keyspace: Keyspace::default(),
+            settings,
+            channels: RwLock::default(),
+            waiting: Waiting::default(),
+            clients: Mutex::default(),
+            monitors: AtomicUsize::new(0),
+            statistics: Statistics {
+                workers: (0..workers).map(|_| WorkerStatistics::default()).collect(),
+                ..Statistics::default()
+            },
+            port: options.port,
+            may_shut_down: options.may_shut_down,
+            started_at: now(),
+            run_id: (0..40).map(digit).collect(),
+            client_id: AtomicU64::new(1),
+            inboxes: senders,
+            unopened: Mutex::new(inboxes.into_iter().map(Some).collect()),
+        }
+    }
+
+    /// Number of open connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.clients.lock().len()
+    }
+
+    pub(crate) fn new_client_id(&self) -> u64 {
+        self.client_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes a worker's inbox; `None` if its service has it already.
+    pub(crate) fn take_inbox(&self, worker: usize) -> Option<Inbox<Letter>> {
+        self.unopened.lock().get_mut(worker)?.take()
+    }
+
+    /// Sends a letter to a worker.
+    pub(crate) fn send(&self, worker: usize, letter: Letter) {
+        if let Some(inbox) = self.inboxes.get(worker) {
+            inbox.send(letter);
+        }
+    }
+
+    /// Announces keys that were removed because their time was past.
+    pub(crate) fn announce_expired(&self, expired: &[Removed]) {
+        for Removed { database, key } in expired {
+            self.statistics.expired.fetch_add(1, Ordering::Relaxed);
+            self.announce(*database, key, Class::Expired, "expired");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Settings that clients read and change with `CONFIG`.
+//!
+//! Those without an effect here have one value only, or are of encodings: they change what
+//! `OBJECT ENCODING` calls a value.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::events;
+
+/// The settings of a server.
+pub(crate) struct Settings {
+    /// One text for each of [`SETTINGS`].
+    texts: Mutex<Vec<String>>,
+    /// The bits of `notify-keyspace-events`.
+    pub(crate) events: AtomicU32,
+    bulk_bytes_max: AtomicUsize,
+    request_bytes_max: AtomicUsize,
+}
+
+/// A setting.
+struct Setting {
+    name: &'static str,
+    /// An older name.
+    alias: &'static str,
+    default: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    /// It has this value, and can be set to it.
+    Fixed,
+    /// It is told when the server starts.
+    Immutable,
+    Integer(i64, i64),
+    Memory,
+    Choice(&'static [&'static str]),
+    Text,
+    Events,
+}
+
+const fn setting(name: &'static str, default: &'static str, kind: Kind) -> Setting {
+    Setting { name, alias: "", default, kind }
+}
+
+const fn renamed(
+    name: &'static str,
+    alias: &'static str,
+    default: &'static str,
+    kind: Kind,
+) -> Setting {
+    Setting { name, alias, default, kind }
+}
+
+const SIZE: Kind = Kind::Integer(0, i64::MAX);
+const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
+
+static SETTINGS: [Setting; 34] = [
+    setting("save", "", Kind::Fixed),
+    setting("appendonly", "no", Kind::Fixed),
+    setting("maxmemory", "0", Kind::Fixed),
+    setting("maxmemory-policy", "noeviction", Kind::Fixed),
+    setting("databases", "16", Kind::Immutable),
+    setting("timeout", "0", Kind::Fixed),
+    setting("requirepass", "", Kind::Text),
+    setting("notify-keyspace-events", "", Kind::Events),
+    setting("proto-max-bulk-len", "536870912", Kind::Memory),
+    setting("client-query-buffer-limit", "1073741824", Kind::Memory),
+    setting("lazyfree-lazy-eviction", "yes", YES_NO),
+    setting("lazyfree-lazy-expire", "yes", YES_NO),
+    setting("lazyfree-lazy-server-del", "yes", YES_NO),
+    setting("lazyfree-lazy-user-del", "yes", YES_NO),
+    setting("lazyfree-lazy-user-flush", "yes", YES_NO),
+    renamed("hash-max-listpack-entries", "hash-max-ziplist-entries", "512", SIZE),
+    renamed("hash-max-listpack-value", "hash-max-ziplist-value", "64", SIZE),
+    renamed("list-max-listpack-size", "list-max-ziplist-size", "-2", Kind::Integer(-5, 1 << 30)),
+    setting("list-compress-depth", "0", Kind::Integer(0, 1 << 30)),
+    setting("set-max-intset-entries", "512", SIZE),
+    setting("set-max-listpack-entries", "128", SIZE),
+    setting("set-max-listpack-value", "64", SIZE),
+    renamed("zset-max-listpack-entries", "zset-max-ziplist-entries", "128", SIZE),
+    renamed("zset-max-listpack-value", "zset-max-ziplist-value", "64", SIZE),
+    setting("hll-sparse-max-bytes", "3000", SIZE),
+    setting("stream-node-max-bytes", "4096", SIZE),
+    setting("stream-node-max-entries", "100", SIZE),
+    setting("activerehashing", "yes", YES_NO),
+    setting("latency-tracking", "yes", YES_NO),
+    setting("latency-monitor-threshold", "0", Kind::Integer(0, i64::MAX)),
+    setting("slowlog-log-slower-than", "10000", Kind::Integer(-1, i64::MAX)),
+    setting("slowlog-max-len", "128", SIZE),
+    setting("loglevel", "notice", Kind::Choice(&["debug", "verbose", "notice", "warning"])),
+    setting("maxmemory-samples", "5", Kind::Integer(1, 64)),
+];
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let texts = SETTINGS.iter().map(|setting| setting.default.to_owned()).collect();
+        Settings {
+            texts: Mutex::new(texts),
+            events: AtomicU32::new(0),
+            bulk_bytes_max: AtomicUsize::new(512 << 20),
+            request_bytes_max: AtomicUsize::new(1 << 30),
+        }
+    }
+}
+
+/// Why a setting was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is none of this name.
+    Unknown,
+    /// The reason.
+    Because(String),
+}
+
+impl Settings {
+    /// Names and values of the settings whose names fit.
+    pub(crate) fn fitting(&self, fits: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
+        let texts = self.texts.lock();
+        let named = SETTINGS.iter().zip(texts.iter()).flat_map(|(setting, text)| {
+            [setting.name, setting.alias].map(|name| (name, text.clone()))
+        });
+        named.filter(|(name, _)| !name.is_empty() && fits(name)).collect()
+    }
+
+    /// The value of a setting as a number; 0 if there is none.
+    pub(crate) fn number(&self, name: &str) -> i64 {
+        let place = SETTINGS.iter().position(|setting| setting.name == name);
+        place.map_or(0, |place| self.texts.lock()[place].parse().unwrap_or(0))
+    }
+
+    /// Longest argument, in bytes.
+    pub(crate) fn bulk_bytes_max(&self) -> usize {
+        self.bulk_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Most bytes of a request that is not whole.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.request_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients need no password.
+    pub(crate) fn is_open(&self) -> bool {
+        self.password().is_empty()
+    }
+
+    pub(crate) fn password(&self) -> String {
+        let place = SETTINGS.iter().position(|setting| setting.name == "requirepass");
+        place.map(|place| self.texts.lock()[place].clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn set_password(&self, password: String) {
+        if let Some(place) = SETTINGS.iter().position(|setting| setting.name == "requirepass") {
+            self.texts.lock()[place] = password;
+        }
+    }
+
+    /// Changes a setting.
+    pub(crate) fn set(&self, name: &str, text: &str) -> Result<(), Refusal> {
+        let is_it = |setting: &Setting| {
+            setting.name.eq_ignore_ascii_case(name) || setting.alias.eq_ignore_ascii_case(name)
+        };
+        let place = SETTINGS.iter().position(is_it).filter(|_| !name.is_empty());
+        let place = place.ok_or(Refusal::Unknown)?;
+        let setting = &SETTINGS[place];
+        let text = setting.normal(text).map_err(Refusal::Because)?;
+        match setting.name {
+            "notify-keyspace-events" => {
+                self.events.store(events::parse(&text).unwrap_or(0), Ordering::Relaxed);
+            }
+            "proto-max-bulk-len" => {
+                let bytes = text.parse().unwrap_or(512 << 20);
+                self.bulk_bytes_max.store(bytes, Ordering::Relaxed);
+            }
+            "client-query-buffer-limit" => {
+                let bytes = text.parse().unwrap_or(1 << 30);
+                self.request_bytes_max.store(bytes, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        self.texts.lock()[place] = text;
+        Ok(())
+    }
+}
+
+impl Setting {
+    /// A value as it is kept, or why it is none.
+    fn normal(&self, text: &str) -> Result<String, String> {
+        match self.kind {
+            Kind::Fixed if text == self.default => Ok(text.to_owned()),
+            Kind::Fixed => Err(format!("this server has no other value than '{}'", self.default)),
+            Kind::Immutable => Err("can't set immutable config".to_owned()),
+            Kind::Integer(least, most) => {
+                let number: i64 =
+                    text.parse().map_err(|_| "argument couldn't be parsed into an integer")?;
+                match (least..=most).contains(&number) {
+                    true => Ok(number.to_string()),
+                    false => Err(format!("argument must be between {least} and {most} inclusive")),
+                }
+            }
+            Kind::Memory => {
+                let bytes = memory(text).ok_or("argument must be a memory value")?;
+                Ok(bytes.to_string())
+            }
+            Kind::Choice(choices) => {
+                let found = choices.iter().find(|choice| choice.eq_ignore_ascii_case(text));
+                let all = || choices.join("', '");
+                match (found, choices) {
+                    (Some(choice), _) => Ok((*choice).to_owned()),
+                    (None, ["yes", "no"]) => Err("argument must be 'yes' or 'no'".to_owned()),
+                    (None, _) => {
+                        Err(format!("argument(s) must be one of the following: {}", all()))
+                    }
+                }
+            }
+            Kind::Text => Ok(text.to_owned()),
+            Kind::Events => {
+                let bits = events::parse(text)
+                    .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?;
+                Ok(events::written(bits))
+            }
+        }
+    }
+}
+
+/// A size with a unit, such as `1gb` or `100k`.
+fn memory(text: &str) -> Option<u64> {
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}

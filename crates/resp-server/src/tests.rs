@@ -1,0 +1,286 @@
+//! Sessions over pipes: what clients are answered, in which order, and what becomes of those that
+//! go.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::LocalSet;
+use zodium_net::{Host, Limits};
+
+use crate::{Options, RespService, Server};
+
+/// A server with one worker, on paused time.
+struct Running {
+    host: Rc<Host<RespService>>,
+}
+
+/// A client that sends inline requests.
+struct Peer(DuplexStream);
+
+impl Running {
+    fn connect(&self) -> Peer {
+        let (peer, stream) = tokio::io::duplex(1 << 20);
+        let host = Rc::clone(&self.host);
+        tokio::task::spawn_local(async move {
+            host.run(stream, "peer", None, Limits::default()).await;
+        });
+        Peer(peer)
+    }
+}
+
+impl Peer {
+    async fn send(&mut self, line: &str) {
+        self.0.write_all(format!("{line}\r\n").as_bytes()).await.unwrap();
+    }
+
+    /// All that comes until nothing more does; line ends become spaces.
+    async fn read(&mut self) -> String {
+        let mut all = Vec::new();
+        let mut part = [0; 4096];
+        loop {
+            let wait = Duration::from_millis(5);
+            match tokio::time::timeout(wait, self.0.read(&mut part)).await {
+                Ok(Ok(count)) if count > 0 => all.extend_from_slice(&part[..count]),
+                Ok(_) => {
+                    all.extend_from_slice(b"(end)");
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        String::from_utf8_lossy(&all).replace("\r\n", " ").trim_end().to_owned()
+    }
+
+    async fn ask(&mut self, line: &str) -> String {
+        self.send(line).await;
+        self.read().await
+    }
+
+    async fn expect(&mut self, exchanges: &[(&str, &str)]) {
+        for (line, answer) in exchanges {
+            assert_eq!(self.ask(line).await, *answer, "{line}");
+        }
+    }
+}
+
+fn with_server<F: Future<Output = ()>>(password: Option<&str>, test: impl FnOnce(Running) -> F) {
+    let password = password.map(str::to_owned);
+    let options = Options { workers: 1, password, port: 6379, may_shut_down: false };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let service = RespService::new(Arc::new(Server::new(options)), 0);
+        test(Running { host: Rc::new(Host::new(service, Arc::default(), None)) }).await;
+    });
+}
+
+fn served<F: Future<Output = ()>>(test: impl FnOnce(Running) -> F) {
+    with_server(None, test);
+}
+
+#[test]
+fn commands_are_answered_in_both_versions() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("SET key value", "+OK"),
+            ("GET key", "$5 value"),
+            ("GET none", "$-1"),
+            ("HSET hash a 1 b 2", ":2"),
+            ("HGETALL hash", "*4 $1 a $1 1 $1 b $1 2"),
+            ("ZADD z 1.5 m", ":1"),
+            ("ZSCORE z m", "$3 1.5"),
+            ("LPUSH key x", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+            ("GET", "-ERR wrong number of arguments for 'get' command"),
+            (
+                "NOSUCH a b",
+                "-ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' ".trim_end(),
+            ),
+            ("CLIENT nosuch", "-ERR unknown subcommand 'nosuch'. Try CLIENT HELP."),
+            ("CLIENT SETINFO a", "-ERR wrong number of arguments for 'client|setinfo' command"),
+            ("SELECT 16", "-ERR DB index is out of range"),
+            ("SELECT 15", "+OK"),
+            ("GET key", "$-1"),
+            ("SELECT 0", "+OK"),
+        ])
+        .await;
+        assert!(peer.ask("HELLO 3").await.starts_with("%7 $6 server $6 valkey $7 version"));
+        peer.expect(&[
+            ("GET none", "_"),
+            ("HGETALL hash", "%2 $1 a $1 1 $1 b $1 2"),
+            ("ZSCORE z m", ",1.5"),
+            ("ZRANGE z 0 -1 WITHSCORES", "*1 *2 $1 m ,1.5"),
+            ("HELLO 4", "-NOPROTO unsupported protocol version"),
+        ])
+        .await;
+        // Requests that come together are answered together, in order.
+        let answers = peer.ask("SET n 5\r\nINCR n\r\nGET n\r\nPING\r\nQUIT\r\nGET n").await;
+        assert_eq!(answers, "+OK :6 $1 6 +PONG +OK (end)");
+    });
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    with_server(Some("secret"), |running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("GET a", "-NOAUTH Authentication required."),
+            ("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled."),
+            ("AUTH other secret", "-WRONGPASS invalid username-password pair or user is disabled."),
+            ("AUTH default secret", "+OK"),
+            ("GET a", "$-1"),
+            ("RESET", "+RESET"),
+            ("GET a", "-NOAUTH Authentication required."),
+        ])
+        .await;
+        let greeting = peer.ask("HELLO 2 AUTH default secret SETNAME me").await;
+        assert!(greeting.starts_with("*14 "), "{greeting}");
+        peer.expect(&[("CLIENT GETNAME", "$2 me")]).await;
+        let mut late = running.connect();
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        assert_eq!(late.read().await, "(end)");
+    });
+}
+
+#[test]
+fn a_frame_that_breaks_the_protocol_ends_the_connection_after_earlier_answers() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let answer = peer.ask("PING\r\n*1\r\nx").await;
+        assert_eq!(answer, "+PONG -ERR Protocol error: expected '$', got 'x' (end)");
+        assert_eq!(running.connect().ask("POST / HTTP/1.1").await, "(end)");
+    });
+}
+
+#[test]
+fn transactions_are_executed_whole_or_not_at_all() {
+    served(|running| async move {
+        let (mut one, mut other) = (running.connect(), running.connect());
+        one.expect(&[
+            ("EXEC", "-ERR EXEC without MULTI"),
+            ("MULTI", "+OK"),
+            ("SET a 1", "+QUEUED"),
+            ("LPUSH a x", "+QUEUED"),
+            ("INCR a", "+QUEUED"),
+        ])
+        .await;
+        other.expect(&[("GET a", "$-1")]).await;
+        let answers =
+            "*3 +OK -WRONGTYPE Operation against a key holding the wrong kind of value :2";
+        one.expect(&[
+            ("EXEC", answers),
+            ("MULTI", "+OK"),
+            ("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with:"),
+            ("SET a 5", "+QUEUED"),
+            ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+            ("WATCH a b", "+OK"),
+            ("MULTI", "+OK"),
+            ("GET a", "+QUEUED"),
+        ])
+        .await;
+        other.expect(&[("DEL b", ":0"), ("SET a 2", "+OK")]).await;
+        one.expect(&[("EXEC", "*-1"), ("WATCH b", "+OK"), ("MULTI", "+OK"), ("GET a", "+QUEUED")])
+            .await;
+        other.expect(&[("DEL b", ":0")]).await;
+        one.expect(&[("EXEC", "*1 $1 2"), ("SET a 1 PX 50", "+OK"), ("WATCH a", "+OK")]).await;
+        std::thread::sleep(Duration::from_millis(60));
+        one.expect(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "*-1")]).await;
+    });
+}
+
+#[test]
+fn clients_that_wait_are_served_in_order_after_the_command_that_pushed() {
+    served(|running| async move {
+        let mut waiting = [running.connect(), running.connect(), running.connect()];
+        for peer in &mut waiting {
+            assert_eq!(peer.ask("BLPOP none list 0").await, "");
+        }
+        let mut pusher = running.connect();
+        pusher.expect(&[("LPUSH list a b", ":2")]).await;
+        assert_eq!(waiting[0].read().await, "*2 $4 list $1 b");
+        assert_eq!(waiting[1].read().await, "*2 $4 list $1 a");
+        assert_eq!(waiting[2].read().await, "");
+        // Within a transaction nothing is served before its end.
+        pusher.send("MULTI\r\nRPUSH list x\r\nLPUSH list y\r\nEXEC\r\nLLEN list").await;
+        assert!(pusher.read().await.ends_with("*2 :1 :2 :1"));
+        assert_eq!(waiting[2].read().await, "*2 $4 list $1 y");
+        // One that moves fills the list of another one.
+        assert_eq!(waiting[0].ask("BLMOVE source target LEFT RIGHT 0").await, "");
+        assert_eq!(waiting[1].ask("BRPOP target 0").await, "");
+        pusher.expect(&[("RPUSH source z", ":1"), ("EXISTS source target", ":0")]).await;
+        assert_eq!(waiting[0].read().await, "$1 z");
+        assert_eq!(waiting[1].read().await, "*2 $6 target $1 z");
+        // Further requests of a client that waits come after its answer.
+        assert_eq!(waiting[0].ask("BZPOPMIN zset 1\r\nPING").await, "");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(waiting[0].read().await, "*-1 +PONG");
+        assert_eq!(waiting[0].ask("MULTI\r\nBLPOP list2 0\r\nEXEC").await, "+OK +QUEUED *1 *-1");
+    });
+}
+
+#[test]
+fn a_client_that_has_gone_gets_no_element() {
+    served(|running| async move {
+        let mut pusher = running.connect();
+        for round in 0..20 {
+            let mut gone = running.connect();
+            assert_eq!(gone.ask("BLPOP list 0").await, "");
+            let mut stays = running.connect();
+            assert_eq!(stays.ask("BRPOP list 0").await, "");
+            drop(gone);
+            assert_eq!(stays.read().await, "");
+            pusher.expect(&[("LPUSH list x", ":1"), ("EXISTS list", ":0")]).await;
+            assert_eq!(stays.read().await, "*2 $4 list $1 x", "{round}");
+        }
+        assert!(pusher.ask("INFO clients").await.contains("blocked_clients:0"));
+    });
+}
+
+#[test]
+fn messages_come_after_the_answers_before_them() {
+    served(|running| async move {
+        let (mut one, mut other) = (running.connect(), running.connect());
+        one.expect(&[
+            ("SUBSCRIBE a", "*3 $9 subscribe $1 a :1"),
+            ("PSUBSCRIBE ?", "*3 $10 psubscribe $1 ? :2"),
+            (
+                "GET x",
+                "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
+                QUIT / RESET are allowed in this context",
+            ),
+            ("PING", "*2 $4 pong $0"),
+        ])
+        .await;
+        other.expect(&[("PUBLISH a hi", ":2"), ("PUBLISH nothing hi", ":0")]).await;
+        assert_eq!(one.read().await, "*3 $7 message $1 a $2 hi *4 $8 pmessage $1 ? $1 a $2 hi");
+        assert!(other.ask("HELLO 3").await.starts_with('%'));
+        other
+            .expect(&[
+                ("SUBSCRIBE b", ">3 $9 subscribe $1 b :1"),
+                ("PUBLISH b me", ":2 >3 $7 message $1 b $2 me"),
+                ("PUBSUB NUMSUB a b c", "*6 $1 a :1 $1 b :1 $1 c :0"),
+                ("CONFIG SET notify-keyspace-events KEA", "+OK"),
+                ("SUBSCRIBE __keyevent@0__:set", ">3 $9 subscribe $18 __keyevent@0__:set :2"),
+                ("SET k v", "+OK >3 $7 message $18 __keyevent@0__:set $1 k"),
+            ])
+            .await;
+        drop(one);
+        other.expect(&[("PUBSUB CHANNELS a", "*0"), ("PUBLISH a x", ":0")]).await;
+    });
+}
+
+#[test]
+fn keys_expire_without_a_read() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[("SET a 1 PX 20", "+OK"), ("SET b 1", "+OK"), ("DBSIZE", ":2")]).await;
+        std::thread::sleep(Duration::from_millis(30));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        peer.expect(&[("DBSIZE", ":1"), ("TTL b", ":-1"), ("TTL a", ":-2")]).await;
+    });
+}

@@ -1,0 +1,192 @@
+//! Transactions: `MULTI`, `EXEC`, `DISCARD`, and the keys that a client watches.
+//!
+//! `EXEC` locks the stripes of all its commands and of all watched keys at once, so that no other
+//! client sees a state in between.
+
+use std::rc::Rc;
+
+use zodium_keyspace::{Hold, Stripes};
+use zodium_resp::Arguments;
+
+use crate::After;
+use crate::call::{Blocking, Call};
+use crate::client::{Client, Queue, Watch};
+use crate::commands::{Command, Run, flags};
+use crate::fail::{Fail, Outcome};
+use crate::local::LocalServer;
+use crate::reply::Reply;
+use crate::server::Server;
+
+const ABORTED: Fail = Fail::fixed("EXECABORT Transaction discarded because of previous errors.");
+
+/// Notes that a command was refused: `EXEC` will do nothing.
+pub(crate) fn note_refusal(client: &Client) {
+    if let Some(queue) = client.queue.borrow_mut().as_mut() {
+        queue.is_broken = true;
+    }
+}
+
+/// Queues a command of a transaction.
+pub(crate) fn queue(client: &Client, command: &'static Command, arguments: Arguments) -> Outcome {
+    if command.has(flags::NO_MULTI) {
+        let name = command.name;
+        return Err(Fail::text(format!("ERR Command '{name}' not allowed inside a transaction")));
+    }
+    if let Some(queue) = client.queue.borrow_mut().as_mut() {
+        queue.requests.push((command, arguments.to_request()));
+        client.shared.facts.lock().queued = i64::try_from(queue.requests.len()).unwrap_or(0);
+    }
+    Ok(())
+}
+
+pub(crate) fn multi(
+    _: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    _: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    let mut queue = client.queue.borrow_mut();
+    if let Some(queue) = queue.as_mut() {
+        queue.is_broken = true;
+        return Err(Fail::fixed("ERR Command 'multi' not allowed inside a transaction"));
+    }
+    *queue = Some(Queue::default());
+    client.shared.facts.lock().queued = 0;
+    reply.ok();
+    Ok(After::Continue)
+}
+
+pub(crate) fn discard(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    _: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    if take_queue(client).is_none() {
+        return Err(Fail::fixed("ERR DISCARD without MULTI"));
+    }
+    local.server.unwatch(client);
+    reply.ok();
+    Ok(After::Continue)
+}
+
+pub(crate) fn exec(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    _: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    let queue = take_queue(client).ok_or(Fail::fixed("ERR EXEC without MULTI"))?;
+    let server = &local.server;
+    if queue.is_broken {
+        server.unwatch(client);
+        return Err(ABORTED);
+    }
+    let stripes = queue
+        .requests
+        .iter()
+        .map(|(command, request)| server.stripes_of(client, command, request.arguments()));
+    let stripes = stripes.fold(server.watched_stripes(client), |all, one| all | one);
+    let mut hold = server.keyspace.lock(stripes, local.now.get());
+    hold.notes_created = server.waiting.is_any();
+    if end_watch(client, &mut hold) {
+        drop(hold);
+        reply.null_array();
+        return Ok(After::Continue);
+    }
+    reply.array(queue.requests.len());
+    for (command, request) in &queue.requests {
+        run_queued(local, client, &mut hold, (command, request.arguments()), reply);
+    }
+    server.settle(hold);
+    Ok(After::Continue)
+}
+
+/// Executes a command of a transaction, under locks that the transaction holds.
+fn run_queued(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    hold: &mut Hold,
+    (command, arguments): (&'static Command, Arguments),
+    reply: &mut Reply,
+) {
+    hold.database = client.database.get();
+    // HELLO may have changed it.
+    reply.version = client.version.get();
+    let outcome = match command.run {
+        Run::Connection(run) => run(local, client, arguments, reply).map(drop),
+        Run::Data(run) => run(&mut Call {
+            server: &local.server,
+            client: Some(client),
+            hold,
+            arguments,
+            reply: reply.part(),
+            blocking: Blocking::Never,
+        }),
+    };
+    if let Err(fail) = outcome {
+        reply.error(&fail.0);
+    }
+}
+
+pub(crate) fn watch(call: &mut Call) -> Outcome {
+    let client = call.client()?;
+    if client.queue.borrow().is_some() {
+        note_refusal(client);
+        return Err(Fail::fixed("ERR Command 'watch' not allowed inside a transaction"));
+    }
+    let mut watch = client.watch.borrow_mut();
+    let Watch { watcher, keys } = watch.get_or_insert_default();
+    for key in call.arguments.from(1).iter() {
+        if keys.insert((call.hold.database, key.into())) {
+            call.hold.watch(key, watcher);
+        }
+    }
+    client.shared.facts.lock().watched = keys.len();
+    call.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn unwatch(call: &mut Call) -> Outcome {
+    end_watch(call.client()?, call.hold);
+    call.reply.ok();
+    Ok(())
+}
+
+fn take_queue(client: &Client) -> Option<Queue> {
+    client.shared.facts.lock().queued = -1;
+    client.queue.borrow_mut().take()
+}
+
+/// Ends watching; whether a watched key has changed. The stripes of these keys are held.
+fn end_watch(client: &Client, hold: &mut Hold) -> bool {
+    let Some(Watch { watcher, keys }) = client.watch.borrow_mut().take() else { return false };
+    client.shared.facts.lock().watched = 0;
+    let selected = hold.database;
+    for (database, key) in &keys {
+        hold.database = *database;
+        // A key that has expired since is removed now, which marks its watchers.
+        hold.remove_expired(key);
+        hold.unwatch(key, &watcher);
+    }
+    hold.database = selected;
+    watcher.is_changed()
+}
+
+impl Server {
+    /// The stripes of the keys that a client watches.
+    pub(crate) fn watched_stripes(&self, client: &Client) -> Stripes {
+        match &*client.watch.borrow() {
+            Some(watch) => self.keyspace.stripes(watch.keys.iter().map(|(_, key)| &**key)),
+            None => Stripes::NONE,
+        }
+    }
+
+    /// Ends watching, for a client that holds no stripes.
+    pub(crate) fn unwatch(&self, client: &Client) {
+        if client.watch.borrow().is_some() {
+            let mut hold = self.keyspace.lock(self.watched_stripes(client), 0);
+            end_watch(client, &mut hold);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Clients that wait for a list or a sorted set to be filled.
+//!
+//! Key decision: a command that waits is tried again, as a whole, by the worker whose client has
+//! filled one of its keys: right after that command or transaction, first come first served. What
+//! was taken goes to the client's worker with the letter that ends the waiting.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use zodium_keyspace::{Removed, Stripes, Word, now};
+use zodium_resp::{OwnedRequest, Version};
+
+use crate::call::{Blocking, Call};
+use crate::client::ClientShared;
+use crate::commands::{Command, Run};
+use crate::reply::Reply;
+use crate::{Letter, Server};
+
+/// A command that waits.
+pub(crate) struct Waiter {
+    /// Its place in the order of all.
+    number: u64,
+    client: Arc<ClientShared>,
+    version: Version,
+    database: usize,
+    command: &'static Command,
+    request: OwnedRequest,
+    stripes: Stripes,
+    /// Whether its null is that of arrays.
+    pub(crate) is_array: bool,
+    /// Whether it is served, or its client has given up. Locked after the stripes.
+    is_over: Mutex<bool>,
+}
+
+/// Commands that wait for a key, by their numbers.
+type InOrder = BTreeMap<u64, Arc<Waiter>>;
+
+/// All commands that wait, by key.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// Number of them. Written under the stripes of their keys, so that a command that fills one
+    /// of these sees it.
+    count: AtomicUsize,
+    number: AtomicU64,
+    /// Locked last, and never while another lock is waited for.
+    keys: Mutex<FxHashMap<(usize, Word), InOrder>>,
+}
+
+impl Waiting {
+    /// Whether any command waits.
+    pub(crate) fn is_any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Number of commands that wait.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Has a command wait. The caller holds the stripes of its keys.
+    pub(crate) fn enter(
+        &self,
+        call: &Call,
+        client: Arc<ClientShared>,
+        command: &'static Command,
+        stripes: Stripes,
+        is_array: bool,
+    ) -> Arc<Waiter> {
+        let waiter = Arc::new(Waiter {
+            number: self.number.fetch_add(1, Ordering::Relaxed) + 1,
+            client,
+            version: call.reply.version,
+            database: call.hold.database,
+            command,
+            request: call.arguments.to_request(),
+            stripes,
+            is_array,
+            is_over: Mutex::new(false),
+        });
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let mut keys = self.keys.lock();
+        for key in command.keys_of(call.arguments) {
+            let waiters = keys.entry((waiter.database, key.into())).or_default();
+            waiters.insert(waiter.number, Arc::clone(&waiter));
+        }
+        waiter
+    }
+
+    /// Ends a command's waiting, unless it was served; whether it was not.
+    pub(crate) fn leave(&self, waiter: &Waiter) -> bool {
+        let mut is_over = waiter.is_over.lock();
+        let leaves = !std::mem::replace(&mut *is_over, true);
+        drop(is_over);
+        if leaves {
+            self.remove(waiter);
+        }
+        leaves
+    }
+
+    fn remove(&self, waiter: &Waiter) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        let mut keys = self.keys.lock();
+        for key in waiter.command.keys_of(waiter.request.arguments()) {
+            let place = (waiter.database, Word::from(key));
+            if let Some(waiters) = keys.get_mut(&place) {
+                waiters.remove(&waiter.number);
+                if waiters.is_empty() {
+                    keys.remove(&place);
+                }
+            }
+        }
+    }
+
+    /// The first command that waits for a key, after those up to a number.
+    fn after(&self, key: &Removed, number: u64) -> Option<Arc<Waiter>> {
+        let keys = self.keys.lock();
+        let waiters = keys.get(&(key.database, key.key.clone()))?;
+        waiters.range(number + 1..).next().map(|(_, waiter)| Arc::clone(waiter))
+    }
+
+    /// All keys of a database that commands wait for.
+    pub(crate) fn keys_of(&self, database: usize) -> Vec<Removed> {
+        let keys = self.keys.lock();
+        let of_database = keys.keys().filter(|(of, _)| *of == database);
+        of_database.map(|(_, key)| Removed { database, key: key.clone() }).collect()
+    }
+}
+
+impl Server {
+    /// Serves the commands that wait for keys which have come into being. The caller holds no
+    /// stripes.
+    pub(crate) fn serve_waiting(&self, created: Vec<Removed>) {
+        let mut created = VecDeque::from(created);
+        while let Some(key) = created.pop_front() {
+            let mut number = 0;
+            while let Some(waiter) = self.waiting.after(&key, number) {
+                number = waiter.number;
+                let (is_there, more) = self.try_again(&waiter, &key);
+                created.extend(more);
+                if !is_there {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Executes a command that waits. Returns whether the key is still there, and keys that the
+    /// command itself has filled.
+    fn try_again(&self, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
+        let mut hold = self.keyspace.lock(waiter.stripes, now());
+        (hold.database, hold.notes_created) = (waiter.database, true);
+        let mut is_over = waiter.is_over.lock();
+        let mut buffer = BytesMut::new();
+        let (Run::Data(run), false) = (waiter.command.run, *is_over) else {
+            return (hold.has(&key.key), Vec::new());
+        };
+        let mut call = Call {
+            server: self,
+            client: None,
+            hold: &mut hold,
+            arguments: waiter.request.arguments(),
+            reply: Reply::to_buffer(&mut buffer, waiter.version),
+            blocking: Blocking::Again,
+        };
+        let outcome = run(&mut call);
+        let still_waits = matches!(call.blocking, Blocking::Waits { .. });
+        if let Err(fail) = outcome {
+            call.reply.error(&fail.0);
+        }
+        if !still_waits {
+            *is_over = true;
+            self.waiting.remove(waiter);
+            let worker = waiter.client.worker.load(Ordering::Relaxed);
+            let (client, answer) = (waiter.client.id, buffer.freeze());
+            self.send(worker, Letter::Served { client, answer });
+        }
+        drop(is_over);
+        let is_there = hold.has(&key.key);
+        let (created, expired) =
+            (std::mem::take(&mut hold.created), std::mem::take(&mut hold.expired));
+        self.statistics.changes.fetch_add(hold.changes, Ordering::Relaxed);
+        drop(hold);
+        self.announce_expired(&expired);
+        (is_there, created)
+    }
+}
