@@ -132,6 +132,9 @@ impl Problems {
         if let Some(path) = &server.pid_file {
             self.parent("pid file", path);
         }
+        if let Some(path) = &server.resp_password_file {
+            self.readable_file("resp-password-file", path);
+        }
         if let Some(tls) = &server.tls {
             self.tls(tls);
         }

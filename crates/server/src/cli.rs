@@ -12,6 +12,7 @@ use crate::installation::{CompletionsOptions, ManOptions};
 use crate::neo::NeoOptions;
 use crate::pack::PackOptions;
 use crate::recover::RecoverOptions;
+use crate::resp::RespOptions;
 use crate::serve::ServeOptions;
 use crate::tools::ToolCommand;
 
@@ -80,6 +81,14 @@ pub(crate) enum Command {
     Pack(Box<PackOptions>),
     /// Run a node of a NEO cluster
     Neo(NeoOptions),
+    /// Serve Redis and Valkey clients, without a database
+    ///
+    /// Keys and values are in memory only; docs/resp.md says which commands there are. `zodium
+    /// serve --resp ADDRESS` serves them beside a database.
+    ///
+    /// Exit codes: 0 after SIGTERM, SIGINT and SHUTDOWN, 1 after an error and after SIGHUP, 2 for a
+    /// wrong command line.
+    Resp(RespOptions),
     /// Check a data file, its index and, on request, the content of its objects
     ///
     /// Reports each damage with its position, and continues after it. Writes nothing and takes no

@@ -24,6 +24,7 @@ mod panics;
 mod progress;
 mod reach;
 mod recover;
+mod resp;
 mod serve;
 mod setting_arguments;
 mod supervisor;
@@ -44,6 +45,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         cli::Command::Serve(options) => serve::run(&options),
         cli::Command::Config(options) => config::run(&options),
         cli::Command::Neo(options) => neo::run(&options),
+        cli::Command::Resp(options) => resp::run(&options),
         cli::Command::Pack(options) => pack::run(&options),
         cli::Command::Check(options) => check::run(&options),
         cli::Command::Recover(options) => recover::run(&options),

@@ -47,6 +47,16 @@ impl Selection for OfAdmin {
     }
 }
 
+/// The settings of the log, for servers without storages.
+#[derive(Debug, Default)]
+pub(crate) struct OfLog;
+
+impl Selection for OfLog {
+    fn has(settings: &Settings) -> bool {
+        settings.header == "[log]"
+    }
+}
+
 /// The values of the options that were given, or set in the environment.
 #[derive(Debug, Default)]
 pub(crate) struct SettingArguments<S> {

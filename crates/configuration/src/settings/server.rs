@@ -36,6 +36,23 @@ settings! {
             value: "ADDRESS", short: Some('a'), env: "ZODIUM_ADDRESS", separator: Some(',')
         }
 
+        /// Serve Redis and Valkey clients too, on HOST:PORT, PORT, or /path/to/a/socket
+        ///
+        /// Keys and values are in memory only; see docs/resp.md. The same workers serve both kinds
+        /// of clients, and TLS applies to both.
+        resp_addresses: Vec<Address> = Vec::new(), {
+            List(Location);
+            key: "resp-address", option: "resp", value: "ADDRESS", env: "ZODIUM_RESP",
+            separator: Some(',')
+        }
+
+        /// A file whose first line is the password of Redis and Valkey clients
+        resp_password_file: Option<PathBuf> = None, {
+            File;
+            key: "resp-password-file", option: "resp-password-file", value: "PATH",
+            env: "ZODIUM_RESP_PASSWORD_FILE"
+        }
+
         /// Encoding of messages
         ///
         /// Clients follow the server. For msgpack they need the package msgpack, which is not

@@ -52,7 +52,7 @@ fn warn_of_exposure(listeners: &[Listener]) {
 }
 
 /// Whether other machines may be able to connect; always true for a host name.
-fn is_reachable(address: &Address) -> bool {
+pub(super) fn is_reachable(address: &Address) -> bool {
     match address {
         Address::Tcp { host, .. } => {
             let ip = host.parse::<IpAddr>().map(|ip| ip.to_canonical());

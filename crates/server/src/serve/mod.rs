@@ -5,18 +5,19 @@ mod blobs;
 mod cluster;
 mod conflicts;
 mod database;
-mod limits;
-mod listening;
+pub(crate) mod limits;
+pub(crate) mod listening;
 mod options;
 mod overrides;
 mod packing;
 mod pid_file;
 mod place;
-mod signals;
+pub(crate) mod resp;
+pub(crate) mod signals;
 mod storages;
 mod timetable;
 mod tls;
-mod workers;
+pub(crate) mod workers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use self::listening::Accepting;
 pub(crate) use self::options::ServeOptions;
 use self::packing::Packing;
 use self::pid_file::PidFile;
+use self::resp::Resp;
 use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
 use crate::logging::{self, Destinations};
@@ -86,6 +88,7 @@ async fn serve(
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let tls = tls::load(configuration.server.tls.as_ref())?;
     let bound = listening::bind(&configuration.server.addresses).await?;
+    let resp = resp::bind(&configuration.server, false).await?;
     let watched = Watched::opening();
     // It lives until the end: opening and closing storages is reported too.
     let _monitor =
@@ -98,7 +101,7 @@ async fn serve(
         opened = opening => opened??,
         ending = ending(&mut signals, || reopen(logs), || ()) => return Ok(ending),
     };
-    let network = Network { bound, tls };
+    let network = Network { bound, resp, tls };
     let served =
         serve_storages(&configuration, logs, &storages, network, &watched, &mut signals).await;
     watched.closes();
@@ -112,6 +115,7 @@ async fn serve(
 /// The bound addresses, and TLS for their connections.
 struct Network {
     bound: Vec<Bound>,
+    resp: Option<Resp>,
     tls: Option<Arc<ServerTls>>,
 }
 
@@ -123,12 +127,16 @@ async fn serve_storages(
     watched: &Watched,
     signals: &mut Signals,
 ) -> Result<Ending> {
-    let Network { bound, tls } = network;
-    let listeners = listening::listen(bound, tls.as_ref())?;
+    let Network { bound, resp, tls } = network;
+    let mut listeners = listening::listen(bound, tls.as_ref())?;
     let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
-    let (server, workers) = workers::start(&configuration.server, storages)?;
+    let resp_server = resp.as_ref().map(|resp| &resp.server);
+    let (server, workers) = workers::start(&configuration.server, storages, resp_server)?;
     watched.serves(&server, storages.files(), &workers);
     announce::announce(configuration.log.format, storages, &listeners);
+    if let Some(resp) = resp {
+        listeners.extend(resp.listen(tls.as_ref(), resp::PROTOCOL)?);
+    }
     blobs::look_for_missing(storages);
     let accepting = Accepting::start(listeners, &workers);
     let watched_workers = Arc::clone(&workers);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use zodium_configuration::{Encoding, ServerOptions};
-use zodium_net::{Balancing, WorkerOptions, Workers};
+use zodium_net::{Balancing, Limits, Protocols, WorkerOptions, Workers};
+use zodium_resp_server::RespService;
 use zodium_zeo_server::{Config, Server, ZeoService};
 
 use super::limits;
@@ -14,10 +15,11 @@ use super::storages::Storages;
 /// Longest delay of invalidations to idle clients, used when there are many clients.
 const NOTICE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Starts the workers, and returns the server that they share.
+/// Starts the workers, and returns the server that they share. With `resp` they serve RESP too.
 pub(crate) fn start(
     options: &ServerOptions,
     storages: &Storages,
+    resp: Option<&Arc<zodium_resp_server::Server>>,
 ) -> Result<(Arc<Server>, Arc<Workers>)> {
     let limits = limits::of(options);
     // A message has to fit into the memory for all of them.
@@ -32,18 +34,39 @@ pub(crate) fn start(
         notice_interval: NOTICE_INTERVAL,
     };
     let server = Arc::new(Server::new(config, storages.served()));
-    let options = WorkerOptions {
-        count: options.workers.map_or_else(default_count, usize::from),
+    let options = worker_options(options, limits);
+    let served = Arc::clone(&server);
+    let zeo = move |_| ZeoService::new(Arc::clone(&served));
+    let workers = match resp {
+        None => Workers::start(options, zeo)?,
+        Some(resp) => {
+            let resp = Arc::clone(resp);
+            // The places of `resp::PROTOCOL` and of ZEO.
+            Workers::start(options, move |worker| {
+                let resp = RespService::new(Arc::clone(&resp), worker);
+                Protocols::default().with(zeo(worker)).with(resp)
+            })?
+        }
+    };
+    Ok((server, Arc::new(workers)))
+}
+
+/// The options of the workers of a server.
+pub(crate) fn worker_options(options: &ServerOptions, limits: Limits) -> WorkerOptions {
+    WorkerOptions {
+        count: count(options),
         limits,
         busy_poll: options.busy_poll,
         balancing: match options.balance {
             true => Balancing::ByLoad,
             false => Balancing::Even,
         },
-    };
-    let served = Arc::clone(&server);
-    let workers = Workers::start(options, move |_| ZeoService::new(Arc::clone(&served)))?;
-    Ok((server, Arc::new(workers)))
+    }
+}
+
+/// The number of workers.
+pub(crate) fn count(options: &ServerOptions) -> usize {
+    options.workers.map_or_else(default_count, usize::from)
 }
 
 /// The default number of workers. The log writer and the kernel's threads for disk and network

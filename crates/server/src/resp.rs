@@ -1,0 +1,133 @@
+//! `zodium resp`: serves Redis and Valkey clients, without a database.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use clap::builder::FalseyValueParser;
+use tracing::{error, info, warn};
+use zodium_configuration::{Configuration, LogFormat, LogOptions, ServerOptions};
+use zodium_net::{Protocol, Workers};
+use zodium_resp_server::RespService;
+use zodium_types::Address;
+
+use crate::logging::{self, Destinations};
+use crate::serve::listening::Accepting;
+use crate::serve::signals::{Ending, Signals, Wish};
+use crate::serve::{limits, resp, workers};
+use crate::setting_arguments::{OfLog, SettingArguments};
+use crate::{panics, supervisor};
+
+/// How long a stop waits for clients to receive their last answers.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Options of `zodium resp`.
+#[derive(Debug, Args)]
+pub(crate) struct RespOptions {
+    /// Listen on HOST:PORT, PORT, or /path/to/a/socket; may be repeated
+    #[arg(short, long, value_name = "ADDRESS", env = "ZODIUM_RESP", value_delimiter = ',')]
+    #[arg(default_value = "127.0.0.1:6379")]
+    address: Vec<Address>,
+
+    /// A file whose first line is the password of clients
+    #[arg(long, value_name = "PATH", env = "ZODIUM_RESP_PASSWORD_FILE")]
+    password_file: Option<PathBuf>,
+
+    /// Number of worker threads [default: one per core except one]
+    #[arg(long, value_name = "N", env = "ZODIUM_WORKERS")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+
+    /// Give each worker the same number of connections, and leave them there
+    #[arg(long, env = "ZODIUM_NO_BALANCE", value_parser = FalseyValueParser::new())]
+    no_balance: bool,
+
+    #[command(flatten)]
+    settings: SettingArguments<OfLog>,
+}
+
+impl RespOptions {
+    fn configuration(&self) -> Result<(ServerOptions, LogOptions)> {
+        let mut configuration = Configuration {
+            server: ServerOptions {
+                resp_addresses: self.address.clone(),
+                resp_password_file: self.password_file.clone(),
+                workers: self.workers,
+                balance: !self.no_balance,
+                ..ServerOptions::default()
+            },
+            storages: Vec::new(),
+            log: LogOptions::default(),
+            monitor: None,
+            neo_storage: None,
+        };
+        self.settings.apply(&mut configuration).map_err(anyhow::Error::msg)?;
+        Ok((configuration.server, configuration.log))
+    }
+}
+
+/// Serves until a signal ends it.
+pub(crate) fn run(options: &RespOptions) -> Result<ExitCode> {
+    let (server, log) = options.configuration()?;
+    let (logs, _messages) = logging::start(&log)?;
+    panics::end_the_process();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(serve(&server, &log, &logs)) {
+        Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
+        Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
+        Err(failure) => {
+            // The caller prints the error on standard error.
+            if !logs.include_stderr() {
+                error!("{failure:#}");
+            }
+            Err(failure)
+        }
+    }
+}
+
+async fn serve(options: &ServerOptions, log: &LogOptions, logs: &Destinations) -> Result<Ending> {
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let bound = resp::bind(options, true).await?;
+    let bound = bound.context("there is no address to listen on: give one with --address")?;
+    let server = Arc::clone(&bound.server);
+    let worker_options = workers::worker_options(options, limits::of(options));
+    let workers = Workers::start(worker_options, move |worker| {
+        RespService::new(Arc::clone(&server), worker)
+    })?;
+    let workers = Arc::new(workers);
+    let listeners = bound.listen(None, Protocol::default())?;
+    if log.format == LogFormat::Human {
+        for listener in &listeners {
+            println!("Serving RESP on {}", listener.address());
+        }
+    }
+    let accepting = Accepting::start(listeners, &workers);
+    let watchdog = supervisor::Watchdog::start(&workers);
+    supervisor::ready(0);
+    let ending = loop {
+        match signals.next().await {
+            Wish::End(ending) => break ending,
+            Wish::Reload => reopen(logs),
+            // There are no files that could be reopened.
+            Wish::Reopen => {}
+        }
+    };
+    supervisor::stopping();
+    accepting.stop().await;
+    watchdog.stop().await;
+    if let Some(workers) = Arc::into_inner(workers) {
+        workers.stop(STOP_PATIENCE);
+    }
+    info!("stopped");
+    Ok(ending)
+}
+
+fn reopen(logs: &Destinations) {
+    match logs.reopen() {
+        Ok(()) => info!("SIGUSR2: reopened the log files"),
+        Err(error) => warn!("SIGUSR2: {error:#}; the old file stays in use"),
+    }
+}

@@ -1,0 +1,97 @@
+//! RESP, for Redis and Valkey clients: its addresses, its password, and its server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use tracing::{info, warn};
+use zodium_configuration::ServerOptions;
+use zodium_net::{Bound, Listener, Protocol};
+use zodium_resp_server::{Options, Server};
+use zodium_tls::ServerTls;
+use zodium_types::Address;
+
+use super::{listening, workers};
+use crate::listen_error::cannot_listen;
+
+/// The place of RESP among the protocols of a server that serves ZEO too.
+pub(crate) const PROTOCOL: Protocol = Protocol(1);
+
+/// A RESP server whose addresses are bound.
+pub(crate) struct Resp {
+    pub(crate) server: Arc<Server>,
+    bound: Vec<Bound>,
+    has_password: bool,
+}
+
+/// Binds the addresses of RESP; `None` if there are none. Must be called within a tokio runtime.
+///
+/// If it `is_alone` in its process, clients may end that.
+pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Option<Resp>> {
+    let mut bound = Vec::new();
+    for address in &options.resp_addresses {
+        let taken = Bound::bind(address).await;
+        bound.push(taken.map_err(|error| cannot_listen(address, error))?);
+    }
+    if bound.is_empty() {
+        return Ok(None);
+    }
+    let password = options.resp_password_file.as_deref().map(password).transpose()?;
+    let has_password = password.is_some();
+    let ports = bound.iter().find_map(|bound| match bound.address() {
+        Address::Tcp { port, .. } => Some(*port),
+        Address::Unix(_) => None,
+    });
+    let server = Server::new(Options {
+        workers: workers::count(options),
+        password,
+        port: ports.unwrap_or(0),
+        may_shut_down: is_alone,
+    });
+    Ok(Some(Resp { server: Arc::new(server), bound, has_password }))
+}
+
+impl Resp {
+    /// Listens on all addresses, for connections of a protocol, with TLS on all or none.
+    pub(crate) fn listen(
+        self,
+        tls: Option<&Arc<ServerTls>>,
+        protocol: Protocol,
+    ) -> Result<Vec<Listener>> {
+        let listeners = listening::listen(self.bound, tls)?;
+        for listener in &listeners {
+            info!(address = %listener.address(), tls = listener.has_tls(), "listening for RESP");
+        }
+        if tls.is_none() && !self.has_password {
+            warn_of_exposure(&listeners);
+        }
+        Ok(listeners.into_iter().map(|listener| listener.with_protocol(protocol)).collect())
+    }
+}
+
+/// Without a password and TLS, each client that can connect can change everything.
+fn warn_of_exposure(listeners: &[Listener]) {
+    let addresses = listeners.iter().map(Listener::address);
+    let exposed = addresses.filter(|address| super::announce::is_reachable(address));
+    let addresses: Vec<String> = exposed.map(Address::to_string).collect();
+    if !addresses.is_empty() {
+        let addresses = addresses.join(", ");
+        warn!(
+            addresses,
+            "listening for RESP without a password beyond this machine: every host that can \
+             connect can read and change all keys. Set --resp-password-file, or listen on a \
+             loopback address"
+        );
+    }
+}
+
+/// The first line of a file.
+fn password(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("cannot read the password in {}", path.display()))?;
+    let line = text.lines().next().unwrap_or_default();
+    if line.is_empty() {
+        bail!("the first line of {} is empty: write the password there", path.display());
+    }
+    Ok(line.to_owned())
+}
