@@ -1,0 +1,1 @@
+"""Valkey's own tests, with our program as the server."""

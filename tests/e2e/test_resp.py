@@ -1,0 +1,178 @@
+"""Redis clients: redis-py in both versions of the protocol, and pipes of many commands."""
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+import redis
+
+from tests.harness.resp import RespServer
+
+
+@pytest.fixture(scope="module")
+def server():
+    with RespServer(workers=2) as server:
+        yield server
+
+
+@pytest.fixture(params=[2, 3])
+def client(server, request):
+    client = redis.Redis(port=server.port, protocol=request.param, decode_responses=True)
+    client.flushall()
+    yield client
+    client.close()
+
+
+def test_each_type_of_value_comes_back(client):
+    client.set("text", "value", ex=100)
+    assert client.get("text") == "value" and 99 <= client.ttl("text") <= 100
+    client.hset("hash", mapping={"a": 1, "b": 2})
+    assert client.hgetall("hash") == {"a": "1", "b": "2"}
+    client.rpush("list", *range(5))
+    assert client.lrange("list", 1, -2) == ["1", "2", "3"]
+    client.sadd("set", "a", "b")
+    assert set(client.smembers("set")) == {"a", "b"}
+    client.zadd("zset", {"one": 1, "half": 0.5})
+    pairs = client.zrange("zset", 0, -1, withscores=True)
+    assert [tuple(pair) for pair in pairs] == [("half", 0.5), ("one", 1.0)]
+    assert sorted(client.scan_iter(count=2)) == ["hash", "list", "set", "text", "zset"]
+    assert client.info("server")["redis_version"] == "7.2.4"
+
+
+def test_large_values_are_whole(client):
+    value = os.urandom(3 << 20).hex()
+    client.set("large", value)
+    assert client.get("large") == value
+    assert client.getrange("large", 100, 109) == value[100:110]
+    words = [str(number) for number in range(100_000)]
+    client.rpush("many", *words)
+    assert client.lrange("many", 0, -1) == words
+
+
+def test_a_pipe_is_answered_in_order(client):
+    with client.pipeline(transaction=False) as pipe:
+        for number in range(5000):
+            pipe.set(f"key{number}", number)
+            pipe.get(f"key{number}")
+        answers = pipe.execute()
+    assert answers[1::2] == [str(number) for number in range(5000)]
+    assert client.dbsize() == 5000
+
+
+def test_no_transaction_is_seen_half(server, client):
+    client.mset({"one": 0, "two": 0})
+    ends = threading.Event()
+
+    def write():
+        own = redis.Redis(port=server.port)
+        number = 0
+        while not ends.is_set():
+            number += 1
+            with own.pipeline() as pipe:
+                pipe.set("one", number).set("two", number).execute()
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        end = time.monotonic() + 2
+        seen = set()
+        while time.monotonic() < end:
+            one, two = client.mget("one", "two")
+            assert one == two
+            seen.add(one)
+        assert len(seen) > 10
+    finally:
+        ends.set()
+        for writer in writers:
+            writer.join()
+
+
+def test_concurrent_counts_with_watch_lose_nothing(server, client):
+    def count():
+        own = redis.Redis(port=server.port)
+        for _ in range(100):
+            own.transaction(lambda pipe: (pipe.multi(), pipe.incr("n"))[-1], "n")
+
+    def compare_and_set():
+        own = redis.Redis(port=server.port)
+        for _ in range(100):
+            own.transaction(
+                lambda pipe: pipe.set("n", int(pipe_get(pipe)) + 1), "n", value_from_callable=True
+            )
+
+    def pipe_get(pipe):
+        value = pipe.get("n") or 0
+        pipe.multi()
+        return value
+
+    threads = [threading.Thread(target=each) for each in (count, compare_and_set) * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert client.get("n") == "400"
+
+
+def test_clients_that_vanish_while_they_wait_lose_no_task(server, client):
+    """Half of the workers of a queue are cut off; each task reaches one that is left, or stays."""
+    for _ in range(30):
+        gone = socket.create_connection(("127.0.0.1", server.port))
+        gone.sendall(b"BLPOP queue 0\r\n")
+        gone.close()
+    deadline = time.monotonic() + 10
+    while client.info("clients")["blocked_clients"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    taken = []
+
+    def work():
+        own = redis.Redis(port=server.port, decode_responses=True)
+        while (task := own.blpop("queue", timeout=2)) is not None:
+            taken.append(task[1])
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for number in range(300):
+        client.rpush("queue", number)
+    for worker in workers:
+        worker.join()
+    assert sorted(map(int, taken)) == list(range(300))
+
+
+def test_subscribers_get_the_messages_of_a_publisher_in_order(server, client):
+    subscribers = [redis.Redis(port=server.port, protocol=3).pubsub() for _ in range(3)]
+    for subscriber in subscribers:
+        subscriber.subscribe("news")
+        assert subscriber.get_message(timeout=5)["type"] == "subscribe"
+    for number in range(500):
+        assert client.publish("news", number) == 3
+    for subscriber in subscribers:
+        got = [subscriber.get_message(timeout=5)["data"] for _ in range(500)]
+        assert [int(each) for each in got] == list(range(500))
+
+
+def test_locks_and_scripts_are_refused_as_by_a_server_without_them(client):
+    with pytest.raises(redis.ResponseError, match="unknown command 'EVAL'"):
+        client.eval("return 1", 0)
+    with pytest.raises(redis.ResponseError, match="has no other value"):
+        client.config_set("maxmemory", "100mb")
+
+
+def test_a_password_is_asked_for(tmp_path):
+    path = tmp_path / "password"
+    path.write_text("secret\n")
+    with RespServer(options=["--password-file", str(path)]) as server:
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis(port=server.port).ping()
+        assert redis.Redis(port=server.port, password="secret").ping()
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis(port=server.port, password="wrong").ping()
+
+
+def test_shutdown_ends_the_process():
+    with RespServer() as server:
+        redis.Redis(port=server.port).shutdown(nosave=True)
+        assert server.process.wait(10) == 0
