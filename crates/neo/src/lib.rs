@@ -27,8 +27,8 @@ mod properties;
 #[cfg(test)]
 mod samples;
 mod scanner;
-mod tid_time;
 mod stored_data;
+mod tid_time;
 mod values;
 mod wire;
 
@@ -41,8 +41,8 @@ pub use message_id::MessageIds;
 pub use packet::{Packet, encode};
 pub use partition_table::{PartitionTable, TableError};
 pub use scanner::{Frame, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Scan, ScanError, Scanner};
-pub use tid_time::tid_time;
 pub use stored_data::StoredData;
+pub use tid_time::tid_time;
 pub use values::{
     Address, CellState, Checksum, ClusterState, ErrorCode, Extra, NodeId, NodeState, NodeType,
     Partition, TableId, VALUE_NESTING_MAX, Value,
