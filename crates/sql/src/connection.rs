@@ -61,6 +61,24 @@ fn tell(connection: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Runs a change as one transaction: all of it, or nothing. Statements stay compiled.
+pub(crate) fn in_transaction<T, E>(
+    connection: &Connection,
+    failed: impl Fn(rusqlite::Error) -> E,
+    change: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let run = |statement| connection.prepare_cached(statement)?.execute([]).map(|_| ());
+    run("BEGIN IMMEDIATE").map_err(&failed)?;
+    let done = change().and_then(|result| run("COMMIT").map(|()| result).map_err(&failed));
+    // After some errors SQLite has ended the transaction itself.
+    if done.is_err() && !connection.is_autocommit() {
+        // The first error says what is wrong. A connection that cannot roll back fails at its next
+        // transaction.
+        let _ = run("ROLLBACK");
+    }
+    done
+}
+
 /// Has a writing connection log ahead, and sync each commit.
 pub(crate) fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use tracing::info;
 use zodium_types::Tid;
@@ -149,22 +149,22 @@ impl Database {
         };
         let mut writing = writing.lock();
         let Writing { connection, data } = &mut *writing;
+        let connection = &*connection;
         let failed = |source| self.place.error("write a transaction", bytes, source);
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let freed = FxHashSet::default();
-        let mut writer = Writer { connection: &transaction, database: self, data, freed };
-        let result = change(&mut writer)?;
-        let freed = std::mem::take(&mut writer.freed);
         // Until the end: a row that is held meanwhile would still be found by the holder.
-        let counts = (!freed.is_empty()).then(|| self.held.counts());
-        let pruned = match &counts {
-            Some(counts) => prune(&transaction, &freed, |id| counts.contains_key(&id)),
-            None => Ok(0),
-        };
-        let pruned = pruned.map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-        Ok((result, pruned))
+        let mut counts = None;
+        connection::in_transaction(connection, failed, || {
+            let freed = FxHashSet::default();
+            let mut writer = Writer { connection, database: self, data, freed };
+            let result = change(&mut writer)?;
+            let freed = std::mem::take(&mut writer.freed);
+            if freed.is_empty() {
+                return Ok((result, 0));
+            }
+            let counts = counts.insert(self.held.counts());
+            let pruned = prune(connection, &freed, |id| counts.contains_key(&id));
+            Ok((result, pruned.map_err(failed)?))
+        })
     }
 
     /// Moves the log into the database file, which is whole without it then. Waits for no reader.

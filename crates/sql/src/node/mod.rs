@@ -19,7 +19,7 @@ mod writing;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use zodium_neo_storage::{
     Completion, DatabaseError, ReadJob, ReadResult, Reads, Store, WriteJob, Writes,
@@ -29,6 +29,7 @@ pub use self::opening::NodeOptions;
 use self::view::View;
 use self::writing::NodeWriter;
 use crate::SqlError;
+use crate::connection::in_transaction;
 use crate::data::{DataTable, prune};
 use crate::locking::Lock;
 use crate::partitions::Partitions;
@@ -102,25 +103,21 @@ impl NodeDatabase {
             writing.is_durable = is_durable;
         }
         let Writing { connection, data, .. } = &mut *writing;
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let mut writer = NodeWriter {
-            view: View {
-                connection: &transaction,
-                place: &self.place,
-                partitions: self.partitions(),
-            },
-            data,
-            freed: FxHashSet::default(),
-            partitions: &self.partitions,
-        };
-        let result = change(&mut writer)?;
-        let freed = std::mem::take(&mut writer.freed);
-        if !freed.is_empty() {
-            prune(&transaction, &freed, |_| false).map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)?;
-        Ok(result)
+        let connection = &*connection;
+        in_transaction(connection, failed, || {
+            let mut writer = NodeWriter {
+                view: View { connection, place: &self.place, partitions: self.partitions() },
+                data,
+                freed: FxHashSet::default(),
+                partitions: &self.partitions,
+            };
+            let result = change(&mut writer)?;
+            let freed = std::mem::take(&mut writer.freed);
+            if !freed.is_empty() {
+                prune(connection, &freed, |_| false).map_err(failed)?;
+            }
+            Ok(result)
+        })
     }
 
     fn partitions(&self) -> Partitions {
