@@ -12,6 +12,9 @@ use rusqlite::{Connection, OpenFlags};
 use crate::SqlError;
 use crate::place::Place;
 
+/// Pages in the log after which a commit moves them into the file: 16 MiB. Pages that are written
+/// often are moved once. More pages would be looked for in two tables of SQLite's index of the log.
+const LOG_PAGES: i64 = 4000;
 /// How long a statement waits for a lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps compiled.
@@ -82,5 +85,6 @@ pub(crate) fn in_transaction<T, E>(
 /// Has a writing connection log ahead, and sync each commit.
 pub(crate) fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")
 }
