@@ -20,6 +20,7 @@ mod exception;
 mod foreign_protocol;
 mod info;
 mod inspection;
+mod invalidations;
 mod iterators;
 mod loads;
 mod local;

@@ -13,7 +13,8 @@ use zodium_net::Inbox;
 use zodium_types::Tid;
 use zodium_zeo::codec::Encoding;
 
-use crate::subscriber::{EncodedInvalidation, Recipient, StorageSubscriber, mailbox};
+use crate::invalidations::InvalidationBatch;
+use crate::subscriber::{Recipient, StorageSubscriber, mailbox};
 
 /// What another worker needs to continue a session that is not at work.
 pub(crate) struct MovingSession {
@@ -55,11 +56,15 @@ impl MovingNotices {
         self.storage.subscribers().remove(&self.mailbox);
         let is_missed =
             |commit: &Commit| commit.tid > self.told && commit.tid <= subscriber.last_seen();
+        let mut batch = InvalidationBatch::default();
         while let Some(notice) = self.inbox.take() {
             match notice {
                 Notice::Committed(commits) => {
-                    for commit in commits.iter().filter(|commit| is_missed(commit)) {
-                        session.invalidate(&mut EncodedInvalidation::new(commit));
+                    batch.begin(commits.iter().map(|_| None));
+                    for (at, commit) in commits.iter().enumerate() {
+                        if is_missed(commit) {
+                            session.invalidate(&mut batch.invalidation(at, commit));
+                        }
                     }
                 }
                 Notice::Packed => session.send_info(),

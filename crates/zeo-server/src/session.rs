@@ -24,13 +24,14 @@ use crate::call::{Arguments, Method};
 use crate::exception::{Exception, tid_value};
 use crate::foreign_protocol::ForeignProtocol;
 use crate::info::send_info;
+use crate::invalidations::EncodedInvalidation;
 use crate::loads::load_before;
 use crate::local::{LocalServer, MonitoredSession};
 use crate::moving::{MovingNotices, MovingSession};
 use crate::parts::{Parts, Registration};
 use crate::replies::{Replies, Reply, ReplyTo};
 use crate::reports::SessionReport;
-use crate::subscriber::{EncodedInvalidation, Recipient, StorageSubscriber};
+use crate::subscriber::{Recipient, StorageSubscriber};
 
 /// Length from which on a frame gets a buffer of its own, whose data are not copied.
 const LARGE_FRAME_BYTES: usize = 64 << 10;

@@ -6,15 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::sync::Notify;
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Database, Mailbox, Notice};
 use zodium_net::{CloseReason, Inbox, InboxSender, Link, inbox};
 use zodium_storage::StorageError;
 use zodium_types::Tid;
-use zodium_zeo::codec::{CodecError, Encoding, encode_invalidation};
 
+use crate::invalidations::{EncodedInvalidation, InvalidationBatch};
 use crate::statistics::Statistics;
 use crate::voting::VotingSessions;
 
@@ -77,6 +76,8 @@ pub(crate) struct StorageSubscriber {
     /// When invalidations were last sent without an answer.
     noticed: Cell<Option<Instant>>,
     deferred: Notify,
+    /// Memory for the invalidations of a batch.
+    invalidations: RefCell<InvalidationBatch>,
 }
 
 impl StorageSubscriber {
@@ -99,6 +100,7 @@ impl StorageSubscriber {
             notice_interval,
             noticed: Cell::new(None),
             deferred: Notify::new(),
+            invalidations: RefCell::default(),
         }
     }
 
@@ -254,20 +256,17 @@ impl StorageSubscriber {
     fn broadcast(&self, commits: &[Arc<Commit>]) {
         let Some(last) = commits.last() else { return };
         self.last_seen.set(last.tid);
-        let mut batch: Vec<_> = commits
-            .iter()
-            .map(|commit| (self.voting.session(commit.number), EncodedInvalidation::new(commit)))
-            .collect();
+        let mut batch = self.invalidations.take();
+        batch.begin(commits.iter().map(|commit| self.voting.session(commit.number)));
         let defers = self.defers();
         for (number, session) in self.sessions.borrow().iter() {
             let mut is_committer = false;
-            for (committer, encoded) in &mut batch {
-                let Commit { tid, number: transaction, .. } = encoded.commit;
-                if Some(*number) == *committer {
-                    session.finished(*transaction, *tid);
+            for (at, commit) in commits.iter().enumerate() {
+                if Some(*number) == batch.committer(at) {
+                    session.finished(commit.number, commit.tid);
                     is_committer = true;
                 } else {
-                    session.invalidate(encoded);
+                    session.invalidate(&mut batch.invalidation(at, commit));
                 }
             }
             let link = session.link();
@@ -277,32 +276,12 @@ impl StorageSubscriber {
                 link.wake();
             }
         }
+        batch.end();
+        self.invalidations.replace(batch);
     }
 
     fn voter(&self, number: TransactionNumber) -> Option<Rc<dyn Recipient>> {
         let session = self.voting.session(number)?;
         self.sessions.borrow().get(&session).cloned()
-    }
-}
-
-/// An invalidation message, encoded once for all sessions of an encoding.
-pub(crate) struct EncodedInvalidation<'a> {
-    commit: &'a Commit,
-    pickle: Option<Result<Bytes, CodecError>>,
-    msgpack: Option<Result<Bytes, CodecError>>,
-}
-
-impl<'a> EncodedInvalidation<'a> {
-    pub(crate) fn new(commit: &'a Commit) -> EncodedInvalidation<'a> {
-        EncodedInvalidation { commit, pickle: None, msgpack: None }
-    }
-
-    pub(crate) fn bytes(&mut self, encoding: Encoding) -> &Result<Bytes, CodecError> {
-        let slot = match encoding {
-            Encoding::Pickle => &mut self.pickle,
-            Encoding::Msgpack => &mut self.msgpack,
-        };
-        let commit = self.commit;
-        slot.get_or_insert_with(|| encode_invalidation(encoding, commit.tid, &commit.oids))
     }
 }

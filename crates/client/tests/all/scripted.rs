@@ -77,8 +77,9 @@ impl Peer {
     }
 
     fn invalidate(&mut self, tid: Tid, oids: &[Oid]) {
-        let message = encode_invalidation(ENCODING, tid, oids).unwrap();
-        self.send(&message);
+        let mut out = BytesMut::new();
+        encode_invalidation(ENCODING, &mut out, tid, oids).unwrap();
+        self.send(&out);
     }
 
     /// Asserts that the client sends nothing for a while.

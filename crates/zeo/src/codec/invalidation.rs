@@ -1,27 +1,27 @@
 //! Invalidation messages, encoded once for every encoding and sent to many connections.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use zodium_types::{Oid, Tid};
 
 use super::writer::{Flag, write_message};
 use super::{CodecError, Encoding, MessageId};
 
-/// Encodes the frame that invalidates `oids`, which transaction `tid` has changed.
+/// Appends the frame that invalidates `oids`, which transaction `tid` has changed.
 pub fn encode_invalidation(
     encoding: Encoding,
+    out: &mut BytesMut,
     tid: Tid,
     oids: &[Oid],
-) -> Result<Bytes, CodecError> {
-    let mut out = BytesMut::with_capacity(80 + 10 * oids.len());
+) -> Result<(), CodecError> {
+    out.reserve(80 + 10 * oids.len());
     let id = MessageId::Number(0);
-    write_message(encoding, &mut out, &id, Flag::Oneway, "invalidateTransaction", |out| {
+    write_message(encoding, out, &id, Flag::Oneway, "invalidateTransaction", |out| {
         out.open_tuple(2);
         out.tid(tid);
         out.oids(oids)?;
         out.close_tuple(2);
         Ok(())
-    })?;
-    Ok(out.freeze())
+    })
 }
 
 #[cfg(test)]
@@ -65,7 +65,9 @@ mod tests {
                  885d284308010203040506070843080000000000000002430801020304050607086586742e",
             ),
         ] {
-            assert_eq!(encode_invalidation(encoding, TID, oids), Ok(test_frame(golden).freeze()));
+            let mut out = BytesMut::new();
+            encode_invalidation(encoding, &mut out, TID, oids).unwrap();
+            assert_eq!(out, test_frame(golden));
         }
     }
 
@@ -76,9 +78,10 @@ mod tests {
                 let oids: Vec<Oid> = (0..count).map(Oid).collect();
                 let values = Value::list(oids.iter().map(|oid| Value::from(*oid)));
                 let arguments = Value::tuple([TID.into(), values]);
-                let mut out = BytesMut::new();
-                encode_oneway(encoding, &mut out, "invalidateTransaction", &arguments).unwrap();
-                assert_eq!(encode_invalidation(encoding, TID, &oids), Ok(out.freeze()), "{count}");
+                let (mut wanted, mut out) = (BytesMut::new(), BytesMut::new());
+                encode_oneway(encoding, &mut wanted, "invalidateTransaction", &arguments).unwrap();
+                encode_invalidation(encoding, &mut out, TID, &oids).unwrap();
+                assert_eq!(out, wanted, "{count}");
             }
         }
     }
