@@ -43,7 +43,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan bench bench-clients shootout soak mutants clean
+.PHONY: help serve build programs install uninstall wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -242,6 +242,12 @@ tsan: ## Run the concurrency tests of types, filestorage and engine under Thread
 	run() { cargo +nightly test $$std --target $$target "$$@"; }; set -x; \
 	run -p zodium-types -p zodium-filestorage -p zodium-engine --lib \
 	  && run -p zodium-filestorage -p zodium-engine --test all -- $(TSAN_TESTS)
+
+# Needs qemu-user, and a program with line tables: the release has them.
+shared-lines: build $(VENV)/ready ## Count cache lines that move between threads, instructions and system calls, for loads and commits; SHARED='--workers 4'
+	@command -v qemu-x86_64 >/dev/null && command -v addr2line >/dev/null \
+	  || { echo 'qemu-x86_64 and addr2line are missing (Debian: apt install qemu-user binutils)'; exit 1; }
+	$(VENV)/bin/python tests/shared_lines/run.py $(BINARY) $(or $(SHARED),--workers 1,4,16,64 --clients 16,64)
 
 mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
 ifdef SAMPLE
