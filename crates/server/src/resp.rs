@@ -63,6 +63,7 @@ impl RespOptions {
             log: LogOptions::default(),
             monitor: None,
             neo_storage: None,
+            neo_admin: None,
         };
         self.settings.apply(&mut configuration).map_err(anyhow::Error::msg)?;
         Ok((configuration.server, configuration.log))
@@ -105,7 +106,11 @@ async fn serve(options: &ServerOptions, log: &LogOptions, logs: &Destinations) -
         }
     }
     let accepting = Accepting::start(listeners, &workers);
-    let watchdog = supervisor::Watchdog::start(&workers);
+    let watched = Arc::clone(&workers);
+    let watchdog = supervisor::Watchdog::start(move || {
+        let workers = Arc::clone(&watched);
+        async move { workers.answer().await }
+    });
     supervisor::ready(0);
     let ending = loop {
         match signals.next().await {

@@ -193,6 +193,11 @@ fn configured(file: &Path, name: Option<&str>) -> Result<StorageName> {
     match &found.kind {
         StorageKind::File { path, .. } => Ok(StorageName::File(path.clone())),
         StorageKind::Sqlite { path, .. } => Ok(StorageName::Sqlite(path.clone())),
+        StorageKind::Neo { url } => bail!(
+            "storage {} is in a NEO cluster, which this command cannot read itself: serve it, with \
+             `zodium serve {url}`, and give zeo://HOST:PORT",
+            found.name
+        ),
         StorageKind::Memory => {
             bail!("storage {} is in the memory of its server: give zeo://HOST:PORT", found.name)
         }
