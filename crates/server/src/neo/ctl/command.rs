@@ -20,7 +20,7 @@ pub(super) enum CtlCommand {
     /// The outcome is in the logs of the primary master. A pack that some storages have carried
     /// out and others have not shows as a difference.
     Check {
-        /// [PARTITION]:[STORAGE] ..., then the first and last transaction to compare
+        /// PARTITION:STORAGE ..., then the first and last transaction to compare
         ///
         /// Without PARTITION all of them are compared; without STORAGE no replica is preferred, in
         /// a backup cluster that of the upstream cluster. Transactions are given as for truncate.
