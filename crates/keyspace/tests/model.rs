@@ -1,5 +1,7 @@
 //! The keyspace beside a map, and locks that no thread sees through.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::collections::HashMap;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! Requests are read as they were sent, however they are cut and whatever stands in them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use proptest::prelude::*;
 use zodium_resp::{FrameError, RequestLimits, RequestReader, Step};
 

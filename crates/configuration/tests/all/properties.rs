@@ -186,7 +186,8 @@ fn server() -> impl Strategy<Value = ServerOptions> {
     let flags = any::<[bool; 5]>();
     let classes = vec("[*a-z.\"]{1,20}", 0..3);
     let files = (option::of(path()), option::of(tls()));
-    (vec(address(), 0..3), limits, times, flags, classes, files).prop_map(
+    let resp = (vec(address(), 0..3), option::of(path()));
+    (vec(address(), 0..3), limits, times, flags, classes, files, resp).prop_map(
         |(
             addresses,
             (workers, queue, message),
@@ -194,9 +195,12 @@ fn server() -> impl Strategy<Value = ServerOptions> {
             flags,
             classes,
             (pid_file, tls),
+            (resp_addresses, resp_password_file),
         )| {
             ServerOptions {
                 addresses,
+                resp_addresses,
+                resp_password_file,
                 encoding: if flags[0] { Encoding::Msgpack } else { Encoding::Pickle },
                 read_only: flags[1],
                 workers,

@@ -121,7 +121,7 @@ mod tests {
         let mut transactions = Transactions::default();
         for ttid in [10, 20, 30] {
             let client = NodeId::of(NodeType::Client, 1).unwrap();
-            transactions.register(Tid(ttid), client, ConnectionId(1));
+            transactions.register(Tid(ttid), client, ConnectionId::new(1));
         }
         transactions
     }
