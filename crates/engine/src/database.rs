@@ -129,8 +129,8 @@ impl Database {
         })
     }
 
-    /// Whether other programs write to the storage as well, so that even new oids are asked for over
-    /// a network.
+    /// Whether other programs write to the storage as well, so that even new oids are asked for
+    /// over a network.
     pub fn is_shared(&self) -> bool {
         self.store.shared().is_some()
     }

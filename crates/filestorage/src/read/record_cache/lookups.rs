@@ -16,7 +16,7 @@ struct LookupCell {
     misses: AtomicU64,
 }
 
-/// More than workers on the largest machines: two that share a cell write the same line for each load.
+/// More than workers on the largest machines: two that share a cell move its line with each load.
 const LOOKUP_CELLS: usize = if cfg!(loom) { 1 } else { 256 };
 
 impl LookupCounters {
