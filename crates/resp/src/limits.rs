@@ -8,7 +8,7 @@ pub struct RequestLimits {
     /// Most arguments, the command's name included.
     pub arguments_max: usize,
     /// Whether the client has authenticated itself. Before that, a request has at most
-    /// [`UNKNOWN_ARGUMENTS_MAX`] arguments of [`UNKNOWN_BULK_BYTES_MAX`] bytes.
+    /// `UNKNOWN_ARGUMENTS_MAX` arguments of `UNKNOWN_BULK_BYTES_MAX` bytes.
     pub is_authenticated: bool,
 }
 

@@ -90,4 +90,5 @@ targets! {
     no_message_of_neo_does_harm: "neo-messages",
     no_greeting_of_neo_does_harm: "neo-greetings",
     no_peer_of_a_neo_node_does_harm: "neo-node",
+    no_request_of_resp_does_harm: "resp-requests",
 }
