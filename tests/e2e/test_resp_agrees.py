@@ -16,13 +16,13 @@ from tests.harness.resp import RespServer, StockServer, stock_program
 COMMANDS = int(os.environ.get("ZODIUM_TEST_RESP_COMMANDS") or 4000)
 KEYS = ["a", "b", "c", "d"]
 WORDS = ["x", "y", "10", "-3", "1.5", "abc", "", "zz", "(1", "[b", "-inf", "+inf", "nan"]
-# Templates: K a key, W a word, I an integer, T a time, F a score.
+# Templates: K a key, W a word, I an integer, T and A times, F a score.
 TEMPLATES = """
 GET K|SET K W|SET K W NX|SET K W XX GET|SET K W KEEPTTL|SET K W EX T|GETSET K W|GETDEL K
 GETEX K PERSIST|SETNX K W|SETEX K T W|APPEND K W|STRLEN K|GETRANGE K I I|SETRANGE K I W
 INCR K|DECRBY K I|INCRBY K W|INCRBYFLOAT K F|MGET K K K|MSET K W K W|MSETNX K W K W
-DEL K|EXISTS K K|TYPE K|RENAME K K|RENAMENX K K|COPY K K|COPY K K REPLACE|PERSIST K|TTL K
-EXPIRE K T|EXPIRE K T NX|EXPIRE K T GT|EXPIRE K T LT XX|TOUCH K K
+DEL K|EXISTS K K|TYPE K|RENAME K K|RENAMENX K K|COPY K K|COPY K K REPLACE|PERSIST K
+EXPIRE K T|EXPIRE K T NX|EXPIREAT K A GT|EXPIREAT K A LT XX|TOUCH K K
 HSET K W W|HSET K W|HGET K W|HDEL K W W|HLEN K|HEXISTS K W|HINCRBY K W I|HINCRBYFLOAT K W F
 HMGET K W W|HSETNX K W W|HSTRLEN K W
 LPUSH K W W|RPUSH K W|LPUSHX K W|LPOP K|RPOP K I|LRANGE K I I|LLEN K|LINDEX K I|LSET K I W
@@ -83,6 +83,7 @@ def one_command(choose):
                 "I": lambda: str(choose.choice([0, 1, 2, 3, -1, -2, -5, 100, 10000])),
                 # None ends while the test runs.
                 "T": lambda: str(choose.choice([0, -1, 100, 10000])),
+                "A": lambda: str(choose.choice([1, 4102444800, 4102448400])),
                 "F": lambda: choose.choice(["0", "1", "1.5", "-2", "1e3", "inf", "(1", "3.0e-5"]),
             }.get(word, lambda word=word: word)()
         )
