@@ -271,3 +271,33 @@ fn a_partition_is_not_packed_while_another_storage_fetches_it() {
     bench.master_tells(NotifyNodeInformation { timestamp: 11.0, nodes: vec![gone] });
     assert_eq!(bench.names(), ["AskPackOrders"]);
 }
+
+#[test]
+fn a_store_again_of_an_object_that_was_not_checked_is_compared() {
+    let (mut bench, source) = fetching();
+    no_transactions(&mut bench, source, None);
+    let id = bench.asked("AskFetchObjects");
+    let one = bench.client(1);
+    assert!(bench.store(one, 100, 5, 0, b"first")[0].contains("Some(Tid(0))"));
+    let (oid, serial, compression, data) = (Oid(5), Tid(40), 0, &b"data"[..]);
+    let checksum = checksum(data);
+    bench.tell(
+        source,
+        id,
+        AddObject { oid, serial, compression, checksum, data, data_serial: None },
+    );
+    bench.hold_reads();
+    let (next_tid, next_oid, deleted) = (None, None, Map::default());
+    bench.tell(source, id, AnswerFetchObjects { next_tid, next_oid, deleted });
+    assert_eq!(bench.names(), ["NotifyReplicationDone"]);
+    // Another cell has told of 20. The transaction has the lock here, and 40 is not known to it.
+    assert!(bench.store(one, 100, 5, 20, b"second").is_empty());
+    bench.release();
+    let said: Vec<_> = bench.take().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(said, ["AnswerStoreObject(AnswerStoreObject { conflict: Some(Tid(28)) })"]);
+    assert!(bench.store(one, 100, 5, 40, b"third")[0].contains("None"));
+    bench.commit(one, 100, 102, &[5]);
+    becomes(&mut bench, 2, UpToDate);
+    bench.names();
+    assert!(bench.load(one, 5).contains("serial: Tid(66)"));
+}

@@ -209,9 +209,14 @@ impl Bench {
         self.holds_reads = true;
     }
 
+    /// Has reads wait for [`Bench::release`].
+    pub(crate) fn hold_reads(&mut self) {
+        self.holds_reads = true;
+    }
+
     /// Makes the changes that were held, and everything that follows.
     pub(crate) fn release(&mut self) {
-        for job in self.held.take().unwrap() {
+        for job in self.held.take().unwrap_or_default() {
             let done = Store::write(&self.database, false, vec![job]).unwrap();
             done.into_iter().for_each(|done| self.node.completed(done));
         }

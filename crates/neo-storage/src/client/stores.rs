@@ -109,6 +109,7 @@ impl Node {
             }
             Attempt::Again if request.data_serial().is_none() => self.locked(request),
             Attempt::Again => self.ask_database(request, false),
+            Attempt::Unchecked => self.ask_database(request, true),
             Attempt::Conflict(tid) => self.conflict(request, tid),
             Attempt::Wait => self.transactions.wait(request),
             Attempt::Deadlock(holder) => {
@@ -173,6 +174,9 @@ impl Node {
         match transaction {
             Some(transaction) if is_asked(transaction.checking.get(&oid)) => {
                 transaction.checking.remove(&oid);
+                if compares && found.serial.is_none_or(|current| current == serial) {
+                    transaction.unchecked.remove(&oid);
+                }
             }
             // The cell was taken away.
             Some(_) => return self.answer_without_cell(request),

@@ -70,13 +70,21 @@ impl Node {
         if !transaction.lockless.remove(&oid) || transaction.vote != Vote::No {
             return;
         }
+        transaction.unchecked.insert(oid);
         self.read(
             move |database| database.current(oid, None),
             move |node, found| {
-                let Some(serial) = found.ok().and_then(|found| found.serial) else { return };
+                let Ok(found) = found else { return };
                 let Some(transaction) = node.transactions.all.get_mut(&ttid) else { return };
+                if transaction.checking.contains_key(&oid) {
+                    // A later store of the object is being compared, and needs the lock.
+                    return;
+                }
                 let object = transaction.objects.get(&oid);
-                let is_outdated = object.is_some_and(|object| object.serial != serial);
+                let is_outdated = found
+                    .serial
+                    .is_some_and(|serial| object.is_some_and(|object| object.serial != serial));
+                transaction.unchecked.remove(&oid);
                 if is_outdated && transaction.vote == Vote::No {
                     transaction.objects.remove(&oid);
                     node.transactions.release(oid, ttid);

@@ -41,6 +41,8 @@ pub(crate) enum Attempt {
     Lockless,
     /// The transaction has the lock already.
     Again,
+    /// The transaction has the lock already, from before its serial could be compared.
+    Unchecked,
     /// The object was changed.
     Conflict(Tid),
     /// The request waits.
@@ -74,6 +76,9 @@ impl Transactions {
         if holder == *ttid {
             if transaction.checking.contains_key(oid) {
                 return Attempt::Wait;
+            }
+            if transaction.unchecked.contains(oid) {
+                return Attempt::Unchecked;
             }
             let stored = transaction.objects.get(oid).and_then(|object| object.stored.as_ref());
             // The next store after an undo must be based on what the undo restored.

@@ -113,6 +113,7 @@ impl Transactions {
             transaction.objects.retain(|oid, _| !is_in(*oid));
             transaction.checking.retain(|oid, _| !is_in(*oid));
             transaction.lockless.retain(|oid| !is_in(*oid));
+            transaction.unchecked.retain(|oid| !is_in(*oid));
         }
         oids
     }

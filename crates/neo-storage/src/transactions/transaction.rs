@@ -23,6 +23,9 @@ pub(crate) struct Transaction {
     pub(crate) checking: FxHashMap<Oid, u64>,
     /// Objects that are stored without a lock.
     pub(crate) lockless: FxHashSet<Oid>,
+    /// Objects that were stored without a lock and have it since, unchecked: what is stored next is
+    /// compared with the database.
+    pub(crate) unchecked: FxHashSet<Oid>,
     /// Objects whose lock the client was asked to give back.
     pub(crate) deadlocks: FxHashSet<Oid>,
     pub(crate) vote: Vote,
@@ -71,6 +74,7 @@ impl Transaction {
             objects: BTreeMap::new(),
             checking: FxHashMap::default(),
             lockless: FxHashSet::default(),
+            unchecked: FxHashSet::default(),
             deadlocks: FxHashSet::default(),
             vote: Vote::No,
             has_metadata: false,
