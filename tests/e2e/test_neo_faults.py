@@ -273,7 +273,7 @@ def test_large_transactions_are_not_in_memory_and_leave_nothing_when_they_end_ea
     before, rows = peak_bytes(node), rows_of_data(one)
     with pytest.raises(Failed, match="voted against"):
         client.call("commit_large", fails=True, **LARGE)
-    assert rows_of_data(one) == rows
+    wait_for(lambda: rows_of_data(one) == rows, "the rows of the vote are gone")
     client.ask("commit_large", **LARGE)
     # Killed while data come in: a spool of some size is open.
     descriptors = f"/proc/{node.process.pid}/fd"
