@@ -93,6 +93,11 @@ fn transaction_of_a_lost_master_is_over() {
     crate::support::shared(&neo).finish(prepared, told);
     let error = outcome.recv_timeout(PATIENCE).unwrap().unwrap_err();
     assert!(error.to_string().contains("master"), "{error}");
+    // Until the end of the connection has arrived, transactions that begin fail with it.
+    let begun = std::time::Instant::now();
+    while crate::support::shared(&neo).begin(&Default::default()).is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
     commit(&neo, &[write(1, Tid::ZERO, "b")]).unwrap();
 }
 
