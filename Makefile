@@ -26,14 +26,16 @@ BENCH_ONLY ?=
 VENV := .venv
 BINARY := target/release/zodium
 BENCHMARKS := target/release/zodium-bench
-# The build that tests run: `checked` stops at an overflow or a broken assumption and is built in
-# half the time; `release` is what users get.
-PROFILE ?= checked
+# The build that tests run: `dev` stops at an overflow or a broken assumption, and is made of what the
+# Rust tests have compiled; `checked` stops there too, at the speed of a release; `release` is what
+# users get.
+PROFILE ?= dev
+BUILT_IN = $(PROFILE:dev=debug)
 # Python environments with the package installed: for `make bench`, and for `make shootout`.
 CLIENTS := target/clients
 SHOOTOUT_VENV := target/shootout
 export ZODIUM_SERVER_COMMAND CHROMIUM CHROMEDRIVER
-export ZODIUM_TESTED_PROFILE = $(PROFILE)
+export ZODIUM_TESTED_PROFILE = $(BUILT_IN)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -57,8 +59,10 @@ build: ## Build the release binary
 
 # Tests and benchmarks use both. Beside the benchmarks two crates have more features: a `make build`
 # in between would build most of the server again.
-programs: ## Build server and benchmarks as the tests run them: PROFILE (checked), or release
-	cargo build --profile $(PROFILE) -p zodium -p zodium-bench
+# For `dev` the tests are named too: with them the crates have the features that `make unit` compiled
+# them with.
+programs: ## Build server and benchmarks as the tests run them: PROFILE (dev), checked or release
+	cargo build --profile $(PROFILE) $(if $(filter dev,$(PROFILE)),--workspace --bins --tests,-p zodium -p zodium-bench)
 
 soak histories bench shootout: PROFILE = release
 

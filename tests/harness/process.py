@@ -29,7 +29,7 @@ RESERVED_MAX = 100  # ports of one process; each is an open file
 RESERVATIONS = collections.deque()  # their sockets
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "checked"
+PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "debug"
 DEFAULT_COMMAND = (
     f"{REPOSITORY}/target/{PROFILE}/zodium serve {{path}} -a {HOST}:{{port}} {{options}}"
 )

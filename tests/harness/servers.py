@@ -1,7 +1,7 @@
 """The server under test, and the stock server it is measured against.
 
 ZODIUM_SERVER_COMMAND is a template with {path}, {port}, {options} and {config};
-the default is the binary of ZODIUM_TESTED_PROFILE (checked).  For the stock server in its place:
+the default is the binary of ZODIUM_TESTED_PROFILE (debug).  For the stock server in its place:
 "$PWD/.venv/bin/runzeo -C {config}".
 """
 

@@ -27,7 +27,7 @@ import unittest
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "checked"
+PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "debug"
 PROGRAM = f"{REPOSITORY}/target/{PROFILE}/zodium"
 GROUPS = {
     "zodb": [

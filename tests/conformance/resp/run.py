@@ -25,7 +25,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from tests.harness.process import ServerProcess, command_words, free_port  # noqa: E402
 
-PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "checked"
+PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "debug"
 DEFAULT = f"{REPOSITORY}/target/{PROFILE}/zodium resp -a 127.0.0.1:{{port}}"
 STOCK = "{tree}/src/valkey-server --port {port} --save '' --bind 127.0.0.1"
 FILES = [
