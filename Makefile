@@ -232,7 +232,7 @@ loom: ## Check the lock-free index, the record cache and the metrics, interleavi
 TSAN_READY := x86_64-unknown-linux-gnutsan
 TSAN_TESTS := commits_on_disk invalidations pack reopening failing_disk slow_disk publication
 
-tsan: ## Run the concurrency tests of types, filestorage and engine under ThreadSanitizer (Rust nightly)
+tsan: ## Run the concurrency tests of types, filestorage, engine, net and zeo-server under ThreadSanitizer (Rust nightly)
 	@sources="$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/std" || exit 1; \
 	if rustup target list --toolchain nightly --installed | grep -qx $(TSAN_READY); then \
 	  target='$(TSAN_READY)'; std=; \
@@ -244,7 +244,7 @@ tsan: ## Run the concurrency tests of types, filestorage and engine under Thread
 	fi; \
 	export CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS='suppressions=$(CURDIR)/tests/tsan.txt'; \
 	run() { cargo +nightly test $$std --target $$target "$$@"; }; set -x; \
-	run -p zodium-types -p zodium-filestorage -p zodium-engine --lib \
+	run -p zodium-types -p zodium-filestorage -p zodium-engine -p zodium-net -p zodium-zeo-server --lib \
 	  && run -p zodium-filestorage -p zodium-engine --test all -- $(TSAN_TESTS)
 
 # Needs qemu-user, and a program with line tables: the release has them.
