@@ -125,8 +125,11 @@ impl<S: Service> Host<S> {
         peer: &str,
         limits: Limits,
     ) -> std::io::Result<()> {
+        self.metrics.accepted.add(1);
         // None leaves: there is nowhere to go.
-        self.run_connection(incoming, peer, limits, None).await.map(drop)
+        let served = self.run_connection(incoming, peer, limits, None).await.map(drop);
+        self.metrics.ended.add(1);
+        served
     }
 
     /// As [`Host::run_incoming`], until the connection leaves; then it is given back.
