@@ -11,6 +11,8 @@ pub struct Counts {
     pub votes: u64,
     /// Transactions that were committed.
     pub commits: u64,
+    /// Of these, those that were written at their lock only.
+    pub held_commits: u64,
     /// Transactions that were given up.
     pub aborts: u64,
     /// Objects that had changed since the client read them.

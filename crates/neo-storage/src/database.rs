@@ -282,6 +282,16 @@ pub trait Writes {
         records: &mut dyn Iterator<Item = ReadResult<NewRecord>>,
         transaction: Option<NewTransaction>,
     ) -> ReadResult<Voted>;
+    /// Whether the disk has room for what transactions keep in memory until their lock.
+    fn has_room(&self) -> bool;
+    /// Commits a transaction, by ttid and tid, that was not voted before. It orders no pack. Its
+    /// records come one by one; none refers to an earlier one.
+    fn commit(
+        &mut self,
+        tids: (Tid, Tid),
+        records: &mut dyn Iterator<Item = ReadResult<NewRecord>>,
+        transaction: Option<NewTransaction>,
+    ) -> ReadResult<()>;
     /// Gives a voted transaction its tid.
     fn lock(&mut self, ttid: Tid, tid: Tid, approves_pack: bool) -> ReadResult<()>;
     /// Commits a voted transaction.

@@ -35,6 +35,10 @@ pub struct Node {
     /// The id, from the database or from the master.
     pub(crate) id: Option<NodeId>,
     pub(crate) table: Option<PartitionTable>,
+    /// Whether the database may refuse data when they are written.
+    pub(crate) may_refuse_data: bool,
+    /// Whether the disk of the database had room when it was written last.
+    pub(crate) has_room: bool,
     /// While the master is asked for another id: the partitions that this node has a copy of.
     pub(crate) copied: Option<Vec<Partition>>,
     /// While operating in a backup cluster: the last transaction that is complete.
@@ -60,12 +64,14 @@ pub struct Node {
 impl Node {
     /// Creates a node. It does nothing until [`Node::start`].
     pub fn new(settings: Settings, saved: Saved) -> Node {
-        let Saved { node, table } = saved;
+        let Saved { node, table, may_refuse_data } = saved;
         let masters = Masters::new(settings.masters.clone());
         Node {
             settings,
             id: node,
             table,
+            may_refuse_data,
+            has_room: false,
             copied: None,
             backup_tid: None,
             masters,

@@ -32,4 +32,6 @@ pub struct Saved {
     pub node: Option<NodeId>,
     /// The last known partition table.
     pub table: Option<PartitionTable>,
+    /// Whether the database may refuse data when they are written, so that a vote must write them.
+    pub may_refuse_data: bool,
 }

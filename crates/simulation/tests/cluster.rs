@@ -35,7 +35,8 @@ fn acknowledged_commits_are_on_every_readable_cell_whatever_happens() {
     let counts = total.counts;
     let usual = [counts.reads, counts.commits, counts.resolved, counts.relocks, counts.packs];
     let rare = [counts.incomplete, counts.outcomes, counts.validated, counts.replicated];
-    assert!(usual.into_iter().chain(rare).all(|count| count > 0), "{total}");
+    let ways = [counts.held, counts.commits.saturating_sub(counts.held)];
+    assert!(usual.into_iter().chain(rare).chain(ways).all(|count| count > 0), "{total}");
 }
 
 #[test]

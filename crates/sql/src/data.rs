@@ -43,6 +43,11 @@ impl DataTable {
         Ok(DataTable { next, is_unique })
     }
 
+    /// Whether equal data are kept once.
+    pub(crate) fn is_unique(&self) -> bool {
+        self.is_unique
+    }
+
     /// Writes the data of an object, or finds the row with equal ones; its id.
     ///
     /// # Errors

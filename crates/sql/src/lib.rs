@@ -34,7 +34,7 @@ mod writer;
 pub use cluster::{Cell, Cluster, NewCluster};
 pub use database::{Database, OpenDatabase};
 pub use error::SqlError;
-pub use node::{NodeDatabase, NodeOptions};
+pub use node::{NodeDatabase, NodeOptions, ROOM_BYTES};
 pub use partitions::Partitions;
 pub use revisions::RevisionRow;
 pub use storage::{SqlOptions, SqlStorage};

@@ -20,6 +20,12 @@ impl Place {
         &self.0
     }
 
+    /// The bytes that are free on the disk; 0 if that is unknown.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let disk = rustix::fs::statvfs(&*self.0);
+        disk.map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     /// For `map_err`: the error of an operation, in words that follow "cannot".
     pub(crate) fn cannot(
         &self,

@@ -254,6 +254,20 @@ impl Writes for Model {
         Ok(Voted::Done)
     }
 
+    fn has_room(&self) -> bool {
+        self.transactions.len().is_multiple_of(2)
+    }
+
+    fn commit(
+        &mut self,
+        (ttid, tid): (Tid, Tid),
+        records: &mut dyn Iterator<Item = ReadResult<NewRecord>>,
+        transaction: Option<NewTransaction>,
+    ) -> ReadResult<()> {
+        self.vote(ttid, records, transaction)?;
+        self.unlock(ttid, tid)
+    }
+
     fn lock(&mut self, ttid: Tid, tid: Tid, _: bool) -> ReadResult<()> {
         self.voted.entry(ttid).or_default().tid = Some(tid);
         Ok(())

@@ -179,7 +179,7 @@ impl Bench {
             drops_partitions: true,
             transaction_bytes_max: DATA_BYTES_MAX,
         };
-        let saved = Saved { node: storage(1), table: None };
+        let saved = Saved { node: storage(1), ..Saved::default() };
         let mut bench = Bench {
             node: Node::new(settings, saved),
             model: Model::default(),

@@ -6,6 +6,11 @@ use zodium_types::{Oid, Tid};
 
 use crate::support::{Bench, client};
 
+/// A node with a replica, so that votes are durable.
+fn replicated_node() -> Bench {
+    Bench::operating(1, &[vec![(1, UpToDate), (2, UpToDate)]])
+}
+
 fn one_node() -> Bench {
     Bench::operating(1, &[vec![(1, UpToDate)], vec![(1, UpToDate)]])
 }
@@ -136,7 +141,7 @@ fn a_connection_that_ends_late_does_not_end_what_is_stored_on_the_next_one() {
 
 #[test]
 fn a_vote_and_a_lock_are_durable_and_an_unlock_need_not_be() {
-    let mut bench = one_node();
+    let mut bench = replicated_node();
     let one = bench.client(1);
     bench.store(one, 100, 5, 0, b"data");
     let before = bench.durable_writes;
@@ -180,7 +185,7 @@ fn a_checked_serial_is_locked() {
 
 #[test]
 fn what_was_locked_is_committed_after_a_crash_and_what_was_voted_is_not() {
-    let mut bench = one_node();
+    let mut bench = replicated_node();
     let one = bench.client(1);
     for (ttid, oid) in [(100, 5), (120, 6)] {
         bench.store(one, ttid, oid, 0, b"data");

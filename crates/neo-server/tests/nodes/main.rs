@@ -5,6 +5,7 @@
 mod checking;
 mod commits;
 mod fetching;
+mod holding;
 mod hostile;
 mod races;
 mod replication;

@@ -60,9 +60,15 @@ pub(crate) fn time_of(number: u32) -> f64 {
 impl Bench {
     /// A node that has dialled its master and has been accepted as the storage of this number.
     pub(crate) fn accepted(number: u32) -> Bench {
+        Bench::accepted_with_room(number, 0)
+    }
+
+    /// As [`Bench::accepted`], on a disk that is nearly full with fewer free bytes.
+    pub(crate) fn accepted_with_room(number: u32, room_bytes: u64) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.sqlite");
-        let options = NodeOptions { path: &path, cluster: CLUSTER, keep_equal_data_once: false };
+        let options =
+            NodeOptions { path: &path, cluster: CLUSTER, keep_equal_data_once: false, room_bytes };
         let (database, saved) = NodeDatabase::open(&options).unwrap();
         let settings = Settings {
             cluster: CLUSTER.to_owned(),
@@ -108,7 +114,12 @@ impl Bench {
 
     /// A node that operates, in a cluster with these cells of each partition.
     pub(crate) fn operating(number: u32, rows: &[Vec<(u32, CellState)>]) -> Bench {
-        let mut bench = Bench::accepted(number);
+        Bench::accepted(number).operate(rows)
+    }
+
+    /// The same node, which operates.
+    pub(crate) fn operate(self, rows: &[Vec<(u32, CellState)>]) -> Bench {
+        let mut bench = self;
         let nodes = (1..=3).map(|other| information(NodeType::Storage, other));
         let clients = (1..=3).map(|other| information(NodeType::Client, other));
         let nodes = nodes.chain(clients).collect();

@@ -3,7 +3,7 @@
 //! Data of a transaction are in memory, or in its spool, until its vote. The vote writes them, with
 //! the rest, in one change of the database. A lock makes the tid durable, and no object can be read
 //! until the unlock. The unlock need not be durable itself: after a crash the master asks what is
-//! locked.
+//! locked. `holding` says which transactions are written, or synced, at their lock only.
 
 use tracing::{debug, warn};
 use zodium_neo::messages::{
@@ -13,9 +13,10 @@ use zodium_neo::messages::{
 use zodium_neo::{ErrorCode, Message, NodeId};
 use zodium_types::{Tid, TransactionMetadata};
 
+use super::holding::Way;
 use crate::database::{NewRecord, NewTransaction, PackRow, Voted};
 use crate::handling::{Handled, Refusal};
-use crate::transactions::{Kept, Vote};
+use crate::transactions::{Held, Kept, Rows, Vote};
 use crate::{ConnectionId, Node};
 
 /// Most objects of a transaction, and of an order to pack: what fits into a column of NEO's MySQL
@@ -59,30 +60,47 @@ impl Node {
         metadata: Option<NewTransaction>,
         answer: Message<'static>,
     ) -> Handled {
-        let transaction = self.transactions.all.get_mut(&ttid);
+        let transaction = self.transactions.all.get(&ttid);
         let transaction = transaction.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
         let is_waiting = !transaction.checking.is_empty() || transaction.unvoted.delays();
         if transaction.vote != Vote::No || is_waiting {
             return Err(Refusal::protocol(format!("transaction {ttid} cannot be voted now")));
         }
+        let way = self.way_of(ttid, transaction, metadata.as_ref());
+        let partition = self.table.as_ref().and_then(|table| table.partition_of_tid(ttid));
+        let Some(transaction) = self.transactions.all.get_mut(&ttid) else { return Ok(()) };
         transaction.vote = Vote::Asked;
         transaction.has_metadata = metadata.is_some();
-        transaction.unvoted.clear();
         let objects = transaction.objects.iter_mut();
         let stored = objects.filter_map(|(oid, object)| Some((*oid, object.stored.as_mut()?)));
+        if let (Way::Hold, Some(partition)) = (way, partition) {
+            let records = stored.map(|(oid, stored)| (oid, stored.data.take())).collect();
+            transaction.rows = Rows::Held(Held { records, transaction: metadata, partition });
+            self.voted((connection, id), ttid, answer);
+            return Ok(());
+        }
         let stored: Vec<_> =
             stored.map(|(oid, stored)| (oid, stored.data.take(), stored.data_serial)).collect();
-        self.write(
+        transaction.unvoted.clear();
+        if way == Way::Unsynced {
+            transaction.rows = Rows::Unsynced;
+        }
+        self.write_as(
+            way == Way::Durable,
             move |database| {
                 // One record is in memory at a time, of those that are in the spool.
                 let mut records = stored.into_iter().map(|(oid, data, data_serial)| {
                     let data = data.map(Kept::into_data).transpose()?;
                     Ok(NewRecord { oid, data, data_serial })
                 });
-                database.vote(ttid, &mut records, metadata)
+                let voted = database.vote(ttid, &mut records, metadata)?;
+                Ok((voted, database.has_room()))
             },
-            move |node, voted| match voted {
-                Voted::Done => node.voted((connection, id), ttid, answer),
+            move |node, (voted, has_room)| match voted {
+                Voted::Done => {
+                    node.has_room = has_room;
+                    node.voted((connection, id), ttid, answer);
+                }
                 Voted::Refused(reason) => {
                     warn!(%ttid, reason, "refusing a transaction");
                     node.abort(ttid);
@@ -128,26 +146,69 @@ impl Node {
             self.answer(connection, id, AnswerInformationLocked { ttid });
             return Ok(());
         }
-        self.write(
-            move |database| database.lock(ttid, tid, pack_approved),
-            move |node, ()| node.answer(connection, id, AnswerInformationLocked { ttid }),
-        );
+        let rows = match &transaction.rows {
+            Rows::Voted => Rows::Voted,
+            _ => std::mem::replace(&mut transaction.rows, Rows::Committing),
+        };
+        transaction.unvoted.clear();
+        let answer = AnswerInformationLocked { ttid };
+        match rows {
+            Rows::Held(held) => {
+                self.counts.held_commits += 1;
+                self.write(
+                    move |database| held.commit(database, ttid, tid),
+                    move |node, has_room| {
+                        node.has_room = has_room;
+                        node.committed_at_lock((connection, id), answer);
+                    },
+                );
+            }
+            Rows::Unsynced => self.write(
+                move |database| database.unlock(ttid, tid),
+                move |node, ()| node.committed_at_lock((connection, id), answer),
+            ),
+            Rows::Voted | Rows::Committing | Rows::Committed => self.write(
+                move |database| database.lock(ttid, tid, pack_approved),
+                move |node, ()| node.answer(connection, id, answer),
+            ),
+        }
         Ok(())
+    }
+
+    /// The database has committed a transaction, whose objects stay locked until its unlock.
+    fn committed_at_lock(
+        &mut self,
+        (connection, id): (ConnectionId, u32),
+        answer: AnswerInformationLocked,
+    ) {
+        if let Some(transaction) = self.transactions.all.get_mut(&answer.ttid) {
+            transaction.rows = Rows::Committed;
+            self.answer(connection, id, answer);
+        }
     }
 
     /// The transaction is committed in the whole cluster.
     pub(crate) fn unlock(&mut self, ttid: Tid) -> Handled {
         let transaction = self.transactions.all.get(&ttid);
-        let tid = transaction.and_then(|transaction| transaction.tid);
-        let tid = tid.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
-        self.write_lazily(
-            move |database| database.unlock(ttid, tid),
-            move |node, ()| {
-                node.counts.commits += 1;
-                node.forget(ttid);
-            },
-        );
+        let locked = transaction.and_then(|one| Some((one.tid?, &one.rows)));
+        let (tid, rows) = locked.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
+        match rows {
+            Rows::Committed => self.unlocked(ttid),
+            // After the commit, which was ordered before.
+            Rows::Committing => {
+                self.write_lazily(|_| Ok(()), move |node, ()| node.unlocked(ttid));
+            }
+            Rows::Voted | Rows::Unsynced | Rows::Held(_) => self.write_lazily(
+                move |database| database.unlock(ttid, tid),
+                move |node, ()| node.unlocked(ttid),
+            ),
+        }
         Ok(())
+    }
+
+    fn unlocked(&mut self, ttid: Tid) {
+        self.counts.commits += 1;
+        self.forget(ttid);
     }
 
     /// Gives a transaction up, unless it is locked.
@@ -158,7 +219,7 @@ impl Node {
         }
         debug!(%ttid, "aborting");
         self.counts.aborts += 1;
-        if transaction.vote != Vote::No {
+        if transaction.vote != Vote::No && transaction.rows.are_voted() {
             self.write_lazily(move |database| database.abort(ttid), |_, ()| {});
         }
         self.forget(ttid);

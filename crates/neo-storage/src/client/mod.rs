@@ -1,6 +1,7 @@
 //! What clients ask: a file for each subject.
 
 mod commits;
+mod holding;
 mod reads;
 mod spooling;
 mod stores;

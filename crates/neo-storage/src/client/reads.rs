@@ -301,7 +301,7 @@ impl Node {
         self.check_readable(self.partition_of(oid)?)
     }
 
-    pub(super) fn readable_partition_of_tid(&self, tid: Tid) -> Handled {
+    pub(crate) fn readable_partition_of_tid(&self, tid: Tid) -> Handled {
         let table = self.table.as_ref();
         let partition = table.and_then(|table| table.partition_of_tid(tid));
         self.check_readable(partition.ok_or_else(Refusal::not_readable)?)

@@ -82,9 +82,10 @@ impl Node {
                 if is_first {
                     database.drop_unfinished(None)?;
                 }
-                Ok((tid, database.cells(own)?))
+                Ok((tid, database.cells(own)?, database.has_room()))
             },
-            move |node, (backup_tid, cells)| {
+            move |node, (backup_tid, cells, has_room)| {
+                node.has_room = has_room;
                 node.backup_tid = backup_tid;
                 if is_first {
                     node.operate(&cells);

@@ -67,7 +67,12 @@ impl Node {
     fn locked_asked(&mut self, connection: ConnectionId, id: u32) {
         self.write(
             |database| database.unfinished(),
-            move |node, found: BTreeMap<Tid, Option<Tid>>| {
+            move |node, mut found: BTreeMap<Tid, Option<Tid>>| {
+                for (ttid, tid) in &mut found {
+                    // A cell of the metadata that lacks data decides nothing: the one that has all
+                    // data may have lost the transaction before its lock.
+                    tid.take_if(|_| node.readable_partition_of_tid(*ttid).is_err());
+                }
                 let transactions = Map::from_iter(found);
                 node.answer(connection, id, AnswerLockedTransactions { transactions });
             },

@@ -2,6 +2,7 @@
 
 mod locking;
 mod reading;
+mod rows;
 mod transaction;
 mod unvoted;
 
@@ -13,6 +14,7 @@ use zodium_types::{Oid, Tid};
 
 pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
 pub(crate) use self::reading::{DelayedRead, Read};
+pub(crate) use self::rows::{Held, Rows};
 pub(crate) use self::transaction::{Object, Stored, Transaction, Vote};
 pub(crate) use self::unvoted::{Kept, Moved};
 use crate::ConnectionId;
@@ -114,6 +116,7 @@ impl Transactions {
             transaction.checking.retain(|oid, _| !is_in(*oid));
             transaction.lockless.retain(|oid| !is_in(*oid));
             transaction.unchecked.retain(|oid| !is_in(*oid));
+            transaction.rows.discard(partitions, &is_in);
         }
         oids
     }
@@ -123,7 +126,7 @@ impl Transactions {
         self.all.values().any(|transaction| transaction.tid.is_some_and(|own| own <= tid))
     }
 
-    /// The bytes of data in memory that are not voted.
+    /// The bytes of data in memory that are not written.
     pub(crate) fn unvoted_bytes(&self) -> u64 {
         let bytes = |transaction: &Transaction| transaction.unvoted.memory_bytes() as u64;
         self.all.values().map(bytes).sum()

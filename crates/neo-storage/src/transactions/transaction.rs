@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_neo::NodeId;
 use zodium_types::{Oid, Tid};
 
+use super::rows::Rows;
 use super::unvoted::{Kept, Moved, Moving, Unvoted};
 use crate::ConnectionId;
 
@@ -33,8 +34,10 @@ pub(crate) struct Transaction {
     pub(crate) has_metadata: bool,
     /// The tid, from the lock on.
     pub(crate) tid: Option<Tid>,
-    /// The data until the vote.
+    /// The data until they are written.
     pub(crate) unvoted: Unvoted,
+    /// From the vote on.
+    pub(crate) rows: Rows,
 }
 
 /// How far the vote is.
@@ -44,7 +47,7 @@ pub(crate) enum Vote {
     No,
     /// Being written.
     Asked,
-    /// Durable.
+    /// Answered.
     Done,
 }
 
@@ -80,7 +83,17 @@ impl Transaction {
             has_metadata: false,
             tid: None,
             unvoted: Unvoted::default(),
+            rows: Rows::default(),
         }
+    }
+
+    /// Whether everything is in memory, checked here, and independent of records that may go.
+    pub(crate) fn is_plain(&self) -> bool {
+        let refers = |object: &Object| {
+            object.stored.as_ref().is_some_and(|stored| stored.data_serial.is_some())
+        };
+        let is_checked = self.lockless.is_empty() && self.unchecked.is_empty();
+        is_checked && self.unvoted.is_in_memory() && !self.objects.values().any(refers)
     }
 
     /// Keeps an object; data that were stored for it before go.

@@ -118,6 +118,11 @@ impl Unvoted {
         self.move_under_way.map(|under_way| under_way.delayed).unwrap_or_default()
     }
 
+    /// Whether no data are in a spool, or on their way there.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.spool.is_none() && self.move_under_way.is_none()
+    }
+
     /// Forgets data and spool: what there is, is on its way to the database.
     pub(crate) fn clear(&mut self) {
         (self.bytes, self.spool) = (0, None);

@@ -13,7 +13,7 @@ use zodium_configuration::{NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
 use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watched, serve};
 use zodium_neo_storage::{Saved, Settings, TRANSACTION_BYTES_MAX};
-use zodium_sql::{NodeDatabase, NodeOptions as NodeDatabaseOptions, SqlError};
+use zodium_sql::{NodeDatabase, NodeOptions as NodeDatabaseOptions, ROOM_BYTES, SqlError};
 
 use super::monitoring::{MonitoredNode, words};
 use super::options::StorageOptions;
@@ -170,8 +170,12 @@ async fn tell_state(mut watch: NodeWatch) {
 
 /// Opens the database; one that another process uses is waited for as `--wait` says.
 fn open(node: &NodeOptions, path: &Path) -> Result<(NodeDatabase, Saved)> {
-    let open =
-        NodeDatabaseOptions { path, cluster: &node.cluster, keep_equal_data_once: node.dedup };
+    let open = NodeDatabaseOptions {
+        path,
+        cluster: &node.cluster,
+        keep_equal_data_once: node.dedup,
+        room_bytes: ROOM_BYTES,
+    };
     let start = Instant::now();
     let may_wait = || match node.wait {
         NodeWait::Forever => true,

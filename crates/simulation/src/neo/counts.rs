@@ -9,6 +9,8 @@ pub struct ClusterCounts {
     pub reads: u64,
     /// Acknowledged commits.
     pub commits: u64,
+    /// Commits that a storage wrote at their lock only.
+    pub held: u64,
     /// Transactions that were given up.
     pub aborts: u64,
     /// Conflicts that clients resolved.
@@ -32,6 +34,7 @@ impl ClusterCounts {
     pub(crate) fn add(&mut self, other: &ClusterCounts) {
         self.reads += other.reads;
         self.commits += other.commits;
+        self.held += other.held;
         self.aborts += other.aborts;
         self.resolved += other.resolved;
         self.relocks += other.relocks;
@@ -45,12 +48,12 @@ impl ClusterCounts {
 
 impl fmt::Display for ClusterCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClusterCounts { reads, commits, aborts, resolved, relocks, .. } = self;
+        let ClusterCounts { reads, commits, held, aborts, resolved, relocks, .. } = self;
         let ClusterCounts { incomplete, outcomes, validated, replicated, packs, .. } = self;
         write!(
             f,
             "{reads} reads checked, {commits} commits acknowledged ({incomplete} without a failed \
-             storage), {aborts} given up, {resolved} conflicts resolved, {relocks} locks given \
+             storage), {held} written at their lock only, {aborts} given up, {resolved} conflicts resolved, {relocks} locks given \
              back, {outcomes} outcomes asked for, {validated} validated after a crash, \
              {replicated} cells replicated, {packs} packs"
         )

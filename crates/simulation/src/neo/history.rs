@@ -79,6 +79,11 @@ impl History {
         }
     }
 
+    /// The transactions that storages were asked to lock, and that are not decided.
+    pub(super) fn open(&self) -> impl Iterator<Item = Tid> {
+        self.asked.keys().copied()
+    }
+
     /// The transaction is committed.
     pub(super) fn commit(&mut self, ttid: Tid, tid: Tid) -> Result<(), String> {
         let Some((chosen, attempt)) = self.asked.remove(&ttid) else {

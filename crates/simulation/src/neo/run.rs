@@ -114,10 +114,13 @@ fn come_to_rest(world: &mut World) -> Result<(), String> {
 
 fn report(world: &World) -> ClusterReport {
     let context = &world.context;
+    let mut counts = context.counts;
+    let running = world.storages.iter().filter_map(|storage| storage.process.as_ref());
+    counts.held += running.map(|process| process.node.status().counts.held_commits).sum::<u64>();
     ClusterReport {
         digest: context.trace.digest(),
         events: context.trace.events(),
-        counts: context.counts,
+        counts,
         transactions: context.history.committed.len() as u64,
         happened: context.trace.happened().clone(),
         refusals: context.refusals.clone(),

@@ -96,7 +96,13 @@ impl Storage {
     /// Starts the process.
     pub(super) fn start(&mut self, context: &mut Context) {
         let path = self.path();
-        let options = NodeOptions { path: &path, cluster: CLUSTER, keep_equal_data_once: false };
+        let options = NodeOptions {
+            path: &path,
+            cluster: CLUSTER,
+            keep_equal_data_once: false,
+            // A run is the same wherever it runs.
+            room_bytes: 0,
+        };
         let (database, saved) = match NodeDatabase::open(&options) {
             Ok(opened) => opened,
             Err(error) => return context.violate(format!("a database cannot be opened: {error}")),
@@ -129,9 +135,8 @@ impl Storage {
 
     /// Kills the process; with a power cut its database loses what is not durable.
     pub(super) fn kill(&mut self, context: &mut Context, is_power_cut: bool) {
-        if self.process.take().is_none() {
-            return;
-        }
+        let Some(process) = self.process.take() else { return };
+        context.counts.held += process.node.status().counts.held_commits;
         context.event(if is_power_cut { "power cut" } else { "kill" }, &[self.place as u64]);
         context.net.end_process(self.end(), &context.chance);
         if is_power_cut && self.has_copy {

@@ -36,6 +36,10 @@ use crate::partitions::Partitions;
 use crate::place::Place;
 use crate::pool::Pool;
 
+/// Free space that [`Writes::has_room`] asks for by default: for the log of SQLite, and the data of
+/// ten clients with transactions as large as a node keeps in memory.
+pub const ROOM_BYTES: u64 = 64 << 20;
+
 /// An open database of a NEO storage node.
 #[derive(Debug)]
 pub struct NodeDatabase {
@@ -46,6 +50,7 @@ pub struct NodeDatabase {
     /// The number of partitions; 0 while the database has no table.
     partitions: AtomicU32,
     writing: Mutex<Writing>,
+    room_bytes: u64,
     _lock: Lock,
 }
 
@@ -110,6 +115,7 @@ impl NodeDatabase {
                 data,
                 freed: FxHashSet::default(),
                 partitions: &self.partitions,
+                room_bytes: self.room_bytes,
             };
             let result = change(&mut writer)?;
             let freed = std::mem::take(&mut writer.freed);

@@ -27,6 +27,8 @@ pub struct NodeOptions<'a> {
     pub cluster: &'a str,
     /// Keep equal data once, in a new database.
     pub keep_equal_data_once: bool,
+    /// Free space on the disk below which it is nearly full; see [`super::ROOM_BYTES`].
+    pub room_bytes: u64,
 }
 
 impl NodeDatabase {
@@ -35,7 +37,7 @@ impl NodeDatabase {
     /// # Errors
     /// When it is no database of NEO's, of another cluster, in use, or damaged.
     pub fn open(options: &NodeOptions<'_>) -> Result<(NodeDatabase, Saved), SqlError> {
-        let NodeOptions { path, cluster: name, keep_equal_data_once } = options;
+        let NodeOptions { path, cluster: name, keep_equal_data_once, room_bytes } = options;
         let place = Place::new(path);
         ensure_file(path, true)?;
         let lock = Lock::take(path)?;
@@ -58,11 +60,24 @@ impl NodeDatabase {
         let partitions = saved.table.as_ref().map_or(0, PartitionTable::partitions);
         let data = DataTable::open(&connection, partitions.max(1))
             .map_err(place.cannot("read the ids of data"))?;
+        // Equal data are looked for when they are written. Others may have the same SHA-1.
+        let saved = Saved { may_refuse_data: data.is_unique(), ..saved };
         let pool = Pool::new(place.clone(), Purpose::Read);
         let rows = Pool::new(place.clone(), Purpose::ReadRows);
         let writing = Mutex::new(Writing { connection, data, is_durable: true });
         let partitions = AtomicU32::new(partitions);
-        Ok((NodeDatabase { place, pool, rows, partitions, writing, _lock: lock }, saved))
+        Ok((
+            NodeDatabase {
+                place,
+                pool,
+                rows,
+                partitions,
+                writing,
+                room_bytes: *room_bytes,
+                _lock: lock,
+            },
+            saved,
+        ))
     }
 
     /// Deletes everything that is in a database, but for the file itself.
@@ -88,7 +103,7 @@ impl NodeDatabase {
 /// What a database knows of its node.
 fn saved(cluster: &Cluster, path: &Path) -> Result<Saved, SqlError> {
     let node = cluster.node.and_then(node_id);
-    let Some(id) = cluster.table_id else { return Ok(Saved { node, table: None }) };
+    let Some(id) = cluster.table_id else { return Ok(Saved { node, ..Saved::default() }) };
     let rows = cluster.partitions().map_or(0, |partitions| partitions.count());
     let mut table = vec![Vec::new(); rows as usize];
     for cell in &cluster.cells {
@@ -105,7 +120,7 @@ fn saved(cluster: &Cluster, path: &Path) -> Result<Saved, SqlError> {
         path: path.to_owned(),
         reason: format!("{error}; restore a backup"),
     })?;
-    Ok(Saved { node, table: Some(table) })
+    Ok(Saved { node, table: Some(table), ..Saved::default() })
 }
 
 fn node_id(number: i64) -> Option<NodeId> {

@@ -19,7 +19,7 @@ use crate::cluster::set_setting;
 use crate::data::DataTable;
 use crate::partitions::number;
 use crate::votes::{self, VotedRecord};
-use crate::{SqlError, revisions};
+use crate::{SqlError, insertion, revisions};
 
 /// One transaction of SQLite.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub(super) struct NodeWriter<'a> {
     /// Rows of `data` that no record may refer to any more.
     pub(super) freed: FxHashSet<i64>,
     pub(super) partitions: &'a AtomicU32,
+    pub(super) room_bytes: u64,
 }
 
 impl NodeWriter<'_> {
@@ -163,6 +164,29 @@ impl Writes for NodeWriter<'_> {
         Ok(Voted::Done)
     }
 
+    fn has_room(&self) -> bool {
+        self.room_bytes == 0 || self.view.place.free_bytes() >= self.room_bytes
+    }
+
+    fn commit(
+        &mut self,
+        (ttid, tid): (Tid, Tid),
+        records: &mut dyn Iterator<Item = ReadResult<NewRecord>>,
+        transaction: Option<NewTransaction>,
+    ) -> ReadResult<()> {
+        let (connection, partitions) = (self.view.connection, self.view.partitions);
+        for record in records {
+            let VotedRecord { oid, data_id, value_tid } = self.data_id(record?).map_err(failure)?;
+            let partition = partitions.of_oid(oid);
+            insertion::record(connection, partition, oid, tid, data_id, value_tid)
+                .map_err(self.cannot("commit a record"))?;
+        }
+        let Some(NewTransaction { metadata, oids, .. }) = transaction else { return Ok(()) };
+        let (partition, oids) = (partitions.of_tid(tid), oids.into_iter());
+        insertion::transaction(connection, partition, (tid, ttid), oids, &metadata, false)
+            .map_err(self.cannot("commit a transaction"))
+    }
+
     fn lock(&mut self, ttid: Tid, tid: Tid, approves_pack: bool) -> ReadResult<()> {
         let failed = self.cannot("lock a transaction");
         votes::lock(self.view.connection, ttid, tid).map_err(&failed)?;
@@ -224,7 +248,7 @@ impl Writes for NodeWriter<'_> {
             return Ok(());
         }
         let VotedRecord { oid, data_id, value_tid } = self.data_id(record).map_err(failure)?;
-        crate::insertion::record(connection, partition, oid, tid, data_id, value_tid)
+        insertion::record(connection, partition, oid, tid, data_id, value_tid)
             .map_err(self.cannot("write a replicated record"))
     }
 

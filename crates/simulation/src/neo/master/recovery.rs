@@ -238,8 +238,14 @@ impl Master {
     }
 
     /// Asks whether others have committed what some have only voted.
+    ///
+    /// A storage that decides alone commits with its lock, and says nothing of such transactions. A
+    /// master need not know of them. This one asks for all that are open: the history must know.
     fn ask_final_tids(&mut self, context: &mut Context) {
         let Some(table) = &self.table else { return };
+        for ttid in context.history.open() {
+            self.verification.found.entry(ttid).or_default();
+        }
         let open = self.verification.found.iter().filter(|(_, found)| found.tid.is_none());
         let mut questions = Vec::new();
         for (ttid, found) in open {

@@ -1,0 +1,79 @@
+//! Decides when the rows of a transaction are written.
+//!
+//! A master commits a transaction after a crash if a storage with its metadata has locked it. So a
+//! storage that has the only cell of the metadata decides alone, with its lock: before it, nothing
+//! of the transaction need be durable here. Parts on other storages are dropped if it is lost.
+//!
+//! Key decision: when the whole transaction is on this node, its rows stay in memory until the
+//! lock, which commits them in one change of the database. When other storages have parts of it,
+//! the vote writes the rows unsynced, and the lock syncs and commits them: a killed process loses
+//! no vote then, only a power cut does. Large transactions, those that the database may refuse,
+//! and all when the disk is nearly full, are written at the vote, too: there, a client can still
+//! give them up. In a cluster with replicas votes are synced.
+
+use zodium_neo::{CellState, Partition};
+use zodium_types::Tid;
+
+use crate::Node;
+use crate::database::{NewRecord, NewTransaction, ReadResult, Writes};
+use crate::transactions::{Held, Kept, Transaction};
+
+/// What a vote does with the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Writes them, and syncs.
+    Durable,
+    /// Writes them.
+    Unsynced,
+    /// Keeps them in memory.
+    Hold,
+}
+
+impl Node {
+    /// How a transaction is voted; `metadata` if this node has them.
+    pub(super) fn way_of(
+        &self,
+        ttid: Tid,
+        transaction: &Transaction,
+        metadata: Option<&NewTransaction>,
+    ) -> Way {
+        let Some(NewTransaction { oids, pack: None, .. }) = metadata else { return Way::Durable };
+        let table = self.table.as_ref();
+        if !self.is_alone_in(table.and_then(|table| table.partition_of_tid(ttid))) {
+            return Way::Durable;
+        }
+        let oids = oids.iter().chain(transaction.objects.keys());
+        let is_whole = || {
+            let mut partitions =
+                oids.map(|oid| table.and_then(|table| table.partition_of_oid(*oid)));
+            partitions.all(|partition| self.is_alone_in(partition))
+        };
+        let may_fail = self.may_refuse_data || !self.has_room;
+        match transaction.is_plain() && !may_fail && is_whole() {
+            true => Way::Hold,
+            false => Way::Unsynced,
+        }
+    }
+
+    /// Whether this node has the only cell of a partition, and all its data.
+    fn is_alone_in(&self, partition: Option<Partition>) -> bool {
+        let (Some(table), Some(partition), Some(own)) = (&self.table, partition, self.id) else {
+            return false;
+        };
+        let is_full = |state: CellState| state.is_readable();
+        matches!(table.row(partition), [cell] if cell.node == own && is_full(cell.state))
+    }
+}
+
+impl Held {
+    /// Writes and commits what was held; whether the disk has room for more. Blocking.
+    pub(super) fn commit(self, database: &mut dyn Writes, ttid: Tid, tid: Tid) -> ReadResult<bool> {
+        let Held { records, transaction, .. } = self;
+        let mut records = records.into_iter().map(|(oid, data)| {
+            let data = data.map(Kept::into_data).transpose()?;
+            Ok(NewRecord { oid, data, data_serial: None })
+        });
+        database.commit((ttid, tid), &mut records, transaction)?;
+        Ok(database.has_room())
+    }
+}
