@@ -11,6 +11,7 @@ import time
 import pytest
 from harness.neo import Cluster, Failed, Node, needs_neo, wait_for
 from harness.neo_cut import CuttingProxy
+from harness.neo_rows import differing, unfinished
 from harness.process import HOST
 
 pytestmark = [pytest.mark.zodium, needs_neo]
@@ -21,14 +22,14 @@ COMMIT_PACKETS, RECOVERY_PACKETS = 6, 40
 
 @pytest.fixture
 def cluster(tmp_path):
-    """cluster(options): one storage with these options, not started."""
+    """cluster(options): storages with these options, one unless others are wanted; not started."""
     clusters = []
 
-    def make(*options, database=None):
-        one = Cluster(tmp_path)
+    def make(*options, database=None, storages=1, **shape):
+        one = Cluster(tmp_path, storages=storages, **shape)
         if database:
             one.database = lambda number: database
-        one.storages = [one.storage_node(1, *options)]
+        one.storages = [one.storage_node(number, *options) for number in range(1, storages + 1)]
         clusters.append(one)
         return one
 
@@ -115,19 +116,32 @@ def test_a_master_that_is_cut_off_at_any_packet_of_a_recovery(proxied):
     assert cuts >= 15
 
 
-def test_what_was_acknowledged_outlives_a_kill_during_votes(cluster):
-    one = cluster()
+# One storage writes a transaction at its lock. With replicas both do at their votes; without, the
+# one that has the metadata of a transaction syncs at its lock.
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"storages": 1},
+        {"storages": 2, "partitions": 2, "replicas": 1},
+        {"storages": 2, "partitions": 2},
+    ],
+    ids=["alone", "replicas", "parts"],
+)
+def test_what_was_acknowledged_outlives_a_kill_during_commits(cluster, shape):
+    one = cluster(**shape)
     one.start()
-    client, storage = one.client(), one.storages[0]
+    client = one.client()
     client.call("set", number=0)
     acknowledged = number = 0
 
     def restart():
-        storage.kill()
-        storage.start()
+        for storage in one.storages:
+            storage.kill()
+        for storage in one.storages:
+            storage.start()
 
     for delay in (0.2, 0.3, 0.4):
-        # The kill comes while the storage votes one of many commits.
+        # The kill comes in the midst of one of many commits.
         killer = threading.Timer(delay, restart)
         killer.start()
         while killer.is_alive():
@@ -139,6 +153,12 @@ def test_what_was_acknowledged_outlives_a_kill_during_votes(cluster):
         assert acknowledged <= found <= number
         acknowledged = number = found
     assert acknowledged > 0
+    client.close()
+    wait_for(lambda: not any(map(unfinished, one.databases())), "all commits are unlocked")
+    for storage in one.storages:
+        assert storage.stop() == 0
+    if len(one.storages) > 1 and "replicas" in shape:
+        assert differing(one.databases()) == []
 
 
 def test_a_second_process_on_a_database_is_refused(cluster):
@@ -289,9 +309,10 @@ def test_large_transactions_are_not_in_memory_and_leave_nothing_when_they_end_ea
     wait_for(lambda: spooled_bytes() > 20_000_000, "data are in the spool")
     assert peak_bytes(node) - before < GROWTH_BYTES_MAX
     node.kill()
+    # The client may need the master, which lets no client in without a storage.
+    node.start()
     with pytest.raises(Failed):
         client.answer()
-    node.start()
     recovers(one)
     assert rows_of_data(one) == rows
     client.close()

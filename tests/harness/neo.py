@@ -140,6 +140,9 @@ class Cluster:
     def database(self, number):
         return self.folder / f"storage-{number}.sqlite"
 
+    def databases(self):
+        return [self.database(number) for number in range(1, len(self.storages) + 1)]
+
     def storage_node(self, number, *options):
         words = [BINARY, "neo", "storage", *self.common(), "--adapter", "SQLite"]
         words += ["--database", str(self.database(number)), "--nid", str(number)]

@@ -3,6 +3,7 @@
 Read after an orderly stop, or while a node runs: SQLite lets other processes read.
 """
 
+import contextlib
 import hashlib
 import sqlite3
 
@@ -56,6 +57,14 @@ def differing(paths):
             if others != sums:
                 found.append((partition, other, others, rows.node, sums))
     return found
+
+
+def unfinished(path):
+    """How many rows a database has of transactions between vote and unlock."""
+    uri = f"file:{path}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        count = "SELECT (SELECT COUNT(*) FROM ttrans) + (SELECT COUNT(*) FROM tobj)"
+        return connection.execute(count).fetchone()[0]
 
 
 def counts(path):
