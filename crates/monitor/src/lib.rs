@@ -9,9 +9,9 @@
 #![forbid(unsafe_code)]
 
 mod health;
-mod http;
 mod messages;
 mod metrics;
+mod monitor;
 mod negotiation;
 mod node;
 mod pages;
@@ -21,8 +21,8 @@ mod snapshot;
 use std::pin::Pin;
 
 pub use health::{Health, Phase, StorageHealth, StorageState};
-pub use http::{Listener, Monitor};
 pub use messages::Messages;
+pub use monitor::Monitor;
 pub use node::{Node, NodeCell, NodeTotals};
 pub use snapshot::{
     Cache, Checksums, Connection, LockWait, MethodMetrics, Network, Pack, PackEnd, PackRun, Server,
@@ -31,6 +31,8 @@ pub use snapshot::{
 
 /// The future of a [`Source`].
 pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+pub use zodium_http::Listener;
 
 /// The source of the data that the monitor shows. It is called on the monitor's thread.
 pub trait Source: Send + Sync + 'static {

@@ -3,14 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, VARY,
-};
-use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::Mutex;
+use zodium_http::header::{ACCEPT, ALLOW, HeaderMap, HeaderValue, VARY};
+use zodium_http::{Answer, Bytes, CONTENT_ONLY_OURS, Method, Request, Site, StatusCode};
 
 use crate::health::Health;
 use crate::messages::Message;
@@ -18,7 +14,7 @@ use crate::metrics::{self, MetricsCollector};
 use crate::negotiation::Format;
 use crate::process::Process;
 use crate::snapshot::Snapshot;
-use crate::{Messages, Source};
+use crate::{Messages, Promise, Source};
 
 /// Longest time that one snapshot answers all requests, so that frequent requests do not keep
 /// workers from their work.
@@ -29,22 +25,6 @@ const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
 const JSON: &str = "application/json";
-
-/// Headers of every answer: no caching, no content from elsewhere, no frames.
-const HEADERS: [(HeaderName, HeaderValue); 4] = [
-    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    (
-        HeaderName::from_static("content-security-policy"),
-        HeaderValue::from_static(
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-             img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        ),
-    ),
-    (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff")),
-    (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer")),
-];
-
-type Answer = Response<Full<Bytes>>;
 
 /// Renders the pages from a source.
 pub(crate) struct Pages {
@@ -74,12 +54,18 @@ struct HealthAnswer {
     health: Health,
 }
 
+impl Site for Pages {
+    fn answer(&self, request: Request<Bytes>) -> Promise<'_, Answer> {
+        Box::pin(async move { self.page(&request).await })
+    }
+}
+
 impl Pages {
     pub(crate) fn new(source: Arc<dyn Source>, messages: Messages) -> Pages {
         Pages { source, messages, recent: Mutex::default() }
     }
 
-    pub(crate) async fn answer<B>(&self, request: &Request<B>) -> Answer {
+    async fn page<B>(&self, request: &Request<B>) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -166,11 +152,7 @@ fn text(code: StatusCode, text: &'static str) -> Answer {
 }
 
 fn with(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = code;
-    answer.headers_mut().extend(HEADERS);
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
+    zodium_http::answer(code, content_type, CONTENT_ONLY_OURS, body)
 }
 
 #[cfg(test)]
@@ -180,7 +162,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::{Phase, Promise, StorageHealth, StorageState};
+    use crate::{Phase, StorageHealth, StorageState};
 
     struct Example {
         state: StorageState,
@@ -215,7 +197,7 @@ mod tests {
         let pages = Pages::new(source, Messages::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let answer = pages.answer(&request).await;
+            let answer = pages.page(&request).await;
             assert!(answer.headers().contains_key("content-security-policy"));
             let (head, body) = answer.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
@@ -268,7 +250,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             for _ in 0..10 {
-                pages.answer(&request).await;
+                pages.page(&request).await;
             }
         });
         assert!(source.snapshots.load(Ordering::Relaxed) <= 5);

@@ -1,4 +1,4 @@
-//! The monitor's thread: accepts connections and enforces their limits.
+//! The thread of an HTTP server: accepts connections and enforces their limits.
 //!
 //! Key decision: when there are too many connections the oldest one is closed. So a client that
 //! holds many open keeps no other client out.
@@ -11,8 +11,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -20,8 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zodium_types::Address;
 
-use crate::pages::Pages;
-use crate::{Messages, Source};
+use crate::{Answer, Site, refusal};
 
 /// Most open connections; a few browsers and scrapers need far fewer.
 const CONNECTIONS_MAX: usize = 64;
@@ -29,6 +31,10 @@ const CONNECTIONS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most header lines of a request.
 const HEADERS_MAX: usize = 64;
+/// Most bytes in the body of a POST; forms are far smaller.
+const BODY_BYTES_MAX: usize = 16 << 10;
+/// Most threads for work that blocks.
+const BLOCKING_THREADS_MAX: usize = 8;
 /// Longest time to send the head of a request, and longest idle time between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Longest time of a connection, however busy: ends those that do not read their answers.
@@ -36,16 +42,16 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Pause after a failed accept, for example when no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A bound address of the monitor; no requests are answered yet.
+/// A bound address; no requests are answered yet.
 #[derive(Debug)]
 pub struct Listener {
     listener: StdListener,
     address: SocketAddr,
 }
 
-/// A running monitor. It ends when dropped.
+/// A running server. It ends when dropped.
 #[derive(Debug)]
-pub struct Monitor {
+pub struct HttpServer {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -78,36 +84,42 @@ impl Listener {
     }
 }
 
-impl Monitor {
-    /// Starts to answer requests, on a thread of its own.
+impl HttpServer {
+    /// Starts to answer requests, on a thread of that name.
     ///
     /// # Errors
     /// When no file descriptor or thread is available.
     pub fn start(
         listener: Listener,
-        source: Arc<dyn Source>,
-        messages: Messages,
-    ) -> io::Result<Monitor> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        name: &'static str,
+        site: Arc<dyn Site>,
+    ) -> io::Result<HttpServer> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
+            .build()?;
         let (stop, stopped) = oneshot::channel();
-        let pages = Arc::new(Pages::new(source, messages));
         let accepting = async move {
             match TcpListener::from_std(listener.listener) {
                 Ok(listener) => tokio::select! {
-                    () = accept(listener, pages) => {}
+                    () = accept(listener, Arc::clone(&site)) => {}
+                    () = site.background() => {}
                     _ = stopped => {}
                 },
-                Err(error) => tracing::error!(%error, "the monitor cannot listen"),
+                Err(error) => tracing::error!(%error, name, "cannot listen for HTTP"),
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("monitor".to_owned())
-            .spawn(move || runtime.block_on(accepting))?;
-        Ok(Monitor { stop: Some(stop), thread: Some(thread) })
+        let running = move || {
+            runtime.block_on(accepting);
+            // Work that blocks is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(running)?;
+        Ok(HttpServer { stop: Some(stop), thread: Some(thread) })
     }
 }
 
-impl Drop for Monitor {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         // A closed channel stops it as well.
         drop(self.stop.take());
@@ -118,13 +130,13 @@ impl Drop for Monitor {
     }
 }
 
-async fn accept(listener: TcpListener, pages: Arc<Pages>) {
+async fn accept(listener: TcpListener, site: Arc<dyn Site>) {
     let mut connections: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS_MAX);
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::debug!(%error, "the monitor cannot accept");
+                tracing::debug!(%error, "cannot accept an HTTP connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -135,15 +147,15 @@ async fn accept(listener: TcpListener, pages: Arc<Pages>) {
         {
             oldest.abort();
         }
-        let serving = tokio::spawn(serve(stream, Arc::clone(&pages)));
+        let serving = tokio::spawn(serve(stream, Arc::clone(&site)));
         connections.push_back(serving.abort_handle());
     }
 }
 
-async fn serve(stream: TcpStream, pages: Arc<Pages>) {
+async fn serve(stream: TcpStream, site: Arc<dyn Site>) {
     let answer = service_fn(move |request| {
-        let pages = Arc::clone(&pages);
-        async move { Ok::<_, Infallible>(pages.answer(&request).await) }
+        let site = Arc::clone(&site);
+        async move { Ok::<_, Infallible>(answer(&*site, request).await) }
     });
     let mut protocol = http1::Builder::new();
     protocol
@@ -156,6 +168,18 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>) {
     match timeout(CONNECTION_TIME_MAX, connection).await {
         Ok(Ok(())) | Err(_) => {}
         // The client's fault, so it is worth a debug message only.
-        Ok(Err(error)) => tracing::debug!(%error, "a request to the monitor failed"),
+        Ok(Err(error)) => tracing::debug!(%error, "an HTTP request failed"),
+    }
+}
+
+async fn answer(site: &dyn Site, request: Request<Incoming>) -> Answer {
+    let (head, body) = request.into_parts();
+    // Other methods need no body. One that is sent is discarded with the connection.
+    if head.method != Method::POST {
+        return site.answer(Request::from_parts(head, Bytes::new())).await;
+    }
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => site.answer(Request::from_parts(head, body.to_bytes())).await,
+        Err(_) => refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or incomplete\n"),
     }
 }
