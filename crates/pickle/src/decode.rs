@@ -66,6 +66,17 @@ pub fn decode_record<'a>(
     Ok((metadata, machine.value()?))
 }
 
+/// Decodes a data record to be looked at: as [`decode_record`], but also records whose values lose
+/// information. An object that two others share is in both of them.
+pub fn decode_record_to_show<'a>(
+    record: &'a [u8],
+    limits: &Limits,
+) -> Result<(Value<'a>, Value<'a>), PickleError> {
+    let mut machine = Machine::new(record, limits);
+    let metadata = machine.value()?;
+    Ok((metadata, machine.value()?))
+}
+
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
@@ -192,6 +203,19 @@ mod tests {
             )),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_record_is_shown_also_where_it_is_no_tree() {
+        // A list that is there twice, and a text of Python 2.
+        let record = b"cm\nC\n.(]q\x05h\x05U\x01at.";
+        assert!(decode_record(record, &Limits::OBJECTS).is_err());
+        let (class, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
+        assert_eq!(class.as_global().unwrap().to_string(), "m.C");
+        let empty = || Value::List(Vec::new());
+        assert_eq!(state, Value::tuple([empty(), empty(), Value::from(b"a")]));
+        // A list within itself ends at the limit of the nesting.
+        assert!(decode_record_to_show(b"cm\nC\n.]q\x05h\x05a.", &Limits::OBJECTS).is_err());
     }
 
     #[test]
