@@ -9,6 +9,7 @@ mod commit;
 mod compare;
 mod copy;
 mod dump;
+mod explore;
 mod info;
 mod load;
 mod oids;
@@ -72,6 +73,11 @@ pub(crate) enum ToolCommand {
     /// Looks at the current revisions. Weak references, and those to other databases, do not count.
     /// Exit code 1 if a reference leads nowhere.
     Refs(refs::RefsOptions),
+    /// Show a storage as web pages: transactions, objects, history, sizes
+    ///
+    /// Serves the pages on loopback until it is interrupted. It only reads, unless --allow-undo is
+    /// given. Classes are never imported. docs/explorer.md describes the pages.
+    Explore(explore::ExploreOptions),
     /// Print transactions as they are committed, until it is interrupted
     Watch(watch::WatchOptions),
     /// Copy all transactions into another storage, of any kind
@@ -96,6 +102,7 @@ pub(crate) fn run(command: &ToolCommand) -> Result<ExitCode> {
         ToolCommand::Tail(options) => tail::run(options),
         ToolCommand::Oids(options) => oids::run(options),
         ToolCommand::Refs(options) => refs::run(options),
+        ToolCommand::Explore(options) => explore::run(options),
         ToolCommand::Watch(options) => watch::run(options),
         ToolCommand::Copy(options) => copy::run(options),
     };

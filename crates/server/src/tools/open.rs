@@ -130,6 +130,16 @@ impl OpenArguments {
         })
     }
 
+    /// Connects to the server of a storage, for reading and for commits.
+    pub(super) fn read_and_write(
+        &self,
+        name: &StorageName,
+    ) -> Result<(Arc<dyn Read>, Arc<Client>)> {
+        let StorageName::Server(options) = name else { bail!("this storage has no server") };
+        let (client, options) = self.connect(options, Access::ReadWrite)?;
+        Ok((Arc::new(ServerStorage::new(Arc::clone(&client), &options.addresses)), client))
+    }
+
     /// Connects to the server of a storage for reading, and tells `watcher` of what it commits.
     pub(super) fn watched(
         &self,

@@ -1,0 +1,189 @@
+//! Scans: questions whose answer needs the whole log. They are asked for, run one by one on threads
+//! of their own, show their progress, and can be cancelled.
+//!
+//! Key decision: their memory has limits, which are constants here. A scan that reaches one ends
+//! with an error that says so, or shows a part and says so.
+
+mod referrers;
+mod survey;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+pub(crate) use referrers::Referrers;
+pub(crate) use survey::Survey;
+use zodium_storage::{LogItem, Read};
+use zodium_tools::{TidRange, ToolError, walk};
+use zodium_types::{Oid, Tid};
+
+/// Scans that run at once.
+const RUNNING_MAX: usize = 2;
+/// Scans that are kept with their answers.
+const KEPT_MAX: usize = 8;
+
+/// What a scan is to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Sizes by class, growth, and the largest objects.
+    Survey,
+    /// The objects that refer to one.
+    Referrers(Oid),
+}
+
+/// How a scan ended.
+#[derive(Clone)]
+pub(crate) enum Outcome {
+    Survey(Arc<Survey>),
+    Referrers(Arc<Referrers>),
+    Failed(String),
+    Cancelled,
+}
+
+/// A scan.
+pub(crate) struct Scan {
+    pub(crate) number: u64,
+    pub(crate) question: Question,
+    /// The last transaction that it reads.
+    pub(crate) last: Tid,
+    first: Tid,
+    /// The transaction that it reads now. Only shown, so all accesses are relaxed.
+    current: AtomicU64,
+    /// Whether it is to end. The scan sees it soon, so all accesses are relaxed.
+    is_cancelled: AtomicBool,
+    outcome: Mutex<Option<Outcome>>,
+}
+
+/// All scans of an explorer.
+pub(crate) struct Scans {
+    storage: Arc<dyn Read>,
+    all: Mutex<Vec<Arc<Scan>>>,
+}
+
+impl Scan {
+    /// How it ended; `None` while it runs.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.outcome.lock().clone()
+    }
+
+    /// Ends it soon.
+    pub(crate) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// The transaction that it reads now.
+    pub(crate) fn current(&self) -> Tid {
+        Tid(self.current.load(Ordering::Relaxed))
+    }
+
+    /// How much of the time of the log it has read: thousandths.
+    pub(crate) fn progress(&self) -> u64 {
+        let (first, last) = (u128::from(self.first.0), u128::from(self.last.0));
+        let done = u128::from(self.current().0).saturating_sub(first);
+        let whole = last.saturating_sub(first).max(1);
+        (done * 1000 / whole).min(1000) as u64
+    }
+
+    /// Shows each item of the log up to the last transaction, until the scan is cancelled.
+    fn walk(
+        &self,
+        storage: &dyn Read,
+        visit: &mut dyn FnMut(LogItem<'_>) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
+        walk(storage, TidRange::until(self.last), &mut |item| {
+            if self.is_cancelled.load(Ordering::Relaxed) {
+                return Err(ToolError::Refused("cancelled".to_owned()));
+            }
+            if let LogItem::Transaction { tid, .. } = item {
+                self.current.store(tid.0, Ordering::Relaxed);
+            }
+            visit(item)
+        })
+    }
+
+    fn run(&self, storage: &dyn Read) {
+        let outcome = match self.question {
+            Question::Survey => {
+                survey::run(self, storage).map(|survey| Outcome::Survey(Arc::new(survey)))
+            }
+            Question::Referrers(oid) => {
+                referrers::run(self, storage, oid).map(|found| Outcome::Referrers(Arc::new(found)))
+            }
+        };
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(_) if self.is_cancelled.load(Ordering::Relaxed) => Outcome::Cancelled,
+            Err(error) => Outcome::Failed(error.to_string()),
+        };
+        *self.outcome.lock() = Some(outcome);
+    }
+}
+
+impl Scans {
+    pub(crate) fn new(storage: Arc<dyn Read>) -> Scans {
+        Scans { storage, all: Mutex::default() }
+    }
+
+    /// Starts a scan, unless the same one runs already.
+    ///
+    /// # Errors
+    /// Why it cannot start now, for people.
+    pub(crate) fn start(&self, question: Question, last: Tid) -> Result<(), String> {
+        let mut all = self.all.lock();
+        let is_running = |scan: &&Arc<Scan>| scan.outcome.lock().is_none();
+        if all.iter().filter(is_running).any(|scan| (scan.question, scan.last) == (question, last))
+        {
+            return Ok(());
+        }
+        if all.iter().filter(is_running).count() >= RUNNING_MAX {
+            return Err(format!("{RUNNING_MAX} scans are running already: cancel one, or wait"));
+        }
+        let first = self.storage.iterate(None, None).and_then(|mut cursor| cursor.step());
+        let first = first.map_err(|error| error.to_string())?;
+        let first = first.map_or(last, |transaction| transaction.tid);
+        let scan = Arc::new(Scan {
+            number: all.last().map_or(1, |scan| scan.number + 1),
+            question,
+            last,
+            first,
+            current: AtomicU64::new(first.0),
+            is_cancelled: AtomicBool::new(false),
+            outcome: Mutex::new(None),
+        });
+        // The same question about the same state has a newer answer soon.
+        all.retain(|old| {
+            (old.question, old.last) != (question, last) || old.outcome.lock().is_none()
+        });
+        if all.len() >= KEPT_MAX
+            && let Some(oldest) = all.iter().position(|scan| scan.outcome.lock().is_some())
+        {
+            all.remove(oldest);
+        }
+        let (running, storage) = (Arc::clone(&scan), Arc::clone(&self.storage));
+        let thread = std::thread::Builder::new().name("scan".to_owned());
+        let started = thread.spawn(move || running.run(&*storage));
+        started.map_err(|error| format!("no thread can be started: {error}"))?;
+        all.push(scan);
+        Ok(())
+    }
+
+    /// The newest scan for a question, of one state or of any.
+    pub(crate) fn find(&self, question: Question, last: Option<Tid>) -> Option<Arc<Scan>> {
+        let all = self.all.lock();
+        let fits = |scan: &&Arc<Scan>| {
+            scan.question == question && last.is_none_or(|last| last == scan.last)
+        };
+        all.iter().rev().find(fits).cloned()
+    }
+
+    /// The scan of that number.
+    pub(crate) fn by_number(&self, number: u64) -> Option<Arc<Scan>> {
+        self.all.lock().iter().find(|scan| scan.number == number).cloned()
+    }
+}
+
+impl Drop for Scans {
+    fn drop(&mut self) {
+        self.all.lock().iter().for_each(|scan| scan.cancel());
+    }
+}

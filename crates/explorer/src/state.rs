@@ -1,0 +1,104 @@
+//! Decoded states, as HTML and as lines of text.
+//!
+//! Invariant: no more than a fixed number of values is shown, whatever a pickle holds.
+
+mod html;
+mod lines;
+mod target;
+
+pub(crate) use html::StateView;
+pub(crate) use lines::lines_of;
+pub(crate) use target::{Reach, Target};
+
+use std::borrow::Cow;
+
+use zodium_pickle::{Global, Limits, Object, Objects, PickleError, Value, decode_record_to_show};
+use zodium_tools::text::{bytes_repr, str_repr};
+
+/// Longest text that is shown, in characters.
+const TEXT_CHARACTERS: usize = 2000;
+/// Most bytes of a value that are shown.
+const BYTES_MAX: usize = 400;
+/// More values than any page shows.
+const LIMITS: Limits = Limits { nesting: 100, nodes: 1 << 18, objects: Objects::Allowed };
+
+/// A decoded record.
+pub(crate) struct Decoded<'a> {
+    /// Arguments of the class's `__new__`, if the record has some.
+    pub(crate) arguments: Option<Value<'a>>,
+    pub(crate) state: Value<'a>,
+}
+
+/// Decodes a record, without importing or executing anything.
+pub(crate) fn decode(data: &[u8]) -> Result<Decoded<'_>, PickleError> {
+    let (metadata, state) = decode_record_to_show(data, &LIMITS)?;
+    let arguments = match metadata {
+        Value::Tuple(parts) => parts.into_iter().nth(1).filter(|value| !is_empty(value)),
+        _ => None,
+    };
+    Ok(Decoded { arguments, state })
+}
+
+fn is_empty(value: &Value<'_>) -> bool {
+    matches!(value, Value::None) || value.as_sequence().is_some_and(<[_]>::is_empty)
+}
+
+/// A value without parts, as Python prints it, and the kind of it; `None` for others.
+fn leaf(value: &Value<'_>) -> Option<(String, &'static str)> {
+    Some(match value {
+        Value::None => ("None".to_owned(), "constant"),
+        Value::Bool(true) => ("True".to_owned(), "constant"),
+        Value::Bool(false) => ("False".to_owned(), "constant"),
+        Value::Int(number) => (number.to_string(), "number"),
+        Value::BigInt(bytes) => (format!("an integer of {} bytes", bytes.len()), "number"),
+        Value::Float(number) => (format!("{number:?}"), "number"),
+        Value::Str(text) => (str_repr(&shortened(text)), "text"),
+        Value::Bytes(bytes) => (bytes_text(bytes), "bytes"),
+        Value::Global(global) => (global.to_string(), "class"),
+        Value::List(items) if items.is_empty() => ("[]".to_owned(), "constant"),
+        Value::Tuple(items) if items.is_empty() => ("()".to_owned(), "constant"),
+        Value::Dict(entries) if entries.is_empty() => ("{}".to_owned(), "constant"),
+        _ => return None,
+    })
+}
+
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(TEXT_CHARACTERS) {
+        Some((end, _)) => {
+            format!("{}\u{2026} ({} characters)", &text[..end], text.chars().count()).into()
+        }
+        None => text.into(),
+    }
+}
+
+fn bytes_text(bytes: &[u8]) -> String {
+    match bytes.get(..BYTES_MAX) {
+        Some(start) if bytes.len() > BYTES_MAX => {
+            format!("{}\u{2026} ({} bytes)", bytes_repr(start), bytes.len())
+        }
+        _ => bytes_repr(bytes),
+    }
+}
+
+/// The name of an instance's class, or of the callable that makes it.
+fn name_of(object: &Object<'_>) -> String {
+    match &object.callable {
+        Value::Global(global) => global.to_string(),
+        _ => "an unnamed callable".to_owned(),
+    }
+}
+
+/// The arguments that are worth showing. `copy_reg._reconstructor` and `__newobj__` only repeat the
+/// class.
+fn shown_arguments<'v, 'a>(object: &'v Object<'a>) -> Option<&'v Value<'a>> {
+    Some(&object.arguments).filter(|arguments| !is_empty(arguments))
+}
+
+/// The class that a value names, also with arguments.
+fn class_name(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Global(global) => Some(Global::to_string(global)),
+        Value::Tuple(parts) => parts.first().and_then(class_name),
+        _ => None,
+    }
+}

@@ -1,0 +1,111 @@
+//! `zodium explore`.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use zodium_client::{Client, ClientError, TransactionOptions};
+use zodium_explorer::{Explorer, ExplorerOptions, Hosts, Undo};
+use zodium_http::{HttpServer, Listener};
+use zodium_types::{Address, Tid};
+
+use super::open::StorageArguments;
+use super::storage_name::StorageName;
+use crate::listen_error::cannot_listen;
+use crate::serve::signals::{Signals, Wish};
+
+/// Options of `zodium explore`.
+#[derive(Debug, Args)]
+pub(crate) struct ExploreOptions {
+    #[command(flatten)]
+    storage: StorageArguments,
+
+    /// Where to listen: HOST:PORT or PORT; port 0 lets the system choose one
+    ///
+    /// There is no password: each program that reaches the address can read the whole database.
+    #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:8180")]
+    address: Address,
+
+    /// Offer to undo transactions, of a storage on a server
+    #[arg(long)]
+    allow_undo: bool,
+}
+
+pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
+    let (name, how) = (options.storage.alone()?, options.storage.how());
+    let (storage, undo) = match (&name, options.allow_undo) {
+        (StorageName::Server(_), true) => {
+            let (storage, client) = how.read_and_write(&name)?;
+            (storage, Some(Arc::new(ServerUndo(client)) as Arc<dyn Undo>))
+        }
+        (_, true) => bail!(
+            "--allow-undo needs a server: serve the storage with `zodium serve`, and give \
+             zeo://HOST:PORT"
+        ),
+        (_, false) => (how.read(&name)?.storage, None),
+    };
+    let address = &options.address;
+    let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error))?;
+    let bound = listener.address();
+    let hosts = Hosts::new(bound, host_of(address));
+    let shown = storage.name();
+    let explorer = Explorer::new(ExplorerOptions { storage, name: shown.clone(), hosts, undo });
+    let server = HttpServer::start(listener, "explorer", Arc::new(explorer));
+    let server = server.with_context(|| format!("cannot serve pages on {address}"))?;
+    announce(&shown, bound)?;
+    wait_for_the_end()?;
+    drop(server);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(name: &str, bound: SocketAddr) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "Exploring {name} at http://{bound}/")?;
+    output.flush()?;
+    if !bound.ip().is_loopback() {
+        eprintln!("zodium: {bound} is not only for this machine, and there is no password");
+    }
+    Ok(())
+}
+
+fn host_of(address: &Address) -> &str {
+    match address {
+        Address::Tcp { host, .. } => host,
+        Address::Unix(_) => "",
+    }
+}
+
+fn wait_for_the_end() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut signals = Signals::catch().context("cannot catch signals")?;
+        while !matches!(signals.next().await, Wish::End(_)) {}
+        Ok(())
+    })
+}
+
+/// Undoes transactions through a server.
+struct ServerUndo(Arc<Client>);
+
+impl Undo for ServerUndo {
+    fn undo(&self, tid: Tid) -> Result<Tid, String> {
+        self.undo_on_server(tid).map_err(|error| error.to_string())
+    }
+}
+
+impl ServerUndo {
+    fn undo_on_server(&self, tid: Tid) -> Result<Tid, ClientError> {
+        let description = format!("undo of transaction {tid} with zodium explore").into_bytes();
+        let options = TransactionOptions { description, ..TransactionOptions::default() };
+        let mut transaction = self.0.begin(&options)?;
+        // As FileStorage and its servers name transactions in their undo logs.
+        transaction.undo(STANDARD.encode(tid.to_bytes()).as_bytes())?;
+        transaction.vote()?;
+        transaction.finish(|_| ())
+    }
+}
