@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod health;
+mod history;
 mod messages;
 mod metrics;
 mod monitor;

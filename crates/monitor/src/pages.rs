@@ -9,6 +9,7 @@ use zodium_http::header::{ACCEPT, ALLOW, HeaderMap, HeaderValue, VARY};
 use zodium_http::{Answer, Bytes, CONTENT_ONLY_OURS, Method, Request, Site, StatusCode};
 
 use crate::health::Health;
+use crate::history::{History, SAMPLE_INTERVAL};
 use crate::messages::Message;
 use crate::metrics::{self, MetricsCollector};
 use crate::negotiation::Format;
@@ -31,6 +32,7 @@ pub(crate) struct Pages {
     source: Arc<dyn Source>,
     messages: Messages,
     recent: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    history: Mutex<History>,
 }
 
 /// The data of the status page.
@@ -58,11 +60,15 @@ impl Site for Pages {
     fn answer(&self, request: Request<Bytes>) -> Promise<'_, Answer> {
         Box::pin(async move { self.page(&request).await })
     }
+
+    fn background(&self) -> Promise<'_, ()> {
+        Box::pin(self.sample())
+    }
 }
 
 impl Pages {
     pub(crate) fn new(source: Arc<dyn Source>, messages: Messages) -> Pages {
-        Pages { source, messages, recent: Mutex::default() }
+        Pages { source, messages, recent: Mutex::default(), history: Mutex::default() }
     }
 
     async fn page<B>(&self, request: &Request<B>) -> Answer {
@@ -77,12 +83,25 @@ impl Pages {
             "/page.js" => with(StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT),
             "/metrics" => self.metrics(request.headers()).await,
             "/status.json" => self.status().await,
+            "/history.json" => json(StatusCode::OK, &*self.history.lock().await),
             "/health" => self.health(),
             "/health/live" => json(StatusCode::OK, &serde_json::json!({"status": "ok"})),
             _ => text(
                 StatusCode::NOT_FOUND,
-                "there are /, /metrics, /health, /health/live and /status.json\n",
+                "there are /, /metrics, /health, /health/live, /status.json and /history.json\n",
             ),
+        }
+    }
+
+    /// Samples the server for the history, without an end.
+    async fn sample(&self) {
+        let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let snapshot = self.snapshot().await;
+            let mut history = self.history.lock().await;
+            history.add(unix_seconds(), &snapshot, &Process::now());
         }
     }
 
@@ -104,9 +123,8 @@ impl Pages {
     async fn status(&self) -> Answer {
         let snapshot = self.snapshot().await;
         let health = self.source.health();
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let status = Status {
-            time: since_epoch.as_secs_f64(),
+            time: unix_seconds(),
             complaints: [health.complaints(), health.damages()].concat(),
             health,
             process: Process::now(),
@@ -140,6 +158,10 @@ impl Pages {
         *recent = Some((Instant::now(), Arc::clone(&snapshot)));
         snapshot
     }
+}
+
+fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 fn json(code: StatusCode, value: &impl Serialize) -> Answer {

@@ -73,6 +73,8 @@ pub struct Storage {
     pub file: String,
     /// Size of the data file.
     pub size_bytes: u64,
+    /// Space left on the disk of the data file; absent where it cannot be told.
+    pub disk_free_bytes: Option<u64>,
     /// Objects in its index.
     pub objects: u64,
     /// The last transaction.

@@ -225,6 +225,7 @@ fn storage_of(
         name: name.to_owned(),
         file: kept.name(),
         size_bytes: kept.size(),
+        disk_free_bytes: file.and_then(|_| disk_free(&kept.name())),
         objects: kept.object_count(),
         last_transaction: last.to_string(),
         last_transaction_time: (last != Tid::ZERO).then(|| last.to_unix_nanos() as f64 / 1e9),
@@ -252,6 +253,12 @@ fn storage_of(
         checksums: file.map(checksums_of).unwrap_or_default(),
         pack: pack_of(&metrics.pack),
     }
+}
+
+/// Space left for programs without privileges on the disk of a file.
+fn disk_free(path: &str) -> Option<u64> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    disk.f_bavail.checked_mul(disk.f_frsize)
 }
 
 fn cache_of(file: &FileStorage) -> Cache {

@@ -1,4 +1,5 @@
-// The status page: fetches status.json every two seconds and shows it.
+// The status page: fetches status.json every two seconds and shows it. The graphs begin with
+// history.json, which the server has kept since its start.
 //
 // Data from the server are only set as text, never as markup: labels and messages contain text
 // from clients.
@@ -6,9 +7,10 @@
 
 const INTERVAL_MS = 2000;
 const TIMEOUT_MS = 5000;
-const POINTS_MAX = 90;
-// Least width of a graph, in points.
-const POINTS_MIN = 30;
+// A graph shows at least so many seconds.
+const SPAN_MIN = 60;
+// How often the history of the server is fetched.
+const HISTORY_INTERVAL_MS = 30000;
 const GRAPH_WIDTH = 180;
 const GRAPH_HEIGHT = 40;
 
@@ -117,16 +119,16 @@ const split = (text) => {
 const TILES = [
   { name: "Requests", value: perSecond((s) => total(s, allRequests) + ofNode(s, (n) => n.totals.loads + n.totals.stores)), show: (v) => ({ value: short(v), unit: "/s" }) },
   {
-    name: "Loads, 99 % within", value: latency("loadBefore", 0.99), show: (v) => split(duration(v)),
-    note: (now, before) => "half within " + duration(latency("loadBefore", 0.5)(now, before)), keep: true,
+    name: "Load p99", value: latency("loadBefore", 0.99), show: (v) => split(duration(v)),
+    note: (now, before) => "median " + duration(latency("loadBefore", 0.5)(now, before)), keep: true,
   },
   { name: "Commits", value: perSecond((s) => total(s, (t) => t.commits) + ofNode(s, (n) => n.totals.commits)), show: (v) => ({ value: short(v), unit: "/s" }) },
   {
-    name: "Finishes, 99 % within", value: latency("tpc_finish", 0.99), show: (v) => split(duration(v)),
-    note: (now, before) => "half within " + duration(latency("tpc_finish", 0.5)(now, before)), keep: true,
+    name: "Commit p99", value: latency("tpc_finish", 0.99), show: (v) => split(duration(v)),
+    note: (now, before) => "median " + duration(latency("tpc_finish", 0.5)(now, before)), keep: true,
   },
   {
-    name: "Found in memory", value: hitRate, show: (v) => split(percent(v)), keep: true,
+    name: "Cache hit ratio", value: hitRate, show: (v) => split(percent(v)), keep: true,
     note: (now) => bytes(total(now, (s) => s.cache.bytes)) + " of " + bytes(total(now, (s) => s.cache.bytes_max)),
   },
   {
@@ -165,16 +167,49 @@ function fill(parent, ...children) {
   if (parent.innerHTML !== made.innerHTML) parent.replaceChildren(...made.childNodes);
 }
 
-// `columns`: title, text of a row, and class. The first column names the row.
+// How the reader has sorted each table, by its caption.
+const ORDERS = new Map();
+
+function compare(one, two) {
+  if (typeof one === "number" && typeof two === "number") return one - two;
+  return String(one ?? "").localeCompare(String(two ?? ""), undefined, { numeric: true });
+}
+
+document.addEventListener("click", (event) => {
+  const { table: caption, column } = event.target.dataset;
+  if (caption === undefined) return;
+  const [at, order] = [Number(column), ORDERS.get(caption)];
+  // Numbers are looked at from the largest on.
+  const first = event.target.parentElement.className === "number" ? -1 : 1;
+  ORDERS.set(caption, { at, sign: order && order.at === at ? -order.sign : first });
+  if (before) showTables(before);
+  document.querySelector(`button[data-table="${caption}"][data-column="${column}"]`)?.focus();
+});
+
+// `columns`: title, text of a row, class, and what it is sorted by, if that is not the text. The
+// first column names the row.
 function table(caption, columns, rows, ifNone) {
   if (rows.length === 0) return element("p", ifNone, "none");
   const made = element("table");
   made.append(element("caption", caption, "unseen"));
   const titles = element("tr");
-  for (const [title, , className] of columns) {
-    const cell = element("th", title, className);
+  const order = ORDERS.get(caption);
+  columns.forEach(([title, , className], at) => {
+    const cell = element("th", null, className);
     cell.scope = "col";
+    const isSorted = order && order.at === at;
+    if (isSorted) cell.ariaSort = order.sign > 0 ? "ascending" : "descending";
+    const button = element("button", title + (isSorted ? (order.sign > 0 ? " ▴" : " ▾") : ""), "sort");
+    button.type = "button";
+    button.dataset.table = caption;
+    button.dataset.column = at;
+    cell.append(button);
     titles.append(cell);
+  });
+  if (order) {
+    const [, text, , key] = columns[order.at];
+    const value = key || text;
+    rows = [...rows].sort((a, b) => order.sign * compare(value(a), value(b)));
   }
   const head = element("thead");
   head.append(titles);
@@ -215,7 +250,11 @@ function makeTiles() {
     tile.line = drawing("path", { class: "line" });
     tile.graph = drawing("svg", { viewBox: `0 0 ${GRAPH_WIDTH} ${GRAPH_HEIGHT}`, preserveAspectRatio: "none", role: "img" });
     tile.graph.append(tile.area, tile.line);
-    box.append(element("h3", tile.name), tile.valueElement, tile.noteElement, tile.graph);
+    tile.topElement = element("span", "");
+    tile.sinceElement = element("span", "");
+    const scale = element("p", null, "scale");
+    scale.append(tile.sinceElement, tile.topElement);
+    box.append(element("h3", tile.name), tile.valueElement, tile.noteElement, tile.graph, scale);
     byId("tiles").append(box);
   }
 }
@@ -224,8 +263,7 @@ function showTiles(now, before) {
   const seconds = before ? now.time - before.time : 0;
   for (const tile of TILES) {
     const value = tile.atOnce || seconds > 0 ? tile.value(now, before, seconds) : null;
-    tile.points.push(value);
-    if (tile.points.length > POINTS_MAX) tile.points.shift();
+    tile.points.push({ time: now.time, value });
     // A latency stays until there is a newer one; a rate of nothing is 0.
     if (value !== null || !tile.keep) {
       const shown = value === null ? { value: "–", unit: "" } : tile.show(value);
@@ -239,33 +277,54 @@ function showTiles(now, before) {
 }
 
 function draw(tile) {
-  const known = tile.points.filter((point) => point !== null);
-  const highest = Math.max(...known, 0) || 1;
-  const shown = Math.max(POINTS_MIN, tile.points.length);
-  const step = GRAPH_WIDTH / (shown - 1);
-  const first = shown - tile.points.length;
-  const y = (point) => (GRAPH_HEIGHT - 2 - (point / highest) * (GRAPH_HEIGHT - 6)).toFixed(1);
+  const points = tile.points;
+  const values = points.map((point) => point.value).filter((value) => value !== null);
+  const highest = Math.max(...values, 0) || 1;
+  const last = points[points.length - 1].time;
+  const span = Math.max(last - points[0].time, SPAN_MIN);
+  const x = (point) => (GRAPH_WIDTH * (1 - (last - point.time) / span)).toFixed(1);
+  const y = (point) => (GRAPH_HEIGHT - 2 - (point.value / highest) * (GRAPH_HEIGHT - 6)).toFixed(1);
   let line = "";
   let area = "";
-  let begun = null;
-  const end = (at) => {
-    if (begun !== null) area += `L${(at * step).toFixed(1)} ${GRAPH_HEIGHT}L${(begun * step).toFixed(1)} ${GRAPH_HEIGHT}Z`;
-    begun = null;
-  };
-  tile.points.forEach((point, index) => {
-    const at = first + index;
-    if (point === null) return end(at - 1);
-    const command = begun === null ? "M" : "L";
-    line += `${command}${(at * step).toFixed(1)} ${y(point)}`;
-    area += `${command}${(at * step).toFixed(1)} ${y(point)}`;
-    if (begun === null) begun = at;
-  });
-  end(shown - 1);
+  // Each run of points with values is a line of its own.
+  for (let at = 0; at < points.length; at += 1) {
+    let end = at;
+    while (end < points.length && points[end].value !== null) end += 1;
+    if (end === at) continue;
+    const path = points.slice(at, end).map((point) => `${x(point)} ${y(point)}`).join("L");
+    line += "M" + path;
+    area += `M${path}L${x(points[end - 1])} ${GRAPH_HEIGHT}L${x(points[at])} ${GRAPH_HEIGHT}Z`;
+    at = end;
+  }
   tile.line.setAttribute("d", line);
   tile.area.setAttribute("d", area);
-  const { value, unit } = known.length ? tile.show(known[known.length - 1]) : { value: "nothing yet", unit: "" };
-  const top = known.length ? tile.show(Math.max(...known)) : { value: "nothing", unit: "" };
-  tile.graph.setAttribute("aria-label", `${tile.name} over the last three minutes: now ${value} ${unit}, at most ${top.value} ${top.unit}`);
+  const text = (value) => {
+    const shown = tile.show(value);
+    return `${shown.value} ${shown.unit}`.trim();
+  };
+  const now = values.length ? text(values[values.length - 1]) : "nothing yet";
+  const top = values.length ? text(Math.max(...values)) : "nothing";
+  const since = clock(points[0].time);
+  tile.topElement.textContent = values.length ? "max " + top : "";
+  tile.sinceElement.textContent = "since " + since;
+  tile.graph.setAttribute("aria-label", `${tile.name} since ${since}: now ${now}, at most ${top}`);
+}
+
+// What the server has kept, and after it what this page has seen.
+async function fetchHistory() {
+  try {
+    const { points } = await (await fetch("history.json", { cache: "no-store" })).json();
+    if (points.length) {
+      const newest = points[points.length - 1].time;
+      TILES.forEach((tile, series) => {
+        const kept = points.map((point) => ({ time: point.time, value: point.values[series] }));
+        tile.points = kept.concat(tile.points.filter((point) => point.time > newest));
+      });
+    }
+  } catch {
+    // The next status says that there is no answer.
+  }
+  setTimeout(fetchHistory, HISTORY_INTERVAL_MS);
 }
 
 // --- Tables
@@ -302,17 +361,18 @@ function storageCard(storage, status) {
   const batches = count(storage.batches);
   card.append(title, list([
     ["Size", bytes(storage.size_bytes)],
+    ["Disk space left", bytes(storage.disk_free_bytes)],
     ["Objects", storage.objects.toLocaleString()],
     ["Last transaction", age],
     ["Clients", short(storage.connections)],
     ["Commits", storage.commits.toLocaleString()],
     ["Aborts", storage.aborts.toLocaleString()],
     ["Conflicts", storage.conflicts.toLocaleString()],
-    ["Wait for locks", short(storage.waiting_for_locks)],
-    ["Hold locks", locks],
+    ["Waiting for locks", short(storage.waiting_for_locks)],
+    ["Locks held", locks],
     ["Finish queue", short(storage.finish_queue)],
     ["Commits per sync", batches ? short(storage.batches.sum / batches) : "–"],
-    ["Syncs, 99 % within", duration(quantile(storage.syncs, 0.99))],
+    ["Sync p99", duration(quantile(storage.syncs, 0.99))],
     ["Loads from disk", short(count(storage.cold_loads))],
     ["Errors answered", short(storage.errors.reduce((sum, [, n]) => sum + n, 0))],
     ["Pack", packText(storage.pack, status.time), "wide"],
@@ -392,7 +452,7 @@ function showTables(status) {
     ["Client", nameOf],
     ["Storage", (c) => c.storage],
     ["State", (c) => c.transaction.state],
-    ["Open for", (c) => duration(c.transaction.seconds), "number"],
+    ["Open for", (c) => duration(c.transaction.seconds), "number", (c) => c.transaction.seconds],
     ["Waits for", waitText],
   ], transactions, "No open transactions."));
 
@@ -402,7 +462,7 @@ function showTables(status) {
     ["Client", nameOf],
     ["From", (c) => c.peer, "plain"],
     ["Storage", storageText],
-    ["Connected for", (c) => duration(c.seconds), "number"],
+    ["Connected for", (c) => duration(c.seconds), "number", (c) => c.seconds],
     ["Open", openText],
   ], status.connections, "No connections.")];
   if (more > 0 && status.connections.length) connections.push(element("p", `and ${more} more`, "quiet"));
@@ -414,14 +474,14 @@ function showTables(status) {
   fill(byId("requests"), table("Requests since the start", [
     ["Method", (r) => r.method],
     ["Storage", (r) => r.storage],
-    ["Calls", (r) => r.calls.toLocaleString(), "number"],
-    ["Half within", (r) => duration(quantile(r.seconds, 0.5)), "number"],
-    ["99 % within", (r) => duration(quantile(r.seconds, 0.99)), "number"],
+    ["Calls", (r) => r.calls.toLocaleString(), "number", (r) => r.calls],
+    ["Median", (r) => duration(quantile(r.seconds, 0.5)), "number", (r) => quantile(r.seconds, 0.5) ?? 0],
+    ["p99", (r) => duration(quantile(r.seconds, 0.99)), "number", (r) => quantile(r.seconds, 0.99) ?? 0],
   ], requests, "No requests yet."));
 
   byId("messages-count").textContent = status.messages.length || "";
   fill(byId("messages"), table("Warnings and errors, newest first", [
-    ["Time", (m) => clock(m.time), "plain"],
+    ["Time", (m) => clock(m.time), "plain", (m) => m.time],
     ["Level", (m) => m.level],
     ["Message", (m) => m.text, "text"],
   ], status.messages, "None since the start."));
@@ -453,7 +513,10 @@ async function refresh() {
     const answer = await fetch("status.json", { signal: given.signal, cache: "no-store" });
     const status = await answer.json();
     // After a restart of the server its counters begin at zero.
-    if (before && before.server.started !== status.server.started) before = null;
+    if (before && before.server.started !== status.server.started) {
+      before = null;
+      for (const tile of TILES) tile.points = [];
+    }
     showHeader(status);
     showTiles(status, before);
     showTables(status);
@@ -476,4 +539,4 @@ byId("theme").addEventListener("click", () => {
 });
 
 makeTiles();
-refresh();
+fetchHistory().then(refresh);
