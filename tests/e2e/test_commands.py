@@ -3,6 +3,7 @@
 The stock zeopack asks our server, and ours asks the stock one.
 """
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -309,3 +311,49 @@ def test_a_kill_during_an_offline_pack_leaves_a_whole_file(tmp_path, binary, see
         # What it has left behind is in nobody's way.
         assert run(binary, "pack", path)[0] == 0
         assert path.read_bytes() == packed
+
+
+@pytest.mark.zodium
+class TestStatus:
+    def test_any_server_is_shown(self, start_server, tmp_path, binary, encoding):
+        path = tmp_path / "Data.fs"
+        write_history(path)
+        stock = stock_server(tmp_path, encoding)
+        try:
+            code, said = run(binary, "status", "{}:{}".format(*stock.address))
+            assert (code, said.splitlines()[1].split()[0]) == (0, "STORAGE"), said
+        finally:
+            stock.kill()
+        address = "{}:{}".format(*start_server(path, encoding=encoding).address)
+        code, said = run(binary, "status", address)
+        assert (code, said.startswith(f"{address}, started ")) == (0, True), said
+        assert said.splitlines()[2].split()[0] == "1"
+        code, said = run(binary, "status", address, "--json")
+        (line,) = said.splitlines()
+        assert json.loads(line)["storages"]["1"]["commits"] == 0
+        code, said = run(binary, "healthcheck", address, "--json")
+        assert (code, json.loads(said)["status"]) == (0, "ok")
+
+    def test_rates_are_shown_while_it_is_watched(self, start_server, wire, tmp_path, binary):
+        server = start_server(tmp_path / "Data.fs")
+        words = [binary, "status", "{}:{}".format(*server.address), "--watch", "0.1"]
+        watching = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        try:
+            lines = iter(watching.stdout.readline, "")
+            rows = (line.split() for line in lines if line.startswith("1 "))
+            assert next(rows)[3] == "-"
+            client = wire(server)
+            client.commit(1, [(p64(1), p64(0), b"data")])
+            assert any(row[2] == "1" and int(row[3]) > 0 for row in islice(rows, 50))
+            # A server that goes away, and comes back, is still watched.
+            server.kill()
+            assert any("zodium:" in line for line in islice(lines, 50))
+        finally:
+            watching.kill()
+
+    def test_what_does_not_answer_is_told(self, binary):
+        address = f"127.0.0.1:{free_port()}"
+        code, said = run(binary, "status", address)
+        assert (code, "cannot connect to 127.0.0.1" in said) == (1, True), said
+        code, said = run(binary, "healthcheck", address, "--json")
+        assert (code, json.loads(said)["status"]) == (1, "failed")

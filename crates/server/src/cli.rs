@@ -14,6 +14,7 @@ use crate::pack::PackOptions;
 use crate::recover::RecoverOptions;
 use crate::resp::RespOptions;
 use crate::serve::ServeOptions;
+use crate::status::StatusOptions;
 use crate::tools::ToolCommand;
 
 const ABOUT: &str = "A fast, parallel object database server for ZODB.";
@@ -26,6 +27,8 @@ Examples:
   zodium serve Data.fs --read-only           ... without writing anything
   zodium serve -C zeo.conf                   serve what a zeo.conf (or our TOML) says
   zodium pack 127.0.0.1:8100 --days 3        pack it while it is served
+  zodium explore Data.fs                     look at it in a browser
+  zodium status 127.0.0.1:8100 --watch       what its server does
   zodium dump --log-order Data.fs | zodium load copy.fs
   zodium refs Data.fs --to 0x1a --path       what refers to an object, and from where
 
@@ -108,6 +111,10 @@ pub(crate) enum Command {
     Tool(Box<ToolCommand>),
     /// Check whether a server is healthy: exit code 0, or 1 with a line that gives the reason
     Healthcheck(Box<HealthcheckOptions>),
+    /// Show how a server is: clients, commits, loads, conflicts and locks of each storage
+    ///
+    /// Any ZEO server can be asked. The status page (`--monitor`) of a Zodium server shows more.
+    Status(Box<StatusOptions>),
     /// Print a script that completes commands and options in a shell
     ///
     /// In bash, for this session: `source <(zodium completions bash)`.
@@ -128,7 +135,7 @@ const ELSEWHERE: [(&[&str], &str); 4] = [
          serves it; docs/operating.md says how",
     ),
     (&["start", "run", "runzeo", "server"], "`zodium serve` starts a server"),
-    (&["stop", "restart", "status"], "stop a server with SIGTERM; `zodium healthcheck` checks one"),
+    (&["stop", "restart"], "stop a server with SIGTERM; `zodium status` shows how it is"),
     (
         &["bench", "benchmark"],
         "`zodium bench` is a program of its own now: zodium-bench; build it with `cargo build \

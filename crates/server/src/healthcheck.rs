@@ -1,9 +1,11 @@
 //! `zodium healthcheck`: whether a server answers `ruok`, for containers and scripts.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use serde_json::{Map, Value, json};
 use zodium_client::direct::health;
 use zodium_types::Address;
 
@@ -24,12 +26,31 @@ pub(crate) struct HealthcheckOptions {
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     timeout: Duration,
 
+    /// Print JSON: `status` is "ok" with the server's answer, or "failed" with the reason
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     reach: ReachOptions,
 }
 
 /// Succeeds when the server answers with the status of all storages asked for.
-pub(crate) fn run(options: &HealthcheckOptions) -> Result<()> {
+pub(crate) fn run(options: &HealthcheckOptions) -> Result<ExitCode> {
+    let checked = check(options);
+    if !options.json {
+        return checked.map(|_| ExitCode::SUCCESS);
+    }
+    let (answer, code) = match checked {
+        Ok(storages) => (json!({ "status": "ok", "storages": storages }), ExitCode::SUCCESS),
+        Err(error) => {
+            (json!({ "status": "failed", "reason": format!("{error:#}") }), ExitCode::FAILURE)
+        }
+    };
+    println!("{answer}");
+    Ok(code)
+}
+
+fn check(options: &HealthcheckOptions) -> Result<Map<String, Value>> {
     let server = options.reach.destination(options.address.clone())?;
     let address = &server.address;
     let storages = health(server.connect(options.timeout)?, options.timeout)?;
@@ -48,10 +69,11 @@ pub(crate) fn run(options: &HealthcheckOptions) -> Result<()> {
             bail!("{address} has no status of storage {name}");
         }
     }
-    Ok(())
+    Ok(storages)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Parses a number of seconds above 0.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     let limit = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
     if limit.is_zero() { Err("expected more than 0".to_owned()) } else { Ok(limit) }

@@ -27,6 +27,7 @@ mod recover;
 mod resp;
 mod serve;
 mod setting_arguments;
+mod status;
 mod supervisor;
 mod tools;
 
@@ -50,9 +51,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         cli::Command::Check(options) => check::run(&options),
         cli::Command::Recover(options) => recover::run(&options),
         cli::Command::Tool(command) => tools::run(&command),
-        cli::Command::Healthcheck(options) => {
-            healthcheck::run(&options).map(|()| ExitCode::SUCCESS)
-        }
+        cli::Command::Healthcheck(options) => healthcheck::run(&options),
+        cli::Command::Status(options) => status::run(&options),
         cli::Command::Completions(options) => {
             installation::completions(&options, cli::Cli::command()).map(|()| ExitCode::SUCCESS)
         }
