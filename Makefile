@@ -45,7 +45,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout soak mutants clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,19 @@ uninstall: ## Remove what `make install` installed
 	rm -f $(DESTDIR)$(PREFIX)/bin/zodium $(INSTALLED)/man/man1/zodium.1 $(INSTALLED)/man/man1/zodium-*.1 \
 	  $(foreach shell,$(COMPLETIONS),$(INSTALLED)/$(lastword $(subst :, ,$(shell)))) \
 	  $(DESTDIR)$(PREFIX)/lib/systemd/system/zodium.service
+
+# What is installed from: the program, its wheel and its sources.
+PACKAGES := target/packages
+
+package: build $(VENV)/ready ## Build the packages in target/packages: archive, Debian package, wheel, sdist, checksums
+	rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)
+	$(VENV)/bin/maturin build --profile wheel --out $(PACKAGES)
+	$(VENV)/bin/maturin sdist --out $(PACKAGES)
+	$(PYTHON) packaging/sdist.py $(PACKAGES)/zodium-*.tar.gz
+	$(PYTHON) packaging/package.py $(BINARY) $(PACKAGES)
+
+packagetest: $(VENV)/ready ## Install from each package of target/packages into an empty environment, and use it
+	$(VENV)/bin/python tests/packages/run.py $(PACKAGES)
 
 wheel: $(VENV)/ready ## Build the Python package, target/wheels/zodium-*.whl, for this system and Python 3.9+
 	$(VENV)/bin/maturin build --profile wheel

@@ -38,3 +38,12 @@ def connection(*args, **options):
     except BaseException:
         db.close()
         raise
+
+
+def __getattr__(name):
+    """The version, which is read when it is asked for."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("zodium")

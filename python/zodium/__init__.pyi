@@ -7,6 +7,8 @@ import ZODB.Connection
 
 _Address = Union[int, str, "os.PathLike[str]", tuple[str, int]]
 
+__version__: str
+
 __all__ = ["TLS", "ClientStorage", "DB", "client", "connection"]
 
 class TLS:

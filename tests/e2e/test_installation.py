@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_what_is_installed_works_and_is_uninstalled(tmp_path):
     assert {"zodium.1", "zodium-serve.1", "zodium-check.1"} <= pages
     assert "--blob-dir" in read_page(place / "share" / "man" / "man1" / "zodium-check.1")
     unit = (place / "lib" / "systemd" / "system" / "zodium.service").read_text()
-    assert "ExecStart=/opt/zodium/bin/zodium serve" in unit and "@" not in unit
+    assert "ExecStart=/opt/zodium/bin/zodium serve" in unit and "@PREFIX@" not in unit
     for script in [
         "bash-completion/completions/zodium",
         "zsh/site-functions/_zodium",
@@ -78,3 +79,19 @@ def read_page(page):
         assert done.returncode == 0, done.stderr
         return re.sub(".\b", "", done.stdout)
     return page.read_text().replace("\\-", "-")
+
+
+def test_the_chart_has_the_figures_of_the_benchmarks():
+    command = [sys.executable, ROOT / "docs" / "benchmarks" / "chart.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd rates its units")
+def test_the_unit_has_few_rights(tmp_path):
+    unit = tmp_path / "zodium.service"
+    unit.write_text((ROOT / "packaging" / "zodium.service").read_text().replace("@PREFIX@", "/usr"))
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", unit]
+    done = subprocess.run(command, capture_output=True, text=True)
+    rating = re.search(r"exposure level for zodium.service: ([\d.]+)", done.stdout)
+    assert rating and float(rating[1]) < 3, done.stdout + done.stderr
