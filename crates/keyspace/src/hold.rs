@@ -23,6 +23,10 @@ pub struct Hold<'a> {
     pub notes_created: bool,
     /// Keys that were not there, and have a list or a sorted set now.
     pub created: Vec<Removed>,
+    /// Whether keys that were not there are noted in `new`.
+    pub notes_new: bool,
+    /// Keys that were not there, and are now. The caller takes them.
+    pub new: Vec<Removed>,
     /// Keys that were removed because their time is past.
     pub expired: Vec<Removed>,
 }
@@ -98,6 +102,8 @@ impl<'a> Hold<'a> {
             changes: 0,
             notes_created: false,
             created: Vec::new(),
+            notes_new: false,
+            new: Vec::new(),
             expired: Vec::new(),
         }
     }
@@ -157,6 +163,9 @@ impl<'a> Hold<'a> {
         entry.note_use(self.now);
         let (database, hash) = self.fresh(key);
         let old = database.insert(hash, key.into(), entry);
+        if self.notes_new && old.is_none() {
+            self.new.push(Removed { database: self.database, key: key.into() });
+        }
         if is_waited_for && self.notes_created {
             self.created.push(Removed { database: self.database, key: key.into() });
         }

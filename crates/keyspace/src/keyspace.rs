@@ -1,7 +1,7 @@
 //! The keyspace: all stripes, and locking them.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -77,6 +77,26 @@ impl Keyspace {
             }
         };
         Hold::new(self, guards, now)
+    }
+
+    /// As [`Keyspace::lock`], but waits until a time at most, or not at all.
+    #[must_use]
+    pub fn try_lock(&self, stripes: Stripes, now: u64, until: Option<Instant>) -> Option<Hold<'_>> {
+        let lock = |number: usize| match until {
+            Some(until) => self.stripes[number].0.try_lock_until(until),
+            None => self.stripes[number].0.try_lock(),
+        };
+        let guards = match stripes.only() {
+            Some(number) => Guards::One(number, lock(number)?),
+            None => {
+                let mut guards = Vec::with_capacity(stripes.count());
+                for number in stripes.numbers() {
+                    guards.push((number, lock(number)?));
+                }
+                Guards::Many(guards)
+            }
+        };
+        Some(Hold::new(self, guards, now))
     }
 
     /// The sums over a database. Stripes are locked one after the other.

@@ -1,6 +1,6 @@
 //! A command on its way: its arguments, what it may touch, and its answer.
 
-use zodium_keyspace::{Hold, Score};
+use zodium_keyspace::{Hold, Removed, Score};
 use zodium_resp::{Arguments, parse_double, parse_integer};
 
 use crate::events::Class;
@@ -55,6 +55,9 @@ impl<'a> Call<'a, '_> {
     /// Notes a change of a key, and announces it.
     pub(crate) fn changed(&mut self, key: &[u8], class: Class, event: &str) {
         self.hold.changed(key);
+        for Removed { database, key } in std::mem::take(&mut self.hold.new) {
+            self.server.announce(database, &key, Class::New, "new");
+        }
         self.announce(key, class, event);
     }
 

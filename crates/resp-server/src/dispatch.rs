@@ -121,9 +121,8 @@ fn run_data(
 ) -> Outcome {
     let server = &*local.server;
     let stripes = server.stripes_of(client, command, arguments);
-    let mut hold = server.keyspace.lock(stripes, local.now.get());
+    let mut hold = server.lock(stripes, local.now.get())?;
     hold.database = client.database.get();
-    hold.notes_created = server.waiting.is_any();
     let mut call = Call {
         server,
         client: Some(client),
@@ -151,7 +150,7 @@ impl Server {
         arguments: Arguments,
     ) -> zodium_keyspace::Stripes {
         match command.keys {
-            Keys::All => zodium_keyspace::Stripes::ALL,
+            Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) => zodium_keyspace::Stripes::ALL,
             Keys::Watched => self.watched_stripes(client),
             _ => self.keyspace.stripes(command.keys_of(arguments)),
         }

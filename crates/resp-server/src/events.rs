@@ -14,13 +14,14 @@ pub(crate) enum Class {
     Hash,
     SortedSet,
     Expired,
+    /// A key that was not there. Not one of those that `A` stands for.
+    New,
 }
 
 /// The letters that `A` stands for.
 const ALL: &str = "g$lshzxetd";
 /// All letters, in the order in which they are written. Those without a class of ours are kept,
-/// and never apply: `d` of modules, `t` of streams, `m` of misses, `e` of eviction, `n` of new
-/// keys.
+/// and never apply: `d` of modules, `t` of streams, `m` of misses, `e` of eviction.
 const LETTERS: &str = "g$lshzxetdnKEm";
 
 impl Class {
@@ -33,6 +34,7 @@ impl Class {
             Class::Hash => 'h',
             Class::SortedSet => 'z',
             Class::Expired => 'x',
+            Class::New => 'n',
         }
     }
 }
@@ -69,6 +71,11 @@ pub(crate) fn written(bits: u32) -> String {
 }
 
 impl Server {
+    /// Whether new keys are announced.
+    pub(crate) fn announces_new(&self) -> bool {
+        self.settings.events.load(Ordering::Relaxed) & bit(Class::New.letter()) != 0
+    }
+
     /// Publishes an event of a key, if it is asked for.
     pub(crate) fn announce(&self, database: usize, key: &[u8], class: Class, event: &str) {
         let wanted = self.settings.events.load(Ordering::Relaxed);

@@ -16,6 +16,10 @@ const KEYS_MAX: usize = 64;
 pub(crate) async fn expire(server: Arc<Server>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
+        // A script holds all stripes: the worker must not wait for it.
+        if server.running.is_any() {
+            continue;
+        }
         loop {
             let mut removed = Vec::new();
             let is_more = server.keyspace.expire(now(), KEYS_MAX, &mut removed);

@@ -34,6 +34,8 @@ impl From<WrongType> for Fail {
 
 pub(crate) const WRONG_TYPE: Fail =
     Fail::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
+pub(crate) const OUT_OF_MEMORY: Fail =
+    Fail::fixed("OOM command not allowed when used memory > 'maxmemory'.");
 pub(crate) const SYNTAX: Fail = Fail::fixed("ERR syntax error");
 pub(crate) const NO_INTEGER: Fail = Fail::fixed("ERR value is not an integer or out of range");
 pub(crate) const NO_FLOAT: Fail = Fail::fixed("ERR value is not a valid float");

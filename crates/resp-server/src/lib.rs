@@ -19,6 +19,7 @@ mod local;
 mod parting;
 mod publishing;
 mod reply;
+mod scripting;
 mod server;
 mod service;
 mod session;

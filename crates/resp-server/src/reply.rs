@@ -135,6 +135,24 @@ impl<'a> Reply<'a> {
         write::double(self.buffer(), version, number);
     }
 
+    /// A truth value, in RESP2 an integer.
+    pub(crate) fn boolean(&mut self, value: bool) {
+        let version = self.version;
+        write::boolean(self.buffer(), version, value);
+    }
+
+    /// A number of any length; in RESP2 bytes.
+    pub(crate) fn big_number(&mut self, digits: &str) {
+        let version = self.version;
+        write::big_number(self.buffer(), version, digits);
+    }
+
+    /// A text of a format with a name of three letters; in RESP2 bytes.
+    pub(crate) fn verbatim_as(&mut self, format: &[u8], text: &[u8]) {
+        let version = self.version;
+        write::verbatim_as(self.buffer(), version, format, text);
+    }
+
     pub(crate) fn verbatim(&mut self, text: &str) {
         let version = self.version;
         write::verbatim(self.buffer(), version, text.as_bytes());

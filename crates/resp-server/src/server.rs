@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -12,6 +13,7 @@ use crate::client::ClientShared;
 use crate::events::Class;
 use crate::local::Letter;
 use crate::publishing::Channels;
+use crate::scripting::{Running, Scripts};
 use crate::settings::Settings;
 use crate::waiting::Waiting;
 
@@ -38,9 +40,13 @@ pub struct Server {
     /// Clients that see all commands. Read before each command, and hardly ever written.
     pub(crate) monitors: AtomicUsize,
     pub(crate) statistics: Statistics,
+    pub(crate) scripts: Scripts,
+    /// The script that runs; the Lua states of the workers look at it too.
+    pub(crate) running: Arc<Running>,
     pub(crate) port: u16,
     pub(crate) may_shut_down: bool,
     pub(crate) started_at: u64,
+    pub(crate) started: Instant,
     /// 40 hexadecimal digits that no other run has.
     pub(crate) run_id: String,
     client_id: AtomicU64,
@@ -86,14 +92,22 @@ impl Server {
                 workers: (0..workers).map(|_| WorkerStatistics::default()).collect(),
                 ..Statistics::default()
             },
+            scripts: Scripts::default(),
+            running: Arc::default(),
             port: options.port,
             may_shut_down: options.may_shut_down,
             started_at: now(),
+            started: Instant::now(),
             run_id: (0..40).map(digit).collect(),
             client_id: AtomicU64::new(1),
             inboxes: senders,
             unopened: Mutex::new(inboxes.into_iter().map(Some).collect()),
         }
+    }
+
+    /// Whether commands may take more memory.
+    pub(crate) fn may_grow(&self) -> bool {
+        true
     }
 
     /// Number of open connections.

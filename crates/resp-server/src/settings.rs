@@ -56,7 +56,7 @@ const fn renamed(
 const SIZE: Kind = Kind::Integer(0, i64::MAX);
 const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
 
-static SETTINGS: [Setting; 34] = [
+static SETTINGS: [Setting; 35] = [
     setting("save", "", Kind::Fixed),
     setting("appendonly", "no", Kind::Fixed),
     setting("maxmemory", "0", Kind::Fixed),
@@ -84,6 +84,7 @@ static SETTINGS: [Setting; 34] = [
     setting("hll-sparse-max-bytes", "3000", SIZE),
     setting("stream-node-max-bytes", "4096", SIZE),
     setting("stream-node-max-entries", "100", SIZE),
+    renamed("busy-reply-threshold", "lua-time-limit", "5000", SIZE),
     setting("activerehashing", "yes", YES_NO),
     setting("latency-tracking", "yes", YES_NO),
     setting("latency-monitor-threshold", "0", Kind::Integer(0, i64::MAX)),

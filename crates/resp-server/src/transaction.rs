@@ -87,8 +87,13 @@ pub(crate) fn exec(
         .iter()
         .map(|(command, request)| server.stripes_of(client, command, request.arguments()));
     let stripes = stripes.fold(server.watched_stripes(client), |all, one| all | one);
-    let mut hold = server.keyspace.lock(stripes, local.now.get());
-    hold.notes_created = server.waiting.is_any();
+    let mut hold = match server.lock(stripes, local.now.get()) {
+        Ok(hold) => hold,
+        Err(fail) => {
+            server.unwatch(client);
+            return Err(fail);
+        }
+    };
     if end_watch(client, &mut hold) {
         drop(hold);
         reply.null_array();

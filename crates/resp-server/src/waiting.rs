@@ -153,6 +153,7 @@ impl Server {
     fn try_again(&self, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
         let mut hold = self.keyspace.lock(waiter.stripes, now());
         (hold.database, hold.notes_created) = (waiter.database, true);
+        hold.notes_new = self.announces_new();
         let mut is_over = waiter.is_over.lock();
         let mut buffer = BytesMut::new();
         let (Run::Data(run), false) = (waiter.command.run, *is_over) else {

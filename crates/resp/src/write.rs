@@ -96,13 +96,27 @@ pub fn boolean(out: &mut BytesMut, version: Version, value: bool) {
     }
 }
 
+/// A number of any length; in RESP2 bytes. It must have no line break.
+pub fn big_number(out: &mut BytesMut, version: Version, digits: &str) {
+    match version {
+        Version::Two => bulk(out, digits.as_bytes()),
+        Version::Three => line(out, b'(', digits.as_bytes()),
+    }
+}
+
 /// A text for people; in RESP2 bytes.
 pub fn verbatim(out: &mut BytesMut, version: Version, text: &[u8]) {
+    verbatim_as(out, version, b"txt", text);
+}
+
+/// A text in a format, whose name is cut or filled up to three letters; in RESP2 bytes.
+pub fn verbatim_as(out: &mut BytesMut, version: Version, format: &[u8], text: &[u8]) {
     match version {
         Version::Two => bulk(out, text),
         Version::Three => {
             header(out, b'=', text.len() + 4);
-            out.put_slice(b"txt:");
+            let letter = |place: usize| format.get(place).copied().unwrap_or(b' ');
+            out.put_slice(&[letter(0), letter(1), letter(2), b':']);
             out.put_slice(text);
             out.put_slice(b"\r\n");
         }

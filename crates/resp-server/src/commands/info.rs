@@ -10,7 +10,7 @@ use crate::fail::Outcome;
 use crate::server::Server;
 
 /// The version of Valkey whose commands these are.
-pub(super) const VERSION: &str = "8.0.1";
+pub(crate) const VERSION: &str = "8.0.1";
 /// The version of Redis that old clients compare.
 const REDIS_VERSION: &str = "7.2.4";
 
@@ -64,10 +64,11 @@ fn clients(call: &Call, out: &mut String) -> std::fmt::Result {
     writeln!(out, "connected_clients:{connected}\nblocked_clients:{blocked}")
 }
 
-fn memory(_: &Call, out: &mut String) -> std::fmt::Result {
+fn memory(call: &Call, out: &mut String) -> std::fmt::Result {
     let bytes = resident_bytes();
     // What the process has of the machine: allocations are not counted one by one.
     writeln!(out, "used_memory:{bytes}\nused_memory_rss:{bytes}")?;
+    writeln!(out, "number_of_cached_scripts:{}", call.server.scripts.count())?;
     writeln!(out, "maxmemory:0\nmaxmemory_human:0B\nmaxmemory_policy:noeviction")
 }
 

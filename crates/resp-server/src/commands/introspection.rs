@@ -105,7 +105,7 @@ pub(super) fn command_getkeys(call: &mut Call) -> Outcome {
         return Err(Fail::fixed("ERR The command has no key arguments"));
     }
     let keys: Vec<&[u8]> = command.keys_of(arguments).collect();
-    if keys.is_empty() {
+    if keys.is_empty() && !matches!(command.keys, Keys::CountedOfAll(_)) {
         return Err(Fail::fixed("ERR Invalid arguments specified for command"));
     }
     call.reply.words(&keys);
@@ -139,8 +139,10 @@ fn describe(reply: &mut Reply, (name, command): (&str, &Command)) {
     names.iter().for_each(|name| reply.simple(name));
     let (first, last, step) = match command.keys {
         Keys::Range(first, last, step) => (first, last, step),
-        Keys::FirstAndCounted => (1, 1, 1),
-        Keys::None | Keys::Counted(_) | Keys::All | Keys::Watched => (0, 0, 0),
+        Keys::FirstAndCounted | Keys::FirstOfAll => (1, 1, 1),
+        Keys::None | Keys::Counted(_) | Keys::CountedOfAll(_) | Keys::All | Keys::Watched => {
+            (0, 0, 0)
+        }
     };
     reply.count(first);
     reply.integer(i64::from(last));

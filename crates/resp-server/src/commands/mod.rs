@@ -1,6 +1,8 @@
 //! The commands: what each is called, what it takes, and what it does.
 
 mod algebra;
+mod bit_fields;
+mod bits;
 mod config;
 mod connection;
 mod counters;
@@ -10,16 +12,19 @@ mod hashes;
 mod info;
 mod introspection;
 mod keys;
+mod lcs;
 mod list_moves;
 mod lists;
 mod positions;
 mod publishing;
 mod ranges;
 mod scans;
+mod scripts;
 mod score_algebra;
 mod score_ranges;
 mod serving;
 mod sets;
+mod sort;
 mod sorted_sets;
 mod strings;
 mod substrings;
@@ -35,6 +40,8 @@ use crate::call::Call;
 use crate::fail::{Fail, Outcome};
 use crate::reply::Reply;
 use crate::{After, Client, LocalServer};
+
+pub(crate) use info::VERSION;
 
 /// A command, or a subcommand of one.
 #[derive(Debug)]
@@ -61,6 +68,10 @@ pub(crate) enum Keys {
     Counted(usize),
     /// The first argument, and as many as the second one says.
     FirstAndCounted,
+    /// The same for scripts, which may touch any others too.
+    CountedOfAll(usize),
+    /// The first argument; it may touch any others too.
+    FirstOfAll,
     /// None that the arguments name: it may touch any.
     All,
     /// Those that the client watches.
@@ -217,8 +228,9 @@ impl Command {
                 };
                 (None, first..end.max(first), step)
             }
-            Keys::Counted(place) => (None, counted(place), 1),
+            Keys::Counted(place) | Keys::CountedOfAll(place) => (None, counted(place), 1),
             Keys::FirstAndCounted => (Some(1), counted(2), 1),
+            Keys::FirstOfAll => (Some(1), 0..0, 1),
         };
         first.into_iter().chain(rest.step_by(step)).map(move |place| arguments.word(place))
     }

@@ -72,7 +72,11 @@ fn check_length(call: &Call, length: usize) -> Outcome {
 }
 
 /// Changes the string of a key, which begins as empty; returns its length. The time stays.
-fn change(call: &mut Call, key: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, Fail> {
+pub(super) fn change(
+    call: &mut Call,
+    key: &[u8],
+    change: impl FnOnce(&mut Vec<u8>),
+) -> Result<usize, Fail> {
     if let Some(bytes) = call.hold.write::<Bytes>(key)? {
         // No copy, unless an answer that is being sent shares it.
         let mut owned = Vec::from(std::mem::take(bytes));

@@ -1,15 +1,17 @@
 //! The table of commands. Arity, flags, keys, and what `COMMAND` answers come from it.
 
-use super::Keys::{All, Counted, FirstAndCounted, None, Range, Watched};
+use super::Keys::{
+    All, Counted, CountedOfAll, FirstAndCounted, FirstOfAll, None, Range, Watched,
+};
 use super::Run::{Connection, Data};
 use super::flags::{
     ADMIN, BLOCKING, CONTROL, DENY_OOM, FAST, LOADING, MOVABLE_KEYS, NO_AUTH, NO_MULTI, NO_SCRIPT,
     PUBSUB, READONLY, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
 };
 use super::{
-    Command, Keys, Run, algebra, config, connection, counters, expiring, hashes, info,
-    introspection, keys, list_moves, lists, publishing, ranges, scans, score_algebra, serving,
-    sets, sorted_sets, strings, substrings,
+    Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, expiring, hashes, info,
+    introspection, keys, lcs, list_moves, lists, publishing, ranges, scans, score_algebra, scripts, serving,
+    sets, sort, sorted_sets, strings, substrings,
 };
 use crate::transaction;
 
@@ -27,6 +29,8 @@ const OPERATES: u32 = CONNECTS | ADMIN;
 const PUBLISHES: u32 = ALWAYS | PUBSUB;
 const SUBSCRIBES: u32 = CONNECTS | PUBSUB | SUBSCRIBED;
 
+const SCRIPTS: u32 = NO_SCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS;
+
 // Places of keys that come often.
 const FIRST: Keys = Range(1, 1, 1);
 const SECOND: Keys = Range(2, 2, 1);
@@ -35,8 +39,9 @@ const ALL_WORDS: Keys = Range(1, -1, 1);
 const ALL_BUT_LAST: Keys = Range(1, -2, 1);
 
 /// All commands, by their groups in the documentation.
-pub(super) static GROUPS: [(&str, &[Command]); 12] = [
+pub(super) static GROUPS: [(&str, &[Command]); 13] = [
     ("string", STRINGS),
+    ("bitmap", BITMAPS),
     ("generic", GENERIC),
     ("hash", HASHES),
     ("list", LISTS),
@@ -84,6 +89,17 @@ const STRINGS: &[Command] = &[
     row("getrange", 4, READONLY, FIRST, Data(substrings::getrange)),
     row("substr", 4, READONLY, FIRST, Data(substrings::getrange)),
     row("setrange", 4, ADDS, FIRST, Data(substrings::setrange)),
+    row("lcs", -3, READONLY, FIRST_TWO, Data(lcs::lcs)),
+];
+
+const BITMAPS: &[Command] = &[
+    row("setbit", 4, ADDS, FIRST, Data(bits::setbit)),
+    row("getbit", 3, READS_FAST, FIRST, Data(bits::getbit)),
+    row("bitcount", -2, READONLY, FIRST, Data(bits::bitcount)),
+    row("bitpos", -3, READONLY, FIRST, Data(bits::bitpos)),
+    row("bitop", -4, ADDS, Range(2, -1, 1), Data(bits::bitop)),
+    row("bitfield", -2, ADDS, FIRST, Data(bit_fields::bitfield)),
+    row("bitfield_ro", -2, READS_FAST, FIRST, Data(bit_fields::bitfield_ro)),
 ];
 
 const GENERIC: &[Command] = &[
@@ -109,6 +125,8 @@ const GENERIC: &[Command] = &[
     row("expiretime", 2, READS_FAST, FIRST, Data(expiring::expiretime)),
     row("pexpiretime", 2, READS_FAST, FIRST, Data(expiring::pexpiretime)),
     row("persist", 2, WRITES_FAST, FIRST, Data(expiring::persist)),
+    row("sort", -2, ADDS | MOVABLE_KEYS, FirstOfAll, Data(sort::sort)),
+    row("sort_ro", -2, READONLY | MOVABLE_KEYS, FirstOfAll, Data(sort::sort_ro)),
     row("wait", 3, BLOCKING, None, Data(serving::wait)),
 ];
 
@@ -270,8 +288,14 @@ const SERVER: &[Command] = &[
     row("acl", -2, 0, None, Data(serving::acl_whoami)).with(OF_ACL),
 ];
 
-const SCRIPTING: &[Command] =
-    &[row("function", -2, 0, None, Data(serving::function_help)).with(OF_FUNCTION)];
+const SCRIPTING: &[Command] = &[
+    row("eval", -3, SCRIPTS, CountedOfAll(2), Data(scripts::eval)),
+    row("evalsha", -3, SCRIPTS, CountedOfAll(2), Data(scripts::evalsha)),
+    row("eval_ro", -3, SCRIPTS | READONLY, CountedOfAll(2), Data(scripts::eval_ro)),
+    row("evalsha_ro", -3, SCRIPTS | READONLY, CountedOfAll(2), Data(scripts::evalsha_ro)),
+    row("script", -2, 0, None, Data(scripts::script_help)).with(OF_SCRIPT),
+    row("function", -2, 0, None, Data(serving::function_help)).with(OF_FUNCTION),
+];
 
 const CLUSTER: &[Command] = &[
     row("cluster", -2, 0, None, Data(serving::cluster)),
@@ -332,6 +356,15 @@ const OF_MEMORY: &[Command] = &[
 ];
 
 const OF_ACL: &[Command] = &[row("whoami", 2, CONNECTS, None, Data(serving::acl_whoami))];
+
+const OF_SCRIPT: &[Command] = &[
+    row("load", 3, NO_SCRIPT | STALE, None, Data(scripts::script_load)),
+    row("exists", -3, NO_SCRIPT, None, Data(scripts::script_exists)),
+    row("flush", -2, NO_SCRIPT, None, Data(scripts::script_flush)),
+    row("kill", 2, NO_SCRIPT, None, Data(scripts::script_kill)),
+    row("show", 3, NO_SCRIPT, None, Data(scripts::script_show)),
+    row("help", 2, ALWAYS, None, Data(scripts::script_help)),
+];
 
 const OF_FUNCTION: &[Command] = &[
     row("flush", -2, WRITE | NO_SCRIPT, None, Data(serving::function_flush)),

@@ -1,0 +1,109 @@
+//! Scripts: `EVAL`, `EVALSHA` and their read-only kin, and `SCRIPT`.
+
+use std::sync::Arc;
+
+use super::introspection::help;
+use crate::call::{Call, is};
+use crate::fail::{Fail, NO_INTEGER, Outcome};
+use crate::scripting::{self, Script, digest};
+
+const NO_SCRIPT: Fail = Fail::fixed("NOSCRIPT No matching script.");
+
+pub(super) fn eval(call: &mut Call) -> Outcome {
+    run_source(call, false)
+}
+
+pub(super) fn eval_ro(call: &mut Call) -> Outcome {
+    run_source(call, true)
+}
+
+pub(super) fn evalsha(call: &mut Call) -> Outcome {
+    run_known(call, false)
+}
+
+pub(super) fn evalsha_ro(call: &mut Call) -> Outcome {
+    run_known(call, true)
+}
+
+/// The number of keys.
+fn keys(call: &Call) -> Result<usize, Fail> {
+    let count = zodium_resp::parse_integer(call.word(2)).ok_or(NO_INTEGER)?;
+    let count = usize::try_from(count)
+        .map_err(|_| Fail::fixed("ERR Number of keys can't be negative"))?;
+    match count > call.len() - 3 {
+        true => Err(Fail::fixed("ERR Number of keys can't be greater than number of args")),
+        false => Ok(count),
+    }
+}
+
+fn script(source: &[u8]) -> Script {
+    Script { digest: digest(source), source: Arc::from(source) }
+}
+
+fn run_source(call: &mut Call, is_readonly: bool) -> Outcome {
+    let keys = keys(call)?;
+    let script = script(call.word(1));
+    scripting::check(call.server, &script)?;
+    call.server.scripts.add(&script, false);
+    scripting::run(call, &script, keys, is_readonly)
+}
+
+fn run_known(call: &mut Call, is_readonly: bool) -> Outcome {
+    let keys = keys(call)?;
+    let script = call.server.scripts.find(call.word(1)).ok_or(NO_SCRIPT)?;
+    scripting::run(call, &script, keys, is_readonly)
+}
+
+pub(super) fn script_load(call: &mut Call) -> Outcome {
+    let script = script(call.word(2));
+    scripting::check(call.server, &script)?;
+    call.server.scripts.add(&script, true);
+    call.reply.text(&script.digest);
+    Ok(())
+}
+
+pub(super) fn script_exists(call: &mut Call) -> Outcome {
+    let digests = call.arguments.from(2);
+    call.reply.array(digests.len());
+    for digest in digests.iter() {
+        call.reply.flag(call.server.scripts.find(digest).is_some());
+    }
+    Ok(())
+}
+
+pub(super) fn script_show(call: &mut Call) -> Outcome {
+    let script = call.server.scripts.find(call.word(2)).ok_or(NO_SCRIPT)?;
+    call.reply.bulk(&script.source);
+    Ok(())
+}
+
+pub(super) fn script_flush(call: &mut Call) -> Outcome {
+    if call.len() > 3 || call.len() == 3 && !is(call.word(2), "sync") && !is(call.word(2), "async")
+    {
+        return Err(Fail::fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+    }
+    call.server.scripts.flush();
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn script_kill(call: &mut Call) -> Outcome {
+    call.server.running.kill()?;
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn script_help(call: &mut Call) -> Outcome {
+    help(
+        call,
+        "SCRIPT",
+        &[
+            ("EXISTS <sha1> [<sha1> ...]", "Return information about the existence of scripts."),
+            ("FLUSH [ASYNC|SYNC]", "Flush the scripts cache."),
+            ("KILL", "Kill the currently executing script, if it has written nothing."),
+            ("LOAD <script>", "Load a script into the scripts cache without executing it."),
+            ("SHOW <sha1>", "Show a script in the scripts cache."),
+        ],
+    );
+    Ok(())
+}

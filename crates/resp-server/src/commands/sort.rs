@@ -1,0 +1,188 @@
+//! `SORT` and `SORT_RO`: elements in order of themselves, or of what other keys have for them.
+
+use std::cmp::Ordering;
+
+use zodium_keyspace::{Entry, Hash, Hold, List, Value, Word};
+use zodium_resp::parse_double;
+
+use super::strings::read;
+use crate::call::{Blocking, Call, Options, integer, is};
+use crate::events::Class;
+use crate::fail::{Fail, Outcome, SYNTAX, WRONG_TYPE};
+
+/// What a command asks for.
+#[derive(Default)]
+struct Order<'a> {
+    by: Option<&'a [u8]>,
+    gets: Vec<&'a [u8]>,
+    limit: Option<(i64, i64)>,
+    is_descending: bool,
+    is_alphabetic: bool,
+    target: Option<&'a [u8]>,
+}
+
+impl<'a> Order<'a> {
+    fn of(call: &Call<'a, '_>, is_readonly: bool) -> Result<Order<'a>, Fail> {
+        let mut order = Order::default();
+        let mut options = Options::from(call.arguments, 2);
+        while let Some(word) = options.next() {
+            if is(word, "asc") {
+                order.is_descending = false;
+            } else if is(word, "desc") {
+                order.is_descending = true;
+            } else if is(word, "alpha") {
+                order.is_alphabetic = true;
+            } else if is(word, "limit") && options.left() >= 2 {
+                order.limit = Some((integer(options.value()?)?, integer(options.value()?)?));
+            } else if is(word, "by") && options.left() > 0 {
+                order.by = Some(options.value()?);
+            } else if is(word, "get") && options.left() > 0 {
+                order.gets.push(options.value()?);
+            } else if is(word, "store") && options.left() > 0 && !is_readonly {
+                order.target = Some(options.value()?);
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(order)
+    }
+
+    /// Whether the elements stay in the order in which they are.
+    fn keeps(&self) -> bool {
+        self.by.is_some_and(|by| !by.contains(&b'*'))
+    }
+}
+
+/// What an element is compared by.
+#[derive(Clone, Debug, PartialEq)]
+enum Weight {
+    Number(f64),
+    /// `None`: the key is not there. It comes first.
+    Text(Option<Vec<u8>>),
+}
+
+pub(super) fn sort(call: &mut Call) -> Outcome {
+    run(call, false)
+}
+
+pub(super) fn sort_ro(call: &mut Call) -> Outcome {
+    run(call, true)
+}
+
+fn run(call: &mut Call, is_readonly: bool) -> Outcome {
+    let mut order = Order::of(call, is_readonly)?;
+    let (mut elements, is_unordered) = elements(call, &order)?;
+    // A set has no order: what is stored, or seen by a script, must not change by chance.
+    let is_within = call.blocking == Blocking::Never;
+    if is_unordered && order.keeps() && (order.target.is_some() || is_within) {
+        (order.by, order.is_alphabetic) = (None, true);
+    }
+    if !order.keeps() {
+        elements = sorted(call.hold, &order, elements)?;
+    }
+    let count = i64::try_from(elements.len()).unwrap_or(i64::MAX);
+    let (start, limit) = order.limit.unwrap_or((0, -1));
+    let start = start.clamp(0, count);
+    let end = if limit < 0 { count } else { start.saturating_add(limit).min(count) };
+    let chosen = &elements[start as usize..end as usize];
+    let mut answers: Vec<Option<Vec<u8>>> = Vec::new();
+    for element in chosen {
+        match order.gets.is_empty() {
+            true => answers.push(Some(element.to_vec())),
+            false => answers.extend(order.gets.iter().map(|get| looked_up(call.hold, get, element))),
+        }
+    }
+    match order.target {
+        Some(target) => store(call, target, answers),
+        None => {
+            call.reply.array(answers.len());
+            answers.iter().for_each(|answer| call.reply.bulk_or_null(answer.as_ref()));
+        }
+    }
+    Ok(())
+}
+
+/// The elements of the key, and whether they are in no order.
+fn elements(call: &Call, order: &Order) -> Result<(Vec<Word>, bool), Fail> {
+    let Some(entry) = call.hold.entry(call.word(1)) else { return Ok((Vec::new(), false)) };
+    entry.note_use(call.hold.now);
+    match &entry.value {
+        Value::List(list) => Ok((list.0.iter().cloned().collect(), false)),
+        Value::Set(set) => Ok((set.iter().cloned().collect(), true)),
+        Value::SortedSet(set) => {
+            let mut members: Vec<Word> = set.upwards(0).map(|(member, _)| member.into()).collect();
+            if order.keeps() && order.is_descending {
+                members.reverse();
+            }
+            Ok((members, false))
+        }
+        _ => Err(WRONG_TYPE),
+    }
+}
+
+fn sorted(hold: &Hold, order: &Order, elements: Vec<Word>) -> Result<Vec<Word>, Fail> {
+    let mut weighted = Vec::with_capacity(elements.len());
+    for element in elements {
+        let text = match order.by {
+            Some(pattern) => looked_up(hold, pattern, &element),
+            None => Some(element.to_vec()),
+        };
+        let weight = match (order.is_alphabetic, text) {
+            (true, text) => Weight::Text(text),
+            (false, None) => Weight::Number(0.0),
+            (false, Some(text)) => {
+                let error = "ERR One or more scores can't be converted into double";
+                Weight::Number(parse_double(&text).ok_or(Fail::fixed(error))?)
+            }
+        };
+        weighted.push((weight, element));
+    }
+    weighted.sort_by(|one, other| {
+        let found = compare(one, other, order.by.is_some());
+        if order.is_descending { found.reverse() } else { found }
+    });
+    Ok(weighted.into_iter().map(|(_, element)| element).collect())
+}
+
+fn compare(one: &(Weight, Word), other: &(Weight, Word), is_by_other_keys: bool) -> Ordering {
+    match (&one.0, &other.0) {
+        (Weight::Number(a), Weight::Number(b)) => a.total_cmp(b).then_with(|| one.1.cmp(&other.1)),
+        (Weight::Text(a), Weight::Text(b)) if is_by_other_keys => a.cmp(b),
+        _ => one.1.cmp(&other.1),
+    }
+}
+
+/// What a pattern says of an element: the element itself for `#`, a string, or a field of a hash.
+/// The star of a pattern stands for the element.
+fn looked_up(hold: &Hold, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
+    if pattern == b"#" {
+        return Some(element.to_vec());
+    }
+    let star = pattern.iter().position(|byte| *byte == b'*')?;
+    let (before, after) = (&pattern[..star], &pattern[star + 1..]);
+    let arrow = after.windows(2).position(|two| two == b"->");
+    let arrow = arrow.filter(|place| place + 2 < after.len());
+    let key = [before, element, &after[..arrow.unwrap_or(after.len())]].concat();
+    match arrow {
+        Some(place) => {
+            let hash = hold.read::<Hash>(&key).ok()??;
+            hash.get(&after[place + 2..]).map(|value| value.to_vec())
+        }
+        None => read(hold, &key).ok()?.map(|bytes| bytes.to_vec()),
+    }
+}
+
+fn store(call: &mut Call, target: &[u8], answers: Vec<Option<Vec<u8>>>) {
+    let count = answers.len();
+    if count == 0 {
+        if call.hold.take(target).is_some() {
+            call.changed(target, Class::Generic, "del");
+        }
+    } else {
+        let words = answers.into_iter().map(|answer| answer.unwrap_or_default().into());
+        call.hold.take(target);
+        call.hold.put(target, Entry::new(Value::List(List(words.collect()))));
+        call.changed(target, Class::List, "sortstore");
+    }
+    call.reply.count(count);
+}

@@ -1,0 +1,101 @@
+//! The answer of a command, for the script that has called it.
+
+use mlua::{Lua, Result, Value};
+use zodium_resp::parse_integer;
+
+/// Reads an answer of ours. What is not whole becomes nil: there is none such.
+pub(super) struct Answer<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Answer<'a> {
+        Answer { bytes }
+    }
+
+    /// The text of an error, if the answer is one.
+    pub(super) fn error(&self) -> Option<&'a [u8]> {
+        let text = self.bytes.strip_prefix(b"-")?;
+        Some(text.strip_suffix(b"\r\n").unwrap_or(text))
+    }
+
+    /// The answer as a value of Lua.
+    pub(super) fn value(&mut self, lua: &Lua) -> Result<Value> {
+        let Some((kind, line)) = self.line() else { return Ok(Value::Nil) };
+        let count = parse_integer(line).unwrap_or(0);
+        match kind {
+            b'+' => field(lua, "ok", lua.create_string(line)?),
+            b'-' => field(lua, "err", lua.create_string(line)?),
+            // Numbers of Lua are doubles.
+            b':' => Ok(Value::Number(count as f64)),
+            b'$' | b'*' if count < 0 => Ok(Value::Boolean(false)),
+            b'$' => Ok(Value::String(lua.create_string(self.bulk(count))?)),
+            b'=' => self.verbatim(lua, count),
+            b'*' | b'>' => self.array(lua, count),
+            b'%' => self.map(lua, count),
+            b'~' => self.set(lua, count),
+            b'#' => Ok(Value::Boolean(line == b"t")),
+            b',' => field(lua, "double", Value::Number(double(line))),
+            b'(' => field(lua, "big_number", lua.create_string(line)?),
+            _ => Ok(Value::Nil),
+        }
+    }
+
+    fn line(&mut self) -> Option<(u8, &'a [u8])> {
+        let end = self.bytes.windows(2).position(|two| two == b"\r\n")?;
+        let (kind, line) = self.bytes[..end].split_first()?;
+        self.bytes = &self.bytes[end + 2..];
+        Some((*kind, line))
+    }
+
+    fn bulk(&mut self, count: i64) -> &'a [u8] {
+        let length = usize::try_from(count).unwrap_or(0).min(self.bytes.len());
+        let (bulk, rest) = self.bytes.split_at(length);
+        self.bytes = rest.get(2..).unwrap_or_default();
+        bulk
+    }
+
+    fn array(&mut self, lua: &Lua, count: i64) -> Result<Value> {
+        let table = lua.create_table()?;
+        for place in 1..=count {
+            table.raw_set(place, self.value(lua)?)?;
+        }
+        Ok(Value::Table(table))
+    }
+
+    fn map(&mut self, lua: &Lua, count: i64) -> Result<Value> {
+        let table = lua.create_table()?;
+        for _ in 0..count {
+            let key = self.value(lua)?;
+            table.raw_set(key, self.value(lua)?)?;
+        }
+        field(lua, "map", Value::Table(table))
+    }
+
+    fn set(&mut self, lua: &Lua, count: i64) -> Result<Value> {
+        let table = lua.create_table()?;
+        for _ in 0..count {
+            table.raw_set(self.value(lua)?, true)?;
+        }
+        field(lua, "set", Value::Table(table))
+    }
+
+    fn verbatim(&mut self, lua: &Lua, count: i64) -> Result<Value> {
+        let bytes = self.bulk(count);
+        let (format, text) = bytes.split_at(bytes.len().min(4));
+        let table = lua.create_table()?;
+        table.raw_set("format", lua.create_string(&format[..format.len().min(3)])?)?;
+        table.raw_set("string", lua.create_string(text)?)?;
+        field(lua, "verbatim_string", Value::Table(table))
+    }
+}
+
+fn field(lua: &Lua, name: &str, value: impl mlua::IntoLua) -> Result<Value> {
+    let table = lua.create_table()?;
+    table.raw_set(name, value)?;
+    Ok(Value::Table(table))
+}
+
+fn double(text: &[u8]) -> f64 {
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+}

@@ -1,0 +1,329 @@
+//! The Lua state of a worker: it compiles scripts, and runs one at a time.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use mlua::chunk::ChunkMode;
+use mlua::{
+    Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, Result, StdLib, Table,
+    Value, VmState,
+};
+use rustc_hash::FxHashMap;
+use zodium_resp::Version;
+
+use super::answer::Answer;
+use super::host::{self, CHUNK};
+use super::shebang::{self, Traits};
+use super::{Digest, Script, arguments, result};
+use crate::call::{Blocking, Call};
+use crate::client::Client;
+use crate::commands::{self, Run, flags};
+use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
+use crate::reply::Reply;
+use crate::server::Server;
+
+/// Most memory of a worker's Lua state.
+const BYTES_MAX: usize = 256 << 20;
+/// A state that holds more than that after a script is cleaned at once.
+const BYTES_KEPT_MAX: usize = 32 << 20;
+/// Instructions between two looks at whether the script must end.
+const INSTRUCTIONS: u32 = 10_000;
+/// Compiled scripts of a worker, before all are forgotten.
+const COMPILED_MAX: usize = 2000;
+
+thread_local! {
+    /// The state of this worker, from its first script on.
+    static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
+}
+
+/// A Lua state, and what has been compiled in it.
+struct Engine {
+    lua: Lua,
+    /// What scripts see as globals.
+    environment: Table,
+    /// Where `KEYS` and `ARGV` are set.
+    globals: Table,
+    /// The table of the functions `redis.call` and others.
+    functions: Table,
+    run: Function,
+    compiled: FxHashMap<Digest, (Function, Traits)>,
+    /// Flushes of scripts that it knows of.
+    flushes: u64,
+}
+
+/// Compiles a script, to see whether that works.
+pub(crate) fn check(server: &Server, script: &Script) -> Outcome {
+    with_engine(server, |engine| engine.function(script).map(drop))
+}
+
+/// Runs the script of a command, and writes its answer. `keys` is the number of keys behind the
+/// third argument.
+pub(crate) fn run(call: &mut Call, script: &Script, keys: usize, is_readonly: bool) -> Outcome {
+    let server = call.server;
+    with_engine(server, |engine| {
+        let (function, traits) = engine.function(script)?;
+        if is_readonly && traits.is_declared && !traits.is_readonly {
+            return Err(Fail::fixed(
+                "ERR Can not execute a script with write flag using *_ro command.",
+            ));
+        }
+        let may_write = !is_readonly && !traits.is_readonly;
+        server.running.begin(server.age_ms());
+        let outcome = engine.execute(call, &function, keys, (may_write, traits), &script.digest);
+        server.running.end();
+        engine.clean();
+        outcome
+    })
+}
+
+fn with_engine<T>(
+    server: &Server,
+    work: impl FnOnce(&mut Engine) -> std::result::Result<T, Fail>,
+) -> std::result::Result<T, Fail> {
+    ENGINE.with(|engine| {
+        let mut engine = engine
+            .try_borrow_mut()
+            .map_err(|_| Fail::fixed("ERR a script cannot run within a script"))?;
+        if engine.is_none() {
+            *engine = Some(Engine::new().map_err(internal)?);
+        }
+        let Some(engine) = engine.as_mut() else {
+            return Err(Fail::fixed("ERR there is no Lua"));
+        };
+        if engine.flushes != server.scripts.flushes() {
+            engine.compiled.clear();
+            engine.flushes = server.scripts.flushes();
+        }
+        engine.lua.set_app_data(Arc::clone(&server.running));
+        engine.lua.set_app_data(Clock(server.started));
+        work(engine)
+    })
+}
+
+/// When the server started.
+struct Clock(std::time::Instant);
+
+fn internal(error: Error) -> Fail {
+    Fail::text(format!("ERR Lua failed: {}", host::text_of(&error)))
+}
+
+/// Why the script of a state must end now.
+fn must_end(lua: &Lua) -> Option<String> {
+    let (running, clock) = (lua.app_data_ref::<Arc<super::Running>>()?, lua.app_data_ref::<Clock>()?);
+    let now = u64::try_from(clock.0.elapsed().as_millis()).unwrap_or(u64::MAX);
+    running.must_end(now).map(super::running::End::text)
+}
+
+impl Engine {
+    fn new() -> Result<Engine> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::default())?;
+        lua.set_memory_limit(BYTES_MAX)?;
+        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
+        lua.set_global_hook(triggers, |lua, _| match must_end(lua) {
+            Some(text) => Err(Error::runtime(text)),
+            None => Ok(VmState::Continue),
+        })?;
+        let host = host::functions(&lua)?;
+        let is_over = lua.create_function(|lua, ()| Ok(must_end(lua).is_some()))?;
+        host.raw_set("is_over", is_over)?;
+        let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
+        let (environment, globals, functions, run) =
+            prelude.set_mode(ChunkMode::Text).call::<(Table, Table, Table, Function)>(&host)?;
+        let loader = host::loader(&lua, &environment)?;
+        globals.raw_set("load", &loader)?;
+        globals.raw_set("loadstring", loader)?;
+        let compiled = FxHashMap::default();
+        Ok(Engine { lua, environment, globals, functions, run, compiled, flushes: 0 })
+    }
+
+    /// A script as a function.
+    fn function(&mut self, script: &Script) -> std::result::Result<(Function, Traits), Fail> {
+        if let Some((function, traits)) = self.compiled.get(&script.digest) {
+            return Ok((function.clone(), *traits));
+        }
+        let (traits, source) = shebang::split(&script.source)?;
+        let chunk = self.lua.load(source).set_name(CHUNK).set_mode(ChunkMode::Text);
+        let function = chunk.set_environment(self.environment.clone()).into_function();
+        let function = function.map_err(|error| {
+            let text = host::text_of(&error);
+            Fail::text(format!("ERR Error compiling script (new function): {text}"))
+        })?;
+        if self.compiled.len() >= COMPILED_MAX {
+            self.compiled.clear();
+        }
+        self.compiled.insert(script.digest.clone(), (function.clone(), traits));
+        Ok((function, traits))
+    }
+
+    fn execute(
+        &self,
+        call: &mut Call,
+        script: &Function,
+        keys: usize,
+        (may_write, traits): (bool, Traits),
+        digest: &str,
+    ) -> Outcome {
+        self.set_arguments(call, keys).map_err(internal)?;
+        let database = call.hold.database;
+        let mut commands = Commands {
+            server: call.server,
+            client: call.client,
+            hold: &mut *call.hold,
+            version: Version::Two,
+            may_write,
+            allows_oom: traits.allows_oom,
+        };
+        let returned = self.call(script, &mut commands);
+        let version = commands.version;
+        // A script that selects another database does so for itself.
+        call.hold.database = database;
+        if let Some(client) = call.client {
+            client.select(database);
+        }
+        let mut values = returned.map_err(internal)?.into_iter();
+        let (is_whole, value) = (values.next(), values.next().unwrap_or(Value::Nil));
+        match is_whole {
+            Some(Value::Boolean(true)) => {
+                result::write(&mut call.reply, &value, version);
+                Ok(())
+            }
+            _ => Err(failure(&value, digest)),
+        }
+    }
+
+    fn set_arguments(&self, call: &Call, keys: usize) -> Result<()> {
+        let words = call.arguments.from(3);
+        let list = |from: usize, count: usize| -> Result<Table> {
+            let table = self.lua.create_table_with_capacity(count, 0)?;
+            for (place, word) in (1..).zip(words.iter().skip(from).take(count)) {
+                table.raw_set(place, self.lua.create_string(word)?)?;
+            }
+            Ok(table)
+        };
+        self.globals.raw_set("KEYS", list(0, keys)?)?;
+        self.globals.raw_set("ARGV", list(keys, words.len().saturating_sub(keys))?)
+    }
+
+    /// Runs a function, whose commands are executed here.
+    fn call(&self, script: &Function, commands: &mut Commands) -> Result<MultiValue> {
+        let commands = RefCell::new(commands);
+        let busy = |_| Error::runtime("a command is being executed");
+        self.lua.scope(|scope| {
+            let call = scope.create_function(|lua, arguments: MultiValue| {
+                commands.try_borrow_mut().map_err(busy)?.execute(lua, &arguments)
+            })?;
+            let pcall = scope.create_function(|lua, arguments: MultiValue| {
+                let executed = commands.try_borrow_mut().map_err(busy)?.execute(lua, &arguments);
+                executed.or_else(|error| host::failure(lua, &error))
+            })?;
+            let set_version = scope.create_function(|_, arguments: MultiValue| {
+                commands.try_borrow_mut().map_err(busy)?.version = version(&arguments)?;
+                Ok(())
+            })?;
+            self.functions.raw_set("call", call)?;
+            self.functions.raw_set("pcall", pcall)?;
+            self.functions.raw_set("setresp", set_version)?;
+            self.run.call::<MultiValue>(script)
+        })
+    }
+
+    /// Frees what the script has left behind, if that is much.
+    fn clean(&self) {
+        if self.lua.used_memory() > BYTES_KEPT_MAX {
+            // An error would be one of a finalizer: scripts have none.
+            let _ = self.lua.gc_collect();
+        }
+    }
+}
+
+/// The version of RESP that a script wants answers in.
+fn version(arguments: &MultiValue) -> Result<Version> {
+    if arguments.len() != 1 {
+        return Err(host::refusal("ERR server.setresp() requires one argument."));
+    }
+    match arguments.front().and_then(Value::as_f64) {
+        Some(2.0) => Ok(Version::Two),
+        Some(3.0) => Ok(Version::Three),
+        _ => Err(host::refusal("ERR RESP version must be 2 or 3.")),
+    }
+}
+
+/// The error of a script that has failed.
+fn failure(reason: &Value, digest: &str) -> Fail {
+    let Value::Table(table) = reason else {
+        let text = host::plain(reason);
+        return Fail::text(format!("ERR Error running script {digest}, {text}"));
+    };
+    let text = |name: &str| match table.raw_get::<Value>(name) {
+        Ok(value @ (Value::String(_) | Value::Integer(_))) => Some(host::plain(&value)),
+        _ => None,
+    };
+    let mut message = text("err").unwrap_or_else(|| "ERR unknown error".to_owned());
+    if let (Some(source), Some(line)) = (text("source"), text("line")) {
+        message.push_str(&format!(" script: {digest}, on {source}:{line}."));
+    }
+    Fail::text(message)
+}
+
+/// What executes the commands of a script.
+struct Commands<'a, 'k> {
+    server: &'a Server,
+    client: Option<&'a Client>,
+    hold: &'a mut zodium_keyspace::Hold<'k>,
+    version: Version,
+    may_write: bool,
+    allows_oom: bool,
+}
+
+impl Commands<'_, '_> {
+    /// Executes a command, and returns its answer.
+    fn execute(&mut self, lua: &Lua, arguments: &MultiValue) -> Result<Value> {
+        let mut buffer = BytesMut::new();
+        let request = arguments::request(arguments).map_err(host::refusal)?;
+        let outcome = self.answer(request.arguments(), &mut buffer);
+        outcome.map_err(|Fail(text)| host::refusal(text))?;
+        let mut answer = Answer::of(&buffer);
+        match answer.error() {
+            Some(text) => Err(host::refusal(String::from_utf8_lossy(text))),
+            None => answer.value(lua),
+        }
+    }
+
+    fn answer(&mut self, arguments: zodium_resp::Arguments, buffer: &mut BytesMut) -> Outcome {
+        let command = commands::find(arguments).map_err(|fail| {
+            Fail::fixed(match fail.0.contains("wrong number") {
+                true => "ERR Wrong number of args calling command from script",
+                false => "ERR Unknown command called from script",
+            })
+        })?;
+        let (Run::Data(run), false) = (command.run, command.has(flags::NO_SCRIPT)) else {
+            return Err(Fail::fixed("ERR This Redis command is not allowed from script"));
+        };
+        let writes = command.has(flags::WRITE);
+        if writes && !self.may_write {
+            return Err(Fail::fixed(
+                "ERR Write commands are not allowed from read-only scripts.",
+            ));
+        }
+        if command.has(flags::DENY_OOM) && !self.allows_oom && !self.server.may_grow() {
+            return Err(OUT_OF_MEMORY);
+        }
+        if writes {
+            self.server.running.note_write();
+        }
+        let outcome = run(&mut Call {
+            server: self.server,
+            client: self.client,
+            hold: self.hold,
+            arguments,
+            reply: Reply::to_buffer(buffer, self.version),
+            blocking: Blocking::Never,
+        });
+        if let Some(client) = self.client {
+            self.hold.database = client.database.get();
+        }
+        outcome
+    }
+}

@@ -1,0 +1,168 @@
+//! The functions that the prelude of a worker's Lua state gets from the server.
+
+use std::time::Instant;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
+
+use super::sources::digest;
+use super::{bits, json, messagepack};
+use crate::commands;
+
+/// What scripts are called in errors.
+pub(super) const CHUNK: &str = "@user_script";
+/// Callers that are looked at for the place of an error.
+const LEVELS_MAX: usize = 20;
+/// The version of Redis that scripts compare, as a text and as a number.
+const REDIS_VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
+/// The same of Valkey.
+const VERSION_NUMBER: u32 = 0x0008_0001;
+
+/// The functions, without those that belong to one run of a script.
+pub(super) fn functions(lua: &Lua) -> Result<Table> {
+    let host = lua.create_table()?;
+    host.raw_set("redis_version", REDIS_VERSION.0)?;
+    host.raw_set("redis_version_number", REDIS_VERSION.1)?;
+    host.raw_set("version", commands::VERSION)?;
+    host.raw_set("version_number", VERSION_NUMBER)?;
+    host.raw_set("cjson", json::library(lua)?)?;
+    host.raw_set("cmsgpack", messagepack::library(lua)?)?;
+    host.raw_set("bit", bits::library(lua)?)?;
+    host.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
+    host.raw_set("log", lua.create_function(log)?)?;
+    host.raw_set("set_repl", lua.create_function(set_repl)?)?;
+    let is_command = |_: &Lua, name: LuaString| Ok(commands::named(&name.as_bytes()).is_some());
+    host.raw_set("is_command", lua.create_function(is_command)?)?;
+    let began = Instant::now();
+    host.raw_set("clock", lua.create_function(move |_, ()| Ok(began.elapsed().as_secs_f64()))?)?;
+    let kilobytes = |lua: &Lua, ()| Ok(lua.used_memory() as f64 / 1024.0);
+    host.raw_set("kilobytes", lua.create_function(kilobytes)?)?;
+    host.raw_set("text", lua.create_function(|_, reason: Value| Ok(coded(&reason)))?)?;
+    host.raw_set("place", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
+    Ok(host)
+}
+
+/// A function that compiles a text, for scripts whose environment this is. Lua's own would take
+/// compiled code too, which could do anything.
+pub(super) fn loader(lua: &Lua, environment: &Table) -> Result<mlua::Function> {
+    let environment = environment.clone();
+    lua.create_function(move |lua, (text, name): (Value, Option<String>)| {
+        let Value::String(text) = text else {
+            return Ok((Value::Nil, Value::String(lua.create_string("the source is no string")?)));
+        };
+        let bytes = text.as_bytes().to_vec();
+        let name = name.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
+        let chunk = lua.load(bytes).set_name(name).set_mode(ChunkMode::Text);
+        match chunk.set_environment(environment.clone()).into_function() {
+            Ok(function) => Ok((Value::Function(function), Value::Nil)),
+            Err(error) => Ok((Value::Nil, Value::String(lua.create_string(text_of(&error))?))),
+        }
+    })
+}
+
+fn sha1hex(lua: &Lua, arguments: MultiValue) -> Result<String> {
+    if arguments.len() != 1 {
+        return Err(refusal("ERR wrong number of arguments"));
+    }
+    let text = arguments.front().and_then(|value| lua.coerce_string(value.clone()).ok()?);
+    Ok(digest(&text.map(|text| text.as_bytes().to_vec()).unwrap_or_default()))
+}
+
+fn log(lua: &Lua, mut arguments: MultiValue) -> Result<()> {
+    if arguments.len() < 2 {
+        return Err(refusal("ERR server.log() requires two arguments or more."));
+    }
+    let level = arguments.pop_front().and_then(|level| level.as_f64());
+    let level = level.ok_or_else(|| refusal("ERR First argument must be a number (log level)."))?;
+    if !(0.0..=3.0).contains(&level) {
+        return Err(refusal("ERR Invalid log level."));
+    }
+    let words = arguments.iter().filter_map(|word| lua.coerce_string(word.clone()).ok()?);
+    let words: Vec<String> = words.map(|word| word.to_string_lossy()).collect();
+    let text = words.join(" ");
+    match level as u8 {
+        0 => tracing::debug!("a script says: {text}"),
+        1 | 2 => tracing::info!("a script says: {text}"),
+        _ => tracing::warn!("a script says: {text}"),
+    }
+    Ok(())
+}
+
+/// There are no replicas, so that there is nothing to set.
+fn set_repl(_: &Lua, arguments: MultiValue) -> Result<()> {
+    let [flags] = arguments.as_slices().0 else {
+        return Err(refusal("ERR server.set_repl() requires one argument."));
+    };
+    match flags.as_f64() {
+        Some(flags) if (0.0..=3.0).contains(&flags) => Ok(()),
+        _ => Err(refusal(
+            "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+        )),
+    }
+}
+
+/// An error with a code in front, which scripts see as a table.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+/// An error of a command or of a function of ours. Its text begins with a code.
+pub(super) fn refusal(text: impl Into<String>) -> Error {
+    Error::external(Refusal(text.into()))
+}
+
+/// An error as the table that `redis.pcall` returns.
+pub(super) fn failure(lua: &Lua, error: &Error) -> Result<Value> {
+    let table = lua.create_table()?;
+    table.raw_set("err", coded(&Value::Error(Box::new(error.clone()))))?;
+    Ok(Value::Table(table))
+}
+
+/// The text of an error, with a code in front.
+fn coded(reason: &Value) -> String {
+    match reason {
+        Value::Error(error) => match error.downcast_ref::<Refusal>() {
+            Some(Refusal(text)) => text.clone(),
+            None => format!("ERR {}", text_of(error)),
+        },
+        other => format!("ERR {}", plain(other)),
+    }
+}
+
+/// An error that is no table, as a text.
+pub(super) fn plain(reason: &Value) -> String {
+    match reason {
+        Value::Error(error) => text_of(error),
+        Value::String(text) => text.to_string_lossy(),
+        other => other.to_string().unwrap_or_else(|_| other.type_name().to_owned()),
+    }
+}
+
+/// The text of an error, without where in our code it came from.
+pub(super) fn text_of(error: &Error) -> String {
+    match error {
+        Error::SyntaxError { message, .. } => message.clone(),
+        Error::RuntimeError(message) => {
+            message.split("\nstack traceback:").next().unwrap_or_default().to_owned()
+        }
+        Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => text_of(cause),
+        Error::MemoryError(_) => "not enough memory".to_owned(),
+        other => other.to_string().lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// The script's line that is being executed.
+fn place(lua: &Lua) -> (Option<&'static str>, Option<usize>) {
+    for level in 0..LEVELS_MAX {
+        let found = lua.inspect_stack(level, |debug| {
+            let is_script = debug.source().source.as_deref() == Some(CHUNK);
+            debug.current_line().filter(|_| is_script)
+        });
+        match found {
+            None => break,
+            Some(None) => {}
+            Some(line) => return (Some(CHUNK), line),
+        }
+    }
+    (None, None)
+}

@@ -1,0 +1,177 @@
+//! The library `cjson` of scripts: `encode`, `decode` and `null`.
+
+use mlua::{Error, Lua, LuaString, Result, Table, Value};
+use serde_json::Value as Json;
+
+/// Tables within tables.
+const DEPTH_MAX: usize = 500;
+/// A table with more gaps than that for each element is no array: `{[1] = 1, [1000000] = 2}`.
+const SPARSE_MAX: usize = 2;
+/// Arrays up to this length may be sparse.
+const SPARSE_LENGTH_MIN: usize = 10;
+
+/// The library.
+pub(super) fn library(lua: &Lua) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("null", Value::NULL)?;
+    table.raw_set(
+        "encode",
+        lua.create_function(|lua, value: Value| {
+            let mut out = Vec::new();
+            encode(&mut out, &value, 0)?;
+            lua.create_string(out)
+        })?,
+    )?;
+    table.raw_set(
+        "decode",
+        lua.create_function(|lua, text: LuaString| {
+            let parsed: Json = serde_json::from_slice(&text.as_bytes())
+                .map_err(|error| Error::runtime(format!("the JSON cannot be decoded: {error}")))?;
+            decode(lua, &parsed)
+        })?,
+    )?;
+    Ok(table)
+}
+
+fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
+    if depth > DEPTH_MAX {
+        return Err(Error::runtime("Cannot serialise, excessive depth"));
+    }
+    match value {
+        Value::Nil => out.extend_from_slice(b"null"),
+        value if *value == Value::NULL => out.extend_from_slice(b"null"),
+        Value::Boolean(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        Value::Integer(number) => encode_number(out, *number as f64)?,
+        Value::Number(number) => encode_number(out, *number)?,
+        Value::String(text) => encode_text(out, &text.as_bytes()),
+        Value::Table(table) => encode_table(out, table, depth + 1)?,
+        other => {
+            let kind = other.type_name();
+            return Err(Error::runtime(format!("Cannot serialise {kind}: type not supported")));
+        }
+    }
+    Ok(())
+}
+
+/// A number with up to 14 digits, as `%.14g` writes it.
+fn encode_number(out: &mut Vec<u8>, number: f64) -> Result<()> {
+    if !number.is_finite() {
+        return Err(Error::runtime("Cannot serialise number: must not be NaN or Inf"));
+    }
+    // Rounded to 14 digits, then as short as that allows.
+    let rounded: f64 = format!("{number:.13e}").parse().unwrap_or(number);
+    let is_plain = rounded == 0.0 || (1e-5..1e14).contains(&rounded.abs());
+    let text = match is_plain {
+        true => format!("{rounded}"),
+        false => exponential(rounded),
+    };
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+/// With a sign and two digits at least in the exponent.
+fn exponential(number: f64) -> String {
+    let text = format!("{number:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = match exponent.strip_prefix('-') {
+        Some(digits) => ('-', digits),
+        None => ('+', exponent),
+    };
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+/// Bytes that are not UTF-8 are copied as they are.
+fn encode_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'/' => out.extend_from_slice(b"\\/"),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..32 | 127 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(*byte),
+        }
+    }
+    out.push(b'"');
+}
+
+/// The length of the array that a table is; `None` if it has other keys, or none.
+fn array_length(table: &Table) -> Result<Option<usize>> {
+    let (mut count, mut last) = (0, 0_usize);
+    for pair in table.pairs::<Value, Value>() {
+        let place = match pair?.0 {
+            Value::Integer(number) if number > 0 => usize::try_from(number).ok(),
+            _ => None,
+        };
+        let Some(place) = place else { return Ok(None) };
+        (count, last) = (count + 1, last.max(place));
+    }
+    if last > SPARSE_LENGTH_MIN && last > count * SPARSE_MAX {
+        return Err(Error::runtime("Cannot serialise table: excessively sparse array"));
+    }
+    Ok((last > 0).then_some(last))
+}
+
+fn encode_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
+    if let Some(length) = array_length(table)? {
+        for place in 1..=length {
+            out.push(if place == 1 { b'[' } else { b',' });
+            encode(out, &table.raw_get(place)?, depth)?;
+        }
+        out.push(b']');
+        return Ok(());
+    }
+    out.push(b'{');
+    let mut is_first = true;
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        match &key {
+            Value::String(text) => encode_text(out, &text.as_bytes()),
+            Value::Integer(number) => encode_text(out, number.to_string().as_bytes()),
+            Value::Number(number) => {
+                out.push(b'"');
+                encode_number(out, *number)?;
+                out.push(b'"');
+            }
+            _ => {
+                let text = "Cannot serialise table: table key must be a number or string";
+                return Err(Error::runtime(text));
+            }
+        }
+        out.push(b':');
+        encode(out, &value, depth)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn decode(lua: &Lua, json: &Json) -> Result<Value> {
+    Ok(match json {
+        Json::Null => Value::NULL,
+        Json::Bool(value) => Value::Boolean(*value),
+        Json::Number(number) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
+        Json::String(text) => Value::String(lua.create_string(text)?),
+        Json::Array(elements) => {
+            let table = lua.create_table_with_capacity(elements.len(), 0)?;
+            for (place, element) in (1..).zip(elements) {
+                table.raw_set(place, decode(lua, element)?)?;
+            }
+            Value::Table(table)
+        }
+        Json::Object(members) => {
+            let table = lua.create_table_with_capacity(0, members.len())?;
+            for (key, member) in members {
+                table.raw_set(lua.create_string(key)?, decode(lua, member)?)?;
+            }
+            Value::Table(table)
+        }
+    })
+}

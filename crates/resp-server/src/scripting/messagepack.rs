@@ -1,0 +1,162 @@
+//! The library `cmsgpack` of scripts: `pack` and `unpack`.
+
+use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
+use rmp::Marker;
+use rmp::{decode as read, encode as write};
+
+/// Tables within tables. Deeper ones are packed as nil.
+const DEPTH_MAX: usize = 16;
+/// The same of what is unpacked.
+const UNPACKED_DEPTH_MAX: usize = 200;
+
+/// The library.
+pub(super) fn library(lua: &Lua) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set(
+        "pack",
+        lua.create_function(|lua, values: MultiValue| {
+            if values.is_empty() {
+                return Err(Error::runtime("bad argument #0 to 'pack' (MessagePack pack needs input.)"));
+            }
+            let mut out = Vec::new();
+            for value in &values {
+                pack(&mut out, value, 0)?;
+            }
+            lua.create_string(out)
+        })?,
+    )?;
+    table.raw_set(
+        "unpack",
+        lua.create_function(|lua, text: LuaString| {
+            let bytes = text.as_bytes().to_vec();
+            let mut rest = &bytes[..];
+            let mut values = Vec::new();
+            while !rest.is_empty() {
+                values.push(unpack(lua, &mut rest, 0)?);
+            }
+            Ok(MultiValue::from_vec(values))
+        })?,
+    )?;
+    Ok(table)
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::runtime(format!("cannot pack: {error}"))
+}
+
+fn count(length: usize) -> Result<u32> {
+    u32::try_from(length).map_err(|_| Error::runtime("cannot pack: more than 2^32 elements"))
+}
+
+fn pack(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
+    match value {
+        Value::Boolean(value) => write::write_bool(out, *value).map_err(failed)?,
+        Value::Integer(number) => drop(write::write_sint(out, *number as i64).map_err(failed)?),
+        // Other doubles keep all their bits.
+        Value::Number(number) if f64::from(*number as f32) == *number => {
+            write::write_f32(out, *number as f32).map_err(failed)?;
+        }
+        Value::Number(number) => write::write_f64(out, *number).map_err(failed)?,
+        Value::String(text) => {
+            let bytes = text.as_bytes();
+            write::write_str_len(out, count(bytes.len())?).map_err(failed)?;
+            out.extend_from_slice(&bytes);
+        }
+        Value::Table(table) if depth < DEPTH_MAX => pack_table(out, table, depth + 1)?,
+        _ => write::write_nil(out).map_err(failed)?,
+    }
+    Ok(())
+}
+
+/// A table whose keys are 1 to its length is an array.
+fn pack_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
+    let pairs: Vec<(Value, Value)> = table.pairs().collect::<Result<_>>()?;
+    let length = table.raw_len();
+    let is_place = |key: &Value| match key {
+        Value::Integer(number) => *number > 0 && usize::try_from(*number).is_ok_and(|n| n <= length),
+        _ => false,
+    };
+    if pairs.len() == length && pairs.iter().all(|(key, _)| is_place(key)) {
+        write::write_array_len(out, count(length)?).map_err(failed)?;
+        return (1..=length).try_for_each(|place| pack(out, &table.raw_get(place)?, depth));
+    }
+    write::write_map_len(out, count(pairs.len())?).map_err(failed)?;
+    pairs.iter().try_for_each(|(key, value)| {
+        pack(out, key, depth)?;
+        pack(out, value, depth)
+    })
+}
+
+fn bad() -> Error {
+    Error::runtime("Bad data format in input.")
+}
+
+fn taken<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
+    let (taken, after) = rest.split_at_checked(length).ok_or_else(bad)?;
+    *rest = after;
+    Ok(taken)
+}
+
+fn unsigned(rest: &mut &[u8], bytes: usize) -> Result<u64> {
+    Ok(taken(rest, bytes)?.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+}
+
+fn length(rest: &mut &[u8], bytes: usize) -> Result<usize> {
+    usize::try_from(unsigned(rest, bytes)?).map_err(|_| bad())
+}
+
+fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
+    if depth > UNPACKED_DEPTH_MAX {
+        return Err(bad());
+    }
+    let marker = read::read_marker(rest).map_err(|_| bad())?;
+    let text = |rest: &mut &[u8], length| Ok(Value::String(lua.create_string(taken(rest, length)?)?));
+    match marker {
+        Marker::Null => Ok(Value::Nil),
+        Marker::True => Ok(Value::Boolean(true)),
+        Marker::False => Ok(Value::Boolean(false)),
+        Marker::FixPos(number) => Ok(Value::Number(f64::from(number))),
+        Marker::FixNeg(number) => Ok(Value::Number(f64::from(number))),
+        Marker::U8 => Ok(Value::Number(unsigned(rest, 1)? as f64)),
+        Marker::U16 => Ok(Value::Number(unsigned(rest, 2)? as f64)),
+        Marker::U32 => Ok(Value::Number(unsigned(rest, 4)? as f64)),
+        Marker::U64 => Ok(Value::Number(unsigned(rest, 8)? as f64)),
+        Marker::I8 => Ok(Value::Number(f64::from(unsigned(rest, 1)? as i8))),
+        Marker::I16 => Ok(Value::Number(f64::from(unsigned(rest, 2)? as i16))),
+        Marker::I32 => Ok(Value::Number(f64::from(unsigned(rest, 4)? as i32))),
+        Marker::I64 => Ok(Value::Number(unsigned(rest, 8)?.cast_signed() as f64)),
+        Marker::F32 => Ok(Value::Number(f64::from(f32::from_bits(unsigned(rest, 4)? as u32)))),
+        Marker::F64 => Ok(Value::Number(f64::from_bits(unsigned(rest, 8)?))),
+        Marker::FixStr(bytes) => text(rest, usize::from(bytes)),
+        Marker::Str8 | Marker::Bin8 => length(rest, 1).and_then(|bytes| text(rest, bytes)),
+        Marker::Str16 | Marker::Bin16 => length(rest, 2).and_then(|bytes| text(rest, bytes)),
+        Marker::Str32 | Marker::Bin32 => length(rest, 4).and_then(|bytes| text(rest, bytes)),
+        Marker::FixArray(count) => array(lua, rest, usize::from(count), depth + 1),
+        Marker::Array16 => length(rest, 2).and_then(|count| array(lua, rest, count, depth + 1)),
+        Marker::Array32 => length(rest, 4).and_then(|count| array(lua, rest, count, depth + 1)),
+        Marker::FixMap(count) => map(lua, rest, usize::from(count), depth + 1),
+        Marker::Map16 => length(rest, 2).and_then(|count| map(lua, rest, count, depth + 1)),
+        Marker::Map32 => length(rest, 4).and_then(|count| map(lua, rest, count, depth + 1)),
+        _ => Err(bad()),
+    }
+}
+
+fn array(lua: &Lua, rest: &mut &[u8], count: usize, depth: usize) -> Result<Value> {
+    let table = lua.create_table()?;
+    for place in 1..=count {
+        table.raw_set(place, unpack(lua, rest, depth)?)?;
+    }
+    Ok(Value::Table(table))
+}
+
+fn map(lua: &Lua, rest: &mut &[u8], count: usize, depth: usize) -> Result<Value> {
+    let table = lua.create_table()?;
+    for _ in 0..count {
+        let key = unpack(lua, rest, depth)?;
+        let value = unpack(lua, rest, depth)?;
+        if !key.is_nil() && !matches!(key, Value::Number(number) if number.is_nan()) {
+            table.raw_set(key, value)?;
+        }
+    }
+    Ok(Value::Table(table))
+}

@@ -1,0 +1,21 @@
+//! Scripts in Lua: `EVAL` and its kin.
+//!
+//! Key decision: a script runs on the worker that has read the command, under all stripes, since it
+//! may touch keys that it does not name. So it is seen as a whole, as a transaction is. Each worker
+//! has a Lua state of its own; the sources are shared.
+
+mod answer;
+mod arguments;
+mod bits;
+mod engine;
+mod host;
+mod json;
+mod messagepack;
+mod result;
+mod running;
+mod shebang;
+mod sources;
+
+pub(crate) use engine::{check, run};
+pub(crate) use running::Running;
+pub(crate) use sources::{Digest, Script, Scripts, digest};

@@ -1,0 +1,152 @@
+//! The script that runs. There is one at most: it holds all stripes.
+//!
+//! A script that takes long is not ended by itself at first: other commands are answered `BUSY`,
+//! and a client may end it with `SCRIPT KILL` if it has written nothing. After
+//! [`SECONDS_MAX`] it is ended in any case, so that no worker is lost to an endless loop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use zodium_keyspace::{Hold, Stripes};
+
+use crate::fail::Fail;
+use crate::server::Server;
+
+/// Longest time of a script, in seconds.
+const SECONDS_MAX: u64 = 60;
+
+const BUSY: Fail = Fail::fixed(
+    "BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+);
+
+/// The script that runs, for all workers. It is written under all stripes; other workers read it
+/// only to say that the server is busy, so that no order of accesses is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    /// When it began, in milliseconds since the server started and one more; 0 if none runs.
+    began_at: AtomicU64,
+    has_written: AtomicBool,
+    is_killed: AtomicBool,
+}
+
+/// Why a script must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Killed,
+    TooLong,
+}
+
+impl End {
+    pub(super) fn text(self) -> String {
+        match self {
+            End::Killed => "Script killed by user with SCRIPT KILL.".to_owned(),
+            End::TooLong => format!("Script ended after {SECONDS_MAX} seconds."),
+        }
+    }
+}
+
+impl Running {
+    pub(super) fn begin(&self, at: u64) {
+        self.has_written.store(false, Ordering::Relaxed);
+        self.is_killed.store(false, Ordering::Relaxed);
+        self.began_at.store(at + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.began_at.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_write(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the script must end.
+    pub(super) fn must_end(&self, now: u64) -> Option<End> {
+        if self.is_killed.load(Ordering::Relaxed) {
+            return Some(End::Killed);
+        }
+        (self.age(now)? > SECONDS_MAX * 1000).then_some(End::TooLong)
+    }
+
+    /// Whether a script runs.
+    pub(crate) fn is_any(&self) -> bool {
+        self.began_at.load(Ordering::Relaxed) != 0
+    }
+
+    /// For how many milliseconds a script has run; `None` if none does.
+    fn age(&self, now: u64) -> Option<u64> {
+        let began_at = self.began_at.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(now.saturating_sub(began_at))
+    }
+
+    /// Has the script end.
+    pub(crate) fn kill(&self) -> Result<(), Fail> {
+        if self.began_at.load(Ordering::Relaxed) == 0 {
+            return Err(Fail::fixed("NOTBUSY No scripts in execution right now."));
+        }
+        if self.has_written.load(Ordering::Relaxed) {
+            return Err(Fail::fixed(
+                "UNKILLABLE Sorry the script already executed write commands against the dataset. \
+                 You can either wait the script termination or kill the server in a hard way using \
+                 the SHUTDOWN NOSAVE command.",
+            ));
+        }
+        self.is_killed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Milliseconds since the server started.
+    pub(crate) fn age_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Locks stripes, and waits for those that others hold. If a script has held them for longer
+    /// than `busy-reply-threshold`, it answers `BUSY`.
+    pub(crate) fn lock(&self, stripes: Stripes, now: u64) -> Result<Hold<'_>, Fail> {
+        if let Some(hold) = self.keyspace.try_lock(stripes, now, None) {
+            return Ok(self.noting(hold));
+        }
+        let threshold = u64::try_from(self.settings.number("busy-reply-threshold")).unwrap_or(0);
+        loop {
+            let age = self.running.age(self.age_ms());
+            let patience = Duration::from_millis(threshold.saturating_sub(age.unwrap_or(0)).max(1));
+            let until = Instant::now() + patience;
+            if let Some(hold) = self.keyspace.try_lock(stripes, now, Some(until)) {
+                return Ok(self.noting(hold));
+            }
+            if self.running.age(self.age_ms()).is_some_and(|age| age >= threshold) {
+                return Err(BUSY);
+            }
+        }
+    }
+
+    /// The same hold, which notes what clients wait for.
+    fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
+        hold.notes_created = self.waiting.is_any();
+        hold.notes_new = self.announces_new();
+        hold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_that_has_written_is_not_killed() {
+        let running = Running::default();
+        assert!(running.kill().unwrap_err().0.starts_with("NOTBUSY"));
+        running.begin(0);
+        assert_eq!(running.must_end(SECONDS_MAX * 1000), None);
+        assert_eq!(running.must_end(SECONDS_MAX * 1000 + 1), Some(End::TooLong));
+        running.note_write();
+        assert!(running.kill().unwrap_err().0.starts_with("UNKILLABLE"));
+        running.begin(5);
+        running.kill().unwrap();
+        assert_eq!(running.must_end(5), Some(End::Killed));
+        running.end();
+        assert!(running.kill().is_err());
+    }
+}
