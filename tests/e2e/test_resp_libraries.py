@@ -299,7 +299,7 @@ def test_beaker_sessions(url):
 def test_pyramid_session_redis(url):
     module = imported("pyramid_session_redis")
     testing = importlib.import_module("pyramid.testing")
-    factory = module.RedisSessionFactory("secret", url=url, timeout=60)
+    factory = module.RedisSessionFactory("secret", redis_url=url, timeout=60)
     request = testing.DummyRequest()
     request.registry = testing.setUp().registry
     session = factory(request)

@@ -159,7 +159,8 @@ impl<'a> Hold<'a> {
 
     /// Sets what the database has for a key, and returns what it had.
     pub fn put(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
-        let is_waited_for = matches!(entry.value, Value::List(_) | Value::SortedSet(_));
+        let is_waited_for = 
+            matches!(entry.value, Value::List(_) | Value::SortedSet(_) | Value::Stream(_));
         entry.note_use(self.now);
         let (database, hash) = self.fresh(key);
         let old = database.insert(hash, key.into(), entry);
@@ -170,6 +171,13 @@ impl<'a> Hold<'a> {
             self.created.push(Removed { database: self.database, key: key.into() });
         }
         old
+    }
+
+    /// Notes that a stream has a new entry, for commands that wait for it.
+    pub fn note_filled(&mut self, key: &[u8]) {
+        if self.notes_created {
+            self.created.push(Removed { database: self.database, key: key.into() });
+        }
     }
 
     /// Removes a key. The caller says [`Hold::changed`].

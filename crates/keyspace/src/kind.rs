@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{Hash, List, Set, SortedSet, Value};
+use crate::{Hash, List, Set, SortedSet, Stream, Value};
 
 /// The key has a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,3 +56,4 @@ kind!(List, List, |list: &List| list.0.is_empty());
 kind!(Hash, Hash, Hash::is_empty);
 kind!(Set, Set, Set::is_empty);
 kind!(SortedSet, SortedSet, SortedSet::is_empty);
+kind!(Stream, Stream, |_: &Stream| false);

@@ -1,4 +1,4 @@
-//! The data of a RESP server: databases of keys with values of five types, expiry, and watching.
+//! The data of a RESP server: databases of keys with values of six types, expiry, and watching.
 //!
 //! Key decision: keys are spread over [stripes](Stripes) by their hash, each behind a lock of its
 //! own. A command locks the stripes of all its keys in ascending order, so that none sees a part
@@ -15,6 +15,7 @@ mod ordered;
 mod random;
 mod sizes;
 mod sorted_set;
+mod stream;
 mod stripe;
 mod stripes;
 mod table;
@@ -26,6 +27,7 @@ pub use keyspace::{DATABASES, Keyspace, Totals, now};
 pub use kind::{Kind, WrongType};
 pub use random::random_below;
 pub use sorted_set::{Score, SortedSet};
+pub use stream::{Consumer, Fields, Group, Pending, Stream, StreamId};
 pub use stripe::Watcher;
 pub use stripes::Stripes;
 pub use table::Table;

@@ -23,6 +23,7 @@ impl Entry {
                 let members = set.upwards(0).map(|(member, _)| member.len() + 16);
                 set.own_bytes() + sampled(set.len(), samples, members)
             }
+            Value::Stream(stream) => stream.estimated_bytes(samples),
         };
         size_of::<Entry>() + size_of::<Word>() + 8 + allocated(key.len()) + value
     }

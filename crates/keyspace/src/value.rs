@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use crate::{SortedSet, Table};
+use crate::{SortedSet, Stream, Table};
 
 /// A key, a member, a field, or an element of a list.
 pub type Word = Box<[u8]>;
 
-/// The value of a key. Collections are never empty: a key without elements is removed.
+/// The value of a key. Other collections than streams are never empty: a key without elements is removed.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Bytes.
@@ -24,6 +24,8 @@ pub enum Value {
     Set(Set),
     /// Members with scores, in order.
     SortedSet(Box<SortedSet>),
+    /// Entries in the order of their ids. It may be empty.
+    Stream(Box<Stream>),
 }
 
 /// Elements in order.
@@ -55,6 +57,7 @@ impl Value {
             Value::Hash(_) => "hash",
             Value::Set(_) => "set",
             Value::SortedSet(_) => "zset",
+            Value::Stream(_) => "stream",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A command on its way: its arguments, what it may touch, and its answer.
 
 use zodium_keyspace::{Hold, Removed, Score};
-use zodium_resp::{Arguments, parse_double, parse_integer};
+use zodium_resp::{Arguments, OwnedRequest, parse_double, parse_integer};
 
 use crate::events::Class;
 use crate::fail::{Fail, NO_FLOAT, NO_INTEGER, SYNTAX};
@@ -18,6 +18,8 @@ pub(crate) struct Call<'a, 'k> {
     pub(crate) arguments: Arguments<'a>,
     pub(crate) reply: Reply<'a>,
     pub(crate) blocking: Blocking,
+    /// The request that waits instead of this one, whose arguments would mean something else later.
+    pub(crate) waits_as: Option<OwnedRequest>,
 }
 
 /// What a command does that finds nothing to take, and how that ended.

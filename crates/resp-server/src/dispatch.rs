@@ -130,6 +130,7 @@ fn run_data(
         arguments,
         reply: reply.part(),
         blocking: Blocking::May,
+        waits_as: None,
     };
     let outcome = run(&mut call);
     if let Blocking::Waits { seconds, is_array } = call.blocking {

@@ -13,6 +13,7 @@ pub(crate) enum Class {
     Set,
     Hash,
     SortedSet,
+    Stream,
     Expired,
     /// A key that was not there. Not one of those that `A` stands for.
     New,
@@ -21,7 +22,7 @@ pub(crate) enum Class {
 /// The letters that `A` stands for.
 const ALL: &str = "g$lshzxetd";
 /// All letters, in the order in which they are written. Those without a class of ours are kept,
-/// and never apply: `d` of modules, `t` of streams, `m` of misses, `e` of eviction.
+/// and never apply: `d` of modules, `m` of misses, `e` of eviction.
 const LETTERS: &str = "g$lshzxetdnKEm";
 
 impl Class {
@@ -33,6 +34,7 @@ impl Class {
             Class::Set => 's',
             Class::Hash => 'h',
             Class::SortedSet => 'z',
+            Class::Stream => 't',
             Class::Expired => 'x',
             Class::New => 'n',
         }

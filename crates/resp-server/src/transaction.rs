@@ -127,6 +127,7 @@ fn run_queued(
             arguments,
             reply: reply.part(),
             blocking: Blocking::Never,
+            waits_as: None,
         }),
     };
     if let Err(fail) = outcome {

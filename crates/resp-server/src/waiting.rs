@@ -76,7 +76,7 @@ impl Waiting {
             version: call.reply.version,
             database: call.hold.database,
             command,
-            request: call.arguments.to_request(),
+            request: call.waits_as.clone().unwrap_or_else(|| call.arguments.to_request()),
             stripes,
             is_array,
             is_over: Mutex::new(false),
@@ -166,6 +166,7 @@ impl Server {
             arguments: waiter.request.arguments(),
             reply: Reply::to_buffer(&mut buffer, waiter.version),
             blocking: Blocking::Again,
+            waits_as: None,
         };
         let outcome = run(&mut call);
         let still_waits = matches!(call.blocking, Blocking::Waits { .. });

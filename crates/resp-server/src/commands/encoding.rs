@@ -49,5 +49,6 @@ pub(super) fn of(server: &Server, entry: &Entry) -> &'static str {
                 && set.upwards(0).all(|(member, _)| member.len() <= bytes);
             if fits { "listpack" } else { "skiplist" }
         }
+        Value::Stream(_) => "stream",
     }
 }

@@ -140,7 +140,7 @@ fn describe(reply: &mut Reply, (name, command): (&str, &Command)) {
     let (first, last, step) = match command.keys {
         Keys::Range(first, last, step) => (first, last, step),
         Keys::FirstAndCounted | Keys::FirstOfAll => (1, 1, 1),
-        Keys::None | Keys::Counted(_) | Keys::CountedOfAll(_) | Keys::All | Keys::Watched => {
+        Keys::None | Keys::Streams(_) | Keys::Counted(_) | Keys::CountedOfAll(_) | Keys::All | Keys::Watched => {
             (0, 0, 0)
         }
     };

@@ -26,6 +26,12 @@ mod serving;
 mod sets;
 mod sort;
 mod sorted_sets;
+mod stream_claims;
+mod stream_groups;
+mod stream_info;
+mod stream_options;
+mod stream_reads;
+mod streams;
 mod strings;
 mod substrings;
 mod table;
@@ -70,6 +76,8 @@ pub(crate) enum Keys {
     FirstAndCounted,
     /// The same for scripts, which may touch any others too.
     CountedOfAll(usize),
+    /// The first half of the words behind `STREAMS`, which stands at this place or later.
+    Streams(usize),
     /// The first argument; it may touch any others too.
     FirstOfAll,
     /// None that the arguments name: it may touch any.
@@ -176,6 +184,15 @@ pub(crate) fn groups() -> &'static [(&'static str, &'static [Command])] {
     &table::GROUPS
 }
 
+/// The keys behind the word `STREAMS`.
+pub(crate) fn after_streams(arguments: Arguments, first: usize) -> std::ops::Range<usize> {
+    let is_word = |place: &usize| arguments.word(*place).eq_ignore_ascii_case(b"streams");
+    match (first..arguments.len()).find(is_word) {
+        Some(place) => place + 1..place + 1 + (arguments.len() - place - 1) / 2,
+        None => 0..0,
+    }
+}
+
 fn unknown(arguments: Arguments) -> Fail {
     let mut repeated = String::new();
     for word in arguments.from(1).iter() {
@@ -231,6 +248,7 @@ impl Command {
             Keys::Counted(place) | Keys::CountedOfAll(place) => (None, counted(place), 1),
             Keys::FirstAndCounted => (Some(1), counted(2), 1),
             Keys::FirstOfAll => (Some(1), 0..0, 1),
+            Keys::Streams(first) => (None, after_streams(arguments, first), 1),
         };
         first.into_iter().chain(rest.step_by(step)).map(move |place| arguments.word(place))
     }

@@ -1,7 +1,7 @@
 //! The table of commands. Arity, flags, keys, and what `COMMAND` answers come from it.
 
 use super::Keys::{
-    All, Counted, CountedOfAll, FirstAndCounted, FirstOfAll, None, Range, Watched,
+    All, Counted, CountedOfAll, FirstAndCounted, FirstOfAll, None, Range, Streams, Watched,
 };
 use super::Run::{Connection, Data};
 use super::flags::{
@@ -11,7 +11,7 @@ use super::flags::{
 use super::{
     Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, expiring, hashes, info,
     introspection, keys, lcs, list_moves, lists, publishing, ranges, scans, score_algebra, scripts, serving,
-    sets, sort, sorted_sets, strings, substrings,
+    sets, sort, sorted_sets, stream_claims, stream_groups, stream_info, stream_reads, streams, strings, substrings,
 };
 use crate::transaction;
 
@@ -39,7 +39,7 @@ const ALL_WORDS: Keys = Range(1, -1, 1);
 const ALL_BUT_LAST: Keys = Range(1, -2, 1);
 
 /// All commands, by their groups in the documentation.
-pub(super) static GROUPS: [(&str, &[Command]); 13] = [
+pub(super) static GROUPS: [(&str, &[Command]); 14] = [
     ("string", STRINGS),
     ("bitmap", BITMAPS),
     ("generic", GENERIC),
@@ -47,6 +47,7 @@ pub(super) static GROUPS: [(&str, &[Command]); 13] = [
     ("list", LISTS),
     ("set", SETS),
     ("sorted-set", SORTED_SETS),
+    ("stream", STREAMS),
     ("transactions", TRANSACTIONS),
     ("pubsub", PUBLISHING),
     ("connection", CONNECTIONS),
@@ -232,6 +233,24 @@ const SORTED_SETS: &[Command] = &[
     row("zscan", -3, READONLY, FIRST, Data(scans::zscan)),
 ];
 
+const STREAMS: &[Command] = &[
+    row("xadd", -5, ADDS_FAST, FIRST, Data(streams::xadd)),
+    row("xlen", 2, READS_FAST, FIRST, Data(streams::xlen)),
+    row("xrange", -4, READONLY, FIRST, Data(streams::xrange)),
+    row("xrevrange", -4, READONLY, FIRST, Data(streams::xrevrange)),
+    row("xdel", -3, WRITES_FAST, FIRST, Data(streams::xdel)),
+    row("xtrim", -4, WRITE, FIRST, Data(streams::xtrim)),
+    row("xsetid", -3, ADDS_FAST, FIRST, Data(streams::xsetid)),
+    row("xread", -4, BLOCKING | READONLY | MOVABLE_KEYS, Streams(1), Data(stream_reads::xread)),
+    row("xreadgroup", -7, WAITS | MOVABLE_KEYS, Streams(4), Data(stream_reads::xreadgroup)),
+    row("xgroup", -2, 0, None, Data(stream_groups::xgroup_help)).with(OF_XGROUP),
+    row("xack", -4, WRITES_FAST, FIRST, Data(stream_groups::xack)),
+    row("xpending", -3, READONLY, FIRST, Data(stream_groups::xpending)),
+    row("xclaim", -6, WRITES_FAST, FIRST, Data(stream_claims::xclaim)),
+    row("xautoclaim", -6, WRITES_FAST, FIRST, Data(stream_claims::xautoclaim)),
+    row("xinfo", -2, 0, None, Data(stream_info::xinfo_help)).with(OF_XINFO),
+];
+
 const TRANSACTIONS: &[Command] = &[
     row("multi", 1, CONNECTS_FAST | NO_MULTI | CONTROL, None, Connection(transaction::multi)),
     row("exec", 1, CONNECTS | SKIP_MONITOR | CONTROL, None, Connection(transaction::exec)),
@@ -309,6 +328,22 @@ const OF_OBJECT: &[Command] = &[
     row("idletime", 3, READONLY, SECOND, Data(keys::object_idletime)),
     row("refcount", 3, READONLY, SECOND, Data(keys::object_refcount)),
     row("help", 2, ALWAYS, None, Data(keys::object_help)),
+];
+
+const OF_XGROUP: &[Command] = &[
+    row("create", -5, ADDS, SECOND, Data(stream_groups::create)),
+    row("createconsumer", 5, ADDS, SECOND, Data(stream_groups::create_consumer)),
+    row("delconsumer", 5, WRITE, SECOND, Data(stream_groups::delete_consumer)),
+    row("destroy", 4, WRITE, SECOND, Data(stream_groups::destroy)),
+    row("setid", -5, WRITE, SECOND, Data(stream_groups::set_id)),
+    row("help", 2, ALWAYS, None, Data(stream_groups::xgroup_help)),
+];
+
+const OF_XINFO: &[Command] = &[
+    row("stream", -3, READONLY, SECOND, Data(stream_info::stream)),
+    row("groups", 3, READONLY, SECOND, Data(stream_info::groups)),
+    row("consumers", 4, READONLY, SECOND, Data(stream_info::consumers)),
+    row("help", 2, ALWAYS, None, Data(stream_info::xinfo_help)),
 ];
 
 const OF_PUBSUB: &[Command] = &[

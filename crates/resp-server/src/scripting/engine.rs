@@ -320,6 +320,7 @@ impl Commands<'_, '_> {
             arguments,
             reply: Reply::to_buffer(buffer, self.version),
             blocking: Blocking::Never,
+            waits_as: None,
         });
         if let Some(client) = self.client {
             self.hold.database = client.database.get();
