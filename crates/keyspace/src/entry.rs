@@ -14,13 +14,18 @@ pub struct Entry {
     expires_at: Option<NonZeroU64>,
     /// When it was last used, in seconds since 1970.
     used_at: Cell<u32>,
+    /// Its bytes with those of the key, as they were counted last: in units of [`SIZE_UNIT`].
+    size: u32,
 }
+
+/// Bytes that sizes are counted in, so that four bytes suffice.
+const SIZE_UNIT: usize = 16;
 
 impl Entry {
     /// A value that does not end.
     #[must_use]
     pub fn new(value: Value) -> Entry {
-        Entry { value, expires_at: None, used_at: Cell::new(0) }
+        Entry { value, expires_at: None, used_at: Cell::new(0), size: 0 }
     }
 
     /// The same, which ends at a time in milliseconds since 1970.
@@ -56,6 +61,17 @@ impl Entry {
     /// Notes that it is used now, in milliseconds since 1970.
     pub fn note_use(&self, now: u64) {
         self.used_at.set(u32::try_from(now / 1000).unwrap_or(u32::MAX));
+    }
+
+    /// Bytes of the entry with its key, as they were counted last.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        u64::from(self.size) * SIZE_UNIT as u64
+    }
+
+    /// Counts the bytes anew, by estimate. `None` for the key: it is no part of the database.
+    pub(crate) fn count_bytes(&mut self, key: Option<&[u8]>) {
+        let bytes = key.map_or(0, |key| self.quickly_estimated_bytes(key));
+        self.size = u32::try_from(bytes.div_ceil(SIZE_UNIT)).unwrap_or(u32::MAX);
     }
 
     /// The value as one of a type.

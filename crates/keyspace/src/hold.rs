@@ -1,5 +1,7 @@
 //! Locked stripes: what a command or a transaction reads and changes.
 
+use std::cell::Cell;
+
 use parking_lot::MutexGuard;
 
 use crate::stripe::{Database, Stripe};
@@ -27,6 +29,8 @@ pub struct Hold<'a> {
     pub notes_new: bool,
     /// Keys that were not there, and are now. The caller takes them.
     pub new: Vec<Removed>,
+    /// Keys that were asked for and were there, and those that were not.
+    pub found: Cell<(u64, u64)>,
     /// Keys that were removed because their time is past.
     pub expired: Vec<Removed>,
 }
@@ -104,6 +108,7 @@ impl<'a> Hold<'a> {
             created: Vec::new(),
             notes_new: false,
             new: Vec::new(),
+            found: Cell::default(),
             expired: Vec::new(),
         }
     }
@@ -119,7 +124,7 @@ impl<'a> Hold<'a> {
     /// Whether there is a key.
     #[must_use]
     pub fn has(&self, key: &[u8]) -> bool {
-        self.entry(key).is_some()
+        self.counted(self.entry(key)).is_some()
     }
 
     /// The value of a key, which is to be of a type. Notes that it is used.
@@ -127,7 +132,7 @@ impl<'a> Hold<'a> {
     /// # Errors
     /// It is of another one.
     pub fn read<T: Kind>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
-        let Some(entry) = self.entry(key) else { return Ok(None) };
+        let Some(entry) = self.counted(self.entry(key)) else { return Ok(None) };
         entry.note_use(self.now);
         entry.of().map(Some)
     }
@@ -206,8 +211,10 @@ impl<'a> Hold<'a> {
     /// Notes a change of a key, for those that watch it.
     pub fn changed(&mut self, key: &[u8]) {
         self.changes += 1;
-        let (stripe, _) = self.keyspace.place(key);
-        self.guards.stripe(stripe).mark(self.database, key);
+        let (number, hash) = self.keyspace.place(key);
+        let stripe = self.guards.stripe_mut(number);
+        stripe.mark(self.database, key);
+        stripe.databases[self.database].measure(hash, key);
     }
 
     /// Removes a key if its time is past.
@@ -323,7 +330,7 @@ impl<'a> Hold<'a> {
             stripe.mark_where(|watched, key| {
                 watched == database && table.get(place(key), key).is_some()
             });
-            std::mem::take(&mut stripe.databases[database])
+            stripe.databases[database].empty()
         });
         flushed.collect()
     }
@@ -342,6 +349,16 @@ impl<'a> Hold<'a> {
             });
             stripe.databases.swap(one, other);
         }
+    }
+
+    /// The same, counted as found or not.
+    fn counted<T>(&self, found: Option<T>) -> Option<T> {
+        let (hits, misses) = self.found.get();
+        self.found.set(match found {
+            Some(_) => (hits + 1, misses),
+            None => (hits, misses + 1),
+        });
+        found
     }
 
     /// The tables of the database in the held stripes.

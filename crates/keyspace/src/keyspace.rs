@@ -1,14 +1,15 @@
 //! The keyspace: all stripes, and locking them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
 use crate::hold::{Guards, Hold};
-use crate::stripe::{Database, Stripe};
+use crate::stripe::{Database, Stripe, Used};
 use crate::stripes::{STRIPE_BITS, STRIPES};
-use crate::{Removed, Stripes};
+use crate::{Entry, Removed, Stripes, random_below};
 
 /// Number of databases.
 pub const DATABASES: usize = 16;
@@ -21,6 +22,8 @@ struct Line(Mutex<Stripe>);
 /// The data of a server.
 pub struct Keyspace {
     stripes: Vec<Line>,
+    /// Bytes of each stripe, to be read without its lock.
+    used: Vec<Arc<Used>>,
     hasher: RandomState,
 }
 
@@ -45,8 +48,9 @@ impl Totals {
 
 impl Default for Keyspace {
     fn default() -> Keyspace {
-        let stripes = (0..STRIPES).map(|_| Line::default()).collect();
-        Keyspace { stripes, hasher: RandomState::new() }
+        let stripes: Vec<Line> = (0..STRIPES).map(|_| Line::default()).collect();
+        let used = stripes.iter().map(|stripe| Arc::clone(&stripe.0.lock().used)).collect();
+        Keyspace { stripes, used, hasher: RandomState::new() }
     }
 }
 
@@ -107,6 +111,40 @@ impl Keyspace {
             totals.add(&stripe.0.lock().databases[database]);
         }
         totals
+    }
+
+    /// Bytes of all keys and values, by estimate.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used.iter().map(|used| used.bytes()).sum()
+    }
+
+    /// Removes the key with the lowest rank of `samples` that are chosen by chance. A key without
+    /// a rank stays. With `only_volatile`, only keys that expire have one. `None`: there was no
+    /// such key in the stripes that are not locked.
+    pub fn evict(
+        &self,
+        samples: usize,
+        only_volatile: bool,
+        rank: impl Fn(&Entry) -> Option<u64>,
+    ) -> Option<(Removed, Entry)> {
+        let first = random_below(STRIPES);
+        for number in (first..STRIPES).chain(0..first) {
+            let Some(mut stripe) = self.stripes[number].0.try_lock() else { continue };
+            let start = random_below(DATABASES);
+            for database in (start..DATABASES).chain(0..start) {
+                let keys = &stripe.databases[database];
+                if only_volatile && keys.volatile == 0 {
+                    continue;
+                }
+                let Some(key) = keys.least(samples, &rank) else { continue };
+                stripe.mark(database, &key);
+                let (_, hash) = self.place(&key);
+                let (key, entry) = stripe.databases[database].remove(hash, &key)?;
+                return Some((Removed { database, key }, entry));
+            }
+        }
+        None
     }
 
     /// Removes keys whose time is past, up to `keys_max` of each database and stripe; whether there

@@ -1,7 +1,7 @@
 //! What is behind one lock: a part of each database.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 
@@ -9,9 +9,10 @@ use crate::due::Due;
 use crate::{DATABASES, Entry, Table, Word};
 
 /// A part of each database, and the keys of it that are watched.
-#[derive(Default)]
 pub(crate) struct Stripe {
     pub(crate) databases: [Database; DATABASES],
+    /// Bytes of all its keys and values.
+    pub(crate) used: Arc<Used>,
     watched: FxHashMap<(usize, Word), Vec<Watcher>>,
 }
 
@@ -22,6 +23,30 @@ pub(crate) struct Database {
     due: Due,
     /// Number of keys that expire.
     pub(crate) volatile: usize,
+    /// Bytes of its keys and values.
+    bytes: u64,
+    used: Arc<Used>,
+}
+
+/// Bytes of a stripe, on a line of their own. Written under the stripe's lock only, and read
+/// without it: a sum of many need not be exact.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Used(AtomicU64);
+
+impl Used {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Stripe {
+    fn default() -> Stripe {
+        let used: Arc<Used> = Arc::default();
+        let database = |_| Database { used: Arc::clone(&used), ..Database::default() };
+        let databases = std::array::from_fn(database);
+        Stripe { databases, used, watched: FxHashMap::default() }
+    }
 }
 
 /// Learns of changes of the keys that it watches. All clones are the same.
@@ -45,17 +70,60 @@ impl Watcher {
 }
 
 impl Database {
-    pub(crate) fn insert(&mut self, hash: u64, key: Word, entry: Entry) -> Option<Entry> {
+    /// Adds and subtracts bytes.
+    fn account(&mut self, more: u64, less: u64) {
+        self.bytes = (self.bytes + more).saturating_sub(less);
+        let used = self.used.0.load(Ordering::Relaxed);
+        self.used.0.store((used + more).saturating_sub(less), Ordering::Relaxed);
+    }
+
+    /// Counts the bytes of a key anew.
+    pub(crate) fn measure(&mut self, hash: u64, key: &[u8]) {
+        let Some(entry) = self.table.get_mut(hash, key) else { return };
+        let before = entry.counted_bytes();
+        entry.count_bytes(Some(key));
+        let after = entry.counted_bytes();
+        if before != after {
+            self.account(after, before);
+        }
+    }
+
+    /// The key with the lowest rank of some that are chosen by chance. If none of them has a rank,
+    /// any that has one.
+    pub(crate) fn least(
+        &self,
+        samples: usize,
+        rank: impl Fn(&Entry) -> Option<u64>,
+    ) -> Option<Word> {
+        let ranked = |(key, entry): (&Word, &Entry)| Some((rank(entry)?, key.clone()));
+        let sampled = (0..samples).filter_map(|_| self.table.random().and_then(ranked));
+        let best = sampled.min().or_else(|| self.table.iter().find_map(ranked));
+        best.map(|(_, key)| key)
+    }
+
+    /// Takes all out.
+    pub(crate) fn empty(&mut self) -> Database {
+        let bytes = self.bytes;
+        self.account(0, bytes);
+        let fresh = Database { used: Arc::clone(&self.used), ..Database::default() };
+        std::mem::replace(self, fresh)
+    }
+
+    /// Sets what a key has. Its bytes are counted by [`Database::measure`].
+    pub(crate) fn insert(&mut self, hash: u64, key: Word, mut entry: Entry) -> Option<Entry> {
+        entry.count_bytes(None);
         if let Some(at) = entry.expires_at() {
             self.note_due(at, hash);
         }
         let old = self.table.insert(hash, key, entry);
+        self.account(0, old.as_ref().map_or(0, Entry::counted_bytes));
         self.volatile -= usize::from(old.as_ref().is_some_and(|old| old.expires_at().is_some()));
         old
     }
 
     pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<(Word, Entry)> {
         let (key, entry) = self.table.remove(hash, key)?;
+        self.account(0, entry.counted_bytes());
         self.volatile -= usize::from(entry.expires_at().is_some());
         Some((key, entry))
     }
@@ -80,15 +148,17 @@ impl Database {
     ) -> bool {
         for _ in 0..keys_max {
             let Some(hash) = self.due.take(now) else { return false };
-            let volatile = &mut self.volatile;
+            let (volatile, mut bytes) = (&mut self.volatile, 0);
             self.table.remove_hash(
                 hash,
                 |entry| entry.is_expired(now),
-                |key, _| {
+                |key, entry| {
                     *volatile -= 1;
+                    bytes += entry.counted_bytes();
                     removed(key);
                 },
             );
+            self.account(0, bytes);
         }
         true
     }

@@ -11,7 +11,7 @@ use zodium_resp::{Arguments, Version};
 use crate::call::{Blocking, Call};
 use crate::client::{Client, Replies};
 use crate::commands::{Command, Keys, Run, flags};
-use crate::fail::{Fail, Outcome};
+use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::{Letter, LocalServer};
 use crate::reply::Reply;
 use crate::server::Server;
@@ -96,6 +96,12 @@ fn handle(
     if local.server.monitors.load(Ordering::Relaxed) > 0 && !command.has(flags::SKIP_MONITOR) {
         feed_monitors(local, client, arguments);
     }
+    // A script may add to keys too. Keys that go for it do so before it locks them.
+    let adds = command.has(flags::DENY_OOM);
+    let may_grow = !(adds || matches!(command.keys, Keys::CountedOfAll(_))) || local.server.may_grow();
+    if adds && !may_grow {
+        return Err(refused(OUT_OF_MEMORY));
+    }
     if client.queue.borrow().is_some() && !command.has(flags::CONTROL) {
         transaction::queue(client, command, arguments).map_err(refused)?;
         reply.simple("QUEUED");
@@ -137,6 +143,9 @@ fn run_data(
         let shared = std::sync::Arc::clone(&client.shared);
         let waiter = server.waiting.enter(&call, shared, command, stripes, is_array);
         local.begin_wait(client, waiter, seconds);
+    }
+    if command.has(flags::READONLY) {
+        local.count_found(hold.found.get());
     }
     server.settle(hold);
     outcome

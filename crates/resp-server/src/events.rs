@@ -15,6 +15,7 @@ pub(crate) enum Class {
     SortedSet,
     Stream,
     Expired,
+    Evicted,
     /// A key that was not there. Not one of those that `A` stands for.
     New,
 }
@@ -22,7 +23,7 @@ pub(crate) enum Class {
 /// The letters that `A` stands for.
 const ALL: &str = "g$lshzxetd";
 /// All letters, in the order in which they are written. Those without a class of ours are kept,
-/// and never apply: `d` of modules, `m` of misses, `e` of eviction.
+/// and never apply: `d` of modules, `m` of misses.
 const LETTERS: &str = "g$lshzxetdnKEm";
 
 impl Class {
@@ -36,6 +37,7 @@ impl Class {
             Class::SortedSet => 'z',
             Class::Stream => 't',
             Class::Expired => 'x',
+            Class::Evicted => 'e',
             Class::New => 'n',
         }
     }

@@ -14,8 +14,11 @@ mod dispatch;
 mod events;
 mod expiry;
 mod fail;
+mod figures;
 mod glob;
+mod idle;
 mod local;
+mod memory;
 mod parting;
 mod publishing;
 mod reply;
@@ -35,5 +38,6 @@ use dispatch::After;
 use local::{Letter, LocalServer};
 use waiting::Waiter;
 
+pub use figures::Figures;
 pub use server::{Options, Server};
 pub use service::RespService;

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,7 @@ use crate::Server;
 use crate::client::Client;
 use crate::publishing::Publication;
 use crate::reply::Reply;
+use crate::server::WorkerStatistics;
 use crate::waiting::Waiter;
 
 /// A worker's connections.
@@ -63,7 +64,7 @@ impl LocalServer {
         local
     }
 
-    pub(crate) fn add(&self, client: &Rc<Client>) {
+    pub(crate) fn enter(&self, client: &Rc<Client>) {
         self.clients.borrow_mut().insert(client.id(), Rc::clone(client));
     }
 
@@ -73,11 +74,30 @@ impl LocalServer {
 
     /// Counts a command.
     pub(crate) fn count_command(&self) {
+        self.add(|of| &of.commands, 1);
+    }
+
+    /// Counts the keys that a command has found, and not found.
+    pub(crate) fn count_found(&self, (hits, misses): (u64, u64)) {
+        if hits > 0 {
+            self.add(|of| &of.hits, hits);
+        }
+        if misses > 0 {
+            self.add(|of| &of.misses, misses);
+        }
+    }
+
+    fn add(&self, counter: fn(&WorkerStatistics) -> &AtomicU64, more: u64) {
         if let Some(counters) = self.server.statistics.workers.get(self.number) {
             // Only this worker writes, so that no update is lost.
-            let commands = counters.commands.load(Ordering::Relaxed);
-            counters.commands.store(commands + 1, Ordering::Relaxed);
+            let counter = counter(counters);
+            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         }
+    }
+
+    /// Visits all clients of the worker.
+    pub(crate) fn each_client(&self, visit: impl FnMut(&Rc<Client>)) {
+        self.clients.borrow().values().for_each(visit);
     }
 
     fn client(&self, id: u64) -> Option<Rc<Client>> {

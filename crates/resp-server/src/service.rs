@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use zodium_net::{Link, Parked, Service};
 
-use crate::expiry;
 use crate::local::LocalServer;
 use crate::server::Server;
 use crate::session::RespSession;
+use crate::{expiry, idle};
 
 /// The RESP service of one worker.
 pub struct RespService {
@@ -22,7 +22,9 @@ impl RespService {
         if worker == 0 {
             tokio::task::spawn_local(expiry::expire(Arc::clone(&server)));
         }
-        RespService { local: LocalServer::start(server, worker) }
+        let local = LocalServer::start(server, worker);
+        tokio::task::spawn_local(idle::watch(Rc::clone(&local)));
+        RespService { local }
     }
 }
 

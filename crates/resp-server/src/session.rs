@@ -41,7 +41,7 @@ impl RespSession {
 
     fn of(local: Rc<LocalServer>, client: Client) -> RespSession {
         let client = Rc::new(client);
-        local.add(&client);
+        local.enter(&client);
         local.server.clients.lock().insert(client.id(), Arc::clone(&client.shared));
         RespSession { local, client, reader: RequestReader::default() }
     }

@@ -3,7 +3,7 @@
 //! Those without an effect here have one value only, or are of encodings: they change what
 //! `OBJECT ENCODING` calls a value.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -17,6 +17,10 @@ pub(crate) struct Settings {
     pub(crate) events: AtomicU32,
     bulk_bytes_max: AtomicUsize,
     request_bytes_max: AtomicUsize,
+    /// Most bytes of keys and values; 0 without a limit.
+    pub(crate) memory_max: AtomicU64,
+    /// Seconds after which idle clients are disconnected; 0 for never.
+    pub(crate) idle_seconds_max: AtomicU64,
 }
 
 /// A setting.
@@ -56,13 +60,23 @@ const fn renamed(
 const SIZE: Kind = Kind::Integer(0, i64::MAX);
 const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
 
+/// The values of `maxmemory-policy`.
+const POLICIES: [&str; 6] = [
+    "noeviction",
+    "allkeys-lru",
+    "volatile-lru",
+    "allkeys-random",
+    "volatile-random",
+    "volatile-ttl",
+];
+
 static SETTINGS: [Setting; 35] = [
     setting("save", "", Kind::Fixed),
     setting("appendonly", "no", Kind::Fixed),
-    setting("maxmemory", "0", Kind::Fixed),
-    setting("maxmemory-policy", "noeviction", Kind::Fixed),
+    setting("maxmemory", "0", Kind::Memory),
+    setting("maxmemory-policy", "noeviction", Kind::Choice(&POLICIES)),
     setting("databases", "16", Kind::Immutable),
-    setting("timeout", "0", Kind::Fixed),
+    setting("timeout", "0", Kind::Integer(0, i32::MAX as i64)),
     setting("requirepass", "", Kind::Text),
     setting("notify-keyspace-events", "", Kind::Events),
     setting("proto-max-bulk-len", "536870912", Kind::Memory),
@@ -102,6 +116,8 @@ impl Default for Settings {
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicUsize::new(512 << 20),
             request_bytes_max: AtomicUsize::new(1 << 30),
+            memory_max: AtomicU64::new(0),
+            idle_seconds_max: AtomicU64::new(0),
         }
     }
 }
@@ -131,6 +147,12 @@ impl Settings {
         place.map_or(0, |place| self.texts.lock()[place].parse().unwrap_or(0))
     }
 
+    /// The value of a setting; empty if there is none.
+    pub(crate) fn text(&self, name: &str) -> String {
+        let place = SETTINGS.iter().position(|setting| setting.name == name);
+        place.map(|place| self.texts.lock()[place].clone()).unwrap_or_default()
+    }
+
     /// Longest argument, in bytes.
     pub(crate) fn bulk_bytes_max(&self) -> usize {
         self.bulk_bytes_max.load(Ordering::Relaxed)
@@ -147,8 +169,7 @@ impl Settings {
     }
 
     pub(crate) fn password(&self) -> String {
-        let place = SETTINGS.iter().position(|setting| setting.name == "requirepass");
-        place.map(|place| self.texts.lock()[place].clone()).unwrap_or_default()
+        self.text("requirepass")
     }
 
     pub(crate) fn set_password(&self, password: String) {
@@ -178,6 +199,8 @@ impl Settings {
                 let bytes = text.parse().unwrap_or(1 << 30);
                 self.request_bytes_max.store(bytes, Ordering::Relaxed);
             }
+            "maxmemory" => self.memory_max.store(text.parse().unwrap_or(0), Ordering::Relaxed),
+            "timeout" => self.idle_seconds_max.store(text.parse().unwrap_or(0), Ordering::Relaxed),
             _ => {}
         }
         self.texts.lock()[place] = text;

@@ -26,7 +26,8 @@ sys.path.insert(0, str(REPOSITORY))
 from tests.harness.process import ServerProcess, command_words, free_port  # noqa: E402
 
 PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "debug"
-DEFAULT = f"{REPOSITORY}/target/{PROFILE}/zodium resp -a 127.0.0.1:{{port}}"
+# Tests that end a script need another connection for that, of another worker.
+DEFAULT = f"{REPOSITORY}/target/{PROFILE}/zodium resp -a 127.0.0.1:{{port}} --workers 8 --no-balance"
 STOCK = "{tree}/src/valkey-server --port {port} --save '' --bind 127.0.0.1"
 FILES = [
     *("type/string", "type/incr", "type/hash", "type/list", "type/list-3", "type/set"),

@@ -65,11 +65,14 @@ fn clients(call: &Call, out: &mut String) -> std::fmt::Result {
 }
 
 fn memory(call: &Call, out: &mut String) -> std::fmt::Result {
-    let bytes = resident_bytes();
-    // What the process has of the machine: allocations are not counted one by one.
-    writeln!(out, "used_memory:{bytes}\nused_memory_rss:{bytes}")?;
+    let (bytes, resident) = (call.server.keyspace.used_bytes(), resident_bytes());
+    // What `maxmemory` limits; and what the process has of the machine.
+    writeln!(out, "used_memory:{bytes}\nused_memory_rss:{resident}")?;
+    writeln!(out, "used_memory_dataset:{bytes}")?;
     writeln!(out, "number_of_cached_scripts:{}", call.server.scripts.count())?;
-    writeln!(out, "maxmemory:0\nmaxmemory_human:0B\nmaxmemory_policy:noeviction")
+    let settings = &call.server.settings;
+    let most = settings.memory_max.load(Ordering::Relaxed);
+    writeln!(out, "maxmemory:{most}\nmaxmemory_policy:{}", settings.text("maxmemory-policy"))
 }
 
 /// Resident memory of the process; 0 where the system does not tell.
@@ -87,15 +90,14 @@ fn persistence(call: &Call, out: &mut String) -> std::fmt::Result {
 
 fn stats(call: &Call, out: &mut String) -> std::fmt::Result {
     let statistics = &call.server.statistics;
-    let (connections, commands) = (
-        statistics.connections.load(Ordering::Relaxed),
-        statistics.workers.iter().map(|of| of.commands.load(Ordering::Relaxed)).sum::<u64>(),
-    );
+    let connections = statistics.connections.load(Ordering::Relaxed);
+    let (commands, (hits, misses)) = (statistics.commands(), statistics.found());
     let channels = call.server.channels.read();
     writeln!(out, "total_connections_received:{connections}")?;
     writeln!(out, "total_commands_processed:{commands}")?;
     writeln!(out, "expired_keys:{}", statistics.expired.load(Ordering::Relaxed))?;
-    writeln!(out, "evicted_keys:0")?;
+    writeln!(out, "evicted_keys:{}", statistics.evicted.load(Ordering::Relaxed))?;
+    writeln!(out, "keyspace_hits:{hits}\nkeyspace_misses:{misses}")?;
     writeln!(out, "pubsub_channels:{}", channels.channels.len())?;
     writeln!(out, "pubsub_patterns:{}", channels.patterns.len())
 }
@@ -130,11 +132,13 @@ impl Server {
     /// Sets the counters of `INFO` to zero.
     pub(super) fn reset_statistics(&self) {
         let statistics = &self.statistics;
-        for counter in [&statistics.connections, &statistics.expired] {
+        for counter in [&statistics.connections, &statistics.expired, &statistics.evicted] {
             counter.store(0, Ordering::Relaxed);
         }
         for worker in &statistics.workers {
-            worker.commands.store(0, Ordering::Relaxed);
+            for counter in [&worker.commands, &worker.hits, &worker.misses] {
+                counter.store(0, Ordering::Relaxed);
+            }
         }
     }
 }

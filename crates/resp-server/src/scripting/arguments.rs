@@ -21,3 +21,12 @@ fn word(value: &Value) -> Option<Vec<u8>> {
         _ => None,
     }
 }
+
+/// A number of Lua, whole or not.
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}

@@ -239,11 +239,11 @@ impl Engine {
 }
 
 /// The version of RESP that a script wants answers in.
-fn version(arguments: &MultiValue) -> Result<Version> {
-    if arguments.len() != 1 {
+fn version(given: &MultiValue) -> Result<Version> {
+    if given.len() != 1 {
         return Err(host::refusal("ERR server.setresp() requires one argument."));
     }
-    match arguments.front().and_then(Value::as_f64) {
+    match given.front().and_then(arguments::number) {
         Some(2.0) => Ok(Version::Two),
         Some(3.0) => Ok(Version::Three),
         _ => Err(host::refusal("ERR RESP version must be 2 or 3.")),

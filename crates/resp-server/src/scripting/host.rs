@@ -5,6 +5,7 @@ use std::time::Instant;
 use mlua::chunk::ChunkMode;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
+use super::arguments::number;
 use super::sources::digest;
 use super::{bits, json, messagepack};
 use crate::commands;
@@ -72,7 +73,7 @@ fn log(lua: &Lua, mut arguments: MultiValue) -> Result<()> {
     if arguments.len() < 2 {
         return Err(refusal("ERR server.log() requires two arguments or more."));
     }
-    let level = arguments.pop_front().and_then(|level| level.as_f64());
+    let level = arguments.pop_front().and_then(|level| number(&level));
     let level = level.ok_or_else(|| refusal("ERR First argument must be a number (log level)."))?;
     if !(0.0..=3.0).contains(&level) {
         return Err(refusal("ERR Invalid log level."));
@@ -93,7 +94,7 @@ fn set_repl(_: &Lua, arguments: MultiValue) -> Result<()> {
     let [flags] = arguments.as_slices().0 else {
         return Err(refusal("ERR server.set_repl() requires one argument."));
     };
-    match flags.as_f64() {
+    match number(flags) {
         Some(flags) if (0.0..=3.0).contains(&flags) => Ok(()),
         _ => Err(refusal(
             "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",

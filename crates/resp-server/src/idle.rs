@@ -1,0 +1,38 @@
+//! Disconnects clients that have sent nothing for a time: the setting `timeout`.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use zodium_keyspace::now;
+use zodium_net::CloseReason;
+
+use crate::local::LocalServer;
+
+/// Interval between two looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Looks at the clients of a worker until it ends.
+pub(crate) async fn watch(local: Rc<LocalServer>) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let seconds = local.server.settings.idle_seconds_max.load(Ordering::Relaxed);
+        if seconds > 0 {
+            disconnect(&local, seconds);
+        }
+    }
+}
+
+/// Subscribers, monitors, and clients that wait for an element, may be silent.
+fn disconnect(local: &LocalServer, seconds: u64) {
+    let oldest = now().saturating_sub(seconds.saturating_mul(1000));
+    local.each_client(|client| {
+        let is_silent = client.shared.used_at.load(Ordering::Relaxed) < oldest;
+        let may_be = client.is_blocked()
+            || client.is_monitor.get()
+            || client.subscriptions.borrow().count() > 0;
+        if is_silent && !may_be {
+            client.link.close(CloseReason::Done);
+        }
+    });
+}
