@@ -17,6 +17,7 @@ mod negotiation;
 mod node;
 mod pages;
 mod process;
+mod resp;
 mod snapshot;
 
 use std::pin::Pin;
@@ -25,6 +26,7 @@ pub use health::{Health, Phase, StorageHealth, StorageState};
 pub use messages::Messages;
 pub use monitor::Monitor;
 pub use node::{Node, NodeCell, NodeTotals};
+pub use resp::Resp;
 pub use snapshot::{
     Cache, Checksums, Connection, LockWait, MethodMetrics, Network, Pack, PackEnd, PackRun, Server,
     Snapshot, Storage, Transaction,

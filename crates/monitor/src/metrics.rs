@@ -4,6 +4,7 @@
 //! there are.
 
 mod node;
+mod resp;
 
 use std::fmt;
 use std::sync::Arc;
@@ -87,6 +88,7 @@ impl Collector for MetricsCollector {
         encode_checksums(&mut families)?;
         encode_packs(&mut families)?;
         node::encode(&mut families, self.snapshot.node.as_ref())?;
+        resp::encode(&mut families, self.snapshot.resp.as_ref())?;
         self.encode_health(&mut families)
     }
 }

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use zodium_types::Distribution;
 
 use crate::node::Node;
+use crate::resp::Resp;
 
 /// All data that the monitor shows.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -21,6 +22,8 @@ pub struct Snapshot {
     pub connections: Vec<Connection>,
     /// A storage node of a NEO cluster, in place of storages.
     pub node: Option<Node>,
+    /// The keys of Redis and Valkey clients, if they are served.
+    pub resp: Option<Resp>,
 }
 
 /// The server as a whole.

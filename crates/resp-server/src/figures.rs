@@ -1,18 +1,23 @@
 //! The figures of a server, for metrics and the status page.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use zodium_keyspace::DATABASES;
+use zodium_keyspace::{DATABASES, Stripes, Totals, now};
 
 use crate::server::Server;
+
+/// How long the number of keys is waited for.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Figures of a server. Totals count from its start, or from the last `CONFIG RESETSTAT`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Keys of all databases, with those whose time is past and that are not removed yet.
-    pub keys: u64,
-    /// Keys that expire.
-    pub volatile_keys: u64,
+    /// Keys of all databases, with those whose time is past and that are not removed yet. Absent
+    /// while a script has locked them.
+    pub keys: Option<u64>,
+    /// Keys that expire; absent as those.
+    pub volatile_keys: Option<u64>,
     /// Bytes of keys and values, by estimate.
     pub data_bytes: u64,
     /// Limit of these; absent without a limit.
@@ -36,15 +41,17 @@ pub struct Figures {
 }
 
 impl Server {
-    /// The figures of now. Waits for locks of keys, so that no worker may ask for them.
+    /// The figures of now. Waits for locks of keys, but not for long.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let (mut keys, mut volatile_keys) = (0, 0);
-        for database in 0..DATABASES {
-            let totals = self.keyspace.totals(database);
-            keys += totals.keys as u64;
-            volatile_keys += totals.volatile as u64;
-        }
+        let until = Instant::now() + PATIENCE;
+        let hold = self.keyspace.try_lock(Stripes::ALL, now(), Some(until));
+        let sum = |count: fn(&Totals) -> usize| {
+            let hold = hold.as_ref()?;
+            Some((0..DATABASES).map(|number| count(&hold.totals(number)) as u64).sum())
+        };
+        let (keys, volatile_keys) = (sum(|of| of.keys), sum(|of| of.volatile));
+        drop(hold);
         let statistics = &self.statistics;
         let (hits, misses) = statistics.found();
         let most = self.settings.memory_max.load(Ordering::Relaxed);

@@ -25,6 +25,7 @@ mod progress;
 mod reach;
 mod recover;
 mod resp;
+mod resp_monitoring;
 mod serve;
 mod setting_arguments;
 mod status;

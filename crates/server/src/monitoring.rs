@@ -23,6 +23,7 @@ use zodium_types::{Counter, Tid};
 use zodium_zeo_server::{Inspection, Server, SessionMetrics, SessionReport};
 
 use crate::listen_error::cannot_listen;
+use crate::resp_monitoring::resp_of;
 
 /// How long workers may take to describe their sessions.
 const WORKER_PATIENCE: Duration = Duration::from_millis(500);
@@ -47,6 +48,8 @@ struct Serving {
     links: Vec<Arc<LinkMetrics>>,
     limits: Option<Limits>,
     turned_away: Arc<AtomicU64>,
+    /// The keys of Redis and Valkey clients, if they are served.
+    resp: Option<Arc<zodium_resp_server::Server>>,
 }
 
 impl Watched {
@@ -59,12 +62,19 @@ impl Watched {
             links: Vec::new(),
             limits: None,
             turned_away: Arc::default(),
+            resp: None,
         };
         Arc::new(Watched { started: unix_seconds(SystemTime::now()), serving: Mutex::new(serving) })
     }
 
     /// Notes that the server serves from now on.
-    pub(crate) fn serves(&self, server: &Arc<Server>, files: Files, workers: &Workers) {
+    pub(crate) fn serves(
+        &self,
+        server: &Arc<Server>,
+        resp: Option<&Arc<zodium_resp_server::Server>>,
+        files: Files,
+        workers: &Workers,
+    ) {
         *self.serving.lock() = Serving {
             phase: Phase::Serving,
             server: Some(Arc::clone(server)),
@@ -72,6 +82,7 @@ impl Watched {
             links: workers.metrics(),
             limits: Some(workers.limits().clone()),
             turned_away: workers.turned_away(),
+            resp: resp.map(Arc::clone),
         };
     }
 
@@ -132,6 +143,8 @@ impl Source for Watched {
                     storage_of(name, storage, file.as_deref(), sessions)
                 })
                 .collect();
+            let resp = self.serving.lock().resp.clone();
+            snapshot.resp = resp.map(|resp| resp_of(&resp));
             snapshot.connections = connections_of(&server, inspection);
             snapshot
         })

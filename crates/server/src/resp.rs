@@ -10,6 +10,7 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use tracing::{error, info, warn};
 use zodium_configuration::{Configuration, LogFormat, LogOptions, ServerOptions};
+use zodium_monitor::Messages;
 use zodium_net::{Protocol, Workers};
 use zodium_resp_server::RespService;
 use zodium_types::Address;
@@ -17,9 +18,10 @@ use zodium_types::Address;
 use crate::logging::{self, Destinations};
 use crate::serve::listening::Accepting;
 use crate::serve::signals::{Ending, Signals, Wish};
-use crate::serve::{limits, resp, workers};
-use crate::setting_arguments::{OfLog, SettingArguments};
-use crate::{panics, supervisor};
+use crate::serve::{limits, resp, tls, workers};
+use crate::resp_monitoring::WatchedResp;
+use crate::setting_arguments::{OfResp, SettingArguments};
+use crate::{monitoring, panics, supervisor};
 
 /// How long a stop waits for clients to receive their last answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -46,11 +48,11 @@ pub(crate) struct RespOptions {
     no_balance: bool,
 
     #[command(flatten)]
-    settings: SettingArguments<OfLog>,
+    settings: SettingArguments<OfResp>,
 }
 
 impl RespOptions {
-    fn configuration(&self) -> Result<(ServerOptions, LogOptions)> {
+    fn configuration(&self) -> Result<Configuration> {
         let mut configuration = Configuration {
             server: ServerOptions {
                 resp_addresses: self.address.clone(),
@@ -66,17 +68,17 @@ impl RespOptions {
             neo_admin: None,
         };
         self.settings.apply(&mut configuration).map_err(anyhow::Error::msg)?;
-        Ok((configuration.server, configuration.log))
+        Ok(configuration)
     }
 }
 
 /// Serves until a signal ends it.
 pub(crate) fn run(options: &RespOptions) -> Result<ExitCode> {
-    let (server, log) = options.configuration()?;
-    let (logs, _messages) = logging::start(&log)?;
+    let configuration = options.configuration()?;
+    let (logs, messages) = logging::start(&configuration.log)?;
     panics::end_the_process();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(serve(&server, &log, &logs)) {
+    match runtime.block_on(serve(&configuration, &logs, messages)) {
         Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
         Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
         Err(failure) => {
@@ -89,38 +91,54 @@ pub(crate) fn run(options: &RespOptions) -> Result<ExitCode> {
     }
 }
 
-async fn serve(options: &ServerOptions, log: &LogOptions, logs: &Destinations) -> Result<Ending> {
+async fn serve(
+    configuration: &Configuration,
+    logs: &Destinations,
+    messages: Messages,
+) -> Result<Ending> {
+    let options = &configuration.server;
+    let tls = tls::load(options.tls.as_ref())?;
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let bound = resp::bind(options, true).await?;
     let bound = bound.context("there is no address to listen on: give one with --address")?;
     let server = Arc::clone(&bound.server);
+    let watched_server = Arc::clone(&bound.server);
     let worker_options = workers::worker_options(options, limits::of(options));
     let workers = Workers::start(worker_options, move |worker| {
         RespService::new(Arc::clone(&server), worker)
     })?;
     let workers = Arc::new(workers);
-    let listeners = bound.listen(None, Protocol::default())?;
-    if log.format == LogFormat::Human {
+    let watched = Arc::new(WatchedResp::new(watched_server, &workers));
+    let monitor = configuration.monitor.as_ref();
+    let _monitor = monitoring::start(monitor, Arc::clone(&watched) as _, messages)?;
+    let listeners = bound.listen(tls.as_ref(), Protocol::default())?;
+    if configuration.log.format == LogFormat::Human {
         for listener in &listeners {
             println!("Serving RESP on {}", listener.address());
         }
     }
     let accepting = Accepting::start(listeners, &workers);
-    let watched = Arc::clone(&workers);
+    let answering = Arc::clone(&workers);
     let watchdog = supervisor::Watchdog::start(move || {
-        let workers = Arc::clone(&watched);
+        let workers = Arc::clone(&answering);
         async move { workers.answer().await }
     });
     supervisor::ready(0);
     let ending = loop {
         match signals.next().await {
             Wish::End(ending) => break ending,
-            Wish::Reload => reopen(logs),
+            Wish::Reload => {
+                reopen(logs);
+                if let Some(tls) = &tls {
+                    tls::reload(tls);
+                }
+            }
             // There are no files that could be reopened.
             Wish::Reopen => {}
         }
     };
     supervisor::stopping();
+    watched.closes();
     accepting.stop().await;
     watchdog.stop().await;
     if let Some(workers) = Arc::into_inner(workers) {

@@ -47,13 +47,13 @@ impl Selection for OfAdmin {
     }
 }
 
-/// The settings of the log, for servers without storages.
+/// The settings of a RESP server without storages, beside those that it has options for.
 #[derive(Debug, Default)]
-pub(crate) struct OfLog;
+pub(crate) struct OfResp;
 
-impl Selection for OfLog {
+impl Selection for OfResp {
     fn has(settings: &Settings) -> bool {
-        settings.header == "[log]"
+        ["[log]", "[server.tls]", "[monitor]"].contains(&settings.header)
     }
 }
 

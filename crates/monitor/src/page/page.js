@@ -439,9 +439,30 @@ function nodeCard(node) {
   return card;
 }
 
+function respCard(resp) {
+  const card = element("article", null, "card");
+  card.append(element("h3", "Keys of Redis and Valkey clients"));
+  const number = (value) => (value === null ? "locked by a script" : value.toLocaleString());
+  const asked = resp.hits + resp.misses;
+  const most = resp.data_bytes_max === null ? "" : " of " + bytes(resp.data_bytes_max);
+  card.append(list([
+    ["Keys", number(resp.keys)],
+    ["Keys that expire", number(resp.volatile_keys)],
+    ["Keys and values", bytes(resp.data_bytes) + most],
+    ["Clients", short(resp.connections)],
+    ["Clients that wait", short(resp.blocked_clients)],
+    ["Commands", resp.commands.toLocaleString()],
+    ["Keys found", asked ? (100 * resp.hits / asked).toFixed(1) + " %" : "–"],
+    ["Expired", resp.expired.toLocaleString()],
+    ["Evicted", resp.evicted.toLocaleString()],
+  ]));
+  return card;
+}
+
 function showTables(status) {
   const cards = element("div", null, "cards");
   if (status.node) cards.append(nodeCard(status.node));
+  if (status.resp) cards.append(respCard(status.resp));
   cards.append(...status.storages.map((storage) => storageCard(storage, status)));
   fill(byId("storages"), cards);
 

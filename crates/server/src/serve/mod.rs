@@ -16,7 +16,7 @@ pub(crate) mod resp;
 pub(crate) mod signals;
 mod storages;
 mod timetable;
-mod tls;
+pub(crate) mod tls;
 pub(crate) mod workers;
 
 use std::process::ExitCode;
@@ -132,7 +132,7 @@ async fn serve_storages(
     let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
     let resp_server = resp.as_ref().map(|resp| &resp.server);
     let (server, workers) = workers::start(&configuration.server, storages, resp_server)?;
-    watched.serves(&server, storages.files(), &workers);
+    watched.serves(&server, resp_server, storages.files(), &workers);
     announce::announce(configuration.log.format, storages, &listeners);
     if let Some(resp) = resp {
         listeners.extend(resp.listen(tls.as_ref(), resp::PROTOCOL)?);
