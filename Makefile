@@ -151,11 +151,12 @@ unit: ## Run the Rust tests
 	cargo test --workspace -q --no-fail-fast
 
 # Set up anew whenever the requirements change.
-$(VENV)/ready: tests/requirements.txt
+$(VENV)/ready: tests/requirements.txt tests/requirements-resp.txt
 	$(SAY) 'Python environment in $(VENV)'
 	@$(PYTHON) -m venv --clear $(VENV) \
 	  || { echo 'no venv module: install it (Debian: apt install python3-venv)'; exit 1; }
-	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r tests/requirements.txt
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check \
+	  -r tests/requirements.txt -r tests/requirements-resp.txt
 	@touch $@
 
 browser: ## Find Chromium and its driver for the status page's tests, or install them

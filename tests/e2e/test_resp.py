@@ -154,11 +154,52 @@ def test_subscribers_get_the_messages_of_a_publisher_in_order(server, client):
         assert [int(each) for each in got] == list(range(500))
 
 
-def test_locks_and_scripts_are_refused_as_by_a_server_without_them(client):
-    with pytest.raises(redis.ResponseError, match="unknown command 'EVAL'"):
-        client.eval("return 1", 0)
+def test_each_entry_of_a_stream_reaches_one_consumer_that_waits(server, client):
+    client.xgroup_create("stream", "group", mkstream=True)
+    taken = []
+
+    def consume(name):
+        own = redis.Redis(port=server.port, decode_responses=True, protocol=2)
+        while entries := own.xreadgroup("group", name, {"stream": ">"}, count=5, block=500):
+            for entry, fields in entries[0][1]:
+                taken.append(int(fields["n"]))
+                assert own.xack("stream", "group", entry) == 1
+
+    threads = [threading.Thread(target=consume, args=(f"c{n}",)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(200):
+        client.xadd("stream", {"n": number}, maxlen=1000)
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(200))
+    assert client.xpending("stream", "group")["pending"] == 0
+    assert client.xinfo_groups("stream")[0]["lag"] == 0
+
+
+def test_a_reader_of_a_stream_gets_what_comes_after_it(server, client):
+    client.xadd("stream", {"n": "old"})
+    got = []
+
+    def read():
+        own = redis.Redis(port=server.port, decode_responses=True, protocol=2)
+        got.extend(own.xread({"stream": "$"}, block=5000)[0][1])
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    deadline = time.monotonic() + 5
+    while not client.info("clients")["blocked_clients"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    client.xadd("stream", {"n": "new"})
+    thread.join()
+    assert [fields for _, fields in got] == [{"n": "new"}]
+
+
+def test_what_is_not_there_is_refused(client):
+    with pytest.raises(redis.ResponseError, match="unknown command 'PFADD'"):
+        client.pfadd("key", "x")
     with pytest.raises(redis.ResponseError, match="has no other value"):
-        client.config_set("maxmemory", "100mb")
+        client.config_set("appendonly", "yes")
 
 
 def test_a_password_is_asked_for(tmp_path):

@@ -19,6 +19,8 @@ pub struct Hold<'a> {
     pub now: u64,
     /// The database that keys are meant of.
     pub database: usize,
+    /// Whether reading a key leaves when it was last used.
+    pub keeps_uses: bool,
     /// Number of changes.
     pub changes: u64,
     /// Whether new lists and sorted sets are noted in `created`.
@@ -103,6 +105,7 @@ impl<'a> Hold<'a> {
             guards,
             now,
             database: 0,
+            keeps_uses: false,
             changes: 0,
             notes_created: false,
             created: Vec::new(),
@@ -133,7 +136,9 @@ impl<'a> Hold<'a> {
     /// It is of another one.
     pub fn read<T: Kind>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
         let Some(entry) = self.counted(self.entry(key)) else { return Ok(None) };
-        entry.note_use(self.now);
+        if !self.keeps_uses {
+            entry.note_use(self.now);
+        }
         entry.of().map(Some)
     }
 
@@ -164,7 +169,7 @@ impl<'a> Hold<'a> {
 
     /// Sets what the database has for a key, and returns what it had.
     pub fn put(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
-        let is_waited_for = 
+        let is_waited_for =
             matches!(entry.value, Value::List(_) | Value::SortedSet(_) | Value::Stream(_));
         entry.note_use(self.now);
         let (database, hash) = self.fresh(key);

@@ -11,7 +11,8 @@ use crate::{SortedSet, Stream, Table};
 /// A key, a member, a field, or an element of a list.
 pub type Word = Box<[u8]>;
 
-/// The value of a key. Other collections than streams are never empty: a key without elements is removed.
+/// The value of a key. Other collections than streams are never empty: a key without elements is
+/// removed.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Bytes.

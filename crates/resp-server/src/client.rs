@@ -28,6 +28,8 @@ pub(crate) struct Client {
     pub(crate) waiter: RefCell<Option<Arc<Waiter>>>,
     pub(crate) replies: Cell<Replies>,
     pub(crate) is_monitor: Cell<bool>,
+    /// Whether its reads do not count as uses: `CLIENT NO-TOUCH`.
+    pub(crate) keeps_uses: Cell<bool>,
 }
 
 /// What other workers may know of a connection.
@@ -110,6 +112,7 @@ pub(crate) struct MovedClient {
     database: usize,
     is_authenticated: bool,
     replies: Replies,
+    keeps_uses: bool,
 }
 
 impl Client {
@@ -126,6 +129,7 @@ impl Client {
             waiter: RefCell::default(),
             replies: Cell::default(),
             is_monitor: Cell::default(),
+            keeps_uses: Cell::default(),
         }
     }
 
@@ -134,6 +138,7 @@ impl Client {
         client.version.set(moved.version);
         client.database.set(moved.database);
         client.replies.set(moved.replies);
+        client.keeps_uses.set(moved.keeps_uses);
         client
     }
 
@@ -150,6 +155,7 @@ impl Client {
             database: self.database.get(),
             is_authenticated: self.is_authenticated.get(),
             replies: self.replies.get(),
+            keeps_uses: self.keeps_uses.get(),
         })
     }
 

@@ -96,9 +96,11 @@ fn handle(
     if local.server.monitors.load(Ordering::Relaxed) > 0 && !command.has(flags::SKIP_MONITOR) {
         feed_monitors(local, client, arguments);
     }
+    local.server.check_busy(command).map_err(refused)?;
     // A script may add to keys too. Keys that go for it do so before it locks them.
     let adds = command.has(flags::DENY_OOM);
-    let may_grow = !(adds || matches!(command.keys, Keys::CountedOfAll(_))) || local.server.may_grow();
+    let may_grow =
+        !(adds || matches!(command.keys, Keys::CountedOfAll(_))) || local.server.may_grow();
     if adds && !may_grow {
         return Err(refused(OUT_OF_MEMORY));
     }
@@ -129,6 +131,7 @@ fn run_data(
     let stripes = server.stripes_of(client, command, arguments);
     let mut hold = server.lock(stripes, local.now.get())?;
     hold.database = client.database.get();
+    hold.keeps_uses = client.keeps_uses.get();
     let mut call = Call {
         server,
         client: Some(client),

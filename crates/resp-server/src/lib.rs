@@ -27,6 +27,7 @@ mod server;
 mod service;
 mod session;
 mod settings;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod transaction;

@@ -15,7 +15,7 @@ use crate::Server;
 use crate::client::Client;
 use crate::publishing::Publication;
 use crate::reply::Reply;
-use crate::server::WorkerStatistics;
+use crate::statistics::WorkerStatistics;
 use crate::waiting::Waiter;
 
 /// A worker's connections.

@@ -90,8 +90,9 @@ pub(crate) fn exec(
     let mut hold = match server.lock(stripes, local.now.get()) {
         Ok(hold) => hold,
         Err(fail) => {
-            server.unwatch(client);
-            return Err(fail);
+            // The keys that it watches stay watched until the script has ended: they are locked.
+            let text = format!("EXECABORT Transaction discarded because of: {}", fail.0);
+            return Err(Fail::text(text));
         }
     };
     if end_watch(client, &mut hold) {

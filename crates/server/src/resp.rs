@@ -16,10 +16,10 @@ use zodium_resp_server::RespService;
 use zodium_types::Address;
 
 use crate::logging::{self, Destinations};
+use crate::resp_monitoring::WatchedResp;
 use crate::serve::listening::Accepting;
 use crate::serve::signals::{Ending, Signals, Wish};
 use crate::serve::{limits, resp, tls, workers};
-use crate::resp_monitoring::WatchedResp;
 use crate::setting_arguments::{OfResp, SettingArguments};
 use crate::{monitoring, panics, supervisor};
 

@@ -27,7 +27,9 @@ from tests.harness.process import ServerProcess, command_words, free_port  # noq
 
 PROFILE = os.environ.get("ZODIUM_TESTED_PROFILE") or "debug"
 # Tests that end a script need another connection for that, of another worker.
-DEFAULT = f"{REPOSITORY}/target/{PROFILE}/zodium resp -a 127.0.0.1:{{port}} --workers 8 --no-balance"
+DEFAULT = (
+    f"{REPOSITORY}/target/{PROFILE}/zodium resp -a 127.0.0.1:{{port}} --workers 8 --no-balance"
+)
 STOCK = "{tree}/src/valkey-server --port {port} --save '' --bind 127.0.0.1"
 FILES = [
     *("type/string", "type/incr", "type/hash", "type/list", "type/list-3", "type/set"),

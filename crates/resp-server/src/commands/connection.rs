@@ -69,6 +69,7 @@ pub(super) fn reset(
     client.is_authenticated.set(local.server.settings.is_open());
     client.database.set(0);
     client.replies.set(Replies::On);
+    client.keeps_uses.set(false);
     set_version(client, reply, Version::Two);
     let facts = Facts { queued: -1, command: "reset", ..Facts::default() };
     *client.shared.facts.lock() = facts;
@@ -406,6 +407,18 @@ pub(super) fn client_no_evict(call: &mut Call) -> Outcome {
     Ok(())
 }
 
+pub(super) fn client_no_touch(call: &mut Call) -> Outcome {
+    let (is_on, is_off) = (is(call.word(2), "on"), is(call.word(2), "off"));
+    if !is_on && !is_off {
+        return Err(SYNTAX);
+    }
+    let client = call.client()?;
+    client.shared.facts.lock().no_touch = is_on;
+    client.keeps_uses.set(is_on);
+    call.reply.ok();
+    Ok(())
+}
+
 pub(super) fn client_trackinginfo(call: &mut Call) -> Outcome {
     call.reply.map(3);
     call.reply.text("flags");
@@ -429,6 +442,7 @@ pub(super) fn client_help(call: &mut Call) -> Outcome {
             ("KILL <option> ...", "Kill connections: ID, ADDR, TYPE, USER, MAXAGE, SKIPME."),
             ("LIST [TYPE <type>] [ID <id> ...]", "Return information about client connections."),
             ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
+            ("NO-TOUCH (ON|OFF)", "Will not touch LRU/LFU stats when this mode is on."),
             ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
             ("SETINFO <option> <value>", "Set client meta attr: LIB-NAME, LIB-VER."),
             ("SETNAME <name>", "Assign the name <name> to the current connection."),

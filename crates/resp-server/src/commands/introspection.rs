@@ -140,9 +140,12 @@ fn describe(reply: &mut Reply, (name, command): (&str, &Command)) {
     let (first, last, step) = match command.keys {
         Keys::Range(first, last, step) => (first, last, step),
         Keys::FirstAndCounted | Keys::FirstOfAll => (1, 1, 1),
-        Keys::None | Keys::Streams(_) | Keys::Counted(_) | Keys::CountedOfAll(_) | Keys::All | Keys::Watched => {
-            (0, 0, 0)
-        }
+        Keys::None
+        | Keys::Streams(_)
+        | Keys::Counted(_)
+        | Keys::CountedOfAll(_)
+        | Keys::All
+        | Keys::Watched => (0, 0, 0),
     };
     reply.count(first);
     reply.integer(i64::from(last));

@@ -51,9 +51,9 @@ struct Match {
 pub(super) fn lcs(call: &mut Call) -> Outcome {
     let string = |place: usize| {
         let found = read(call.hold, call.word(place));
-        found.map(|bytes| bytes.cloned().unwrap_or_default()).map_err(|_| {
-            Fail::fixed("ERR The specified keys must contain string values")
-        })
+        found
+            .map(|bytes| bytes.cloned().unwrap_or_default())
+            .map_err(|_| Fail::fixed("ERR The specified keys must contain string values"))
     };
     let (one, other) = (string(1)?, string(2)?);
     let wanted = Wanted::of(call)?;

@@ -6,6 +6,7 @@ mod bits;
 mod config;
 mod connection;
 mod counters;
+mod diagnostics;
 mod encoding;
 mod expiring;
 mod hashes;
@@ -19,9 +20,9 @@ mod positions;
 mod publishing;
 mod ranges;
 mod scans;
-mod scripts;
 mod score_algebra;
 mod score_ranges;
+mod scripts;
 mod serving;
 mod sets;
 mod sort;
@@ -118,9 +119,11 @@ pub(crate) mod flags {
     pub(crate) const CONTROL: u32 = 1 << 14;
     /// Allowed to subscribers in RESP2.
     pub(crate) const SUBSCRIBED: u32 = 1 << 15;
+    /// Allowed while a script takes long.
+    pub(crate) const ALLOW_BUSY: u32 = 1 << 16;
 
     /// The names of the flags in answers.
-    pub(crate) const NAMES: [(u32, &str); 14] = [
+    pub(crate) const NAMES: [(u32, &str); 15] = [
         (WRITE, "write"),
         (READONLY, "readonly"),
         (DENY_OOM, "denyoom"),
@@ -135,6 +138,7 @@ pub(crate) mod flags {
         (NO_AUTH, "no_auth"),
         (NO_MULTI, "no_multi"),
         (MOVABLE_KEYS, "movablekeys"),
+        (ALLOW_BUSY, "allow_busy"),
     ];
 }
 

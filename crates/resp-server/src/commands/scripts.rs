@@ -28,8 +28,8 @@ pub(super) fn evalsha_ro(call: &mut Call) -> Outcome {
 /// The number of keys.
 fn keys(call: &Call) -> Result<usize, Fail> {
     let count = zodium_resp::parse_integer(call.word(2)).ok_or(NO_INTEGER)?;
-    let count = usize::try_from(count)
-        .map_err(|_| Fail::fixed("ERR Number of keys can't be negative"))?;
+    let count =
+        usize::try_from(count).map_err(|_| Fail::fixed("ERR Number of keys can't be negative"))?;
     match count > call.len() - 3 {
         true => Err(Fail::fixed("ERR Number of keys can't be greater than number of args")),
         false => Ok(count),

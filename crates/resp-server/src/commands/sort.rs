@@ -89,7 +89,9 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
     for element in chosen {
         match order.gets.is_empty() {
             true => answers.push(Some(element.to_vec())),
-            false => answers.extend(order.gets.iter().map(|get| looked_up(call.hold, get, element))),
+            false => {
+                answers.extend(order.gets.iter().map(|get| looked_up(call.hold, get, element)))
+            }
         }
     }
     match order.target {
@@ -132,7 +134,9 @@ fn sorted(hold: &Hold, order: &Order, elements: Vec<Word>) -> Result<Vec<Word>, 
             (false, None) => Weight::Number(0.0),
             (false, Some(text)) => {
                 let error = "ERR One or more scores can't be converted into double";
-                Weight::Number(parse_double(&text).ok_or(Fail::fixed(error))?)
+                // No text at all is a zero, as in C.
+                let number = if text.is_empty() { Some(0.0) } else { parse_double(&text) };
+                Weight::Number(number.ok_or(Fail::fixed(error))?)
             }
         };
         weighted.push((weight, element));

@@ -23,9 +23,8 @@ struct Claim {
 }
 
 fn idle_min(word: &[u8], command: &str) -> Result<u64, Fail> {
-    let number = parse_integer(word).ok_or_else(|| {
-        Fail::text(format!("ERR Invalid min-idle-time argument for {command}"))
-    })?;
+    let number = parse_integer(word)
+        .ok_or_else(|| Fail::text(format!("ERR Invalid min-idle-time argument for {command}")))?;
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
@@ -37,9 +36,8 @@ fn options(call: &Call, place: usize, idle_min: u64) -> Result<Claim, Fail> {
     while let Some(word) = options.next() {
         let number = |options: &mut Options, name: &str| {
             let number = parse_integer(options.value()?);
-            number.ok_or_else(|| {
-                Fail::text(format!("ERR Invalid {name} option argument for XCLAIM"))
-            })
+            number
+                .ok_or_else(|| Fail::text(format!("ERR Invalid {name} option argument for XCLAIM")))
         };
         if is(word, "force") {
             claim.forces = true;

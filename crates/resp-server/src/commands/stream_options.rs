@@ -6,8 +6,7 @@ use crate::call::{Call, Options, integer, is};
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::reply::Reply;
 
-const NO_ID: Fail =
-    Fail::fixed("ERR Invalid stream ID specified as stream command argument");
+const NO_ID: Fail = Fail::fixed("ERR Invalid stream ID specified as stream command argument");
 /// Entries that the stock server keeps together. `~` removes whole such nodes only.
 const NODE_ENTRIES: usize = 100;
 

@@ -7,12 +7,10 @@ use crate::call::{Call, Options, integer, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 
-const TOO_SMALL: Fail = Fail::fixed(
-    "ERR The ID specified in XADD is equal or smaller than the target stream top item",
-);
-const NO_IDS: Fail = Fail::fixed(
-    "ERR The stream has exhausted the last possible ID, unable to add more items",
-);
+const TOO_SMALL: Fail =
+    Fail::fixed("ERR The ID specified in XADD is equal or smaller than the target stream top item");
+const NO_IDS: Fail =
+    Fail::fixed("ERR The stream has exhausted the last possible ID, unable to add more items");
 
 /// The id of a new entry.
 #[derive(Clone, Copy, Debug)]
@@ -136,10 +134,12 @@ fn range(call: &mut Call, (start, end): (usize, usize), is_reversed: bool) -> Ou
 
 pub(super) fn xdel(call: &mut Call) -> Outcome {
     let key = call.word(1);
+    if call.hold.read::<Stream>(key)?.is_none() {
+        call.reply.count(0);
+        return Ok(());
+    }
     let ids: Result<Vec<StreamId>, Fail> =
         call.arguments.from(2).iter().map(|word| id(word, 0)).collect();
-    // The type comes before the ids.
-    call.hold.read::<Stream>(key)?;
     let ids = ids?;
     let removed = match call.hold.write::<Stream>(key)? {
         Some(stream) => ids.into_iter().filter(|id| stream.remove(*id)).count(),

@@ -5,13 +5,14 @@ use super::Keys::{
 };
 use super::Run::{Connection, Data};
 use super::flags::{
-    ADMIN, BLOCKING, CONTROL, DENY_OOM, FAST, LOADING, MOVABLE_KEYS, NO_AUTH, NO_MULTI, NO_SCRIPT,
-    PUBSUB, READONLY, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
+    ADMIN, ALLOW_BUSY, BLOCKING, CONTROL, DENY_OOM, FAST, LOADING, MOVABLE_KEYS, NO_AUTH, NO_MULTI,
+    NO_SCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
 };
 use super::{
-    Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, expiring, hashes, info,
-    introspection, keys, lcs, list_moves, lists, publishing, ranges, scans, score_algebra, scripts, serving,
-    sets, sort, sorted_sets, stream_claims, stream_groups, stream_info, stream_reads, streams, strings, substrings,
+    Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics,
+    expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing, ranges, scans,
+    score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims, stream_groups,
+    stream_info, stream_reads, streams, strings, substrings,
 };
 use crate::transaction;
 
@@ -299,11 +300,14 @@ const SERVER: &[Command] = &[
     row("swapdb", 3, WRITES_FAST, All, Data(serving::swapdb)),
     row("time", 1, ALWAYS_FAST, None, Data(serving::time)),
     row("role", 1, CONNECTS_FAST, None, Data(serving::role)),
-    row("shutdown", -1, OPERATES | NO_MULTI, None, Data(serving::shutdown)),
+    row("shutdown", -1, OPERATES | NO_MULTI | ALLOW_BUSY, None, Data(serving::shutdown)),
     row("monitor", 1, OPERATES | NO_MULTI, None, Connection(connection::monitor)),
     row("config", -2, 0, None, Data(config::config_help)).with(OF_CONFIG),
     row("command", -1, ALWAYS, None, Data(introspection::command)).with(OF_COMMAND),
     row("memory", -2, 0, None, Data(keys::memory_help)).with(OF_MEMORY),
+    row("slowlog", -2, 0, None, Data(diagnostics::slowlog_help)).with(OF_SLOWLOG),
+    row("latency", -2, 0, None, Data(diagnostics::latency_help)).with(OF_LATENCY),
+    row("module", -2, 0, None, Data(diagnostics::module_help)).with(OF_MODULE),
     row("acl", -2, 0, None, Data(serving::acl_whoami)).with(OF_ACL),
 ];
 
@@ -363,6 +367,7 @@ const OF_CLIENT: &[Command] = &[
     row("kill", -3, OPERATES, None, Data(connection::client_kill)),
     row("reply", 3, CONNECTS, None, Connection(connection::client_reply)),
     row("no-evict", 3, OPERATES, None, Data(connection::client_no_evict)),
+    row("no-touch", 3, CONNECTS, None, Data(connection::client_no_touch)),
     row("unblock", -3, OPERATES, None, Data(connection::client_unblock)),
     row("trackinginfo", 2, CONNECTS, None, Data(connection::client_trackinginfo)),
     row("help", 2, ALWAYS, None, Data(connection::client_help)),
@@ -385,6 +390,25 @@ const OF_COMMAND: &[Command] = &[
     row("help", 2, ALWAYS, None, Data(introspection::command_help)),
 ];
 
+const OF_SLOWLOG: &[Command] = &[
+    row("get", -2, ALWAYS | ADMIN, None, Data(diagnostics::empty)),
+    row("len", 2, ALWAYS | ADMIN, None, Data(diagnostics::zero)),
+    row("reset", 2, ALWAYS | ADMIN, None, Data(diagnostics::ok)),
+    row("help", 2, ALWAYS, None, Data(diagnostics::slowlog_help)),
+];
+
+const OF_LATENCY: &[Command] = &[
+    row("history", 3, OPERATES, None, Data(diagnostics::empty)),
+    row("latest", 2, OPERATES, None, Data(diagnostics::empty)),
+    row("reset", -2, OPERATES, None, Data(diagnostics::zero)),
+    row("help", 2, ALWAYS, None, Data(diagnostics::latency_help)),
+];
+
+const OF_MODULE: &[Command] = &[
+    row("list", 2, ADMIN | NO_SCRIPT, None, Data(diagnostics::empty)),
+    row("help", 2, ALWAYS, None, Data(diagnostics::module_help)),
+];
+
 const OF_MEMORY: &[Command] = &[
     row("usage", -3, READONLY, SECOND, Data(keys::memory_usage)),
     row("help", 2, ALWAYS, None, Data(keys::memory_help)),
@@ -396,7 +420,7 @@ const OF_SCRIPT: &[Command] = &[
     row("load", 3, NO_SCRIPT | STALE, None, Data(scripts::script_load)),
     row("exists", -3, NO_SCRIPT, None, Data(scripts::script_exists)),
     row("flush", -2, NO_SCRIPT, None, Data(scripts::script_flush)),
-    row("kill", 2, NO_SCRIPT, None, Data(scripts::script_kill)),
+    row("kill", 2, NO_SCRIPT | ALLOW_BUSY, None, Data(scripts::script_kill)),
     row("show", 3, NO_SCRIPT, None, Data(scripts::script_show)),
     row("help", 2, ALWAYS, None, Data(scripts::script_help)),
 ];

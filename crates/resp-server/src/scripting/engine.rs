@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use mlua::chunk::ChunkMode;
 use mlua::{
-    Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, Result, StdLib, Table,
-    Value, VmState,
+    Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value,
+    VmState,
 };
 use rustc_hash::FxHashMap;
 use zodium_resp::Version;
@@ -24,7 +24,7 @@ use crate::reply::Reply;
 use crate::server::Server;
 
 /// Most memory of a worker's Lua state.
-const BYTES_MAX: usize = 256 << 20;
+const BYTES_MAX: usize = 128 << 20;
 /// A state that holds more than that after a script is cleaned at once.
 const BYTES_KEPT_MAX: usize = 32 << 20;
 /// Instructions between two looks at whether the script must end.
@@ -110,7 +110,8 @@ fn internal(error: Error) -> Fail {
 
 /// Why the script of a state must end now.
 fn must_end(lua: &Lua) -> Option<String> {
-    let (running, clock) = (lua.app_data_ref::<Arc<super::Running>>()?, lua.app_data_ref::<Clock>()?);
+    let (running, clock) =
+        (lua.app_data_ref::<Arc<super::Running>>()?, lua.app_data_ref::<Clock>()?);
     let now = u64::try_from(clock.0.elapsed().as_millis()).unwrap_or(u64::MAX);
     running.must_end(now).map(super::running::End::text)
 }
@@ -173,7 +174,9 @@ impl Engine {
             hold: &mut *call.hold,
             version: Version::Two,
             may_write,
-            allows_oom: traits.allows_oom,
+            // As with the stock server, only a script that begins with full memory is refused
+            // more of it.
+            may_grow: traits.allows_oom || call.server.may_grow(),
         };
         let returned = self.call(script, &mut commands);
         let version = commands.version;
@@ -274,7 +277,7 @@ struct Commands<'a, 'k> {
     hold: &'a mut zodium_keyspace::Hold<'k>,
     version: Version,
     may_write: bool,
-    allows_oom: bool,
+    may_grow: bool,
 }
 
 impl Commands<'_, '_> {
@@ -303,11 +306,9 @@ impl Commands<'_, '_> {
         };
         let writes = command.has(flags::WRITE);
         if writes && !self.may_write {
-            return Err(Fail::fixed(
-                "ERR Write commands are not allowed from read-only scripts.",
-            ));
+            return Err(Fail::fixed("ERR Write commands are not allowed from read-only scripts."));
         }
-        if command.has(flags::DENY_OOM) && !self.allows_oom && !self.server.may_grow() {
+        if command.has(flags::DENY_OOM) && !self.may_grow {
             return Err(OUT_OF_MEMORY);
         }
         if writes {

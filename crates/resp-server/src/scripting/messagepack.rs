@@ -16,7 +16,9 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
         "pack",
         lua.create_function(|lua, values: MultiValue| {
             if values.is_empty() {
-                return Err(Error::runtime("bad argument #0 to 'pack' (MessagePack pack needs input.)"));
+                return Err(Error::runtime(
+                    "bad argument #0 to 'pack' (MessagePack pack needs input.)",
+                ));
             }
             let mut out = Vec::new();
             for value in &values {
@@ -51,7 +53,7 @@ fn count(length: usize) -> Result<u32> {
 fn pack(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
     match value {
         Value::Boolean(value) => write::write_bool(out, *value).map_err(failed)?,
-        Value::Integer(number) => drop(write::write_sint(out, *number as i64).map_err(failed)?),
+        Value::Integer(number) => drop(write::write_sint(out, *number).map_err(failed)?),
         // Other doubles keep all their bits.
         Value::Number(number) if f64::from(*number as f32) == *number => {
             write::write_f32(out, *number as f32).map_err(failed)?;
@@ -73,7 +75,9 @@ fn pack_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
     let pairs: Vec<(Value, Value)> = table.pairs().collect::<Result<_>>()?;
     let length = table.raw_len();
     let is_place = |key: &Value| match key {
-        Value::Integer(number) => *number > 0 && usize::try_from(*number).is_ok_and(|n| n <= length),
+        Value::Integer(number) => {
+            *number > 0 && usize::try_from(*number).is_ok_and(|n| n <= length)
+        }
         _ => false,
     };
     if pairs.len() == length && pairs.iter().all(|(key, _)| is_place(key)) {
@@ -110,7 +114,8 @@ fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
         return Err(bad());
     }
     let marker = read::read_marker(rest).map_err(|_| bad())?;
-    let text = |rest: &mut &[u8], length| Ok(Value::String(lua.create_string(taken(rest, length)?)?));
+    let text =
+        |rest: &mut &[u8], length| Ok(Value::String(lua.create_string(taken(rest, length)?)?));
     match marker {
         Marker::Null => Ok(Value::Nil),
         Marker::True => Ok(Value::Boolean(true)),

@@ -17,7 +17,7 @@ pub(super) fn write(reply: &mut Reply, value: &Value, version: Version) {
 fn write_at(reply: &mut Reply, value: &Value, version: Version, depth: usize) {
     match value {
         Value::String(text) => reply.bulk(&text.as_bytes()),
-        Value::Integer(number) => reply.integer(*number as i64),
+        Value::Integer(number) => reply.integer(*number),
         // As a cast of C does; out of range it is the nearest.
         Value::Number(number) => reply.integer(*number as i64),
         Value::Boolean(is_true) => match (version, is_true) {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use zodium_keyspace::{Hold, Stripes};
 
-use crate::fail::Fail;
+use crate::commands::{Command, flags};
+use crate::fail::{Fail, Outcome};
 use crate::server::Server;
 
 /// Longest time of a script, in seconds.
@@ -119,6 +120,20 @@ impl Server {
             if self.running.age(self.age_ms()).is_some_and(|age| age >= threshold) {
                 return Err(BUSY);
             }
+        }
+    }
+
+    /// The error of all commands but a few while a script takes long.
+    pub(crate) fn check_busy(&self, command: &Command) -> Outcome {
+        let may_come = flags::ALLOW_BUSY | flags::CONTROL | flags::NO_AUTH;
+        // The first look is cheap: hardly ever does a script run.
+        if !self.running.is_any() || command.flags & may_come != 0 {
+            return Ok(());
+        }
+        let threshold = u64::try_from(self.settings.number("busy-reply-threshold")).unwrap_or(0);
+        match self.running.age(self.age_ms()).is_some_and(|age| age >= threshold) {
+            true => Err(BUSY),
+            false => Ok(()),
         }
     }
 

@@ -1,0 +1,141 @@
+//! Bytes of keys and values: what is counted comes back to nothing, and eviction keeps its order.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use zodium_keyspace::{
+    Entry, Hash, Keyspace, List, Set, SortedSet, Stream, StreamId, Stripes, Value,
+};
+
+/// Something that happens to a key.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, usize),
+    Expire(u8),
+    Push(u8),
+    Field(u8, u8),
+    Member(u8, u8),
+    Score(u8, u8),
+    Entry(u8),
+    Take(u8),
+    Swap,
+    Flush,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = 0..8_u8;
+    prop_oneof![
+        (key.clone(), 0..5000_usize).prop_map(|(key, length)| Step::Put(key, length)),
+        key.clone().prop_map(Step::Expire),
+        key.clone().prop_map(Step::Push),
+        (key.clone(), any::<u8>()).prop_map(|(key, field)| Step::Field(key, field)),
+        (key.clone(), any::<u8>()).prop_map(|(key, member)| Step::Member(key, member)),
+        (key.clone(), any::<u8>()).prop_map(|(key, member)| Step::Score(key, member)),
+        key.clone().prop_map(Step::Entry),
+        key.prop_map(Step::Take),
+        Just(Step::Swap),
+        Just(Step::Flush),
+    ]
+}
+
+fn apply(keyspace: &Keyspace, step: &Step, now: u64) {
+    let mut hold = keyspace.lock(Stripes::ALL, now);
+    let changed = match step {
+        Step::Put(key, length) => {
+            hold.put(&[*key], Entry::new(Value::String(Bytes::from(vec![0; *length]))));
+            *key
+        }
+        Step::Expire(key) => {
+            hold.expire_at(&[*key], Some(now + 1));
+            *key
+        }
+        Step::Push(key) => {
+            if let Ok(list) = hold.make::<List>(&[*key]) {
+                list.0.push_back(vec![0; 100].into());
+            }
+            *key
+        }
+        Step::Field(key, field) => {
+            if let Ok(hash) = hold.make::<Hash>(&[*key]) {
+                hash.set(&[*field], &[0; 50]);
+            }
+            *key
+        }
+        Step::Member(key, member) => {
+            if let Ok(set) = hold.make::<Set>(&[*key]) {
+                set.add(&[*member; 30]);
+            }
+            *key
+        }
+        Step::Score(key, member) => {
+            if let Ok(set) = hold.make::<SortedSet>(&[*key]) {
+                set.set(&[*member], f64::from(*member));
+            }
+            *key
+        }
+        Step::Entry(key) => {
+            if let Ok(stream) = hold.make::<Stream>(&[*key]) {
+                let id = stream.last.next().unwrap_or(StreamId::MAX);
+                stream.add(id, vec![vec![0; 10].into()].into());
+            }
+            *key
+        }
+        Step::Take(key) => {
+            hold.take(&[*key]);
+            *key
+        }
+        Step::Swap => return hold.swap(0, 1),
+        Step::Flush => return drop(hold.flush()),
+    };
+    hold.changed(&[changed]);
+}
+
+proptest! {
+    #[test]
+    fn what_was_counted_is_given_back(steps in proptest::collection::vec(step(), 1..80)) {
+        let keyspace = Keyspace::default();
+        for (now, step) in (1..).zip(&steps) {
+            apply(&keyspace, step, now);
+            let mut hold = keyspace.lock(Stripes::ALL, now);
+            let mut keys = 0;
+            for database in 0..2 {
+                hold.database = database;
+                keys += hold.len();
+            }
+            drop(hold);
+            let used = keyspace.used_bytes();
+            prop_assert!(used >= keys as u64 * 16, "{used} bytes of {keys} keys");
+        }
+        // All that is left: by time, by eviction, by hand.
+        keyspace.expire(u64::MAX / 2, usize::MAX, &mut Vec::new());
+        while keyspace.evict(3, false, |entry| Some(entry.used_at().into())).is_some() {}
+        prop_assert_eq!(keyspace.used_bytes(), 0);
+        prop_assert_eq!(keyspace.totals(0).keys + keyspace.totals(1).keys, 0);
+    }
+}
+
+#[test]
+fn bytes_are_about_those_of_the_values() {
+    let keyspace = Keyspace::default();
+    let mut hold = keyspace.lock(Stripes::ALL, 1);
+    for number in 0..100_u8 {
+        hold.put(&[number], Entry::new(Value::String(Bytes::from(vec![0; 1000]))));
+        hold.changed(&[number]);
+    }
+    drop(hold);
+    let used = keyspace.used_bytes();
+    assert!((100_000..120_000).contains(&used), "{used}");
+}
+
+#[test]
+fn keys_that_were_used_last_stay_longest() {
+    let keyspace = Keyspace::default();
+    for number in 0..5000_u16 {
+        let mut hold = keyspace.lock(Stripes::ALL, u64::from(number) * 1000);
+        hold.put(&number.to_be_bytes(), Entry::new(Value::String(Bytes::new())));
+    }
+    let rank = |entry: &Entry| Some(entry.used_at().into());
+    let evicted = (0..100).filter_map(|_| keyspace.evict(64, false, rank));
+    let old = evicted.filter(|(_, entry)| entry.used_at() < 1000).count();
+    assert!(old > 90, "{old} of 100");
+    assert!(keyspace.evict(5, true, rank).is_none(), "none of them expires");
+}

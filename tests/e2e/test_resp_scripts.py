@@ -1,0 +1,156 @@
+"""Scripts: what they may do, what they are answered, and how long they may take."""
+
+import threading
+import time
+
+import pytest
+import redis
+
+from tests.harness.resp import RespServer
+
+
+@pytest.fixture(scope="module")
+def server():
+    with RespServer(workers=2, options=["--no-balance"]) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    client = redis.Redis(port=server.port, decode_responses=True)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        ("return {1, 3.9, 'a', true, false, {2, nil, 3}}", [1, 3, "a", 1, None, [2]]),
+        ("return redis.call('set', KEYS[1], ARGV[1])", "OK"),
+        ("return redis.call('get', 'nokey') == false", 1),
+        ("return {KEYS[1], ARGV[1], ARGV[2], #ARGV}", ["key", "one", "two", 2]),
+        ("return redis.pcall('incr', 'x', 'y').err", "ERR Wrong number of args calling command"),
+        ("return cjson.encode(cjson.decode('{\"a\":[1,2.5,null]}'))", '{"a":[1,2.5,null]}'),
+        ("return {cmsgpack.unpack(cmsgpack.pack(1, 'x', {5, 6}))}", [1, "x", [5, 6]]),
+        ("return {bit.band(12, 10), bit.lshift(1, 31)}", [8, -2147483648]),
+        ("return redis.sha1hex('')", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+    ],
+)
+def test_values_are_converted(client, script, answer):
+    got = client.eval(script, 1, "key", "one", "two")
+    assert got.startswith(answer) if answer == str(answer) else got == answer
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("return os.execute('true')", "attempt to call"),
+        ("return io", "nonexistent global variable 'io'"),
+        ("return require", "nonexistent global variable 'require'"),
+        ("return dofile", "nonexistent global variable 'dofile'"),
+        ("return getfenv", "nonexistent global variable 'getfenv'"),
+        ("x = 1", "Attempt to modify a readonly table"),
+        ("string.len = 1", "Attempt to modify a readonly table"),
+        ("rawset(_G, 'x', 1)", "Attempt to modify a readonly table"),
+        ("getmetatable('').__index = nil", "Attempt to modify a readonly table"),
+        ("return loadstring('\\27Lua')()", "attempt to call"),
+        ("return redis.call('blpop', 'x')", "Wrong number of args"),
+        ("return redis.call('subscribe', 'x')", "not allowed from script"),
+        ("return redis.call('eval', 'return 1', 0)", "not allowed from script"),
+        ("return (", "Error compiling script"),
+        ("return string.rep('x', 1000000000)", "not enough memory"),
+        ("local t = {} while true do t[#t + 1] = {t} end", "not enough memory"),
+    ],
+)
+def test_scripts_stay_in_their_sandbox(client, script, error):
+    with pytest.raises(redis.ResponseError, match=error):
+        client.eval(script, 0)
+    assert client.eval("return #('x') + #KEYS", 0) == 1
+
+
+def test_a_script_leaves_the_database_of_the_client(client):
+    client.eval("redis.call('select', 3) redis.call('set', 'key', 'there')", 0)
+    assert client.get("key") is None
+    assert client.execute_command("SELECT", 3) and client.get("key") == "there"
+    client.execute_command("SELECT", 0)
+
+
+def test_no_script_is_seen_half(server, client):
+    client.mset({"one": 0, "two": 0})
+    add = client.register_script(
+        "for _, key in ipairs({'one', 'two'}) do redis.call('incr', key) end"
+    )
+    ends = threading.Event()
+
+    def write():
+        own = redis.Redis(port=server.port)
+        while not ends.is_set():
+            add(client=own)
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        end, seen = time.monotonic() + 0.5, set()
+        while time.monotonic() < end:
+            one, two = client.mget("one", "two")
+            assert one == two
+            seen.add(one)
+        assert len(seen) > 10
+    finally:
+        ends.set()
+        for writer in writers:
+            writer.join()
+
+
+def two_workers(port):
+    """Two clients of different workers."""
+    clients = [redis.Redis(port=port, decode_responses=True) for _ in range(2)]
+    for client in clients:
+        client.ping()
+    return clients
+
+
+def test_a_long_script_can_be_killed(server, client):
+    one, other = two_workers(server.port)
+    client.config_set("busy-reply-threshold", 50)
+    errors = []
+
+    def loop():
+        try:
+            one.eval("while true do pcall(function() while true do end end) end", 0)
+        except redis.ResponseError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 5
+        with pytest.raises(redis.ResponseError, match="BUSY"):
+            while time.monotonic() < deadline:
+                other.get("key")
+        other.script_kill()
+        thread.join(10)
+    finally:
+        client.config_set("busy-reply-threshold", 5000)
+    assert "Script killed by user" in errors[0]
+    assert other.get("key") is None
+    with pytest.raises(redis.ResponseError, match="NOTBUSY"):
+        other.script_kill()
+
+
+def test_a_script_that_has_written_is_not_killed(server, client):
+    one, other = two_workers(server.port)
+    script = "redis.call('incr', 'n') local x = 0 while x < 5e7 do x = x + 1 end return x"
+    thread = threading.Thread(target=lambda: one.eval(script, 0))
+    thread.start()
+    answers = set()
+    while thread.is_alive():
+        try:
+            other.script_kill()
+        except redis.ResponseError as error:
+            answers.add(str(error).split()[0])
+    thread.join()
+    assert "UNKILLABLE" in answers
+    assert other.get("n") == "1"
