@@ -13,6 +13,7 @@ pub mod commit;
 pub mod compare;
 pub mod dump;
 mod error;
+pub mod gc;
 pub mod load;
 mod oid_map;
 pub mod places;

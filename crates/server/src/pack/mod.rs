@@ -194,7 +194,7 @@ impl How {
     }
 }
 
-fn days(text: &str) -> Result<f64> {
+pub(crate) fn days(text: &str) -> Result<f64> {
     let days: f64 = text.parse().context("expected a number of days")?;
     if !(0.0..1e6).contains(&days) {
         bail!("expected a number of days, 0 or more");

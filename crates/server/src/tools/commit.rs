@@ -14,6 +14,7 @@ use zodium_types::{Tid, TransactionStatus};
 use super::open::{StorageArguments, Writable};
 use super::output::Output;
 use super::remote::commit_to_server;
+use super::shared::commit_dump_to_shared;
 
 /// Options of `zodium commit`.
 #[derive(Debug, Args)]
@@ -37,8 +38,10 @@ pub(super) fn run(options: &CommitOptions) -> Result<ExitCode> {
     let tid = match options.storage.how().write(&name, false)? {
         Writable::Server(client) => commit_to_server(&client, &transaction, at)?,
         Writable::Local(storage) => {
-            let nanos = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
-            let committed = commit(&*storage, transaction, at, Tid::from_unix_nanos(nanos));
+            let committed = match storage.shared() {
+                Some(shared) => commit_dump_to_shared(&*storage, shared, transaction, at),
+                None => commit(&*storage, transaction, at, now()),
+            };
             let closed = storage.close();
             let tid = committed?;
             closed?;
@@ -49,6 +52,10 @@ pub(super) fn run(options: &CommitOptions) -> Result<ExitCode> {
     output.line(tid)?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn now() -> Tid {
+    Tid::from_unix_nanos(u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0))
 }
 
 fn read() -> Result<DumpTransaction> {

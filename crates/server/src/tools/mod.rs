@@ -10,6 +10,7 @@ mod compare;
 mod copy;
 mod dump;
 mod explore;
+mod gc;
 mod info;
 mod load;
 mod oids;
@@ -17,8 +18,10 @@ mod open;
 mod output;
 mod refs;
 mod remote;
+mod shared;
 mod stats;
 mod storage_name;
+mod sweeping;
 mod tail;
 mod view;
 mod watch;
@@ -78,6 +81,12 @@ pub(crate) enum ToolCommand {
     /// Serves the pages on loopback until it is interrupted. It only reads, unless --allow-undo is
     /// given. Classes are never imported. docs/explorer.md describes the pages.
     Explore(explore::ExploreOptions),
+    /// Delete the objects that nothing leads to, in databases that refer to each other
+    ///
+    /// Works beside other writers. The bytes are freed by the next pack, which must not collect
+    /// garbage itself where databases refer to each other (`pack-gc false`). Nothing is deleted if
+    /// references of an object cannot be read, or lead to a database that is not given.
+    Gc(gc::GcOptions),
     /// Print transactions as they are committed, until it is interrupted
     Watch(watch::WatchOptions),
     /// Copy all transactions into another storage, of any kind
@@ -103,6 +112,7 @@ pub(crate) fn run(command: &ToolCommand) -> Result<ExitCode> {
         ToolCommand::Oids(options) => oids::run(options),
         ToolCommand::Refs(options) => refs::run(options),
         ToolCommand::Explore(options) => explore::run(options),
+        ToolCommand::Gc(options) => gc::run(options),
         ToolCommand::Watch(options) => watch::run(options),
         ToolCommand::Copy(options) => copy::run(options),
     };

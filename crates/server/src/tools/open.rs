@@ -7,9 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use zodium_client::{Access, Client, Options, ServerStorage, TlsOptions, Watcher};
-use zodium_configuration::StorageKind;
+use zodium_configuration::{StorageKind, StorageOptions};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions};
+use zodium_neo_client::{NeoStorage, Options as NeoOptions};
 use zodium_sql::{NewCluster, Partitions, SqlOptions, SqlStorage};
 use zodium_storage::{LogItem, Read, Storage, StorageError};
 use zodium_tools::places::Place;
@@ -22,8 +23,8 @@ use crate::reach::TlsArguments;
 /// The storage of a command.
 #[derive(Debug, Args)]
 pub(super) struct StorageArguments {
-    /// The storage: a data file, sqlite://PATH, zeo://HOST:PORT/NAME, HOST:PORT, or the path of a
-    /// socket
+    /// The storage: a data file, sqlite://PATH, zeo://HOST:PORT/NAME, HOST:PORT, the path of a
+    /// socket, or neo://CLUSTER@MASTER:PORT
     #[arg(required_unless_present = "config")]
     storage: Option<String>,
 
@@ -96,6 +97,11 @@ impl StorageArguments {
 }
 
 impl OpenArguments {
+    /// The configuration, if there is one.
+    pub(super) fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Opens a storage for reading, without a lock. It may be served, or be written to.
     pub(super) fn read(&self, name: &StorageName) -> Result<Readable> {
         let storage: Arc<dyn Read> = match name {
@@ -108,6 +114,9 @@ impl OpenArguments {
             }
             StorageName::Sqlite(path) => {
                 Arc::new(SqlStorage::open(&sql_options(path, false, true))?)
+            }
+            StorageName::Neo(options) => {
+                Arc::new(NeoStorage::open(NeoOptions { read_only: true, ..(**options).clone() })?)
             }
             StorageName::Server(options) => {
                 let (client, options) = self.connect(options, Access::ReadOnly)?;
@@ -123,6 +132,9 @@ impl OpenArguments {
             StorageName::File(path) => Writable::Local(Arc::new(write_file(path, create)?)),
             StorageName::Sqlite(path) => {
                 Writable::Local(Arc::new(SqlStorage::open(&sql_options(path, create, false))?))
+            }
+            StorageName::Neo(options) => {
+                Writable::Local(Arc::new(NeoStorage::open((**options).clone())?))
             }
             StorageName::Server(options) => {
                 Writable::Server(self.connect(options, Access::ReadWrite)?.0)
@@ -200,16 +212,24 @@ fn configured(file: &Path, name: Option<&str>) -> Result<StorageName> {
         let names: Vec<_> = all.iter().map(|storage| storage.name.as_str()).collect();
         bail!("{}: choose a storage with -s: {}", file.display(), names.join(", "));
     };
-    match &found.kind {
+    stored(found)
+}
+
+/// All storages of a configuration, with their names.
+pub(super) fn configured_all(file: &Path) -> Result<Vec<(String, StorageName)>> {
+    let (configuration, _) = crate::config::read(file)?;
+    let all = configuration.storages.iter();
+    all.map(|storage| Ok((storage.name.clone(), stored(storage)?))).collect()
+}
+
+/// Where a storage of a configuration is stored.
+fn stored(storage: &StorageOptions) -> Result<StorageName> {
+    match &storage.kind {
         StorageKind::File { path, .. } => Ok(StorageName::File(path.clone())),
         StorageKind::Sqlite { path, .. } => Ok(StorageName::Sqlite(path.clone())),
-        StorageKind::Neo { url } => bail!(
-            "storage {} is in a NEO cluster, which this command cannot read itself: serve it, with \
-             `zodium serve {url}`, and give zeo://HOST:PORT",
-            found.name
-        ),
+        StorageKind::Neo { url } => Ok(StorageName::Neo(Box::new(NeoOptions::from_url(url)?))),
         StorageKind::Memory => {
-            bail!("storage {} is in the memory of its server: give zeo://HOST:PORT", found.name)
+            bail!("storage {} is in the memory of its server: give zeo://HOST:PORT", storage.name)
         }
     }
 }

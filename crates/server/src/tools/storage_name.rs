@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use zodium_client::Options;
+use zodium_neo_client::Options as NeoOptions;
 use zodium_types::Address;
 
 /// The first bytes of each SQLite database.
@@ -19,6 +20,8 @@ pub(super) enum StorageName {
     File(PathBuf),
     /// A database of NEO in SQLite.
     Sqlite(PathBuf),
+    /// A NEO cluster.
+    Neo(Box<NeoOptions>),
     /// A storage on a server.
     Server(Box<Options>),
 }
@@ -34,12 +37,14 @@ impl StorageName {
             "file" => StorageName::of_path(&decoded(rest)),
             "sqlite" => Ok(StorageName::Sqlite(PathBuf::from(decoded(rest)))),
             "zeo" | "zodium" => Ok(StorageName::Server(Box::new(Options::from_url(text)?))),
-            "neo" | "mysql" | "zconfig" => bail!(
+            "neo" => Ok(StorageName::Neo(Box::new(NeoOptions::from_url(text)?))),
+            "mysql" | "zconfig" => bail!(
                 "{text}: {scheme}:// is not supported here; give a path, file://, sqlite://, \
-                 zeo://HOST:PORT/NAME, or -C FILE -s NAME for a storage of a configuration"
+                 zeo://HOST:PORT/NAME, neo://, or -C FILE -s NAME for a storage of a configuration"
             ),
             _ => bail!(
-                "{text}: unknown scheme; give a path, file://, sqlite:// or zeo://HOST:PORT/NAME"
+                "{text}: unknown scheme; give a path, file://, sqlite://, zeo://HOST:PORT/NAME or \
+                 neo://CLUSTER@MASTER:PORT"
             ),
         }
     }
@@ -50,7 +55,7 @@ impl StorageName {
             StorageName::File(path) | StorageName::Sqlite(path) => {
                 path.metadata().is_ok_and(|found| found.len() == 0) || !path.exists()
             }
-            StorageName::Server(_) => false,
+            StorageName::Neo(_) | StorageName::Server(_) => false,
         }
     }
 
@@ -89,6 +94,7 @@ mod tests {
             Ok(StorageName::File(_)) => "file",
             Ok(StorageName::Sqlite(_)) => "sqlite",
             Ok(StorageName::Server(_)) => "server",
+            Ok(StorageName::Neo(_)) => "cluster",
             Err(_) => "refused",
         }
     }
@@ -111,7 +117,8 @@ mod tests {
             ("zodium://localhost:8100".to_owned(), "server"),
             ("localhost:8100".to_owned(), "server"),
             ("zeo://localhost".to_owned(), "refused"),
-            ("neo://cluster@master:1".to_owned(), "refused"),
+            ("neo://cluster@master:1".to_owned(), "cluster"),
+            ("neo://master:1".to_owned(), "refused"),
             ("http://localhost".to_owned(), "refused"),
             (folder.path().to_str().unwrap().to_owned(), "refused"),
         ] {

@@ -48,7 +48,7 @@ pub(super) fn run(options: &WatchOptions) -> Result<ExitCode> {
     let printer = Printer { output: Output::new()?, verbose: options.verbose, json: options.json };
     match &name {
         StorageName::File(_) => watch_file(how, &name, printer)?,
-        StorageName::Sqlite(_) => watch_database(how, &name, printer)?,
+        StorageName::Sqlite(_) | StorageName::Neo(_) => watch_database(how, &name, printer)?,
         StorageName::Server(_) => watch_server(how, &name, printer)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -120,12 +120,17 @@ fn watch_file(how: &OpenArguments, name: &StorageName, mut printer: Printer) -> 
 }
 
 fn watch_database(how: &OpenArguments, name: &StorageName, mut printer: Printer) -> Result<()> {
-    let mut last = how.read(name)?.storage.last_tid();
+    let opened = how.read(name)?.storage;
+    let mut last = opened.last_tid();
     printer.begin(last)?;
     loop {
         thread::sleep(DATABASE_INTERVAL);
-        // What another process commits is seen by a storage that is opened anew.
-        let storage = how.read(name)?.storage;
+        let storage = match name {
+            // A cluster tells its clients.
+            StorageName::Neo(_) => Arc::clone(&opened),
+            // What another process commits is seen by a storage that is opened anew.
+            _ => how.read(name)?.storage,
+        };
         let range = TidRange { min: Some(last.next()), max: Some(storage.last_tid()) };
         let mut commits: Vec<(Tid, Vec<Oid>)> = Vec::new();
         walk(&*storage, range, &mut |item| {
