@@ -5,6 +5,8 @@
 //! classes: classes of the application, and comparisons whose result is not certain from the
 //! pickles alone.
 //!
+//! [`read_node`] and [`compare_keys`] are for checks of whole trees.
+//!
 //! Invariants: the state that Python loads from a resolved record equals that of Python's own
 //! resolution; nothing is imported or executed; memory is linear in the records.
 //!
@@ -20,6 +22,7 @@ mod compare;
 mod entry;
 mod length;
 mod merge;
+mod node;
 mod outcome;
 mod tree;
 mod weight;
@@ -28,6 +31,7 @@ mod writer;
 use zodium_pickle::{Limits, Objects, Value, class_of_record, decode_record};
 
 use class::{Class, Shape};
+pub use node::{Leaf, Node, compare_keys, read_node};
 pub use outcome::{Outcome, Reason};
 
 /// Most nested containers; far more than anything in a bucket has.

@@ -17,6 +17,8 @@ use zodium_filestorage::{
     BlobsToCheck, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage, FileStorageError,
     IndexVerdict, OpenOptions,
 };
+use zodium_tools::btrees::{self, BTreeDamage, BTreesChecked};
+use zodium_tools::references::CurrentObjects;
 
 use crate::progress::Progress;
 
@@ -40,6 +42,13 @@ pub(crate) struct CheckOptions {
     /// Also report data of objects, and extensions of transactions, that are not pickles
     #[arg(long)]
     pickles: bool,
+
+    /// Also report BTrees whose keys, bounds, buckets or chains of buckets contradict each other
+    ///
+    /// Looks at current objects, of all families of BTrees. Classes are not imported, so keys whose
+    /// order only Python knows are counted and not compared.
+    #[arg(long)]
+    btrees: bool,
 
     /// Also report blobs whose files are missing in this blob directory, or have another length
     /// than was committed. Files without a record are reported too, and are not damage
@@ -86,10 +95,16 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
         },
     );
     drop(progress);
-    let checked = match outcome {
+    let mut checked = match outcome {
         Ok(checked) => checked,
         Err(error) => return lines.unreadable(&error),
     };
+    if options.btrees {
+        match check_btrees(options, &lines) {
+            Ok(damages) => checked.damages += damages,
+            Err(error) => return lines.failed(&error),
+        }
+    }
     match options.json {
         true => lines.write(summary_json(&checked)),
         false => lines.write(summary(options, &checked)),
@@ -99,6 +114,46 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
         write_checksums(options)?;
     }
     Ok(if checked.damages == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Checks the BTrees of the file; the number of damaged places.
+fn check_btrees(options: &CheckOptions, lines: &Lines) -> Result<u64> {
+    let read_only =
+        OpenOptions { read_only: true, create: false, ..OpenOptions::new(&options.file) };
+    let storage = FileStorage::open(Arc::new(RealDisk), &read_only)?;
+    let objects = CurrentObjects::of(&storage, storage.last_tid())?;
+    let checked = btrees::check_btrees(&objects, &mut |damage| {
+        let BTreeDamage { oid, class, what } = damage;
+        match options.json {
+            true => lines.write(json!({
+                "kind": "btree",
+                "oid": oid.to_string(),
+                "class": class,
+                "what": what,
+            })),
+            false => lines.write(format_args!(
+                "BTree: object {oid}{}: {what}",
+                class.map_or(String::new(), |class| format!(" ({class})"))
+            )),
+        }
+        Ok(())
+    })?;
+    let BTreesChecked { trees, leaves, keys, uncertain, damages } = checked;
+    match options.json {
+        true => lines.write(json!({
+            "kind": "btrees",
+            "trees": trees,
+            "leaves": leaves,
+            "keys": keys,
+            "uncertain": uncertain,
+            "damages": damages,
+        })),
+        false => lines.write(format_args!(
+            "BTrees: trees {trees}, buckets {leaves}, keys {keys}, comparisons left to Python \
+             {uncertain}"
+        )),
+    }
+    Ok(damages)
 }
 
 fn write_checksums(options: &CheckOptions) -> Result<()> {
@@ -231,6 +286,13 @@ impl Lines {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Ends a command that failed in the middle.
+    fn failed(self, error: &anyhow::Error) -> Result<ExitCode> {
+        self.finish()?;
+        eprintln!("zodium: {error:#}");
+        Ok(ExitCode::from(UNREADABLE))
     }
 
     /// Ends a command that failed.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyze;
+pub mod btrees;
 pub mod classes;
 pub mod commit;
 pub mod compare;

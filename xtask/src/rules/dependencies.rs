@@ -120,7 +120,7 @@ const MAY_USE: [(&str, &[&str]); 37] = [
         ],
     ),
     // Works over the traits of a storage: it knows no kind of one, and no server.
-    ("zodium-tools", &["zodium-types", "zodium-pickle", "zodium-storage"]),
+    ("zodium-tools", &["zodium-types", "zodium-pickle", "zodium-storage", "zodium-resolution"]),
     // Everything that a server is made of, but for threads and sockets. No server uses it.
     (
         "zodium-simulation",

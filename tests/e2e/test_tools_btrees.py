@@ -1,0 +1,146 @@
+"""zodium check --btrees, judged by BTrees.check on trees of all families, whole and damaged."""
+
+import json
+import subprocess
+from contextlib import closing
+
+import BTrees
+import BTrees.check
+import pytest
+import transaction
+import ZODB
+from ZODB.FileStorage import FileStorage
+from ZODB.utils import u64
+
+pytestmark = pytest.mark.zodium
+RUN_SECONDS = 60
+FAMILIES = ["OO", "OI", "OL", "IO", "II", "LO", "LL", "QQ", "UU", "LF", "fs"]
+
+
+@pytest.fixture
+def run(binary):
+    def run_command(path):
+        words = [str(binary), "check", "--btrees", "--json", str(path)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
+        assert done.stderr == ""
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        damages = {line["oid"]: line["what"] for line in lines if line["kind"] == "btree"}
+        summary = next(line for line in lines if line["kind"] == "btrees")
+        return done.returncode, damages, summary
+
+    return run_command
+
+
+def module(family):
+    return getattr(BTrees, f"{family}BTree") if family != "fs" else BTrees.fsBTree
+
+
+def key_of(family, number):
+    if family == "fs":
+        return number.to_bytes(2, "big")
+    return f"k{number:05}" if family[0] == "O" else number
+
+
+def value_of(family, number):
+    if family == "fs":
+        return number.to_bytes(6, "big")
+    return number if family[1] != "O" else str(number)
+
+
+def fill(connection, random, families=FAMILIES, count=400):
+    root = connection.root()
+    for family in families:
+        module = __import__(f"BTrees.{family}BTree", fromlist=["x"])
+        prefix = family
+        tree, keys = getattr(module, f"{prefix}BTree")(), getattr(module, f"{prefix}TreeSet")()
+        for number in random.sample(range(1, 20000), count):
+            tree[key_of(family, number)] = value_of(family, number)
+            keys.add(key_of(family, number))
+        root[family], root[f"{family}-keys"] = tree, keys
+        few = getattr(module, f"{prefix}BTree")()
+        few[key_of(family, 3)] = value_of(family, 3)
+        root[f"{family}-few"], root[f"{family}-none"] = few, getattr(module, f"{prefix}BTree")()
+
+
+def test_whole_trees_of_all_families_are_whole(run, tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    with closing(ZODB.DB(FileStorage(str(path)))) as database:
+        with database.transaction() as connection:
+            fill(connection, seeded)
+        # Trees that have shrunk and grown again.
+        with database.transaction() as connection:
+            for tree in connection.root().values():
+                for key in seeded.sample(list(tree.keys()), len(tree) * 9 // 10):
+                    tree.remove(key) if hasattr(tree, "add") else tree.pop(key)
+    code, damages, summary = run(path)
+    assert (code, damages) == (0, {})
+    assert summary["trees"] >= 4 * len(FAMILIES) and summary["leaves"] > 0
+    assert summary["uncertain"] == 0
+
+
+def damage_order(leaf, random):
+    state = leaf.__getstate__()
+    items = list(state[0])
+    items[0], items[2] = items[2], items[0]
+    leaf.__setstate__((tuple(items), *state[1:]))
+
+
+def damage_next(leaf, random):
+    state = leaf.__getstate__()
+    leaf.__setstate__((state[0], state[1]._next) if state[1]._next is not None else state[:1])
+
+
+def damage_bounds(leaf, random):
+    state = leaf.__getstate__()
+    leaf.__setstate__(((*state[0][:-2], 10**6, state[0][-1]), *state[1:]))
+
+
+def damage_emptiness(leaf, random):
+    state = leaf.__getstate__()
+    leaf.__setstate__(((), *state[1:]))
+
+
+@pytest.mark.parametrize("spoil", [damage_order, damage_next, damage_bounds, damage_emptiness])
+def test_what_the_stock_check_refuses_is_found(run, tmp_path, seeded, spoil):
+    path = tmp_path / "Data.fs"
+    with closing(ZODB.DB(FileStorage(str(path)))) as database:
+        with database.transaction() as connection:
+            fill(connection, seeded, ["IO", "II"])
+        assert run(path)[:2] == (0, {})
+        manager = transaction.TransactionManager()
+        connection = database.open(manager)
+        tree = connection.root()["II"]
+        leaf = tree.__getstate__()[1]
+        for _ in range(seeded.randrange(4)):
+            leaf = leaf.__getstate__()[1]
+        leaf._p_activate()
+        spoil(leaf, seeded)
+        leaf._p_changed = True
+        manager.commit()
+        connection.cacheMinimize()
+        with pytest.raises((AssertionError, TypeError)):
+            tree._check()
+            BTrees.check.check(tree)
+        spoiled = f"{u64(leaf._p_oid):016x}"
+    code, damages, summary = run(path)
+    assert code == 1 and summary["damages"] == len(damages) >= 1
+    assert spoiled in damages
+    assert len(damages) <= 2
+
+
+def test_a_bucket_that_is_gone_is_told(run, tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    with closing(ZODB.DB(FileStorage(str(path)))) as database:
+        with database.transaction() as connection:
+            fill(connection, seeded, ["OO"])
+            connection.savepoint()
+            leaf = connection.root()["OO"].__getstate__()[1]
+            leaf._p_activate()
+            following = leaf.__getstate__()[1]
+            gone = following._p_oid
+        storage, serial = database.storage, database.storage.load(gone)[1]
+        from harness.databases import with_transaction
+
+        with_transaction(storage, lambda txn: storage.deleteObject(gone, serial, txn))
+    code, damages, _ = run(path)
+    assert code == 1 and "creation was undone" in damages[gone.hex()]
