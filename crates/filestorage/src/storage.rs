@@ -1,5 +1,6 @@
 //! An open `Data.fs`: the owner of the parts, which do not know each other's owner.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -237,6 +238,17 @@ impl FileStorage {
         self.sync_checksums();
         self.blobs.iter().for_each(BlobDirectory::sync_sums);
         self.side_files.save_sound_index(&self.reader.log())
+    }
+
+    /// Writes the index in ZODB's format, and gives the position up to which it covers the file.
+    pub fn write_index(&self, output: &mut dyn io::Write) -> Result<u64, FileStorageError> {
+        let log = self.reader.log();
+        let end = log.end();
+        log.wait_indexed(end);
+        let path = self.path();
+        let failed = |error| FileStorageError::io(path, "write a copy of its index", error);
+        open::write_index_to(&log, end, output, failed)?;
+        Ok(end)
     }
 
     /// Releases reserved space and saves the index. The storage can still be read. After a failed

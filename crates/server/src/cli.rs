@@ -130,9 +130,8 @@ const LETTERS_WRONG_MAX: usize = 2;
 /// Advice for words that are not commands.
 const ELSEWHERE: [(&[&str], &str); 4] = [
     (
-        &["backup", "restore", "repozo"],
-        "repozo, which comes with ZODB, backs a data file up and restores it, also while Zodium \
-         serves it; docs/operating.md says how",
+        &["repozo"],
+        "`zodium backup --format repozo` and `zodium restore` write and read the folders of repozo",
     ),
     (&["start", "run", "runzeo", "server"], "`zodium serve` starts a server"),
     (&["stop", "restart"], "stop a server with SIGTERM; `zodium status` shows how it is"),
@@ -180,9 +179,9 @@ mod tests {
             let text = refusal(misspelt);
             assert!(text.contains(&format!("a similar subcommand exists: '{meant}'")), "{text}");
         }
-        let text = refusal("backup");
-        assert!(text.contains("'backup'") && !text.contains("'pack'"), "{text}");
-        assert!(text.contains("tip: repozo, which comes with ZODB"), "{text}");
+        let text = refusal("repozo");
+        assert!(text.contains("'repozo'") && !text.contains("'pack'"), "{text}");
+        assert!(text.contains("tip: `zodium backup --format repozo`"), "{text}");
         let text = refusal("bench");
         assert!(text.contains("program of its own now: zodium-bench; build it with"), "{text}");
         assert!(!refusal("something").contains("similar"));

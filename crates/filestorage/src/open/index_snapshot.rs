@@ -115,21 +115,29 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageErro
 
     let file = disk.open(&temporary, OpenMode::Truncate).map_err(failed)?;
     let mut output = Summed::new(FileStream::new(file.as_ref()));
+    write_to(log, end, &mut output, failed)?;
+    let sum = output.sum;
+    file.sync().map_err(failed)?;
+    disk.rename(&temporary, &index_path).map_err(failed)?;
+    // Written last: without a checksum, or with an old one, the index is merely not trusted.
+    IndexChecksum { sum, last_tid }.write(disk, &log.path).map_err(failed)
+}
+
+/// Writes the index of the part of the file before `end`, in ZODB's format.
+pub(crate) fn write_to(
+    log: &LogFile,
+    end: u64,
+    output: &mut dyn Write,
+    failed: impl FnOnce(io::Error) -> FileStorageError,
+) -> Result<(), FileStorageError> {
     let mut damage = None;
     let entries = log.positions.iter().filter_map(|(oid, position)| {
         let position = log.position_before(oid, position, end);
         let position = position.map_err(|error| damage = Some(error)).unwrap_or(0);
         (position != 0).then_some((oid, position))
     });
-    index_file::write(&mut output, end, entries).map_err(failed)?;
-    let sum = output.sum;
-    if let Some(error) = damage {
-        return Err(error);
-    }
-    file.sync().map_err(failed)?;
-    disk.rename(&temporary, &index_path).map_err(failed)?;
-    // Written last: without a checksum, or with an old one, the index is merely not trusted.
-    IndexChecksum { sum, last_tid }.write(disk, &log.path).map_err(failed)
+    index_file::write(output, end, entries).map_err(failed)?;
+    damage.map_or(Ok(()), Err)
 }
 
 /// Checks the last transactions that the index covers, and returns the tid of the last. They must

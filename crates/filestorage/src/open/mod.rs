@@ -11,7 +11,7 @@ mod start_checksums;
 mod torn;
 
 pub(crate) use index_file::{IndexFileError, read as read_index_file};
-pub(crate) use index_snapshot::save as save_index;
+pub(crate) use index_snapshot::{save as save_index, write_to as write_index_to};
 pub(crate) use locking::{NameLocks, lock_data, open_data_file, resolve};
 pub use options::OpenOptions;
 pub(crate) use recovery::{Recovered, recover};

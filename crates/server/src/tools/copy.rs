@@ -1,19 +1,23 @@
 //! `zodium copy`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
-use zodium_storage::{LogItem, Read};
+use zodium_client::Client;
+use zodium_storage::{LogItem, Read, StorageError};
 use zodium_tools::classes::is_blob;
 use zodium_tools::compare::compare;
 use zodium_tools::load::{LocalRestore, Restore};
-use zodium_tools::{TidRange, walk};
-use zodium_types::Tid;
+use zodium_tools::{TidRange, ToolError, walk};
+use zodium_types::{Oid, Tid};
 
 use super::DIFFERENT;
-use super::open::{OpenArguments, StorageArguments, Writable};
+use super::blobs::{BlobFolder, Blobs};
+use super::open::{OpenArguments, Readable, StorageArguments, Writable};
 use super::output::Output;
 use super::remote::ServerRestore;
 use super::storage_name::StorageName;
@@ -37,6 +41,14 @@ pub(crate) struct CopyOptions {
     #[arg(long)]
     incremental: bool,
 
+    /// The blob directory of the storage to copy from; a server sends its blobs itself
+    #[arg(long, value_name = "DIRECTORY", requires = "to_blob_dir")]
+    blob_dir: Option<PathBuf>,
+
+    /// Copy blobs too, to this blob directory. Each is there before its transaction
+    #[arg(long, value_name = "DIRECTORY")]
+    to_blob_dir: Option<PathBuf>,
+
     /// Do not compare the two storages at the end
     #[arg(long)]
     no_verify: bool,
@@ -53,7 +65,8 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
     let (from, rest) = options.from.with_rest(options.to.as_slice())?;
     let [to] = &rest[..] else { bail!("give the storage to copy from, and the one to copy to") };
     let (how, to) = (options.from.how(), StorageName::parse(to)?);
-    let source = how.read(&from)?.storage;
+    let Readable { storage: source, client, .. } = how.read(&from)?;
+    let blobs = blobs_of(options, client.as_ref())?;
     let last = options.view.last(&*source)?;
     let there = last_tid_of(how, &to)?;
     if there > Tid::ZERO && !options.incremental {
@@ -64,7 +77,7 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         return Ok(ExitCode::from(DIFFERENT));
     }
     let range = TidRange { min: Some(there.next()), max: Some(last) };
-    let Copied { transactions, blobs } = copy(how, &to, &*source, range)?;
+    let Copied { transactions, blobs: left } = copy(how, &to, &*source, range, blobs.as_ref())?;
     let range = TidRange { min: (there > Tid::ZERO).then_some(there.next()), max: Some(last) };
     let is_equal = options.no_verify || is_prefix(how, &to, &*source, range)?;
     let mut output = Output::new()?;
@@ -87,10 +100,9 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         ))?,
     }
     output.flush()?;
-    if blobs > 0 {
+    if left > 0 {
         eprintln!(
-            "zodium: {blobs} records are of blobs, whose files are not copied: copy the blob \
-             directory"
+            "zodium: {left} records are of blobs, whose files were not copied: see --to-blob-dir"
         );
     }
     if !is_equal {
@@ -104,8 +116,34 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
 #[derive(Clone, Copy, Default)]
 struct Copied {
     transactions: u64,
-    /// Records of blobs.
+    /// Records of blobs whose files were not copied.
     blobs: u64,
+}
+
+/// Where blobs come from, and where they go.
+struct BlobCopy {
+    from: Blobs,
+    to: BlobFolder,
+}
+
+impl BlobCopy {
+    /// Copies a blob, unless it is there; whether there is one now.
+    fn copy(&self, oid: Oid, tid: Tid) -> Result<bool, ToolError> {
+        if self.to.has(oid, tid).map_err(StorageError::from)? {
+            return Ok(true);
+        }
+        let Some(mut file) = self.from.find(oid, tid)? else { return Ok(false) };
+        self.to.copy(oid, tid, &mut *file)?;
+        Ok(true)
+    }
+}
+
+fn blobs_of(options: &CopyOptions, client: Option<&Arc<Client>>) -> Result<Option<BlobCopy>> {
+    let Some(to) = &options.to_blob_dir else { return Ok(None) };
+    let Some(from) = Blobs::of(client, options.blob_dir.as_deref())? else {
+        bail!("--to-blob-dir needs --blob-dir: where the blobs of the storage are");
+    };
+    Ok(Some(BlobCopy { from, to: BlobFolder::open(to)? }))
 }
 
 /// The last transaction of a storage that need not exist.
@@ -131,11 +169,14 @@ fn copy(
     to: &StorageName,
     source: &dyn Read,
     range: TidRange,
+    blobs: Option<&BlobCopy>,
 ) -> Result<Copied> {
     match how.write(to, true)? {
-        Writable::Server(client) => copy_into(Box::new(ServerRestore::new(client)), source, range),
+        Writable::Server(client) => {
+            copy_into(Box::new(ServerRestore::new(client)), source, range, blobs)
+        }
         Writable::Local(storage) => {
-            let copied = copy_into(Box::new(LocalRestore::new(&*storage)), source, range);
+            let copied = copy_into(Box::new(LocalRestore::new(&*storage)), source, range, blobs);
             // What was copied before an error stays, and a later copy goes on from there.
             let closed = storage.close();
             let copied = copied?;
@@ -149,14 +190,25 @@ fn copy_into(
     mut target: Box<dyn Restore + '_>,
     source: &dyn Read,
     range: TidRange,
+    blobs: Option<&BlobCopy>,
 ) -> Result<Copied> {
+    let mut current = Tid::ZERO;
     let progress = Progress::of_log(format!("copying {}", source.name()), source);
     let mut done = Copied::default();
     let copied = walk(source, range, &mut |item| {
         match item {
-            LogItem::Transaction { .. } => done.transactions += 1,
-            LogItem::Record { data, .. } => {
-                done.blobs += u64::from(data.is_some_and(is_blob));
+            LogItem::Transaction { tid, .. } => {
+                done.transactions += 1;
+                current = tid;
+            }
+            LogItem::Record { oid, data, .. } => {
+                if data.is_some_and(is_blob) {
+                    let is_copied = match blobs {
+                        Some(blobs) => blobs.copy(oid, current)?,
+                        None => false,
+                    };
+                    done.blobs += u64::from(!is_copied);
+                }
                 progress.advance(data.map_or(0, <[u8]>::len));
             }
             LogItem::Skipped => {}
@@ -167,6 +219,9 @@ fn copy_into(
         target.forget_unfinished();
     }
     let finished = target.finish();
+    if let Some(blobs) = blobs {
+        blobs.to.finish();
+    }
     copied?;
     finished?;
     Ok(done)

@@ -4,6 +4,8 @@
 //! program that reads the output ends, so does the command, with 0.
 
 mod analyze;
+mod backup;
+mod blobs;
 mod catobj;
 mod commit;
 mod compare;
@@ -16,8 +18,10 @@ mod load;
 mod oids;
 mod open;
 mod output;
+mod prune;
 mod refs;
 mod remote;
+mod restore;
 mod shared;
 mod stats;
 mod storage_name;
@@ -30,6 +34,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use zodium_backup::BackupError;
 use zodium_tools::ToolError;
 
 /// Exit code for a difference, and for damage.
@@ -87,12 +92,21 @@ pub(crate) enum ToolCommand {
     /// garbage itself where databases refer to each other (`pack-gc false`). Nothing is deleted if
     /// references of an object cannot be read, or lead to a database that is not given.
     Gc(gc::GcOptions),
+    /// Back a storage up, or verify a backup
+    ///
+    /// Copies what is not there yet. The storage may be served meanwhile. `zodium restore` makes a
+    /// storage of a backup.
+    Backup(backup::BackupOptions),
+    /// Remove restore points of a repository, and what only they need
+    Prune(prune::PruneOptions),
+    /// Restore a storage from a backup, as it was last or at a time
+    Restore(restore::RestoreOptions),
     /// Print transactions as they are committed, until it is interrupted
     Watch(watch::WatchOptions),
     /// Copy all transactions into another storage, of any kind
     ///
-    /// Tids, statuses, metadata and back pointers are kept. Blobs are not copied. At the end the
-    /// two storages are compared: exit code 1 if they differ.
+    /// Tids, statuses, metadata and back pointers are kept. Blobs are copied to the directory of
+    /// --to-blob-dir. At the end the two storages are compared: exit code 1 if they differ.
     #[command(visible_alias = "convert")]
     Copy(copy::CopyOptions),
 }
@@ -113,6 +127,9 @@ pub(crate) fn run(command: &ToolCommand) -> Result<ExitCode> {
         ToolCommand::Refs(options) => refs::run(options),
         ToolCommand::Explore(options) => explore::run(options),
         ToolCommand::Gc(options) => gc::run(options),
+        ToolCommand::Backup(options) => backup::run(options),
+        ToolCommand::Prune(options) => prune::run(options),
+        ToolCommand::Restore(options) => restore::run(options),
         ToolCommand::Watch(options) => watch::run(options),
         ToolCommand::Copy(options) => copy::run(options),
     };
@@ -120,9 +137,11 @@ pub(crate) fn run(command: &ToolCommand) -> Result<ExitCode> {
         Err(error) if !error.is::<clap::Error>() => error,
         outcome => return outcome,
     };
+    let is_damaged_backup = error.downcast_ref().is_some_and(BackupError::is_damage);
     let code = match error.downcast_ref::<ToolError>() {
         Some(error) if error.is_closed_pipe() => return Ok(ExitCode::SUCCESS),
         Some(error) if error.is_damage() => DIFFERENT,
+        _ if is_damaged_backup => DIFFERENT,
         _ => IMPOSSIBLE,
     };
     eprintln!("zodium: {error:#}");

@@ -54,6 +54,8 @@ pub(super) struct Readable {
     pub(super) storage: Arc<dyn Read>,
     /// The same, if it is a data file.
     pub(super) file: Option<Arc<FileStorage>>,
+    /// The client, if it is on a server.
+    pub(super) client: Option<Arc<Client>>,
 }
 
 /// Takes the items of a log, with their places in a data file.
@@ -71,14 +73,8 @@ impl StorageArguments {
     /// The storage, and the arguments that follow it. When a configuration names the storage, clap
     /// has put the first of them into its place.
     pub(super) fn with_rest(&self, rest: &[String]) -> Result<(StorageName, Vec<String>)> {
-        match (&self.storage, &self.how.config) {
-            (Some(text), None) => Ok((StorageName::parse(text)?, rest.to_vec())),
-            (None, None) => bail!("no storage is given"),
-            (first, Some(file)) => {
-                let name = configured(file, self.how.name.as_deref())?;
-                Ok((name, first.iter().chain(rest).cloned().collect()))
-            }
-        }
+        let all: Vec<_> = self.storage.iter().chain(rest).cloned().collect();
+        self.how.first_of(&all)
     }
 
     /// The storage of a command that takes no further arguments.
@@ -97,6 +93,16 @@ impl StorageArguments {
 }
 
 impl OpenArguments {
+    /// The storage, and the arguments that follow it: the first of them names the storage, unless a
+    /// configuration does.
+    pub(super) fn first_of(&self, arguments: &[String]) -> Result<(StorageName, Vec<String>)> {
+        match (arguments.split_first(), &self.config) {
+            (_, Some(file)) => Ok((configured(file, self.name.as_deref())?, arguments.to_vec())),
+            (Some((text, rest)), None) => Ok((StorageName::parse(text)?, rest.to_vec())),
+            (None, None) => bail!("no storage is given"),
+        }
+    }
+
     /// The configuration, if there is one.
     pub(super) fn config(&self) -> Option<&Path> {
         self.config.as_deref()
@@ -110,6 +116,7 @@ impl OpenArguments {
                 return Ok(Readable {
                     storage: Arc::<FileStorage>::clone(&file),
                     file: Some(file),
+                    client: None,
                 });
             }
             StorageName::Sqlite(path) => {
@@ -120,10 +127,12 @@ impl OpenArguments {
             }
             StorageName::Server(options) => {
                 let (client, options) = self.connect(options, Access::ReadOnly)?;
-                Arc::new(ServerStorage::new(client, &options.addresses))
+                let storage = ServerStorage::new(Arc::clone(&client), &options.addresses);
+                let storage = Arc::new(storage);
+                return Ok(Readable { storage, file: None, client: Some(client) });
             }
         };
-        Ok(Readable { storage, file: None })
+        Ok(Readable { storage, file: None, client: None })
     }
 
     /// Opens a storage for writing; `create` says whether a missing one is created.

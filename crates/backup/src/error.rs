@@ -1,0 +1,54 @@
+//! Why a backup or a restore failed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use zodium_storage::StorageError;
+
+/// Why a backup or a restore failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// A file or folder cannot be read or written.
+    #[error("{path}: cannot {what}: {error}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// The storage that is backed up, or restored to.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The backup is damaged.
+    #[error("{path}: damaged: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The request cannot be fulfilled.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl BackupError {
+    /// Whether the backup, or the storage, is damaged, rather than out of reach.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, BackupError::Damaged { .. } | BackupError::Storage(StorageError::Corrupt(_)))
+    }
+
+    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
+        let path = path.to_owned();
+        move |error| BackupError::Io { what, path, error }
+    }
+
+    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> BackupError {
+        BackupError::Damaged { path: path.to_owned(), what: what.into() }
+    }
+}

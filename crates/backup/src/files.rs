@@ -1,0 +1,78 @@
+//! Files of a backup: written under another name, synced, and renamed.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::BackupError;
+
+/// Bytes that are read or written at once.
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
+
+/// A file that is there as a whole or not at all.
+pub(crate) struct NewFile {
+    out: BufWriter<File>,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl NewFile {
+    /// Begins the file `path`, under the name `temporary` in the same file system.
+    pub(crate) fn create(path: &Path, temporary: &Path) -> Result<NewFile, BackupError> {
+        let file = File::create(temporary).map_err(BackupError::io("create it", temporary))?;
+        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        Ok(NewFile { out, temporary: temporary.to_owned(), path: path.to_owned() })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
+        self.out.write_all(bytes).map_err(BackupError::io("write to it", &self.temporary))
+    }
+
+    /// Brings it to stable storage, under its name.
+    pub(crate) fn finish(self) -> Result<(), BackupError> {
+        let path = self.path.clone();
+        self.finish_as(&path)
+    }
+
+    /// As [`NewFile::finish`], under a name that is known only now.
+    pub(crate) fn finish_as(mut self, path: &Path) -> Result<(), BackupError> {
+        let written = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
+        written.map_err(BackupError::io("write to it", &self.temporary))?;
+        let renamed = fs::rename(&self.temporary, path);
+        renamed.map_err(BackupError::io("rename a file to it", path))?;
+        sync_folder_of(path)
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Makes the names in the folder of `path` durable.
+pub(crate) fn sync_folder_of(path: &Path) -> Result<(), BackupError> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(BackupError::io("sync it", folder))
+}
+
+/// Locks a folder against other backups, until the file is dropped.
+pub(crate) fn lock(folder: &Path) -> Result<File, BackupError> {
+    let file = File::open(folder).map_err(BackupError::io("open it", folder))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(BackupError::Refused(format!(
+            "{}: another backup, restore or prune is under way",
+            folder.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(BackupError::io("lock it", folder)(error)),
+    }
+}

@@ -1,0 +1,16 @@
+//! Backups of storages, in two formats: that of ZODB's repozo, and a repository of our own.
+//!
+//! [`repozo`] reads and writes the folders that repozo has: copies of a data file and of what was
+//! appended to it. [`repository`] keeps transactions of any kind of storage in chunks, each once.
+//!
+//! This crate knows folders and files of its own. It reads a storage through its traits, and a data
+//! file as bytes.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod files;
+pub mod repository;
+pub mod repozo;
+
+pub use error::BackupError;

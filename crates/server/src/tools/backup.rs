@@ -1,0 +1,244 @@
+//! `zodium backup`.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde_json::json;
+use zodium_backup::BackupError;
+use zodium_backup::repository::{self, Backup, BackupSummary, BlobSource, Verified};
+use zodium_backup::repozo::{self, Date, Done, RepozoOptions, Source};
+use zodium_filestorage::FileStorage;
+use zodium_storage::StorageError;
+
+use super::blobs::Blobs;
+use super::open::OpenArguments;
+use super::output::Output;
+use super::storage_name::StorageName;
+use crate::progress::Progress;
+
+/// Options of `zodium backup`.
+#[derive(Debug, Args)]
+pub(crate) struct BackupOptions {
+    /// The storage, and the folder of its backups, which is created if absent. With --verify only
+    /// the folder
+    #[arg(value_name = "STORAGE REPOSITORY")]
+    places: Vec<String>,
+
+    #[command(flatten)]
+    how: OpenArguments,
+
+    /// Verify what is backed up instead, by reading all of it: exit code 1 if it is damaged
+    #[arg(long)]
+    verify: bool,
+
+    /// The format of a new repository: ours, for any kind of storage, or that of repozo, for data
+    /// files. One that exists keeps its format
+    #[arg(long, value_enum, default_value = "zodium")]
+    format: Format,
+
+    /// Back up the blobs of this blob directory too, in our format. Those of a server come over its
+    /// connection
+    #[arg(long, value_name = "DIRECTORY")]
+    blob_dir: Option<PathBuf>,
+
+    /// Copy everything into a repozo folder, even if a part is backed up already
+    #[arg(long, short = 'F')]
+    full: bool,
+
+    /// Compare only the last part of what is backed up with the storage; with --verify only sizes
+    #[arg(long, short = 'Q')]
+    quick: bool,
+
+    /// Compress files of a repozo folder, which repozo can read
+    #[arg(long, short = 'z')]
+    gzip: bool,
+
+    /// Remove older backups of a repozo folder after a full one
+    #[arg(long, short)]
+    kill_old_on_full: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The formats of repositories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Zodium,
+    Repozo,
+}
+
+impl Format {
+    /// That of a repository, or the one that is asked for.
+    fn of(repository: &Path, asked: Format) -> Format {
+        if repository::is_repository(repository) {
+            Format::Zodium
+        } else if repozo::is_repozo(repository) {
+            Format::Repozo
+        } else {
+            asked
+        }
+    }
+}
+
+pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
+    if options.verify {
+        return verify(options);
+    }
+    let (name, rest) = options.how.first_of(&options.places)?;
+    let [repository] = &rest[..] else {
+        bail!("give the storage, and the folder of its backups");
+    };
+    let repository = Path::new(repository);
+    let created = fs::create_dir_all(repository);
+    created.with_context(|| format!("cannot create {}", repository.display()))?;
+    let mut output = Output::new()?;
+    match Format::of(repository, options.format) {
+        Format::Repozo => {
+            let done = repozo_backup(options, &name, repository)?;
+            print_repozo(options.json, &done, &mut output)?;
+        }
+        Format::Zodium => {
+            let done = own_backup(options, &name, repository)?;
+            print_own(options.json, &done, &mut output)?;
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_repozo(json: bool, done: &Done, output: &mut Output) -> Result<()> {
+    match (json, done) {
+        (true, Done::Unchanged) => output.line(json!({ "changed": false })),
+        (true, Done::Copied { name, is_full, bytes }) => {
+            output.line(json!({ "changed": true, "name": name, "full": is_full, "bytes": bytes }))
+        }
+        (false, Done::Unchanged) => output.line("no changes"),
+        (false, Done::Copied { name, is_full, bytes }) => {
+            let kind = if *is_full { "full" } else { "incremental" };
+            output.line(format_args!("{kind}: {name}, {}", ByteSize(*bytes)))
+        }
+    }
+}
+
+fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()> {
+    let BackupSummary { point, is_new, stored_bytes } = done;
+    output.line(match (json, is_new) {
+        (true, _) => json!({
+            "changed": is_new,
+            "point": point.number,
+            "last": point.last().to_string(),
+            "transactions": point.transactions,
+            "bytes": point.bytes,
+            "stored_bytes": stored_bytes,
+        })
+        .to_string(),
+        (false, false) => "no changes".to_owned(),
+        (false, true) => format!(
+            "point {}: {} transactions up to {}, {} of {} are new, compressed",
+            point.number,
+            point.transactions,
+            point.last(),
+            ByteSize(*stored_bytes),
+            ByteSize(point.bytes)
+        ),
+    })
+}
+
+fn own_backup(
+    options: &BackupOptions,
+    name: &StorageName,
+    repository: &Path,
+) -> Result<BackupSummary> {
+    let readable = options.how.read(name)?;
+    let blobs = Blobs::of(readable.client.as_ref(), options.blob_dir.as_deref())?;
+    let storage = &*readable.storage;
+    let progress = Progress::of_log(format!("backing {} up", storage.name()), storage);
+    let backup = Backup {
+        storage,
+        blobs: blobs.as_ref().map(|blobs| blobs as &dyn BlobSource),
+        quick: options.quick,
+        seconds: Timestamp::now().as_second(),
+        progress: &|bytes| progress.advance(bytes),
+    };
+    Ok(repository::backup(repository, &backup)?)
+}
+
+fn repozo_backup(options: &BackupOptions, name: &StorageName, repository: &Path) -> Result<Done> {
+    let StorageName::File(path) = name else {
+        bail!("repozo's format is for data files; give the path of one");
+    };
+    let (file, storage) = open_file(options, name, path)?;
+    let end = storage.size();
+    let mut write_index = |output: &mut dyn std::io::Write| match storage.write_index(output) {
+        Ok(covered) if covered == end => Ok(()),
+        Ok(_) => Err(BackupError::Refused("the index does not end with the file".to_owned())),
+        Err(error) => Err(BackupError::Storage(StorageError::from(error))),
+    };
+    let mut source = Source { path, file: &file, end, write_index: &mut write_index };
+    let repozo_options = RepozoOptions {
+        full: options.full,
+        quick: options.quick,
+        gzip: options.gzip,
+        kill_old: options.kill_old_on_full,
+    };
+    let date = Date::of(Timestamp::now());
+    Ok(repozo::backup(repository, &mut source, repozo_options, &date)?)
+}
+
+/// The file, and the storage of the same file: a pack replaces it.
+fn open_file(
+    options: &BackupOptions,
+    name: &StorageName,
+    path: &PathBuf,
+) -> Result<(File, Arc<FileStorage>)> {
+    loop {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let Some(storage) = options.how.read(name)?.file else { bail!("this is no data file") };
+        let (ours, now) = (file.metadata()?, path.metadata()?);
+        if (ours.dev(), ours.ino()) == (now.dev(), now.ino()) {
+            return Ok((file, storage));
+        }
+    }
+}
+
+fn verify(options: &BackupOptions) -> Result<ExitCode> {
+    let [repository] = &options.places[..] else { bail!("give the folder of the backups") };
+    let repository = Path::new(repository);
+    let mut output = Output::new()?;
+    match Format::of(repository, options.format) {
+        Format::Repozo => {
+            let files = repozo::verify(repository, options.quick)?;
+            match options.json {
+                true => output.line(json!({ "whole": true, "files": files }))?,
+                false => output.line(format_args!("whole: {files} files"))?,
+            }
+        }
+        Format::Zodium => {
+            let found = repository::verify(repository, options.quick)?;
+            let Verified { points, chunks, blobs, bytes } = found;
+            match options.json {
+                true => output.line(json!({
+                    "whole": true,
+                    "points": points,
+                    "chunks": chunks,
+                    "blobs": blobs,
+                    "bytes": bytes,
+                }))?,
+                false => output.line(format_args!(
+                    "whole: {points} restore points, {chunks} chunks, {blobs} blobs"
+                ))?,
+            }
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,133 @@
+//! Blobs of storages: in a directory, or on a server.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use zodium_backup::BackupError;
+use zodium_backup::repository::{BlobSource, BlobTarget, ReadBlob};
+use zodium_blobs::{BlobDirectory, BlobError, NewBlob, TemporaryBlob};
+use zodium_client::{Client, ClientError};
+use zodium_disk::RealDisk;
+use zodium_storage::StorageError;
+use zodium_tools::classes::is_blob;
+use zodium_types::{Oid, Tid};
+
+/// Bytes of a blob that are copied at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Where the blobs of a storage are.
+pub(super) enum Blobs {
+    Directory(BlobDirectory),
+    Server(Arc<Client>),
+}
+
+impl Blobs {
+    /// Those of a storage that may be on a server, and of a directory that may be given.
+    pub(super) fn of(
+        client: Option<&Arc<Client>>,
+        directory: Option<&Path>,
+    ) -> Result<Option<Blobs>, BlobError> {
+        Ok(match (directory, client) {
+            (Some(path), _) => {
+                Some(Blobs::Directory(BlobDirectory::open(Arc::new(RealDisk), path, true)?))
+            }
+            (None, Some(client)) => Some(Blobs::Server(Arc::clone(client))),
+            (None, None) => None,
+        })
+    }
+
+    /// The blob that a transaction wrote for an object; `None` if there is none.
+    pub(super) fn find(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, StorageError> {
+        match self {
+            Blobs::Directory(directory) => {
+                let path = directory.path_of(oid, tid);
+                match File::open(&path) {
+                    Ok(file) => Ok(Some(Box::new(file))),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => {
+                        let what = format!("{}: cannot open it: {error}", path.display());
+                        Err(StorageError::Io(what.into()))
+                    }
+                }
+            }
+            Blobs::Server(client) => fetched(client, oid, tid),
+        }
+    }
+}
+
+fn fetched(client: &Client, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, StorageError> {
+    let io = |error: io::Error| StorageError::Io(error.into());
+    match client.fetch_blob(oid, tid, tempfile::tempfile().map_err(io)?) {
+        Ok(mut file) => {
+            file.seek(SeekFrom::Start(0)).map_err(io)?;
+            Ok(Some(Box::new(file)))
+        }
+        Err(ClientError::Raised(exception)) if exception.name.contains("POSKeyError") => Ok(None),
+        Err(error) => Err(StorageError::Io(error.into())),
+    }
+}
+
+impl BlobSource for Blobs {
+    fn is_blob(&self, data: &[u8]) -> bool {
+        is_blob(data)
+    }
+
+    fn open(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, BackupError> {
+        Ok(self.find(oid, tid)?)
+    }
+}
+
+/// A blob directory that is filled, without a server.
+pub(super) struct BlobFolder(BlobDirectory);
+
+impl BlobFolder {
+    pub(super) fn open(path: &Path) -> Result<BlobFolder, BlobError> {
+        Ok(BlobFolder(BlobDirectory::open(Arc::new(RealDisk), path, false)?))
+    }
+
+    /// Whether the blob is there already.
+    pub(super) fn has(&self, oid: Oid, tid: Tid) -> Result<bool, BlobError> {
+        self.0.has(oid, tid)
+    }
+
+    /// Copies a blob.
+    pub(super) fn copy(&self, oid: Oid, tid: Tid, from: &mut dyn Read) -> Result<(), StorageError> {
+        let mut blob = self.0.temporary()?;
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            match from.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => blob.append(&piece[..count])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(StorageError::Io(error.into())),
+            }
+        }
+        Ok(self.commit(oid, tid, &blob)?)
+    }
+
+    fn commit(&self, oid: Oid, tid: Tid, blob: &TemporaryBlob) -> Result<(), BlobError> {
+        let mut staged = self.0.stage(&[(oid, NewBlob::Sent(blob))])?;
+        staged.commit(tid)?;
+        staged.keep();
+        Ok(())
+    }
+
+    /// Brings what was recorded of the blobs to stable storage.
+    pub(super) fn finish(&self) {
+        self.0.settle();
+        self.0.sync_sums();
+    }
+}
+
+impl BlobTarget for BlobFolder {
+    fn put(&self, oid: Oid, tid: Tid, read: &mut ReadBlob<'_>) -> Result<(), BackupError> {
+        if self.has(oid, tid).map_err(StorageError::from)? {
+            return Ok(());
+        }
+        let mut blob = self.0.temporary().map_err(StorageError::from)?;
+        read(&mut |piece| Ok(blob.append(piece).map_err(StorageError::from)?))?;
+        Ok(self.commit(oid, tid, &blob).map_err(StorageError::from)?)
+    }
+}

@@ -1,0 +1,152 @@
+//! `zodium restore`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use bytesize::ByteSize;
+use clap::Args;
+use jiff::{Timestamp, Zoned};
+use serde_json::json;
+use zodium_backup::BackupError;
+use zodium_backup::repository::{BlobTarget, RestoreTarget, is_repository, restore};
+use zodium_backup::repozo::{self, Date};
+use zodium_storage::LogItem;
+use zodium_tools::load::{LocalRestore, Restore};
+use zodium_tools::{ToolError, parse_tid};
+use zodium_types::{Oid, Tid};
+
+use super::blobs::BlobFolder;
+use super::open::{OpenArguments, Writable};
+use super::output::Output;
+use super::storage_name::StorageName;
+use crate::progress::Progress;
+
+/// More than the time between two tids, in nanoseconds.
+const TID_NANOS: i128 = 100;
+
+/// Options of `zodium restore`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreOptions {
+    /// The folder of the backups
+    repository: PathBuf,
+
+    /// The storage to restore to, which must not exist: a data file or sqlite://PATH
+    output: String,
+
+    #[command(flatten)]
+    how: OpenArguments,
+
+    /// Restore blobs too, to this blob directory
+    #[arg(long, value_name = "DIRECTORY")]
+    blob_dir: Option<PathBuf>,
+
+    /// Restore what was there at this time, or after this transaction [default: the last backup]
+    ///
+    /// Of a repozo folder the last backup that was made by then, and YYYY-MM-DD-HH-MM-SS or the
+    /// beginning of it is a time too, as for repozo.
+    #[arg(long, value_name = "TID|TIME")]
+    at: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &RestoreOptions) -> Result<ExitCode> {
+    match is_repository(&options.repository) {
+        true => restore_own(options),
+        false => restore_repozo(options),
+    }
+}
+
+fn restore_repozo(options: &RestoreOptions) -> Result<ExitCode> {
+    let until = options.at.as_deref().map(date).transpose()?;
+    let StorageName::File(path) = StorageName::parse(&options.output)? else {
+        bail!("a repozo folder is restored to a data file; give its path");
+    };
+    let restored = repozo::restore(&options.repository, until.as_ref(), &path)?;
+    let mut output = Output::new()?;
+    match options.json {
+        true => output.line(json!({ "bytes": restored.bytes, "last": restored.last }))?,
+        false => {
+            let bytes = ByteSize(restored.bytes);
+            output.line(format_args!("restored {bytes}, up to {}", restored.last))?;
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
+    let at = options.at.as_deref().map(|text| parse_tid(text, &Zoned::now())).transpose()?;
+    let name = StorageName::parse(&options.output)?;
+    if !name.is_absent() {
+        bail!("{} exists already; restore to another path", options.output);
+    }
+    let Writable::Local(storage) = options.how.write(&name, true)? else {
+        bail!("restore to a data file or to sqlite://PATH, and serve that");
+    };
+    let folder = options.blob_dir.as_deref().map(BlobFolder::open).transpose()?;
+    let progress = Progress::new(format!("restoring {}", options.output));
+    let mut target = Target(LocalRestore::new(&*storage));
+    let blobs = folder.as_ref().map(|folder| folder as &dyn BlobTarget);
+    let report = |done, total| progress.report(done, total);
+    let restored = restore(&options.repository, at, &mut target, blobs, &report);
+    let finished = match &restored {
+        Ok(_) => Box::new(target.0).finish(),
+        Err(_) => Ok(Tid::ZERO),
+    };
+    if let Some(folder) = &folder {
+        folder.finish();
+    }
+    let closed = storage.close();
+    let (point, transactions) = restored?;
+    let last = finished?;
+    closed?;
+    let mut output = Output::new()?;
+    match options.json {
+        true => output.line(json!({
+            "point": point.number,
+            "transactions": transactions,
+            "last": last.to_string(),
+        }))?,
+        false => output.line(format_args!(
+            "restored {transactions} transactions up to {last}, from point {}",
+            point.number
+        ))?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what is restored into a storage of this process.
+struct Target<'s>(LocalRestore<'s>);
+
+impl RestoreTarget for Target<'_> {
+    fn apply(&mut self, item: LogItem<'_>) -> Result<(), BackupError> {
+        self.0.apply(item).map_err(failed)
+    }
+
+    fn apply_same(&mut self, oid: Oid, earlier: Tid) -> Result<(), BackupError> {
+        self.0.apply_copy(oid, earlier).map_err(failed)
+    }
+}
+
+fn failed(error: ToolError) -> BackupError {
+    match error {
+        ToolError::Storage(error) => BackupError::Storage(error),
+        other => BackupError::Refused(other.to_string()),
+    }
+}
+
+/// A date of repozo, or a time.
+fn date(text: &str) -> Result<Date> {
+    if let Some(date) = Date::parse(text) {
+        return Ok(date);
+    }
+    let tid = parse_tid(text, &Zoned::now())?;
+    // A tid is a little earlier than the time that it was made from.
+    let time = Timestamp::from_nanosecond(i128::from(tid.to_unix_nanos()) + TID_NANOS);
+    Ok(Date::of(time.context("there is no such time")?))
+}

@@ -1,0 +1,331 @@
+"""zodium backup and restore, beside repozo: either tool goes on with what the other wrote."""
+
+import json
+import subprocess
+import time
+
+import pytest
+import ZODB
+from harness.blobs import digests
+from harness.databases import change, write_database
+from persistent.mapping import PersistentMapping
+from ZEO.ClientStorage import ClientStorage
+from ZODB.blob import Blob
+from ZODB.FileStorage import FileStorage
+from ZODB.fsIndex import fsIndex
+from ZODB.scripts import repozo
+
+pytestmark = pytest.mark.zodium
+RUN_SECONDS = 60
+
+
+@pytest.fixture
+def run(binary):
+    def run_command(*words):
+        words = [str(word) for word in (binary, *words)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
+        return done.returncode, done.stdout, done.stderr
+
+    return run_command
+
+
+@pytest.fixture
+def path(tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    write_database(path, seeded)
+    return path
+
+
+def add_transactions(path, random, count=3):
+    database = ZODB.DB(FileStorage(str(path)))
+    for _ in range(count):
+        change(database, random)
+    database.close()
+
+
+def wait_for_another_second(folder):
+    """Names have seconds."""
+    newest = max(file.name for file in folder.iterdir())
+    while time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime()) <= newest[:19]:
+        time.sleep(0.02)
+
+
+class Ours:
+    def __init__(self, run, folder):
+        self.run, self.folder = run, folder
+
+    def back_up(self, path, *options):
+        code, out, said = self.run(
+            "backup", "--format", "repozo", path, self.folder, "--json", *options
+        )
+        assert (code, said) == (0, ""), said
+        return json.loads(out)
+
+    def restore(self, output):
+        code, _, said = self.run("restore", self.folder, output)
+        assert (code, said) == (0, ""), said
+
+
+class Stock:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def back_up(self, path, *options):
+        repozo.main(["-B", "-r", str(self.folder), "-f", str(path), *options])
+
+    def restore(self, output):
+        repozo.main(["-R", "-w", "-r", str(self.folder), "-o", str(output)])
+
+
+def contents(folder):
+    """Files by their extensions, in order, without what depends on the time and on gzip."""
+    found = []
+    for file in sorted(folder.iterdir()):
+        data = file.read_bytes()
+        if file.suffix == ".dat":
+            data = [line.split()[1:] for line in data.decode().splitlines()]
+        found.append((file.suffix, data))
+    return found
+
+
+def test_a_repository_is_the_one_that_repozo_makes(run, path, tmp_path, seeded):
+    ours, stock = Ours(run, tmp_path / "ours"), Stock(tmp_path / "stock")
+    stock.folder.mkdir()
+    for _ in range(3):
+        ours.back_up(path, "--quick")
+        stock.back_up(path, "-Q")
+        add_transactions(path, seeded)
+        for side in (ours, stock):
+            wait_for_another_second(side.folder)
+    assert contents(ours.folder) == contents(stock.folder)
+    assert [suffix for suffix, _ in contents(ours.folder)].count(".deltafs") == 2
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_either_tool_goes_on_with_what_the_other_wrote(run, path, tmp_path, seeded, zipped):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    sides = [Ours(run, folder), Stock(folder)]
+    seeded.shuffle(sides)
+    for number in range(4):
+        sides[number % 2].back_up(path, *["-z"] * zipped)
+        for side in sides:
+            output = tmp_path / f"restored-{number}-{type(side).__name__}.fs"
+            side.restore(output)
+            assert output.read_bytes() == path.read_bytes()
+            index = fsIndex.load(f"{output}.index")
+            assert index["pos"] == path.stat().st_size
+        if number < 3:
+            add_transactions(path, seeded, 1)
+            wait_for_another_second(folder)
+    deltas = [file for file in folder.iterdir() if "deltafs" in file.name]
+    assert len(deltas) == 3
+    assert run("backup", "--verify", folder)[0] == 0
+    repozo.main(["-V", "-r", str(folder)])
+
+
+def test_a_pack_makes_a_full_backup_and_nothing_new_none(run, path, tmp_path, seeded):
+    side = Ours(run, tmp_path / "backups")
+    assert side.back_up(path)["full"]
+    wait_for_another_second(side.folder)
+    assert side.back_up(path) == {"changed": False}
+    first = path.read_bytes()
+    add_transactions(path, seeded)
+    assert not side.back_up(path)["full"]
+    assert path.read_bytes().startswith(first)
+    # Another history, as after a pack.
+    other = tmp_path / "other.fs"
+    write_database(other, seeded)
+    wait_for_another_second(side.folder)
+    assert side.back_up(other, "--kill-old-on-full")["full"]
+    assert not [file for file in side.folder.iterdir() if file.suffix == ".deltafs"]
+
+
+def test_a_backup_as_of_a_date_is_restored(run, path, tmp_path, seeded):
+    side, states = Ours(run, tmp_path / "backups"), {}
+    for _ in range(3):
+        name = side.back_up(path)["name"]
+        states[name.split(".")[0]] = path.read_bytes()
+        wait_for_another_second(side.folder)
+        add_transactions(path, seeded, 1)
+    for number, (date, state) in enumerate(states.items()):
+        day, clock = date[:10], date[11:].replace("-", ":")
+        for text in (date, f"{day}T{clock}Z"):
+            output = tmp_path / f"{number}-{len(text)}.fs"
+            assert run("restore", side.folder, output, "--at", text)[0] == 0
+            assert output.read_bytes() == state
+    code, _, said = run("restore", side.folder, tmp_path / "none.fs", "--at", "2001-01")
+    assert code == 2 and "no full backup" in said
+    assert not (tmp_path / "none.fs").exists()
+    # What is there is not overwritten.
+    assert run("restore", side.folder, path)[0] == 2
+
+
+def test_damage_in_a_backup_is_found_and_not_restored(run, path, tmp_path, seeded):
+    side = Ours(run, tmp_path / "backups")
+    name = side.back_up(path, *["-z"] * seeded.randrange(2))["name"]
+    file = side.folder / name
+    data = bytearray(file.read_bytes())
+    # Bytes 4 to 9 of a gzip file are a time and flags that no sum covers.
+    data[seeded.randrange(12, len(data))] ^= 1 << seeded.randrange(8)
+    file.write_bytes(data)
+    code, out, said = run("backup", "--verify", side.folder)
+    assert (code, out) == (1, "") and name in said
+    code, out, said = run("restore", side.folder, tmp_path / "out.fs")
+    assert (code, out) == (1, "") and name in said
+    assert not list(tmp_path.glob("out.fs*"))
+    file.unlink()
+    assert run("backup", "--verify", side.folder)[0] == 2
+
+
+class Repository:
+    """A repository of our own format."""
+
+    def __init__(self, run, folder):
+        self.run, self.folder = run, folder
+
+    def back_up(self, storage, *options):
+        code, out, said = self.run("backup", storage, self.folder, "--json", *options)
+        assert (code, said) == (0, ""), said
+        return json.loads(out)
+
+    def restore(self, output, *options):
+        code, out, said = self.run("restore", self.folder, output, "--json", *options)
+        assert (code, said) == (0, ""), said
+        return json.loads(out)
+
+    def verify(self, *options):
+        return self.run("backup", "--verify", self.folder, *options)
+
+
+def tids_of(path):
+    storage = FileStorage(str(path), read_only=True)
+    tids = [transaction.tid for transaction in storage.iterator()]
+    storage.close()
+    return tids
+
+
+def test_any_transaction_is_restored_to_the_byte(run, path, tmp_path, seeded):
+    repository = Repository(run, tmp_path / "backups")
+    repository.back_up(path)
+    for _ in range(3):
+        add_transactions(path, seeded, 2)
+        repository.back_up(path, *["--quick"] * seeded.randrange(2))
+    assert repository.verify()[0] == 0 and repository.verify("--quick")[0] == 0
+    data = path.read_bytes()
+    for number, tid in enumerate(seeded.sample(tids_of(path), 6)):
+        output = tmp_path / f"{number}.fs"
+        assert repository.restore(output, "--at", tid.hex())["last"] == tid.hex()
+        restored = output.read_bytes()
+        assert data.startswith(restored)
+        assert tids_of(output)[-1] == tid
+    repository.restore(tmp_path / "all.fs")
+    assert (tmp_path / "all.fs").read_bytes() == data
+    assert not repository.back_up(path)["changed"]
+    assert run("restore", repository.folder, path)[0] == 2
+
+
+def test_what_a_pack_did_not_touch_is_not_stored_again(run, tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    database = ZODB.DB(FileStorage(str(path)))
+    with database.transaction() as connection:
+        root = connection.root()
+        for number in range(50):
+            root[f"old{number}"] = PersistentMapping(filler=seeded.randbytes(40_000))
+    for number in range(60):
+        with database.transaction() as connection:
+            name = f"new{min(number, 40)}"
+            connection.root()[name] = PersistentMapping(filler=seeded.randbytes(40_000))
+    repository = Repository(run, tmp_path / "backups")
+    first = repository.back_up(path)
+    before = path.read_bytes()
+    database.pack()
+    database.close()
+    assert path.stat().st_size < len(before)
+    second = repository.back_up(path)
+    assert 0 < second["stored_bytes"] < first["stored_bytes"]
+    # Both are there.
+    repository.restore(tmp_path / "packed.fs")
+    assert run("cmp", path, tmp_path / "packed.fs")[0] == 0
+    last = tids_of(tmp_path / "packed.fs")[-1]
+    repository.restore(tmp_path / "before.fs", "--at", last.hex())
+    assert (tmp_path / "before.fs").read_bytes() == before
+
+
+def test_a_served_storage_is_backed_up_with_its_blobs(run, tmp_path, start_server, seeded):
+    folder = tmp_path / "blobs"
+    server = start_server(tmp_path / "Data.fs", "--blob-dir", str(folder))
+    storage = ClientStorage(server.address, blob_dir=str(tmp_path / "cache"), wait=True)
+    database = ZODB.DB(storage)
+    for number in range(5):
+        with database.transaction() as connection:
+            connection.root()[f"b{number % 3}"] = Blob(seeded.randbytes(seeded.randrange(90000)))
+    database.close()
+    host, port = server.address
+    repository = Repository(run, tmp_path / "backups")
+    assert repository.back_up(f"zeo://{host}:{port}")["changed"]
+    server.stop()
+    # Without the server it is the same, and nothing is new.
+    options = ("--blob-dir", str(folder))
+    assert not repository.back_up(tmp_path / "Data.fs", *options)["changed"]
+    repository.restore(tmp_path / "out.fs", "--blob-dir", tmp_path / "restored")
+    assert (tmp_path / "out.fs").read_bytes() == (tmp_path / "Data.fs").read_bytes()
+    assert digests(tmp_path / "restored") == digests(folder)
+    # A copy has them too.
+    words = ("--blob-dir", folder, "--to-blob-dir", tmp_path / "copied")
+    code, _, said = run("copy", tmp_path / "Data.fs", tmp_path / "copy.fs", *words)
+    assert (code, said) == (0, "") and digests(tmp_path / "copied") == digests(folder)
+
+
+def test_each_flipped_bit_in_a_repository_is_found(run, path, tmp_path, seeded):
+    repository = Repository(run, tmp_path / "backups")
+    repository.back_up(path)
+    files = [file for file in repository.folder.rglob("*") if file.is_file()]
+    for _ in range(12):
+        file = seeded.choice(files)
+        whole = file.read_bytes()
+        data = bytearray(whole)
+        data[seeded.randrange(len(data))] ^= 1 << seeded.randrange(8)
+        file.write_bytes(data)
+        assert repository.verify()[0] in (1, 2), file
+        file.write_bytes(whole)
+    assert repository.verify()[0] == 0
+
+
+def test_a_backup_that_is_killed_leaves_the_points_before_it(binary, run, path, tmp_path, seeded):
+    repository = Repository(run, tmp_path / "backups")
+    repository.back_up(path)
+    states = {1: path.read_bytes()}
+    for _ in range(8):
+        add_transactions(path, seeded, 1)
+        words = [str(binary), "backup", str(path), str(repository.folder)]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE)
+        time.sleep(seeded.random() * 0.03)
+        process.kill()
+        process.communicate()
+        points = sorted((repository.folder / "points").glob("*.json"))
+        states.setdefault(len(points), path.read_bytes())
+        assert repository.verify()[0] == 0
+    output = tmp_path / "out.fs"
+    point = repository.restore(output)["point"]
+    assert output.read_bytes() == states[point]
+    repository.back_up(path)
+    repository.restore(tmp_path / "last.fs")
+    assert (tmp_path / "last.fs").read_bytes() == path.read_bytes()
+
+
+def test_pruned_points_are_gone_and_the_others_whole(run, path, tmp_path, seeded):
+    repository = Repository(run, tmp_path / "backups")
+    for _ in range(4):
+        repository.back_up(path)
+        add_transactions(path, seeded, 2)
+    prune = ("prune", repository.folder, "--json")
+    assert run(*prune)[0] == 2
+    assert json.loads(run(*prune, "--keep-last", 2, "--dry-run")[1])["removed"] == 2
+    assert json.loads(run(*prune, "--keep-within", 1)[1])["removed"] == 0
+    pruned = json.loads(run(*prune, "--keep-last", 2)[1])
+    assert (pruned["kept"], pruned["removed"]) == (2, 2) and pruned["freed_bytes"] > 0
+    assert repository.verify()[0] == 0
+    output = tmp_path / "out.fs"
+    repository.restore(output)
+    assert path.read_bytes().startswith(output.read_bytes())
