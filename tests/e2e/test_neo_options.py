@@ -132,7 +132,8 @@ def test_what_cannot_be_run_is_refused_in_words(tmp_path):
     for words, expected in (
         ([], "--cluster NAME"),
         (["-c", "a"], "--database PATH"),
-        ([*database, "-a", "MySQL"], "run neostorage for this node"),
+        ([*database, "-a", "MySQL"], "no database is named"),
+        (["-c", "a", "-d", "b", "-a", "MySQL", "-e", "x"], "InnoDB or RocksDB"),
         ([*database, "-e", "InnoDB"], "have no engine"),
         ([*database, "--ca", neo_log], "only some of `ca`, `cert` and `key`"),
         ([*database, "-l", neo_log], "is a database, as NEO's nodes write them"),

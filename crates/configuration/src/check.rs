@@ -196,6 +196,7 @@ impl Problems {
             StorageKind::File { path, truncate } => self.data_file(storage, path, *truncate),
             StorageKind::Sqlite { path, .. } => self.database(storage, path),
             StorageKind::Neo { .. } => self.cluster(storage),
+            StorageKind::Maria { .. } => self.blobless(storage),
             StorageKind::Memory => self.memory(storage),
         }
         let advice = "no transaction would fit; omit it for no limit";
@@ -253,6 +254,12 @@ impl Problems {
         self.add_if(has_blobs, message("blobs"), "remove `blob-directory`");
         let has_quota = storage.quota_bytes.is_some();
         self.add_if(has_quota, message("quota"), "remove `quota`");
+    }
+
+    fn blobless(&mut self, storage: &StorageOptions) {
+        let message = format!("storage {}: a NEO database has no blobs", storage.name);
+        let has_blobs = storage.blob_directory.is_some();
+        self.add_if(has_blobs, message, "remove `blob-directory`");
     }
 
     fn memory(&mut self, storage: &StorageOptions) {

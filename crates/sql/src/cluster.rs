@@ -1,7 +1,6 @@
 //! Which cluster a database belongs to, and which cells are whose: tables `config` and `pt`.
 
-use rusqlite::{Connection, OptionalExtension, params};
-
+use crate::driver::{self, Connection, Optional, params};
 use crate::partitions::Partitions;
 
 /// `pt.tid` of a cell that is up to date.
@@ -57,10 +56,10 @@ pub struct Cluster {
 
 impl Cluster {
     /// Reads what a database knows.
-    pub fn read(connection: &Connection) -> rusqlite::Result<Cluster> {
+    pub(crate) fn read(connection: &Connection) -> driver::Result<Cluster> {
         let mut cells = connection
             .prepare_cached("SELECT partition, nid, tid, pack FROM pt ORDER BY partition, nid")?;
-        let cell = |row: &rusqlite::Row<'_>| {
+        let cell = |row: &driver::Row<'_>| {
             Ok(Cell {
                 partition: row.get(0)?,
                 node: row.get(1)?,
@@ -68,7 +67,7 @@ impl Cluster {
                 pack: row.get(3)?,
             })
         };
-        let cells = cells.query_map([], cell)?.collect::<rusqlite::Result<_>>()?;
+        let cells = cells.query_map([], cell)?.collect::<driver::Result<_>>()?;
         Ok(Cluster {
             name: setting(connection, "name")?,
             node: numeric(connection, "nid")?,
@@ -81,7 +80,7 @@ impl Cluster {
     }
 
     /// Makes an empty database that of a new cluster with one node.
-    pub(crate) fn create(connection: &Connection, new: &NewCluster) -> rusqlite::Result<()> {
+    pub(crate) fn create(connection: &Connection, new: &NewCluster) -> driver::Result<()> {
         let node = FIRST_NODE.to_string();
         let settings = [("name", &new.name[..]), ("nid", &node), ("ptid", "1"), ("replicas", "0")];
         for (name, value) in settings {
@@ -142,22 +141,17 @@ impl Cluster {
 }
 
 /// A setting of the database.
-pub(crate) fn setting(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+pub(crate) fn setting(connection: &Connection, name: &str) -> driver::Result<Option<String>> {
     let find = "SELECT value FROM config WHERE name = ?1";
     Ok(connection.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()?.flatten())
 }
 
-fn numeric(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
-    let find = "SELECT CAST(value AS INTEGER) FROM config WHERE name = ?1";
-    Ok(connection.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()?.flatten())
+fn numeric(connection: &Connection, name: &str) -> driver::Result<Option<i64>> {
+    Ok(setting(connection, name)?.and_then(|value| value.parse().ok()))
 }
 
 /// Changes a setting of the database.
-pub(crate) fn set_setting(
-    connection: &Connection,
-    name: &str,
-    value: &str,
-) -> rusqlite::Result<()> {
+pub(crate) fn set_setting(connection: &Connection, name: &str, value: &str) -> driver::Result<()> {
     let set = "REPLACE INTO config (name, value) VALUES (?1, ?2)";
     connection.prepare_cached(set)?.execute([name, value]).map(|_| ())
 }

@@ -4,12 +4,14 @@
 //! and one sync of it, and readers go on. `NORMAL` would sync only at checkpoints: a power cut
 //! would take acknowledged transactions.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
 
 use crate::SqlError;
+use crate::driver::{self, Connection, MariaConnection, MariaPurpose};
 use crate::place::Place;
 
 /// Pages in the log after which a commit moves them into the file: 16 MiB. Pages that are written
@@ -34,24 +36,36 @@ pub(crate) enum Purpose {
     Read,
     /// Reading single rows, again and again, beside a writer.
     ReadRows,
-    /// Reading a file that this process must not change.
+    /// Reading a database that this process must not change.
     ReadOnly,
+    /// Only holding the lock of a database on a server.
+    Lock,
 }
 
 /// Opens a connection.
 pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlError> {
+    let failed = place.cannot("open the database");
+    if let Some(server) = place.server() {
+        let purpose = match purpose {
+            Purpose::Write => MariaPurpose::Write,
+            Purpose::Lock => MariaPurpose::Lock,
+            Purpose::Read | Purpose::ReadRows | Purpose::ReadOnly => MariaPurpose::Read,
+        };
+        let connection = MariaConnection::open(server, purpose).map_err(failed)?;
+        return Ok(Connection::Maria(Box::new(connection)));
+    }
     let access = match purpose {
         Purpose::Write | Purpose::Read | Purpose::ReadRows => OpenFlags::SQLITE_OPEN_READ_WRITE,
-        Purpose::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Purpose::ReadOnly | Purpose::Lock => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(place.path(), flags)
-        .map_err(place.cannot("open the database"))?;
+    let opened = rusqlite::Connection::open_with_flags(place.path(), flags);
+    let connection = opened.map_err(|error| failed(error.into()))?;
     tell(&connection, purpose).map_err(place.cannot("set up a connection"))?;
-    Ok(connection)
+    Ok(Connection::Sqlite(connection))
 }
 
-fn tell(connection: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
+fn tell(connection: &rusqlite::Connection, purpose: Purpose) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Without it, SQLite compiles a cached statement again for each new value of a parameter.
@@ -67,24 +81,29 @@ fn tell(connection: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
 /// Runs a change as one transaction: all of it, or nothing. Statements stay compiled.
 pub(crate) fn in_transaction<T, E>(
     connection: &Connection,
-    failed: impl Fn(rusqlite::Error) -> E,
+    failed: impl Fn(driver::Error) -> E,
     change: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    let run = |statement| connection.prepare_cached(statement)?.execute([]).map(|_| ());
-    run("BEGIN IMMEDIATE").map_err(&failed)?;
-    let done = change().and_then(|result| run("COMMIT").map(|()| result).map_err(&failed));
-    // After some errors SQLite has ended the transaction itself.
-    if done.is_err() && !connection.is_autocommit() {
-        // The first error says what is wrong. A connection that cannot roll back fails at its next
-        // transaction.
-        let _ = run("ROLLBACK");
+    connection.begin().map_err(&failed)?;
+    let done = change().and_then(|result| connection.commit().map(|()| result).map_err(&failed));
+    if done.is_err() {
+        connection.rollback();
     }
     done
 }
 
-/// Has a writing connection log ahead, and sync each commit.
-pub(crate) fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
+/// Has a writing connection log ahead, and sync each commit. A server decides that for itself.
+pub(crate) fn make_durable(connection: &Connection) -> driver::Result<()> {
+    let Connection::Sqlite(connection) = connection else { return Ok(()) };
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "FULL")
+    Ok(connection.pragma_update(None, "synchronous", "FULL")?)
+}
+
+/// Makes this process the only one that writes to a database on a server.
+pub(crate) fn take_over(connection: &Connection) -> driver::Result<()> {
+    match connection {
+        Connection::Sqlite(_) => Ok(()),
+        Connection::Maria(connection) => connection.take_over(RandomState::new().hash_one(())),
+    }
 }

@@ -4,13 +4,14 @@
 //! database that keeps equal data once, records of any objects. So a row goes when nothing refers
 //! to it any more.
 
-use rusqlite::{Connection, OptionalExtension, params};
 use rustc_hash::FxHashSet;
 use zodium_neo::StoredData;
 use zodium_types::Oid;
 
-use crate::SqlError;
+use crate::connection::in_transaction;
+use crate::driver::{self, Connection, Optional, params};
 use crate::place::Place;
+use crate::{SqlError, big};
 
 /// A row of SQLite, and so the data of an object, has at most so many bytes.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1_000_000_000 - (1 << 16);
@@ -28,7 +29,7 @@ pub(crate) struct DataTable {
 
 impl DataTable {
     /// Reads which ids are in use.
-    pub(crate) fn open(connection: &Connection, partitions: u32) -> rusqlite::Result<DataTable> {
+    pub(crate) fn open(connection: &Connection, partitions: u32) -> driver::Result<DataTable> {
         let mut last =
             connection.prepare_cached("SELECT MAX(id) FROM data WHERE id >= ?1 AND id < ?2")?;
         let next = |partition: u32| {
@@ -37,8 +38,12 @@ impl DataTable {
             let last: Option<i64> = last.query_row([first, end], |row| row.get(0))?;
             Ok(last.map_or(first, |last| last + 1))
         };
-        let next = (0..partitions).map(next).collect::<rusqlite::Result<_>>()?;
-        let unique = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = 'data'";
+        let next = (0..partitions).map(next).collect::<driver::Result<_>>()?;
+        let unique = connection.choose(
+            "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = 'data'",
+            "SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() \
+             AND table_name = 'data' AND index_name = 'hash' LIMIT 1",
+        );
         let is_unique = connection.query_row(unique, [], |_| Ok(())).optional()?.is_some();
         Ok(DataTable { next, is_unique })
     }
@@ -75,12 +80,14 @@ impl DataTable {
         connection: &Connection,
         partition: u32,
         data: &StoredData,
-    ) -> rusqlite::Result<Option<i64>> {
+    ) -> driver::Result<Option<i64>> {
         if self.is_unique
             && let Some((id, value)) = of_same_hash(connection, data)?
         {
             return Ok((value == data.value).then_some(id));
         }
+        let split = big::split(connection, data)?;
+        let data = split.as_ref().unwrap_or(data);
         let next = &mut self.next[partition as usize];
         let insert = "INSERT INTO data (id, hash, compression, value) VALUES (?1, ?2, ?3, ?4)";
         connection.prepare_cached(insert)?.execute(params![
@@ -97,11 +104,19 @@ impl DataTable {
 fn of_same_hash(
     connection: &Connection,
     data: &StoredData,
-) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {
-    let find = "SELECT id, value FROM data WHERE hash = ?1 AND compression = ?2";
+) -> driver::Result<Option<(i64, Vec<u8>)>> {
+    let find = connection.choose(
+        "SELECT id, value, compression FROM data WHERE hash = ?1 AND compression = ?2",
+        "SELECT id, value, compression FROM data WHERE hash = ?1 AND compression IN (?2, ?2 | 128)",
+    );
     let mut find = connection.prepare_cached(find)?;
     let key = params![data.hash, data.compression];
-    find.query_row(key, |row| Ok((row.get(0)?, row.get(1)?))).optional()
+    let row = |row: &driver::Row<'_>| {
+        let hash = data.hash;
+        Ok((row.get(0)?, StoredData { compression: row.get(2)?, hash, value: row.get(1)? }))
+    };
+    let Some((id, row)) = find.query_row(key, row).optional()? else { return Ok(None) };
+    Ok(Some((id, big::joined(connection, row)?.value)))
 }
 
 /// Deletes those of these rows that no record refers to, committed or voted, and that are not held;
@@ -110,7 +125,7 @@ pub(crate) fn prune(
     connection: &Connection,
     ids: &FxHashSet<i64>,
     is_held: impl Fn(i64) -> bool,
-) -> rusqlite::Result<u64> {
+) -> driver::Result<u64> {
     let mut used = connection.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM obj WHERE data_id = ?1) \
          OR EXISTS (SELECT 1 FROM tobj WHERE data_id = ?1)",
@@ -119,12 +134,37 @@ pub(crate) fn prune(
     let mut delete = connection.prepare_cached("DELETE FROM data WHERE id = ?1")?;
     let mut freed = 0;
     for id in ids.iter().filter(|id| !is_held(**id)) {
-        if used.query_row([id], |row| row.get::<_, bool>(0))? {
+        if used.query_row([id], |row| row.get::<bool>(0))? {
             continue;
         }
-        let bytes: Option<i64> = length.query_row([id], |row| row.get(0)).optional()?;
-        freed += bytes.unwrap_or(0).unsigned_abs();
+        freed += match big::delete(connection, *id)? {
+            Some(bytes) => bytes,
+            None => {
+                let bytes: Option<i64> = length.query_row([id], |row| row.get(0)).optional()?;
+                bytes.unwrap_or(0).unsigned_abs()
+            }
+        };
         delete.execute([id])?;
     }
     Ok(freed)
+}
+
+/// Deletes the rows that NEO/py has noted to be deleted later, which it does on servers.
+pub(crate) fn prune_deferred(connection: &Connection) -> driver::Result<()> {
+    if matches!(connection, Connection::Sqlite(_)) {
+        return Ok(());
+    }
+    let mut find = connection.prepare_cached("SELECT data_id FROM todel")?;
+    let ids = find.query_map([], |row| row.get(0))?.collect::<driver::Result<FxHashSet<i64>>>()?;
+    if ids.is_empty() {
+        return Ok(());
+    }
+    in_transaction(
+        connection,
+        |error| error,
+        || {
+            prune(connection, &ids, |_| false)?;
+            connection.execute("DELETE FROM todel", []).map(|_| ())
+        },
+    )
 }

@@ -7,19 +7,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use tracing::info;
 use zodium_types::Tid;
 
 use crate::cluster::{Cluster, NewCluster};
 use crate::connection::{self, Purpose};
-use crate::creation::ensure_file;
-use crate::data::{DataTable, prune};
+use crate::creation::ensure_database;
+use crate::data::{DataTable, prune, prune_deferred};
+use crate::driver::{self, Connection};
 use crate::held::Held;
 use crate::locking::Lock;
 use crate::partitions::Partitions;
-use crate::place::Place;
+use crate::place::{Location, Place};
 use crate::pool::Pool;
 use crate::schema::{self, Content};
 use crate::{SqlError, Writer, votes};
@@ -27,8 +27,8 @@ use crate::{SqlError, Writer, votes};
 /// How to open a database.
 #[derive(Clone, Debug)]
 pub struct OpenDatabase<'a> {
-    /// The file.
-    pub path: &'a Path,
+    /// Where it is.
+    pub location: &'a Location,
     /// What a new database is told; `None`: it must be there.
     pub create: Option<&'a NewCluster>,
     /// Change nothing.
@@ -62,11 +62,12 @@ impl Database {
     /// # Errors
     /// When it is no database of NEO's, not a whole one, in use, or damaged.
     pub fn open(options: &OpenDatabase<'_>) -> Result<Database, SqlError> {
-        let place = Place::new(options.path);
-        if !ensure_file(options.path, options.create.is_some() && !options.read_only)? {
-            return Err(SqlError::Missing { path: options.path.to_owned() });
+        let place = Place::new(options.location);
+        let path = || place.path().to_owned();
+        if !ensure_database(&place, options.create.is_some() && !options.read_only)? {
+            return Err(SqlError::Missing { path: path() });
         }
-        let lock = Lock::take(options.path)?;
+        let lock = Lock::take(&place, options.read_only)?;
         let purpose = if options.read_only { Purpose::ReadOnly } else { Purpose::Write };
         let mut connection = connection::open(&place, purpose)?;
         let content = schema::content(&connection, &place)?;
@@ -74,16 +75,20 @@ impl Database {
             schema::check_current(content, &place)?;
         } else {
             if content == Content::Nothing && options.create.is_none() {
-                return Err(SqlError::Missing { path: options.path.to_owned() });
+                return Err(SqlError::Missing { path: path() });
             }
             connection::make_durable(&connection).map_err(place.cannot("open for writing"))?;
             let is_unique = options.create.is_some_and(|new| new.keep_equal_data_once);
             schema::set_up(&mut connection, &place, content, is_unique)?;
+            connection::take_over(&connection).map_err(place.cannot("take the database over"))?;
             claim(&connection, options.create).map_err(place.cannot("name the cluster"))?;
+        }
+        if !options.read_only {
+            prune_deferred(&connection).map_err(place.cannot("delete unused data"))?;
         }
         let cluster = Cluster::read(&connection).map_err(place.cannot("read pt and config"))?;
         if let Some(reason) = cluster.missing() {
-            return Err(SqlError::NotWhole { path: options.path.to_owned(), reason });
+            return Err(SqlError::NotWhole { path: path(), reason });
         }
         let partitions = cluster.partitions().unwrap_or(Partitions::new(1));
         let data = DataTable::open(&connection, partitions.count())
@@ -101,7 +106,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Its file.
+    /// Its file, or the address on its server.
     pub fn path(&self) -> &Path {
         self.place.path()
     }
@@ -171,8 +176,9 @@ impl Database {
     pub(crate) fn checkpoint(&self) -> Result<(), SqlError> {
         let Some(writing) = &self.writing else { return Ok(()) };
         let writing = writing.lock();
+        let Connection::Sqlite(connection) = &writing.connection else { return Ok(()) };
         let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
-        let done = writing.connection.query_row(checkpoint, [], |_| Ok(()));
+        let done = connection.query_row(checkpoint, [], |_| Ok(()));
         done.map_err(self.place.cannot("move the log into the file"))
     }
 
@@ -199,19 +205,17 @@ impl Database {
 }
 
 /// Gives a database without a cluster one.
-fn claim(connection: &Connection, new: Option<&NewCluster>) -> rusqlite::Result<()> {
+fn claim(connection: &Connection, new: Option<&NewCluster>) -> driver::Result<()> {
     let Some(new) = new else { return Ok(()) };
     let cluster = Cluster::read(connection)?;
     let is_new = cluster.cells.is_empty() && cluster.table_id.is_none();
     if is_new && !has_objects(connection)? {
-        let transaction = connection.unchecked_transaction()?;
-        Cluster::create(&transaction, new)?;
-        transaction.commit()?;
+        connection::in_transaction(connection, |error| error, || Cluster::create(connection, new))?;
     }
     Ok(())
 }
 
-fn has_objects(connection: &Connection) -> rusqlite::Result<bool> {
+fn has_objects(connection: &Connection) -> driver::Result<bool> {
     let find = "SELECT EXISTS (SELECT 1 FROM obj) OR EXISTS (SELECT 1 FROM trans)";
     connection.query_row(find, [], |row| row.get(0))
 }

@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use thiserror::Error;
+use thiserror::Error as ThisError;
 use zodium_disk::NoSpace;
 use zodium_pickle::PickleError;
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
+use crate::driver::Error;
+
 /// Why a call on a database failed.
-#[derive(Debug, Error)]
+#[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum SqlError {
     /// There is no such file, and it is not to be created.
@@ -155,7 +157,7 @@ pub enum SqlError {
     /// SQLite, or a column with an unexpected value, says that the database is damaged.
     #[error(
         "{path}: damaged: cannot {operation}: {source}; see `sqlite3 FILE \"PRAGMA \
-         integrity_check\"`, and restore a backup",
+         integrity_check\"`, or CHECK TABLE of a server, and restore a backup",
         path = path.display()
     )]
     Damaged {
@@ -164,7 +166,7 @@ pub enum SqlError {
         /// What failed.
         operation: &'static str,
         /// Why.
-        source: rusqlite::Error,
+        source: Error,
     },
     /// The data of one record are damaged.
     #[error(
@@ -290,16 +292,38 @@ pub enum SqlError {
         /// Why.
         source: std::io::Error,
     },
-    /// SQLite refused something.
-    #[error("{path}: cannot {operation}: {source}", path = path.display())]
-    Sqlite {
+    /// On a server, a process that came later writes to it now.
+    #[error(
+        "{path}: another process has taken the database over, and this one must not write any \
+         more; have one process for a database",
+        path = path.display()
+    )]
+    TakenOver {
+        /// The database.
+        path: PathBuf,
+    },
+    /// SQLite, or the server, refused something.
+    #[error("{path}: cannot {operation}: {reason}", path = path.display())]
+    Refused {
         /// The database.
         path: PathBuf,
         /// What failed.
         operation: &'static str,
         /// Why.
-        source: rusqlite::Error,
+        reason: Error,
     },
+}
+
+impl SqlError {
+    /// Whether another try may succeed: another process has the database, or its server cannot be
+    /// reached.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            SqlError::InUse { .. } | SqlError::Busy { .. } => true,
+            SqlError::Refused { reason, .. } => reason.may_pass(),
+            _ => false,
+        }
+    }
 }
 
 impl NoSpace for SqlError {
@@ -323,12 +347,14 @@ impl From<SqlError> for StorageError {
                 StorageError::Corrupt(error.into())
             }
             SqlError::NotADatabase { .. } => StorageError::Corrupt(error.into()),
-            SqlError::Failed { .. } => StorageError::Failed(error.into()),
+            SqlError::Failed { .. } | SqlError::TakenOver { .. } => {
+                StorageError::Failed(error.into())
+            }
             SqlError::ReadOnly { .. } | SqlError::NotWritable { .. } => {
                 StorageError::ReadOnly(error.into())
             }
             SqlError::PackCancelled { .. } => StorageError::PackCancelled(error.into()),
-            SqlError::Busy { .. } | SqlError::Io { .. } | SqlError::Sqlite { .. } => {
+            SqlError::Busy { .. } | SqlError::Io { .. } | SqlError::Refused { .. } => {
                 StorageError::Io(error.into())
             }
             SqlError::OutOfRange { .. } | SqlError::TooLarge { .. } => {

@@ -1,9 +1,9 @@
 //! Writes rows of tables `trans` and `obj` at once, without a vote: commits of a whole database,
 //! and what a NEO node replicates.
 
-use rusqlite::{Connection, params};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
+use crate::driver::{self, Connection, params};
 use crate::partitions::{joined, number};
 
 /// Writes a transaction without its records.
@@ -14,7 +14,7 @@ pub(crate) fn transaction(
     oids: impl Iterator<Item = Oid>,
     metadata: &TransactionMetadata,
     is_packed: bool,
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let insert = "INSERT INTO trans (partition, tid, packed, oids, user, description, ext, ttid) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let TransactionMetadata { user, description, extension } = metadata;
@@ -39,7 +39,7 @@ pub(crate) fn record(
     tid: Tid,
     data_id: Option<i64>,
     value_tid: Option<Tid>,
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let insert = "INSERT INTO obj (partition, oid, tid, data_id, value_tid) \
          VALUES (?1, ?2, ?3, ?4, ?5)";
     let value_tid = value_tid.map(|tid| number(tid.0));
@@ -48,12 +48,9 @@ pub(crate) fn record(
 }
 
 /// Whether an object has a record.
-pub(crate) fn is_known(
-    connection: &Connection,
-    partition: u32,
-    oid: Oid,
-) -> rusqlite::Result<bool> {
-    let find = "SELECT EXISTS (SELECT 1 FROM obj WHERE partition = ?1 AND oid = ?2)";
+pub(crate) fn is_known(connection: &Connection, partition: u32, oid: Oid) -> driver::Result<bool> {
+    let find = "SELECT EXISTS (SELECT 1 FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2)";
     let found = connection.prepare_cached(find)?;
     let mut found = found;
     found.query_row(params![partition, number(oid.0)], |row| row.get(0))

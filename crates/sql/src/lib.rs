@@ -1,4 +1,4 @@
-//! A storage in an SQLite database, with the tables of a NEO storage node.
+//! A storage in an SQL database, with the tables of a NEO storage node: SQLite, or MariaDB.
 //!
 //! Two things open such a database. [`NodeDatabase`] is that of a NEO storage node, with any cells
 //! of a cluster. [`Database`] is a whole one, all of whose partitions are here; [`SqlStorage`] is a
@@ -9,11 +9,13 @@
 
 #![forbid(unsafe_code)]
 
+mod big;
 mod cluster;
 mod connection;
 mod creation;
 mod data;
 mod database;
+mod driver;
 mod error;
 mod held;
 mod insertion;
@@ -33,9 +35,11 @@ mod writer;
 
 pub use cluster::{Cell, Cluster, NewCluster};
 pub use database::{Database, OpenDatabase};
+pub use driver::{Error as StatementError, MariaAddress, MariaAddressError, MariaEngine};
 pub use error::SqlError;
 pub use node::{NodeDatabase, NodeOptions, ROOM_BYTES};
 pub use partitions::Partitions;
+pub use place::Location;
 pub use revisions::RevisionRow;
 pub use storage::{SqlOptions, SqlStorage};
 pub use transactions::TransactionRow;

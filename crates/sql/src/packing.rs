@@ -4,10 +4,10 @@
 //! if it deletes the object. Rows of `trans` stay. Rows after the pack time never refer to rows of
 //! `obj`, only to rows of `data`, so a chunk of objects can be packed on its own.
 
-use rusqlite::{Connection, OptionalExtension, params};
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid};
 
+use crate::driver::{self, Connection, Optional, params};
 use crate::partitions::{id, number, split};
 
 /// An object that a pack takes something of: all revisions before `end`.
@@ -37,6 +37,15 @@ pub(crate) struct Order {
     pub(crate) oids: Option<Vec<Oid>>,
 }
 
+/// The last revisions of objects, and how many each has. Columns beside MAX are those of its row.
+const PACKABLE: &str = "SELECT oid, MAX(tid), data_id IS NULL, COUNT(*) FROM obj \
+     WHERE partition = ?1 AND oid >= ?2 AND tid <= ?3 GROUP BY oid ORDER BY oid LIMIT ?4";
+/// The same: in MariaDB, columns beside MAX are those of any row.
+const PACKABLE_MARIA: &str = "SELECT obj.oid, obj.tid, data_id IS NULL, count FROM \
+     (SELECT oid, MAX(tid) AS last, COUNT(*) AS count FROM obj FORCE INDEX (PRIMARY) \
+      WHERE partition = ?1 AND oid >= ?2 AND tid <= ?3 GROUP BY oid ORDER BY oid LIMIT ?4) AS one \
+     JOIN obj ON obj.partition = ?1 AND obj.oid = one.oid AND obj.tid = one.last ORDER BY obj.oid";
+
 /// Looks at `count` objects of a partition from `from` on; also returns where to go on.
 pub(crate) fn packable(
     connection: &Connection,
@@ -44,16 +53,13 @@ pub(crate) fn packable(
     from: Oid,
     until: Tid,
     count: u32,
-) -> rusqlite::Result<(Vec<Packable>, Option<Oid>)> {
-    // Columns beside MAX are those of its row.
-    let find = "SELECT oid, MAX(tid), data_id IS NULL, COUNT(*) FROM obj \
-         WHERE partition = ?1 AND oid >= ?2 AND tid <= ?3 GROUP BY oid ORDER BY oid LIMIT ?4";
-    let mut find = connection.prepare_cached(find)?;
+) -> driver::Result<(Vec<Packable>, Option<Oid>)> {
+    let mut find = connection.prepare_cached(connection.choose(PACKABLE, PACKABLE_MARIA))?;
     let mut rows = find.query(params![partition, number(from.0), number(until.0), count])?;
     let (mut found, mut seen, mut last) = (Vec::new(), 0, from);
     while let Some(row) = rows.next()? {
         let (oid, tid) = (Oid(id(row.get(0)?)), Tid(id(row.get(1)?)));
-        let (is_deletion, revisions) = (row.get::<_, bool>(2)?, row.get::<_, i64>(3)?);
+        let (is_deletion, revisions) = (row.get::<bool>(2)?, row.get::<i64>(3)?);
         if is_deletion {
             found.push(Packable { oid, end: tid.next() });
         } else if revisions > 1 {
@@ -70,9 +76,9 @@ pub(crate) fn drop_revisions(
     partition: u32,
     Packable { oid, end }: Packable,
     data: &mut FxHashSet<i64>,
-) -> rusqlite::Result<Dropped> {
+) -> driver::Result<Dropped> {
     let key = params![partition, number(oid.0), number(end.0)];
-    let find = "SELECT DISTINCT data_id FROM obj \
+    let find = "SELECT DISTINCT data_id FROM obj /*!FORCE INDEX (PRIMARY)*/ \
          WHERE partition = ?1 AND oid = ?2 AND tid < ?3 AND data_id IS NOT NULL";
     let mut find = connection.prepare_cached(find)?;
     for row in find.query_map(key, |row| row.get(0))? {
@@ -80,7 +86,8 @@ pub(crate) fn drop_revisions(
     }
     let delete = "DELETE FROM obj WHERE partition = ?1 AND oid = ?2 AND tid < ?3";
     let records = connection.prepare_cached(delete)?.execute(key)? as u64;
-    let left = "SELECT 1 FROM obj WHERE partition = ?1 AND oid = ?2 LIMIT 1";
+    let left = "SELECT 1 FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2 LIMIT 1";
     let left = connection
         .prepare_cached(left)?
         .query_row(params![partition, number(oid.0)], |_| Ok(()))
@@ -90,10 +97,10 @@ pub(crate) fn drop_revisions(
 }
 
 /// The approved orders, done or not.
-pub(crate) fn orders(connection: &Connection) -> rusqlite::Result<Vec<Order>> {
+pub(crate) fn orders(connection: &Connection) -> driver::Result<Vec<Order>> {
     let find = "SELECT pack_tid, partial, oids FROM pack WHERE approved = 1";
     let mut find = connection.prepare_cached(find)?;
-    let order = |row: &rusqlite::Row<'_>| {
+    let order = |row: &driver::Row<'_>| {
         let oids: Option<Vec<u8>> = row.get(2)?;
         let oids = oids.filter(|_| row.get(1).unwrap_or(false));
         let until: Option<i64> = row.get(0)?;
@@ -103,15 +110,21 @@ pub(crate) fn orders(connection: &Connection) -> rusqlite::Result<Vec<Order>> {
 }
 
 /// Notes an order to pack with the transaction `tid`.
-pub(crate) fn note_order(connection: &Connection, tid: Tid, until: Tid) -> rusqlite::Result<()> {
+pub(crate) fn note_order(connection: &Connection, tid: Tid, until: Tid) -> driver::Result<()> {
     let insert = "INSERT INTO pack (tid, approved, partial, oids, pack_tid) \
-         VALUES (?1, 1, 0, NULL, ?2) ON CONFLICT (tid) DO UPDATE \
-         SET approved = 1, partial = 0, oids = NULL, pack_tid = MAX(pack_tid, excluded.pack_tid)";
+         VALUES (?1, 1, 0, NULL, ?2) ";
+    let update = connection.choose(
+        "ON CONFLICT (tid) DO UPDATE SET approved = 1, partial = 0, oids = NULL, \
+         pack_tid = MAX(pack_tid, excluded.pack_tid)",
+        "ON DUPLICATE KEY UPDATE approved = 1, partial = 0, oids = NULL, \
+         pack_tid = GREATEST(pack_tid, VALUES(pack_tid))",
+    );
+    let insert = &[insert, update].concat();
     connection.prepare_cached(insert)?.execute([number(tid.0), number(until.0)]).map(|_| ())
 }
 
 /// Notes that a node has done an order in all of its partitions.
-pub(crate) fn note_packed(connection: &Connection, node: i64, tid: Tid) -> rusqlite::Result<()> {
+pub(crate) fn note_packed(connection: &Connection, node: i64, tid: Tid) -> driver::Result<()> {
     let set = "UPDATE pt SET pack = ?1 WHERE nid = ?2";
     connection.prepare_cached(set)?.execute([number(tid.0), node]).map(|_| ())
 }

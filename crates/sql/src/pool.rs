@@ -1,10 +1,10 @@
 //! Reading connections, each for one reader at a time.
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
 
 use crate::SqlError;
 use crate::connection::{self, Purpose};
+use crate::driver::{self, Connection};
 use crate::place::Place;
 
 /// Most connections that wait for a reader. More readers at once open more for a while.
@@ -27,7 +27,7 @@ impl Pool {
     pub(crate) fn with<T>(
         &self,
         operation: &'static str,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        read: impl FnOnce(&Connection) -> driver::Result<T>,
     ) -> Result<T, SqlError> {
         let idle = self.idle.lock().pop();
         let connection = match idle {
@@ -45,10 +45,7 @@ impl Pool {
     /// A connection that sees the database as it is now, for as long as it lives.
     pub(crate) fn snapshot(&self) -> Result<Connection, SqlError> {
         let connection = connection::open(&self.place, self.purpose)?;
-        // A transaction of SQLite begins with its first read.
-        connection
-            .execute_batch("BEGIN; SELECT 1 FROM config LIMIT 1")
-            .map_err(self.place.cannot("begin to read"))?;
+        connection.begin_snapshot().map_err(self.place.cannot("begin to read"))?;
         Ok(connection)
     }
 }

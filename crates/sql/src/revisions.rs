@@ -1,10 +1,10 @@
 //! Rows of table `obj` with their data: the revisions of objects.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use zodium_types::{Oid, Tid};
 
-use crate::StoredData;
+use crate::driver::{self, Connection, Optional, Row, params};
 use crate::partitions::{id, number};
+use crate::{StoredData, big};
 
 /// A revision of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,14 +26,15 @@ macro_rules! find_revisions {
             "SELECT obj.tid, ",
             $next,
             ", data.hash, data.compression, data.value, obj.value_tid, obj.data_id \
-             FROM obj LEFT JOIN data ON data.id = obj.data_id \
+             FROM obj /*!FORCE INDEX (PRIMARY)*/ LEFT JOIN data ON data.id = obj.data_id \
              WHERE obj.partition = ?1 AND obj.oid = ?2 ",
             $rest
         )
     };
     ($rest:literal) => {
         find_revisions!(
-            next: "(SELECT MIN(later.tid) FROM obj AS later WHERE later.partition = obj.partition \
+            next: "(SELECT MIN(later.tid) FROM obj AS later /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE later.partition = obj.partition \
                    AND later.oid = obj.oid AND later.tid > obj.tid)",
             $rest
         )
@@ -46,8 +47,8 @@ const BEFORE: &str = find_revisions!("AND obj.tid < ?3 ORDER BY obj.tid DESC LIM
 const AT: &str = find_revisions!("AND obj.tid = ?3");
 const AT_ALONE: &str = find_revisions!(next: "NULL", "AND obj.tid = ?3");
 
-fn revision(row: &Row<'_>) -> rusqlite::Result<RevisionRow> {
-    let data = match row.get::<_, Option<i64>>(6)? {
+fn revision(row: &Row<'_>) -> driver::Result<RevisionRow> {
+    let data = match row.get::<Option<i64>>(6)? {
         Some(_) => Some(StoredData {
             // A row whose data are gone is an error of the type of a column.
             hash: row.get(2)?,
@@ -58,10 +59,20 @@ fn revision(row: &Row<'_>) -> rusqlite::Result<RevisionRow> {
     };
     Ok(RevisionRow {
         serial: tid(row.get(0)?),
-        next: row.get::<_, Option<i64>>(1)?.map(tid),
+        next: row.get::<Option<i64>>(1)?.map(tid),
         data,
-        value_tid: row.get::<_, Option<i64>>(5)?.map(tid),
+        value_tid: row.get::<Option<i64>>(5)?.map(tid),
     })
+}
+
+/// Fetches the data, where they are in pieces.
+fn whole(
+    connection: &Connection,
+    found: Option<RevisionRow>,
+) -> driver::Result<Option<RevisionRow>> {
+    let Some(row @ RevisionRow { data: Some(_), .. }) = found else { return Ok(found) };
+    let data = row.data.map(|data| big::joined(connection, data)).transpose()?;
+    Ok(Some(RevisionRow { data, ..row }))
 }
 
 fn tid(value: i64) -> Tid {
@@ -74,7 +85,7 @@ pub(crate) fn before(
     partition: u32,
     oid: Oid,
     before: Tid,
-) -> rusqlite::Result<Option<RevisionRow>> {
+) -> driver::Result<Option<RevisionRow>> {
     // Nearly always it is one of the two newest ones. They say which one is the next.
     let mut newest = connection.prepare_cached(NEWEST)?;
     let mut rows = newest.query(params![partition, number(oid.0)])?;
@@ -82,13 +93,14 @@ pub(crate) fn before(
     while let Some(row) = rows.next()? {
         let serial = tid(row.get(0)?);
         if serial < before {
-            return Ok(Some(RevisionRow { next, ..revision(row)? }));
+            return whole(connection, Some(RevisionRow { next, ..revision(&row)? }));
         }
         next = Some(serial);
     }
     drop(rows);
     let key = params![partition, number(oid.0), number(before.0)];
-    connection.prepare_cached(BEFORE)?.query_row(key, revision).optional()
+    let found = connection.prepare_cached(BEFORE)?.query_row(key, revision).optional()?;
+    whole(connection, found)
 }
 
 /// The revision that a transaction wrote.
@@ -97,9 +109,10 @@ pub(crate) fn at(
     partition: u32,
     oid: Oid,
     serial: Tid,
-) -> rusqlite::Result<Option<RevisionRow>> {
+) -> driver::Result<Option<RevisionRow>> {
     let key = params![partition, number(oid.0), number(serial.0)];
-    connection.prepare_cached(AT)?.query_row(key, revision).optional()
+    let found = connection.prepare_cached(AT)?.query_row(key, revision).optional()?;
+    whole(connection, found)
 }
 
 /// As [`at`], without the next revision.
@@ -108,9 +121,10 @@ pub(crate) fn at_alone(
     partition: u32,
     oid: Oid,
     serial: Tid,
-) -> rusqlite::Result<Option<RevisionRow>> {
+) -> driver::Result<Option<RevisionRow>> {
     let key = params![partition, number(oid.0), number(serial.0)];
-    connection.prepare_cached(AT_ALONE)?.query_row(key, revision).optional()
+    let found = connection.prepare_cached(AT_ALONE)?.query_row(key, revision).optional()?;
+    whole(connection, found)
 }
 
 /// The serial of the current revision, deletions included.
@@ -118,8 +132,9 @@ pub(crate) fn current_serial(
     connection: &Connection,
     partition: u32,
     oid: Oid,
-) -> rusqlite::Result<Option<Tid>> {
-    let find = "SELECT MAX(tid) FROM obj WHERE partition = ?1 AND oid = ?2";
+) -> driver::Result<Option<Tid>> {
+    let find = "SELECT MAX(tid) FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2";
     let found: Option<i64> = connection
         .prepare_cached(find)?
         .query_row(params![partition, number(oid.0)], |row| row.get(0))?;
@@ -132,8 +147,9 @@ pub(crate) fn previous_serial(
     partition: u32,
     oid: Oid,
     serial: Tid,
-) -> rusqlite::Result<Option<Tid>> {
-    let find = "SELECT MAX(tid) FROM obj WHERE partition = ?1 AND oid = ?2 AND tid < ?3";
+) -> driver::Result<Option<Tid>> {
+    let find = "SELECT MAX(tid) FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2 AND tid < ?3";
     let found: Option<i64> = connection
         .prepare_cached(find)?
         .query_row(params![partition, number(oid.0), number(serial.0)], |row| row.get(0))?;
@@ -146,8 +162,9 @@ pub(crate) fn data_id(
     partition: u32,
     oid: Oid,
     serial: Tid,
-) -> rusqlite::Result<Option<Option<i64>>> {
-    let find = "SELECT data_id FROM obj WHERE partition = ?1 AND oid = ?2 AND tid = ?3";
+) -> driver::Result<Option<Option<i64>>> {
+    let find = "SELECT data_id FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2 AND tid = ?3";
     let key = params![partition, number(oid.0), number(serial.0)];
     connection.prepare_cached(find)?.query_row(key, |row| row.get(0)).optional()
 }
@@ -158,8 +175,9 @@ pub(crate) fn value_tid(
     partition: u32,
     oid: Oid,
     serial: Tid,
-) -> rusqlite::Result<Option<Option<Tid>>> {
-    let find = "SELECT value_tid FROM obj WHERE partition = ?1 AND oid = ?2 AND tid = ?3";
+) -> driver::Result<Option<Option<Tid>>> {
+    let find = "SELECT value_tid FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2 AND tid = ?3";
     let key = params![partition, number(oid.0), number(serial.0)];
     let found: Option<Option<i64>> =
         connection.prepare_cached(find)?.query_row(key, |row| row.get(0)).optional()?;
@@ -175,8 +193,8 @@ pub(crate) fn last_same(
     partition: u32,
     oid: Oid,
     serial: Tid,
-) -> rusqlite::Result<Tid> {
-    let find = "SELECT tid, value_tid FROM obj \
+) -> driver::Result<Tid> {
+    let find = "SELECT tid, value_tid FROM obj /*!FORCE INDEX (PRIMARY)*/ \
          WHERE partition = ?1 AND oid = ?2 AND tid > ?3 AND value_tid IS NOT NULL ORDER BY tid";
     let mut find = connection.prepare_cached(find)?;
     let mut rows = find.query(params![partition, number(oid.0), number(serial.0)])?;
@@ -195,8 +213,9 @@ pub(crate) fn serials(
     partition: u32,
     oid: Oid,
     count: usize,
-) -> rusqlite::Result<Vec<Tid>> {
-    let find = "SELECT tid FROM obj WHERE partition = ?1 AND oid = ?2 ORDER BY tid DESC LIMIT ?3";
+) -> driver::Result<Vec<Tid>> {
+    let find = "SELECT tid FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2 ORDER BY tid DESC LIMIT ?3";
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let mut find = connection.prepare_cached(find)?;
     let found = find.query_map(params![partition, number(oid.0), count], |row| row.get(0))?;
@@ -208,7 +227,7 @@ pub(crate) fn first_oid(
     connection: &Connection,
     partition: u32,
     from: Oid,
-) -> rusqlite::Result<Option<Oid>> {
+) -> driver::Result<Option<Oid>> {
     let Ok(from) = i64::try_from(from.0) else { return Ok(None) };
     let find = "SELECT MIN(oid) FROM obj WHERE partition = ?1 AND oid >= ?2";
     let found: Option<i64> =
@@ -217,7 +236,7 @@ pub(crate) fn first_oid(
 }
 
 /// The largest oid of a partition.
-pub(crate) fn last_oid(connection: &Connection, partition: u32) -> rusqlite::Result<Option<Oid>> {
+pub(crate) fn last_oid(connection: &Connection, partition: u32) -> driver::Result<Option<Oid>> {
     let find = "SELECT MAX(oid) FROM obj WHERE partition = ?1";
     let found: Option<i64> =
         connection.prepare_cached(find)?.query_row([partition], |row| row.get(0))?;
@@ -225,7 +244,7 @@ pub(crate) fn last_oid(connection: &Connection, partition: u32) -> rusqlite::Res
 }
 
 /// The last transaction that wrote an object of a partition.
-pub(crate) fn last_tid(connection: &Connection, partition: u32) -> rusqlite::Result<Option<Tid>> {
+pub(crate) fn last_tid(connection: &Connection, partition: u32) -> driver::Result<Option<Tid>> {
     let find = "SELECT MAX(tid) FROM obj WHERE partition = ?1";
     let found: Option<i64> =
         connection.prepare_cached(find)?.query_row([partition], |row| row.get(0))?;
@@ -233,7 +252,7 @@ pub(crate) fn last_tid(connection: &Connection, partition: u32) -> rusqlite::Res
 }
 
 /// The number of objects of a partition. Reads an index from end to end.
-pub(crate) fn object_count(connection: &Connection, partition: u32) -> rusqlite::Result<u64> {
+pub(crate) fn object_count(connection: &Connection, partition: u32) -> driver::Result<u64> {
     let count = "SELECT COUNT(DISTINCT oid) FROM obj WHERE partition = ?1";
     let found: i64 = connection.prepare_cached(count)?.query_row([partition], |row| row.get(0))?;
     Ok(id(found))

@@ -1,8 +1,8 @@
 //! Rows of table `trans`: committed transactions.
 
-use rusqlite::{Connection, OptionalExtension, params};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
+use crate::driver::{self, Connection, Optional, params};
 use crate::partitions::{id, number, split};
 
 /// A transaction without its records.
@@ -25,15 +25,15 @@ pub(crate) fn read(
     connection: &Connection,
     partition: u32,
     tid: Tid,
-) -> rusqlite::Result<Option<TransactionRow>> {
+) -> driver::Result<Option<TransactionRow>> {
     let find = "SELECT oids, user, description, ext, packed, ttid FROM trans \
          WHERE partition = ?1 AND tid = ?2";
-    let row = |row: &rusqlite::Row<'_>| {
+    let row = |row: &driver::Row<'_>| {
         let (user, description, extension) = (row.get(1)?, row.get(2)?, row.get(3)?);
         Ok(TransactionRow {
             tid,
             ttid: Tid(id(row.get(5)?)),
-            oids: split(row.get_ref(0)?.as_blob()?),
+            oids: split(row.bytes(0)?),
             metadata: TransactionMetadata { user, description, extension },
             is_packed: row.get(4)?,
         })
@@ -48,7 +48,7 @@ pub(crate) fn tids(
     (first, last): (Tid, Tid),
     is_backwards: bool,
     count: usize,
-) -> rusqlite::Result<Vec<Tid>> {
+) -> driver::Result<Vec<Tid>> {
     let order = if is_backwards { "DESC" } else { "ASC" };
     let find = format!(
         "SELECT tid FROM trans \
@@ -64,7 +64,7 @@ pub(crate) fn tids(
 }
 
 /// The last transaction of a partition.
-pub(crate) fn last_tid(connection: &Connection, partition: u32) -> rusqlite::Result<Option<Tid>> {
+pub(crate) fn last_tid(connection: &Connection, partition: u32) -> driver::Result<Option<Tid>> {
     let find = "SELECT MAX(tid) FROM trans WHERE partition = ?1";
     let found: Option<i64> =
         connection.prepare_cached(find)?.query_row([partition], |row| row.get(0))?;
@@ -76,7 +76,7 @@ pub(crate) fn final_tid(
     connection: &Connection,
     partition: u32,
     ttid: Tid,
-) -> rusqlite::Result<Option<Tid>> {
+) -> driver::Result<Option<Tid>> {
     let find = "SELECT tid FROM trans \
          WHERE partition = ?1 AND tid >= ?2 AND ttid = ?2 LIMIT 1";
     let found: Option<i64> = connection

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, params};
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
+use crate::driver::{self, Connection, params};
 use crate::partitions::{Partitions, id, joined, number};
 
 /// A record of a voted transaction.
@@ -28,7 +28,7 @@ pub(crate) fn records(
     partitions: Partitions,
     ttid: Tid,
     records: &[VotedRecord],
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let insert = "INSERT INTO tobj (partition, oid, tid, data_id, value_tid) \
          VALUES (?1, ?2, ?3, ?4, ?5)";
     let mut insert = connection.prepare_cached(insert)?;
@@ -47,7 +47,7 @@ pub(crate) fn metadata(
     ttid: Tid,
     oids: &[Oid],
     metadata: &TransactionMetadata,
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let insert = "INSERT INTO ttrans \
          (partition, tid, packed, oids, user, description, ext, ttid) \
          VALUES (?1, NULL, 0, ?2, ?3, ?4, ?5, ?6)";
@@ -58,13 +58,13 @@ pub(crate) fn metadata(
 }
 
 /// Gives a voted transaction its final tid.
-pub(crate) fn lock(connection: &Connection, ttid: Tid, tid: Tid) -> rusqlite::Result<()> {
+pub(crate) fn lock(connection: &Connection, ttid: Tid, tid: Tid) -> driver::Result<()> {
     let set = "UPDATE ttrans SET tid = ?2 WHERE ttid = ?1";
     connection.prepare_cached(set)?.execute([number(ttid.0), number(tid.0)]).map(|_| ())
 }
 
 /// Commits a locked transaction.
-pub(crate) fn unlock(connection: &Connection, ttid: Tid, tid: Tid) -> rusqlite::Result<()> {
+pub(crate) fn unlock(connection: &Connection, ttid: Tid, tid: Tid) -> driver::Result<()> {
     let (ttid, tid) = (number(ttid.0), number(tid.0));
     let moved = "INSERT INTO trans (partition, tid, packed, oids, user, description, ext, ttid) \
          SELECT partition, ?2, packed, oids, user, description, ext, ttid \
@@ -84,11 +84,11 @@ pub(crate) fn unlock(connection: &Connection, ttid: Tid, tid: Tid) -> rusqlite::
 }
 
 /// Gives up a voted transaction; the rows of `data` that its records referred to.
-pub(crate) fn abort(connection: &Connection, ttid: Tid) -> rusqlite::Result<FxHashSet<i64>> {
+pub(crate) fn abort(connection: &Connection, ttid: Tid) -> driver::Result<FxHashSet<i64>> {
     let ttid = number(ttid.0);
     let find = "SELECT data_id FROM tobj WHERE tid = ?1 AND data_id IS NOT NULL";
     let mut find = connection.prepare_cached(find)?;
-    let data = find.query_map([ttid], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let data = find.query_map([ttid], |row| row.get(0))?.collect::<driver::Result<_>>()?;
     connection.prepare_cached("DELETE FROM tobj WHERE tid = ?1")?.execute([ttid])?;
     connection.prepare_cached("DELETE FROM pack WHERE tid = ?1")?.execute([ttid])?;
     connection.prepare_cached("DELETE FROM ttrans WHERE ttid = ?1")?.execute([ttid])?;
@@ -96,14 +96,14 @@ pub(crate) fn abort(connection: &Connection, ttid: Tid) -> rusqlite::Result<FxHa
 }
 
 /// The voted transactions, with the final tid of those that are locked here.
-pub(crate) fn unfinished(connection: &Connection) -> rusqlite::Result<BTreeMap<Tid, Option<Tid>>> {
+pub(crate) fn unfinished(connection: &Connection) -> driver::Result<BTreeMap<Tid, Option<Tid>>> {
     let mut found = BTreeMap::new();
     let mut objects = connection.prepare_cached("SELECT DISTINCT tid FROM tobj")?;
     for ttid in objects.query_map([], |row| row.get(0))? {
         found.insert(Tid(id(ttid?)), None);
     }
     let mut locked = connection.prepare_cached("SELECT ttid, tid FROM ttrans")?;
-    let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?));
+    let pair = |row: &driver::Row<'_>| Ok((row.get(0)?, row.get::<Option<i64>>(1)?));
     for pair in locked.query_map([], pair)? {
         let (ttid, tid) = pair?;
         found.insert(Tid(id(ttid)), tid.map(|tid| Tid(id(tid))));

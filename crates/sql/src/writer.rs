@@ -1,11 +1,11 @@
 //! What one transaction of SQLite can change in a NEO database.
 
-use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use crate::StoredData;
 use crate::data::DataTable;
+use crate::driver::{self, Connection};
 use crate::packing::{self, Dropped, Packable};
 use crate::votes::{self, VotedRecord};
 use crate::{Database, SqlError, insertion, revisions};
@@ -22,7 +22,7 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn cannot(&self, operation: &'static str) -> impl Fn(rusqlite::Error) -> SqlError + '_ {
+    fn cannot(&self, operation: &'static str) -> impl Fn(driver::Error) -> SqlError + '_ {
         self.database.place.cannot(operation)
     }
 

@@ -6,10 +6,11 @@ neoppod.py CHECKOUT continue PATH                   commits one more, an undo, a
 neoppod.py CHECKOUT read PATH                       only reads
 neoppod.py CHECKOUT migrate PATH                    opens, which migrates
 
-CHECKOUT is a checkout of NEO/py. Each prints what the database holds then: a line for each
+CHECKOUT is a checkout of NEO/py. A PATH of mysql:TEXT is a database on a server, with the text that
+NEO's adapter takes. Each prints what the database holds then: a line for each
 transaction and record, sorted, numbers and bytes in hexadecimal digits.
 
-Needs the packages msgpack and six.
+Needs the packages msgpack and six; for a server PyMySQL too.
 """
 
 import hashlib
@@ -30,7 +31,10 @@ STEP = 1 << 20
 
 class Database:
     def __init__(self, path, dedup=False):
-        self.manager = buildDatabaseManager("SQLite", (path,))
+        self.is_on_server = path.startswith("mysql:")
+        adapter = "MySQL" if self.is_on_server else "SQLite"
+        self.manager = buildDatabaseManager(adapter, (path.removeprefix("mysql:"),))
+        self.manager.lock.acquire()
         self.manager.setup(dedup=dedup)
 
     def assign(self, partitions):
@@ -77,9 +81,14 @@ class Database:
     def next(self):
         return self.last() + STEP * self.manager.np
 
+    def rows(self, query):
+        if self.is_on_server:
+            return self.manager.query(query.encode())
+        return self.manager.query(query).fetchall()
+
     def show(self):
         manager, lines = self.manager, []
-        for (tid,) in manager.query("SELECT tid FROM trans").fetchall():
+        for (tid,) in self.rows("SELECT tid FROM trans"):
             oids, user, description, ext, packed, _, _ = manager.getTransaction(p64(tid))
             records = [self.record(oid, tid) for oid in oids]
             records = [record for record in records if record]

@@ -23,7 +23,7 @@ const NUMBER_MAX: u64 = (1 << 24) - 1;
 pub enum NodeAdapter {
     /// A file.
     Sqlite,
-    /// Not implemented.
+    /// A database on a MariaDB server.
     Mysql,
     /// Not implemented.
     Importer,
@@ -31,7 +31,7 @@ pub enum NodeAdapter {
 
 const ADAPTERS: [(&str, NodeAdapter, &str); 3] = [
     ("sqlite", NodeAdapter::Sqlite, "A file"),
-    ("mysql", NodeAdapter::Mysql, "Not implemented"),
+    ("mysql", NodeAdapter::Mysql, "A database on a MariaDB server"),
     ("importer", NodeAdapter::Importer, "Not implemented"),
 ];
 
@@ -85,14 +85,19 @@ settings! {
             value: "ADAPTER"
         }
 
-        /// Path of the database, or file:PATH; it is created
+        /// Path of the database, which is created; or a database on a server
+        ///
+        /// With the adapter MySQL: [USER[:PASSWORD]@]DATABASE[SOCKET], or
+        /// mysql://USER@HOST,HOST/DATABASE. A password is better in an option file
+        /// (?defaults_file=PATH), or in the environment variable ZODIUM_MYSQL_PASSWORD.
         database: String = String::new(), {
             Database;
             key: "database", elsewhere: "`database`", is_required: true, option: "database",
             short: Some('d'), value: "PATH"
         }
 
-        /// Wait so long for a database that another process uses; -1: without end
+        /// Wait so long for a database that another process uses, or for its server; -1: without
+        /// end
         wait: NodeWait = NodeWait::AtMost(Duration::ZERO), {
             Patience;
             key: "wait", elsewhere: "`wait`", option: "wait", short: Some('w'), value: "SECONDS"
@@ -118,7 +123,7 @@ settings! {
             short: Some('i'), value: "ID", heading: CREATION
         }
 
-        /// Database engine; SQLite has none, so it is refused
+        /// Engine of new tables on a MariaDB server: InnoDB or RocksDB; SQLite has none
         engine: Option<String> = None, {
             Text;
             key: "engine", elsewhere: "`engine`", option: "engine", short: Some('e'),
@@ -151,7 +156,10 @@ settings! {
     }
 }
 
-/// The kind of a database's place: a path, or a URI of SQLite.
+/// What the places of databases begin with that are no paths.
+const URIS: [&str; 3] = ["file:", ":memory:", "mysql://"];
+
+/// The kind of a database's place: a path, a URI of SQLite, or the URL of a database on a server.
 pub(crate) struct Database;
 
 impl Kind for Database {
@@ -168,7 +176,7 @@ impl Kind for Database {
 
     fn toml(&self, value: &DeValue, directory: &Path) -> Converted<String> {
         match value.as_str() {
-            Some(text) if text.starts_with("file:") || text == ":memory:" => Ok(text.to_owned()),
+            Some(text) if URIS.iter().any(|uri| text.starts_with(uri)) => Ok(text.to_owned()),
             _ => {
                 let path = File.toml(value, directory)?.into_os_string();
                 path.into_string().map_err(|path| format!("{} is not UTF-8", path.display()))

@@ -30,6 +30,11 @@ pub enum StorageKind {
         /// Its URL: `neo://CLUSTER@MASTER,MASTER?PARAMETERS`.
         url: String,
     },
+    /// A database on a MariaDB server, with the tables of a NEO storage node.
+    Maria {
+        /// Its URL: `mysql://USER@HOST/DATABASE?PARAMETERS`.
+        url: String,
+    },
     /// Memory; data are lost when the server ends (`<mappingstorage>`).
     Memory,
 }
@@ -131,6 +136,17 @@ settings! {
                     _ => None,
                 },
                 set: |storage, url| storage.kind = StorageKind::Neo { url },
+            },
+            {
+                Text;
+                key: "mysql",
+                help: "The URL of a NEO database on a MariaDB server, in place of a `path`:
+                     `mysql://USER@HOST/DATABASE`. See docs/neo.md";
+                get: |storage| match &storage.kind {
+                    StorageKind::Maria { url } => Some(url.clone()),
+                    _ => None,
+                },
+                set: |storage, url| storage.kind = StorageKind::Maria { url },
             },
             {
                 Switch;

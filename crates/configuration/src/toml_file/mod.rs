@@ -142,11 +142,16 @@ fn storage_options(table: &Table, findings: &mut Findings) -> StorageOptions {
         let message = "a storage is in one place: `neo`, or `path`, `sqlite` or `memory`";
         findings.mistake(table.mistake("neo", message));
     }
+    if table.has("mysql") && (is_elsewhere || table.has("neo")) {
+        let message = "a storage is in one place: `mysql`, or `path`, `sqlite`, `neo` or `memory`";
+        findings.mistake(table.mistake("mysql", message));
+    }
     if table.has("cluster") && !table.has("sqlite") {
         let message = "only a storage with `sqlite` has the name of a cluster";
         findings.mistake(table.mistake("cluster", message));
     }
-    let has_place = is_in_memory || is_database || table.has("neo") || table.has("path");
+    let is_remote = table.has("neo") || table.has("mysql");
+    let has_place = is_in_memory || is_database || is_remote || table.has("path");
     if !has_place && !table.is_misspelt("path") {
         let message = "[[storage]] needs `path`, the data file";
         let help = "or `memory = true` for one that is gone when the server ends";

@@ -245,6 +245,7 @@ fn storage() -> impl Strategy<Value = StorageOptions> {
         (path(), option::of(any::<String>()))
             .prop_map(|(path, cluster)| StorageKind::Sqlite { path, cluster }),
         any::<String>().prop_map(|url| StorageKind::Neo { url }),
+        any::<String>().prop_map(|url| StorageKind::Maria { url }),
     ];
     let allow = option::of(vec("\\PC{0,20}", 0..3));
     let sizes = (bytes(), option::of(bytes()));

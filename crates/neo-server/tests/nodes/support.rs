@@ -68,7 +68,12 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.sqlite");
         let options =
-            NodeOptions { path: &path, cluster: CLUSTER, keep_equal_data_once: false, room_bytes };
+            NodeOptions {
+                location: &path.into(),
+                cluster: CLUSTER,
+                keep_equal_data_once: false,
+                room_bytes,
+            };
         let (database, saved) = NodeDatabase::open(&options).unwrap();
         let settings = Settings {
             cluster: CLUSTER.to_owned(),

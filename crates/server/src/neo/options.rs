@@ -87,13 +87,7 @@ pub(super) fn unconfigured() -> Configuration {
 
 fn refuse_what_is_missing(node: &NodeOptions, resets: bool) -> Result<()> {
     match node.adapter {
-        NodeAdapter::Sqlite => {}
-        NodeAdapter::Mysql => {
-            return Err(wrong(
-                "--adapter MySQL is not implemented; run neostorage for this node, or a new node \
-                 with --adapter SQLite, which the cluster replicates to",
-            ));
-        }
+        NodeAdapter::Sqlite | NodeAdapter::Mysql => {}
         NodeAdapter::Importer => {
             return Err(wrong(
                 "--adapter Importer is not implemented; copy the database into the running \
@@ -101,7 +95,7 @@ fn refuse_what_is_missing(node: &NodeOptions, resets: bool) -> Result<()> {
             ));
         }
     }
-    if let Some(engine) = &node.engine {
+    if let (Some(engine), NodeAdapter::Sqlite) = (&node.engine, node.adapter) {
         return Err(wrong(&format!(
             "--engine {engine}: databases in SQLite have no engine; leave the option out"
         )));
@@ -154,7 +148,6 @@ mod tests {
         for (words, expected) in [
             ("", "--cluster NAME"),
             ("-c|a", "--database PATH"),
-            ("-c|a|-d|b|-a|MySQL", "run neostorage for this node"),
             ("-c|a|-d|b|-a|Importer", "with a client"),
             ("-c|a|-d|b|-a|Oracle", "possible values: sqlite, mysql, importer"),
             ("-c|a|-d|b|-e|InnoDB", "have no engine"),

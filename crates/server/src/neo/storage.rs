@@ -2,18 +2,21 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
-use zodium_configuration::{NodeOptions, NodeWait};
+use zodium_configuration::{NodeAdapter, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
 use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watched, serve};
 use zodium_neo_storage::{Saved, Settings, TRANSACTION_BYTES_MAX};
-use zodium_sql::{NodeDatabase, NodeOptions as NodeDatabaseOptions, ROOM_BYTES, SqlError};
+use zodium_sql::{
+    Location, MariaAddress, MariaEngine, NodeDatabase, NodeOptions as NodeDatabaseOptions,
+    ROOM_BYTES, SqlError,
+};
 
 use super::monitoring::{MonitoredNode, words};
 use super::options::StorageOptions;
@@ -29,9 +32,9 @@ const WAIT_EXTENSION: Duration = Duration::from_secs(30);
 /// Runs a storage node to its end.
 pub(crate) fn run(options: &StorageOptions) -> Result<()> {
     let (configuration, node, warnings) = options.configuration()?;
-    let path = path(&node.database)?;
+    let location = location(&node)?;
     if options.reset {
-        return NodeDatabase::erase(&path).context("cannot erase the database");
+        return NodeDatabase::erase(&location).context("cannot erase the database");
     }
     check(&configuration)?;
     let (logs, messages) = logging::start(&configuration.log)?;
@@ -40,11 +43,11 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
         warn!("{warning}");
     }
     let (watch, watched) = NodeWatch::new();
-    let monitored = MonitoredNode::new(watch.clone(), &node.cluster, &path);
+    let monitored = MonitoredNode::new(watch.clone(), &node.cluster, location.to_string().as_ref());
     let monitor =
         monitoring::start(configuration.monitor.as_ref(), Arc::clone(&monitored) as _, messages);
     let ended = monitor
-        .and_then(|monitor| Ok((monitor, prepare(options, &node, &path, watched)?)))
+        .and_then(|monitor| Ok((monitor, prepare(options, &node, &location, watched)?)))
         .and_then(|(_monitor, (serve_node, database))| {
             monitored.serves();
             run_node(serve_node, database, watch)
@@ -59,7 +62,7 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
 fn prepare(
     options: &StorageOptions,
     node: &NodeOptions,
-    path: &Path,
+    location: &Location,
     watched: Watched,
 ) -> Result<(ServeNode, Arc<NodeDatabase>)> {
     let tls = match (&node.ca, &node.cert, &node.key) {
@@ -74,7 +77,7 @@ fn prepare(
         node.dynamic_master_list.as_deref(),
     )?;
     let bind = addresses::numeric(&node.bind, Some(0))?;
-    let (database, saved) = open(node, path)?;
+    let (database, saved) = open(node, location)?;
     let has_cells = saved.node.is_some() && saved.table.is_some();
     if options.new_nid && !has_cells {
         bail!("--new-nid: the database is empty; it must be a copy of another node's");
@@ -89,12 +92,12 @@ fn prepare(
     }
     let saved = Saved { node: saved.node.or(given), ..saved };
     let shown = saved.node.map(|node| node.to_string());
-    info!(%address, database = %path.display(), node = shown, "starting a NEO storage node");
+    info!(%address, database = %location, node = shown, "starting a NEO storage node");
     let settings = Settings {
         cluster: node.cluster.clone(),
         masters,
         address: address.into(),
-        topology: topology(path)?,
+        topology: topology(location)?,
         packs: !node.disable_pack,
         drops_partitions: !node.disable_drop_partitions,
         transaction_bytes_max: TRANSACTION_BYTES_MAX,
@@ -169,9 +172,9 @@ async fn tell_state(mut watch: NodeWatch) {
 }
 
 /// Opens the database; one that another process uses is waited for as `--wait` says.
-fn open(node: &NodeOptions, path: &Path) -> Result<(NodeDatabase, Saved)> {
+fn open(node: &NodeOptions, location: &Location) -> Result<(NodeDatabase, Saved)> {
     let open = NodeDatabaseOptions {
-        path,
+        location,
         cluster: &node.cluster,
         keep_equal_data_once: node.dedup,
         room_bytes: ROOM_BYTES,
@@ -183,13 +186,30 @@ fn open(node: &NodeOptions, path: &Path) -> Result<(NodeDatabase, Saved)> {
     };
     loop {
         match NodeDatabase::open(&open) {
-            Err(SqlError::InUse { .. } | SqlError::Busy { .. }) if may_wait() => {
+            Err(error) if error.may_pass() && may_wait() => {
                 supervisor::starting("waiting for the database, which is in use", WAIT_EXTENSION);
                 std::thread::sleep(WAIT_PAUSE);
             }
             opened => return opened.context("cannot open the database"),
         }
     }
+}
+
+/// Where the database of a node is.
+fn location(node: &NodeOptions) -> Result<Location> {
+    if node.adapter != NodeAdapter::Mysql {
+        return Ok(path(&node.database)?.into());
+    }
+    let engine = match &node.engine {
+        None => MariaEngine::default(),
+        Some(name) => MariaEngine::of_name(name)
+            .with_context(|| format!("--engine {name} is unknown: InnoDB or RocksDB"))?,
+    };
+    let address = match MariaAddress::is_url(&node.database) {
+        true => MariaAddress::of_url(&node.database)?,
+        false => MariaAddress::of_neo(&node.database, engine)?,
+    };
+    Ok(Location::Maria(if node.engine.is_some() { address.with_engine(engine) } else { address }))
 }
 
 /// The path of a database, which may be a URI as NEO's adapter takes them.
@@ -209,8 +229,11 @@ fn path(database: &str) -> Result<PathBuf> {
 }
 
 /// Where the database is: copies of a partition should differ in it.
-fn topology(path: &Path) -> Result<Vec<String>> {
+fn topology(location: &Location) -> Result<Vec<String>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let device = std::fs::metadata(path)?.dev();
-    Ok(vec![host, device.to_string()])
+    let place = match location {
+        Location::Sqlite(path) => std::fs::metadata(path)?.dev().to_string(),
+        Location::Maria(_) => location.to_string(),
+    };
+    Ok(vec![host, place])
 }

@@ -1,10 +1,10 @@
-//! Opens SQLite databases with the tables of NEO.
+//! Opens databases with the tables of NEO: in SQLite, or on a MariaDB server.
 
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use zodium_configuration::{ServerOptions, StorageOptions};
-use zodium_sql::{NewCluster, Partitions, SqlOptions, SqlStorage};
+use zodium_sql::{Location, MariaAddress, NewCluster, Partitions, SqlOptions, SqlStorage};
 
 use super::storages::NEW_OIDS_GAP;
 
@@ -18,16 +18,39 @@ pub(super) fn open(
     options: &StorageOptions,
     server: &ServerOptions,
 ) -> Result<SqlStorage> {
+    let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or(CLUSTER);
+    open_at(path.into(), (cluster, name), options, server)
+}
+
+/// Opens a database on a server; an empty one becomes that of a cluster with one partition.
+pub(super) fn open_on_server(
+    url: &str,
+    options: &StorageOptions,
+    server: &ServerOptions,
+) -> Result<SqlStorage> {
+    let address = MariaAddress::of_url(url)?;
+    let (cluster, name) = (address.cluster().map(str::to_owned), address.database().to_owned());
+    open_at(Location::Maria(address), (cluster.as_deref(), &name), options, server)
+}
+
+/// `cluster` is the name that the cluster must have, `name` that of a new one otherwise.
+fn open_at(
+    location: Location,
+    (cluster, name): (Option<&str>, &str),
+    options: &StorageOptions,
+    server: &ServerOptions,
+) -> Result<SqlStorage> {
+    let shown = location.to_string();
     if options.blob_directory.is_some() {
-        bail!("{}: a NEO database has no blobs; serve it without a blob directory", path.display());
+        bail!("{shown}: a NEO database has no blobs; serve it without a blob directory");
     }
     let read_only = options.read_only || server.read_only;
-    let name = cluster.or_else(|| path.file_stem()?.to_str()).unwrap_or(CLUSTER).to_owned();
+    let name = cluster.unwrap_or(name).to_owned();
     let partitions = Partitions::new(1);
     let create =
         (!read_only).then_some(NewCluster { name, partitions, keep_equal_data_once: false });
     let storage = SqlStorage::open(&SqlOptions {
-        path: path.to_owned(),
+        location,
         create,
         read_only,
         new_oids_gap: NEW_OIDS_GAP,
@@ -37,8 +60,8 @@ pub(super) fn open(
     let kept = storage.database().cluster()?.name.unwrap_or_default();
     match cluster {
         Some(name) if name != kept => bail!(
-            "{}: belongs to the cluster {kept:?}, not to {name:?}; correct the name, or the path",
-            path.display()
+            "{shown}: belongs to the cluster {kept:?}, not to {name:?}; correct the name, or the \
+             path"
         ),
         _ => Ok(storage),
     }

@@ -12,7 +12,8 @@ use crate::setting_arguments::{OfServer, SettingArguments};
 /// Options of `zodium serve`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeOptions {
-    /// The data file, usually called Data.fs, or sqlite:///PATH; created if absent
+    /// The data file, usually called Data.fs, or sqlite:///PATH; created if absent. Or
+    /// mysql://USER@HOST/DATABASE
     ///
     /// sqlite:///PATH is an SQLite database as NEO has them (docs/neo.md). A new one is that of a
     /// cluster with one partition, called as in sqlite:///PATH?cluster=NAME, or as the file.

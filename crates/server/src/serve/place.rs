@@ -1,5 +1,5 @@
-//! Where a storage named on the command line is: a data file, `sqlite://` and a database, or
-//! `neo://` and a cluster.
+//! Where a storage named on the command line is: a data file, `sqlite://` or `mysql://` and a
+//! database, or `neo://` and a cluster.
 
 use std::path::Path;
 
@@ -9,6 +9,8 @@ use zodium_configuration::StorageKind;
 
 /// What the URL of an SQLite database begins with.
 const SQLITE: &str = "sqlite://";
+/// What the URL of a database on a MariaDB server begins with.
+const MYSQL: &str = "mysql://";
 /// What the URL of a NEO cluster begins with.
 const NEO: &str = "neo://";
 
@@ -16,6 +18,9 @@ const NEO: &str = "neo://";
 pub(super) fn kind(place: &Path) -> Result<StorageKind> {
     if let Some(url) = place.to_str().filter(|text| text.starts_with(NEO)) {
         return Ok(StorageKind::Neo { url: url.to_owned() });
+    }
+    if let Some(url) = place.to_str().filter(|text| text.starts_with(MYSQL)) {
+        return Ok(StorageKind::Maria { url: url.to_owned() });
     }
     let url = place.to_str().and_then(|text| text.strip_prefix(SQLITE));
     let Some(url) = url else {
@@ -54,6 +59,7 @@ mod tests {
             ("sqlite:///srv/neo.sqlite", sqlite("/srv/neo.sqlite", None)),
             ("sqlite://neo.sqlite?cluster=a", sqlite("neo.sqlite", Some("a"))),
             ("sqlite:///a%20b%3F?cluster=x%26y", sqlite("/a b?", Some("x&y"))),
+            ("mysql://a@b/c", StorageKind::Maria { url: "mysql://a@b/c".to_owned() }),
             ("neo://a@b:1", StorageKind::Neo { url: "neo://a@b:1".to_owned() }),
             ("Data.fs", StorageKind::File { path: "Data.fs".into(), truncate: false }),
         ] {

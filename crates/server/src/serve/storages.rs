@@ -133,6 +133,10 @@ fn open(
             let kept = super::database::open(path, cluster.as_deref(), options, server)?;
             return Ok((start(Arc::new(kept), options, server)?, None));
         }
+        StorageKind::Maria { url } => {
+            let kept = super::database::open_on_server(url, options, server)?;
+            return Ok((start(Arc::new(kept), options, server)?, None));
+        }
         StorageKind::Neo { url } => {
             let kept = super::cluster::open(url, options, server)?;
             return Ok((start(Arc::new(kept), options, server)?, None));
@@ -187,7 +191,7 @@ fn open_file(path: &Path, options: &StorageOptions, server: &ServerOptions) -> R
 fn open_in_memory(options: &StorageOptions, read_only: bool) -> Result<FileStorage> {
     let path = match &options.kind {
         StorageKind::File { path, .. } | StorageKind::Sqlite { path, .. } => path.clone(),
-        StorageKind::Neo { .. } | StorageKind::Memory => {
+        StorageKind::Neo { .. } | StorageKind::Maria { .. } | StorageKind::Memory => {
             format!("(memory of storage {})", options.name).into()
         }
     };

@@ -11,7 +11,7 @@ use zodium_configuration::{StorageKind, StorageOptions};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions};
 use zodium_neo_client::{NeoStorage, Options as NeoOptions};
-use zodium_sql::{NewCluster, Partitions, SqlOptions, SqlStorage};
+use zodium_sql::{Location, MariaAddress, NewCluster, Partitions, SqlOptions, SqlStorage};
 use zodium_storage::{LogItem, Read, Storage, StorageError};
 use zodium_tools::places::Place;
 use zodium_tools::{TidRange, ToolError, walk};
@@ -23,8 +23,8 @@ use crate::reach::TlsArguments;
 /// The storage of a command.
 #[derive(Debug, Args)]
 pub(super) struct StorageArguments {
-    /// The storage: a data file, sqlite://PATH, zeo://HOST:PORT/NAME, HOST:PORT, the path of a
-    /// socket, or neo://CLUSTER@MASTER:PORT
+    /// The storage: a data file, sqlite://PATH, mysql://USER@HOST/DATABASE, zeo://HOST:PORT/NAME,
+    /// HOST:PORT, the path of a socket, or neo://CLUSTER@MASTER:PORT
     #[arg(required_unless_present = "config")]
     storage: Option<String>,
 
@@ -120,7 +120,11 @@ impl OpenArguments {
                 });
             }
             StorageName::Sqlite(path) => {
-                Arc::new(SqlStorage::open(&sql_options(path, false, true))?)
+                Arc::new(SqlStorage::open(&sql_options(&path.clone().into(), false, true))?)
+            }
+            StorageName::Maria(address) => {
+                let location = Location::Maria((**address).clone());
+                Arc::new(SqlStorage::open(&sql_options(&location, false, true))?)
             }
             StorageName::Neo(options) => {
                 Arc::new(NeoStorage::open(NeoOptions { read_only: true, ..(**options).clone() })?)
@@ -140,7 +144,12 @@ impl OpenArguments {
         Ok(match name {
             StorageName::File(path) => Writable::Local(Arc::new(write_file(path, create)?)),
             StorageName::Sqlite(path) => {
-                Writable::Local(Arc::new(SqlStorage::open(&sql_options(path, create, false))?))
+                let options = sql_options(&path.clone().into(), create, false);
+                Writable::Local(Arc::new(SqlStorage::open(&options)?))
+            }
+            StorageName::Maria(address) => {
+                let options = sql_options(&Location::Maria((**address).clone()), create, false);
+                Writable::Local(Arc::new(SqlStorage::open(&options)?))
             }
             StorageName::Neo(options) => {
                 Writable::Local(Arc::new(NeoStorage::open((**options).clone())?))
@@ -237,6 +246,7 @@ fn stored(storage: &StorageOptions) -> Result<StorageName> {
         StorageKind::File { path, .. } => Ok(StorageName::File(path.clone())),
         StorageKind::Sqlite { path, .. } => Ok(StorageName::Sqlite(path.clone())),
         StorageKind::Neo { url } => Ok(StorageName::Neo(Box::new(NeoOptions::from_url(url)?))),
+        StorageKind::Maria { url } => Ok(StorageName::Maria(Box::new(MariaAddress::of_url(url)?))),
         StorageKind::Memory => {
             bail!("storage {} is in the memory of its server: give zeo://HOST:PORT", storage.name)
         }
@@ -271,11 +281,15 @@ fn write_file(path: &Path, create: bool) -> Result<FileStorage> {
     }
 }
 
-fn sql_options(path: &Path, create: bool, read_only: bool) -> SqlOptions {
-    let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("zodium").to_owned();
+fn sql_options(location: &Location, create: bool, read_only: bool) -> SqlOptions {
+    let name = match location {
+        Location::Sqlite(path) => path.file_stem().and_then(|stem| stem.to_str()),
+        Location::Maria(address) => address.cluster().or(Some(address.database())),
+    };
+    let name = name.unwrap_or("zodium").to_owned();
     let partitions = Partitions::new(1);
     SqlOptions {
-        path: path.to_owned(),
+        location: location.clone(),
         create: create.then_some(NewCluster { name, partitions, keep_equal_data_once: false }),
         read_only,
         new_oids_gap: 0,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use zodium_client::Options;
 use zodium_neo_client::Options as NeoOptions;
+use zodium_sql::MariaAddress;
 use zodium_types::Address;
 
 /// The first bytes of each SQLite database.
@@ -22,6 +23,8 @@ pub(super) enum StorageName {
     Sqlite(PathBuf),
     /// A NEO cluster.
     Neo(Box<NeoOptions>),
+    /// A database of NEO on a MariaDB server.
+    Maria(Box<MariaAddress>),
     /// A storage on a server.
     Server(Box<Options>),
 }
@@ -38,13 +41,15 @@ impl StorageName {
             "sqlite" => Ok(StorageName::Sqlite(PathBuf::from(decoded(rest)))),
             "zeo" | "zodium" => Ok(StorageName::Server(Box::new(Options::from_url(text)?))),
             "neo" => Ok(StorageName::Neo(Box::new(NeoOptions::from_url(text)?))),
-            "mysql" | "zconfig" => bail!(
+            "mysql" => Ok(StorageName::Maria(Box::new(MariaAddress::of_url(text)?))),
+            "zconfig" => bail!(
                 "{text}: {scheme}:// is not supported here; give a path, file://, sqlite://, \
-                 zeo://HOST:PORT/NAME, neo://, or -C FILE -s NAME for a storage of a configuration"
+                 mysql://, zeo://HOST:PORT/NAME, neo://, or -C FILE -s NAME for a storage of a \
+                 configuration"
             ),
             _ => bail!(
-                "{text}: unknown scheme; give a path, file://, sqlite://, zeo://HOST:PORT/NAME or \
-                 neo://CLUSTER@MASTER:PORT"
+                "{text}: unknown scheme; give a path, file://, sqlite://, mysql://, \
+                 zeo://HOST:PORT/NAME or neo://CLUSTER@MASTER:PORT"
             ),
         }
     }
@@ -55,7 +60,7 @@ impl StorageName {
             StorageName::File(path) | StorageName::Sqlite(path) => {
                 path.metadata().is_ok_and(|found| found.len() == 0) || !path.exists()
             }
-            StorageName::Neo(_) | StorageName::Server(_) => false,
+            StorageName::Neo(_) | StorageName::Maria(_) | StorageName::Server(_) => false,
         }
     }
 
@@ -93,6 +98,7 @@ mod tests {
         match StorageName::parse(text) {
             Ok(StorageName::File(_)) => "file",
             Ok(StorageName::Sqlite(_)) => "sqlite",
+            Ok(StorageName::Maria(_)) => "mysql",
             Ok(StorageName::Server(_)) => "server",
             Ok(StorageName::Neo(_)) => "cluster",
             Err(_) => "refused",
@@ -116,6 +122,7 @@ mod tests {
             ("zeo://localhost:8100/main".to_owned(), "server"),
             ("zodium://localhost:8100".to_owned(), "server"),
             ("localhost:8100".to_owned(), "server"),
+            ("mysql://localhost/neo".to_owned(), "mysql"),
             ("zeo://localhost".to_owned(), "refused"),
             ("neo://cluster@master:1".to_owned(), "cluster"),
             ("neo://master:1".to_owned(), "refused"),

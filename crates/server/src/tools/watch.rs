@@ -48,7 +48,9 @@ pub(super) fn run(options: &WatchOptions) -> Result<ExitCode> {
     let printer = Printer { output: Output::new()?, verbose: options.verbose, json: options.json };
     match &name {
         StorageName::File(_) => watch_file(how, &name, printer)?,
-        StorageName::Sqlite(_) | StorageName::Neo(_) => watch_database(how, &name, printer)?,
+        StorageName::Sqlite(_) | StorageName::Maria(_) | StorageName::Neo(_) => {
+            watch_database(how, &name, printer)?
+        }
         StorageName::Server(_) => watch_server(how, &name, printer)?,
     }
     Ok(ExitCode::SUCCESS)

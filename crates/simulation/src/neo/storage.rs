@@ -97,7 +97,7 @@ impl Storage {
     pub(super) fn start(&mut self, context: &mut Context) {
         let path = self.path();
         let options = NodeOptions {
-            path: &path,
+            location: &path.into(),
             cluster: CLUSTER,
             keep_equal_data_once: false,
             // A run is the same wherever it runs.

@@ -19,7 +19,6 @@ mod writing;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use zodium_neo_storage::{
     Completion, DatabaseError, ReadJob, ReadResult, Reads, Store, WriteJob, Writes,
@@ -31,6 +30,7 @@ use self::writing::NodeWriter;
 use crate::SqlError;
 use crate::connection::in_transaction;
 use crate::data::{DataTable, prune};
+use crate::driver::Connection;
 use crate::locking::Lock;
 use crate::partitions::Partitions;
 use crate::place::Place;
@@ -80,13 +80,7 @@ impl NodeDatabase {
     fn read_at_once<T>(&self, pool: &Pool, read: impl FnOnce(&dyn Reads) -> T) -> ReadResult<T> {
         let partitions = self.partitions();
         let read = |connection: &Connection| {
-            connection.prepare_cached("BEGIN")?.execute([])?;
-            let found = read(&View { connection, place: &self.place, partitions });
-            // After some errors SQLite has ended the transaction itself.
-            if !connection.is_autocommit() {
-                connection.prepare_cached("COMMIT")?.execute([])?;
-            }
-            Ok(found)
+            connection.together(|| read(&View { connection, place: &self.place, partitions }))
         };
         pool.with("read", read).map_err(failure)
     }
@@ -103,8 +97,7 @@ impl NodeDatabase {
         let mut writing = self.writing.lock();
         let failed = |source| failure(self.place.error("write", 0, source));
         if writing.is_durable != is_durable {
-            let synchronous = if is_durable { "FULL" } else { "NORMAL" };
-            writing.connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
+            writing.connection.set_durable(is_durable).map_err(failed)?;
             writing.is_durable = is_durable;
         }
         let Writing { connection, data, .. } = &mut *writing;

@@ -1,6 +1,5 @@
 //! Opens the database of a node, and erases it.
 
-use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
@@ -11,18 +10,18 @@ use zodium_neo_storage::Saved;
 use super::{NodeDatabase, Writing};
 use crate::cluster::{Cell, Cluster, set_setting};
 use crate::connection::{self, Purpose};
-use crate::creation::ensure_file;
-use crate::data::DataTable;
+use crate::creation::ensure_database;
+use crate::data::{DataTable, prune_deferred};
 use crate::locking::Lock;
-use crate::place::Place;
+use crate::place::{Location, Place};
 use crate::pool::Pool;
 use crate::{SqlError, schema};
 
 /// How to open the database of a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions<'a> {
-    /// The file; it is created.
-    pub path: &'a Path,
+    /// Where it is. A file is created.
+    pub location: &'a Location,
     /// The name of the cluster, which the database keeps.
     pub cluster: &'a str,
     /// Keep equal data once, in a new database.
@@ -37,18 +36,20 @@ impl NodeDatabase {
     /// # Errors
     /// When it is no database of NEO's, of another cluster, in use, or damaged.
     pub fn open(options: &NodeOptions<'_>) -> Result<(NodeDatabase, Saved), SqlError> {
-        let NodeOptions { path, cluster: name, keep_equal_data_once, room_bytes } = options;
-        let place = Place::new(path);
-        ensure_file(path, true)?;
-        let lock = Lock::take(path)?;
+        let NodeOptions { location, cluster: name, keep_equal_data_once, room_bytes } = options;
+        let place = Place::new(location);
+        ensure_database(&place, true)?;
+        let lock = Lock::take(&place, false)?;
         let mut connection = connection::open(&place, Purpose::Write)?;
         let content = schema::content(&connection, &place)?;
         connection::make_durable(&connection).map_err(place.cannot("open for writing"))?;
         schema::set_up(&mut connection, &place, content, *keep_equal_data_once)?;
+        connection::take_over(&connection).map_err(place.cannot("take the database over"))?;
+        prune_deferred(&connection).map_err(place.cannot("delete unused data"))?;
         let cluster = Cluster::read(&connection).map_err(place.cannot("read pt and config"))?;
         match &cluster.name {
             Some(found) if found != name => {
-                let (found, path) = (found.clone(), path.to_path_buf());
+                let (found, path) = (found.clone(), place.path().to_owned());
                 return Err(SqlError::OtherCluster { path, found, wanted: (*name).to_owned() });
             }
             Some(_) => {}
@@ -56,7 +57,7 @@ impl NodeDatabase {
                 set_setting(&connection, "name", name).map_err(place.cannot("name the cluster"))?
             }
         }
-        let saved = saved(&cluster, path)?;
+        let saved = saved(&cluster, &place)?;
         let partitions = saved.table.as_ref().map_or(0, PartitionTable::partitions);
         let data = DataTable::open(&connection, partitions.max(1))
             .map_err(place.cannot("read the ids of data"))?;
@@ -80,14 +81,14 @@ impl NodeDatabase {
         ))
     }
 
-    /// Deletes everything that is in a database, but for the file itself.
+    /// Deletes NEO's tables, but not the file.
     ///
     /// # Errors
     /// When it is in use, or no database of NEO's.
-    pub fn erase(path: &Path) -> Result<(), SqlError> {
-        let place = Place::new(path);
-        ensure_file(path, true)?;
-        let _lock = Lock::take(path)?;
+    pub fn erase(location: &Location) -> Result<(), SqlError> {
+        let place = Place::new(location);
+        ensure_database(&place, true)?;
+        let _lock = Lock::take(&place, false)?;
         let connection = connection::open(&place, Purpose::Write)?;
         schema::content(&connection, &place)?;
         schema::drop_all(&connection).map_err(place.cannot("erase the database"))
@@ -101,7 +102,7 @@ impl NodeDatabase {
 }
 
 /// What a database knows of its node.
-fn saved(cluster: &Cluster, path: &Path) -> Result<Saved, SqlError> {
+fn saved(cluster: &Cluster, place: &Place) -> Result<Saved, SqlError> {
     let node = cluster.node.and_then(node_id);
     let Some(id) = cluster.table_id else { return Ok(Saved { node, ..Saved::default() }) };
     let rows = cluster.partitions().map_or(0, |partitions| partitions.count());
@@ -117,7 +118,7 @@ fn saved(cluster: &Cluster, path: &Path) -> Result<Saved, SqlError> {
     let replicas = u32::try_from(replicas).unwrap_or(0);
     let table = PartitionTable::new(id, replicas, table);
     let table = table.map_err(|error| SqlError::NotWhole {
-        path: path.to_owned(),
+        path: place.path().to_owned(),
         reason: format!("{error}; restore a backup"),
     })?;
     Ok(Saved { node, table: Some(table), ..Saved::default() })

@@ -1,16 +1,16 @@
 //! Queries that only a node needs: history, undo, lists for replication.
 
-use rusqlite::{Connection, OptionalExtension, params};
 use zodium_neo::messages::HistoryRecord;
 use zodium_neo::{NodeId, Partition};
 use zodium_neo_storage::{PackRow, Undone};
 use zodium_types::{Oid, Tid};
 
 use super::rows;
+use crate::driver::{self, Connection, Optional, params};
 use crate::partitions::number;
 
 /// The order to pack of a transaction.
-pub(super) fn pack_order(connection: &Connection, tid: Tid) -> rusqlite::Result<Option<PackRow>> {
+pub(super) fn pack_order(connection: &Connection, tid: Tid) -> driver::Result<Option<PackRow>> {
     let find = "SELECT tid, approved, partial, oids, pack_tid FROM pack WHERE tid = ?1";
     let mut find = connection.prepare_cached(find)?;
     find.query_row([number(tid.0)], rows::pack_row).optional()
@@ -21,7 +21,7 @@ pub(super) fn packed(
     connection: &Connection,
     node: NodeId,
     partition: Partition,
-) -> rusqlite::Result<Tid> {
+) -> driver::Result<Tid> {
     let find = "SELECT pack FROM pt WHERE partition = ?1 AND nid = ?2";
     let mut find = connection.prepare_cached(find)?;
     let key = params![partition.0, node.value()];
@@ -29,18 +29,26 @@ pub(super) fn packed(
     Ok(found.flatten().unwrap_or(Tid::ZERO))
 }
 
+/// Serials and lengths of records.
+const HISTORY: &str = "SELECT obj.tid, LENGTH(data.value) \
+     FROM obj LEFT JOIN data ON data.id = data_id \
+     WHERE partition = ?1 AND oid = ?2 ORDER BY obj.tid DESC LIMIT ?4 OFFSET ?3";
+/// The same, with the length of data in table `bigdata`.
+const HISTORY_MARIA: &str = "SELECT obj.tid, IF(compression < 128, LENGTH(data.value), \
+     CAST(CONV(HEX(SUBSTR(data.value, 5, 4)), 16, 10) AS SIGNED)) \
+     FROM obj FORCE INDEX (PRIMARY) LEFT JOIN data ON data.id = data_id \
+     WHERE partition = ?1 AND oid = ?2 ORDER BY obj.tid DESC LIMIT ?4 OFFSET ?3";
+
 /// Serials and lengths of the records of an object, newest first.
 pub(super) fn history(
     connection: &Connection,
     partition: u32,
     oid: Oid,
     (skip, count): (u64, u64),
-) -> rusqlite::Result<Vec<HistoryRecord>> {
-    let find = "SELECT obj.tid, LENGTH(data.value) FROM obj LEFT JOIN data ON data.id = data_id \
-         WHERE partition = ?1 AND oid = ?2 ORDER BY obj.tid DESC LIMIT ?4 OFFSET ?3";
-    let mut find = connection.prepare_cached(find)?;
+) -> driver::Result<Vec<HistoryRecord>> {
+    let mut find = connection.prepare_cached(connection.choose(HISTORY, HISTORY_MARIA))?;
     let key = params![partition, number(oid.0), number(skip), number(count)];
-    let record = |row: &rusqlite::Row<'_>| {
+    let record = |row: &driver::Row<'_>| {
         let size: Option<i64> = row.get(1)?;
         Ok(HistoryRecord { serial: rows::tid(row, 0)?, size: size.unwrap_or(0).unsigned_abs() })
     };
@@ -57,8 +65,9 @@ pub(super) fn undone(
     end: Tid,
     undone: Tid,
     own: Option<Tid>,
-) -> rusqlite::Result<Undone> {
-    let find = "SELECT tid FROM obj WHERE partition = ?1 AND oid = ?2 AND tid <= ?3 \
+) -> driver::Result<Undone> {
+    let find = "SELECT tid FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2 AND tid <= ?3 \
          ORDER BY tid DESC LIMIT 2";
     let mut find = connection.prepare_cached(find)?;
     let before = rows::tids(&mut find, params![partition, number(oid.0), number(undone.0)])?;
@@ -89,13 +98,23 @@ fn later(
     partition: u32,
     oid: Oid,
     after: Tid,
-) -> rusqlite::Result<Vec<(Tid, Option<Tid>)>> {
-    let find = "SELECT tid, value_tid FROM obj WHERE partition = ?1 AND oid = ?2 AND tid > ?3 \
+) -> driver::Result<Vec<(Tid, Option<Tid>)>> {
+    let find = "SELECT tid, value_tid FROM obj /*!FORCE INDEX (PRIMARY)*/ \
+         WHERE partition = ?1 AND oid = ?2 AND tid > ?3 \
          ORDER BY tid";
     let mut find = connection.prepare_cached(find)?;
-    let pair = |row: &rusqlite::Row<'_>| Ok((rows::tid(row, 0)?, rows::tid_or_null(row, 1)?));
+    let pair = |row: &driver::Row<'_>| Ok((rows::tid(row, 0)?, rows::tid_or_null(row, 1)?));
     find.query_map(params![partition, number(oid.0), number(after.0)], pair)?.collect()
 }
+
+/// Objects, and whether each lives. Columns beside MAX are those of its row.
+const OIDS: &str = "SELECT oid, MAX(tid), data_id IS NOT NULL FROM obj \
+     WHERE partition = ?1 AND oid >= ?2 AND tid <= ?3 GROUP BY oid ORDER BY oid LIMIT ?4";
+/// The same: in MariaDB, columns beside MAX are those of any row.
+const OIDS_MARIA: &str = "SELECT obj.oid, obj.tid, data_id IS NOT NULL FROM \
+     (SELECT oid, MAX(tid) AS last FROM obj FORCE INDEX (PRIMARY) \
+      WHERE partition = ?1 AND oid >= ?2 AND tid <= ?3 GROUP BY oid ORDER BY oid LIMIT ?4) AS one \
+     JOIN obj ON obj.partition = ?1 AND obj.oid = one.oid AND obj.tid = one.last ORDER BY obj.oid";
 
 /// Objects that have a record at a tid, and whether they live.
 pub(super) fn oids(
@@ -104,11 +123,8 @@ pub(super) fn oids(
     from: Oid,
     tid: Tid,
     count: u32,
-) -> rusqlite::Result<Vec<(Oid, bool)>> {
-    // Columns beside MAX are those of its row.
-    let find = "SELECT oid, MAX(tid), data_id IS NOT NULL FROM obj \
-         WHERE partition = ?1 AND oid >= ?2 AND tid <= ?3 GROUP BY oid ORDER BY oid LIMIT ?4";
-    let mut find = connection.prepare_cached(find)?;
+) -> driver::Result<Vec<(Oid, bool)>> {
+    let mut find = connection.prepare_cached(connection.choose(OIDS, OIDS_MARIA))?;
     let key = params![partition, number(from.0), number(tid.0), count];
     find.query_map(key, |row| Ok((rows::oid(row, 0)?, row.get(2)?)))?.collect()
 }
@@ -120,10 +136,16 @@ pub(super) fn records(
     (min, max): (Tid, Tid),
     from: Oid,
     count: u32,
-) -> rusqlite::Result<Vec<(Tid, Oid)>> {
-    let find = "SELECT tid, oid FROM obj \
+) -> driver::Result<Vec<(Tid, Oid)>> {
+    let find = connection.choose(
+        "SELECT tid, oid FROM obj \
          WHERE partition = ?1 AND tid <= ?3 AND (tid, oid) >= (?2, ?4) \
-         ORDER BY tid, oid LIMIT ?5";
+         ORDER BY tid, oid LIMIT ?5",
+        // Its optimizer does not see a range in a comparison of pairs.
+        "SELECT tid, oid FROM obj FORCE INDEX (tid) \
+         WHERE partition = ?1 AND tid <= ?3 AND (tid = ?2 AND oid >= ?4 OR tid > ?2) \
+         ORDER BY tid, oid LIMIT ?5",
+    );
     let mut find = connection.prepare_cached(find)?;
     let key = params![partition, number(min.0), number(max.0), number(from.0), count];
     find.query_map(key, |row| Ok((rows::tid(row, 0)?, rows::oid(row, 1)?)))?.collect()

@@ -1,24 +1,24 @@
 //! Helpers for rows: tids and oids as SQLite's signed integers.
 
-use rusqlite::{Connection, Params, Row, Statement, params};
 use zodium_neo::Partition;
 use zodium_neo_storage::PackRow;
 use zodium_types::{Oid, Tid};
 
+use crate::driver::{self, Connection, Params, Row, Statement, params};
 use crate::partitions::{id, joined, number, split};
 
 /// A column with a tid.
-pub(super) fn tid(row: &Row<'_>, column: usize) -> rusqlite::Result<Tid> {
+pub(super) fn tid(row: &Row<'_>, column: usize) -> driver::Result<Tid> {
     Ok(Tid(id(row.get(column)?)))
 }
 
 /// A column with a tid, or NULL.
-pub(super) fn tid_or_null(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Tid>> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(|number| Tid(id(number))))
+pub(super) fn tid_or_null(row: &Row<'_>, column: usize) -> driver::Result<Option<Tid>> {
+    Ok(row.get::<Option<i64>>(column)?.map(|number| Tid(id(number))))
 }
 
 /// A column with an oid.
-pub(super) fn oid(row: &Row<'_>, column: usize) -> rusqlite::Result<Oid> {
+pub(super) fn oid(row: &Row<'_>, column: usize) -> driver::Result<Oid> {
     Ok(Oid(id(row.get(column)?)))
 }
 
@@ -26,12 +26,12 @@ pub(super) fn oid(row: &Row<'_>, column: usize) -> rusqlite::Result<Oid> {
 pub(super) fn tids(
     statement: &mut Statement<'_>,
     parameters: impl Params,
-) -> rusqlite::Result<Vec<Tid>> {
+) -> driver::Result<Vec<Tid>> {
     statement.query_map(parameters, |row| tid(row, 0))?.collect()
 }
 
 /// An order to pack: columns tid, approved, partial, oids and pack_tid.
-pub(super) fn pack_row(row: &Row<'_>) -> rusqlite::Result<PackRow> {
+pub(super) fn pack_row(row: &Row<'_>) -> driver::Result<PackRow> {
     let is_partial: bool = row.get(2)?;
     let oids: Option<Vec<u8>> = row.get(3)?;
     Ok(PackRow {
@@ -48,11 +48,7 @@ pub(super) fn list(numbers: impl Iterator<Item = u32>) -> String {
 }
 
 /// Writes an order to pack.
-pub(super) fn insert_pack(
-    connection: &Connection,
-    id: Tid,
-    pack: &PackRow,
-) -> rusqlite::Result<()> {
+pub(super) fn insert_pack(connection: &Connection, id: Tid, pack: &PackRow) -> driver::Result<()> {
     let insert = "REPLACE INTO pack (tid, approved, partial, oids, pack_tid) \
          VALUES (?1, ?2, ?3, ?4, ?5)";
     let oids = pack.oids.as_ref().map(|oids| joined(oids.iter().copied()));

@@ -23,7 +23,7 @@ struct NodeSpooled(SpooledData);
 
 /// An empty spool beside a database. Blocking.
 pub(super) fn new_spool(place: &Place) -> ReadResult<Box<dyn Spool>> {
-    let file = SpoolFile::new(&RealDisk, place.path(), Default::default()).map_err(failure)?;
+    let file = SpoolFile::new(&RealDisk, &place.spool(), Default::default()).map_err(failure)?;
     Ok(Box::new(NodeSpool(file)))
 }
 

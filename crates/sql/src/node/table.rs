@@ -1,6 +1,5 @@
 //! The partition table in tables `pt` and `config`, and how far the cells of a node are.
 
-use rusqlite::{Connection, OptionalExtension, params};
 use zodium_neo::messages::Cell;
 use zodium_neo::{CellState, NodeId, Partition};
 use zodium_neo_storage::{CellProgress, LastIds, TableChange};
@@ -9,6 +8,7 @@ use zodium_types::Tid;
 use super::rows;
 use super::view::View;
 use crate::cluster::setting;
+use crate::driver::{self, Connection, Optional, params};
 use crate::partitions::{id, number};
 use crate::{revisions, transactions};
 
@@ -16,7 +16,7 @@ use crate::{revisions, transactions};
 type CellRow = (i64, Option<i64>);
 
 /// Saves a partition table, or some of its rows.
-pub(super) fn save(view: &View<'_>, change: &TableChange) -> rusqlite::Result<()> {
+pub(super) fn save(view: &View<'_>, change: &TableChange) -> driver::Result<()> {
     let connection = view.connection;
     let all = (0..change.table.partitions()).map(Partition);
     let changed = match &change.changed {
@@ -27,7 +27,7 @@ pub(super) fn save(view: &View<'_>, change: &TableChange) -> rusqlite::Result<()
     let before: Vec<_> = changed
         .iter()
         .map(|partition| Ok((*partition, own(*partition)?)))
-        .collect::<rusqlite::Result<_>>()?;
+        .collect::<driver::Result<_>>()?;
     if change.changed.is_none() {
         connection.execute("DELETE FROM pt", [])?;
     }
@@ -51,7 +51,7 @@ fn own_row(
     connection: &Connection,
     partition: Partition,
     node: NodeId,
-) -> rusqlite::Result<Option<CellRow>> {
+) -> driver::Result<Option<CellRow>> {
     let find = "SELECT tid, pack FROM pt WHERE partition = ?1 AND nid = ?2";
     let mut find = connection.prepare_cached(find)?;
     let key = params![partition.0, node.value()];
@@ -65,7 +65,7 @@ fn own_cell(
     partition: Partition,
     cell: Cell,
     before: Option<CellRow>,
-) -> rusqlite::Result<CellRow> {
+) -> driver::Result<CellRow> {
     let new_pack = if cell.state.is_readable() { 0 } else { number(change.last_pack.0) };
     let pack = before.and_then(|(_, pack)| pack).or(Some(new_pack));
     if cell.state != CellState::OutOfDate {
@@ -87,21 +87,28 @@ fn own_cell(
 }
 
 /// The last transaction that wrote to a partition.
-fn last_tid(connection: &Connection, partition: Partition) -> rusqlite::Result<Option<Tid>> {
+fn last_tid(connection: &Connection, partition: Partition) -> driver::Result<Option<Tid>> {
     let last = transactions::last_tid(connection, partition.0)?;
     Ok(last.max(revisions::last_tid(connection, partition.0)?))
 }
 
 /// Gives the cells of this node another id.
-pub(super) fn move_cells(connection: &Connection, node: NodeId) -> rusqlite::Result<()> {
+pub(super) fn move_cells(connection: &Connection, node: NodeId) -> driver::Result<()> {
     let Some(before) = setting(connection, "nid")? else { return Ok(()) };
-    let set = "UPDATE OR REPLACE pt SET nid = ?1 WHERE nid = CAST(?2 AS INTEGER)";
-    connection.execute(set, params![node.value(), before]).map(|_| ())
+    let before: i64 = before.parse().unwrap_or_default();
+    let key = params![node.value(), before];
+    if i64::from(node.value()) != before {
+        // Cells that are said to be there already. MariaDB reads no table that it deletes from.
+        let delete = "DELETE FROM pt WHERE nid = ?1 AND partition IN \
+             (SELECT partition FROM (SELECT partition FROM pt WHERE nid = ?2) AS own)";
+        connection.execute(delete, key)?;
+    }
+    connection.execute("UPDATE pt SET nid = ?1 WHERE nid = ?2", key).map(|_| ())
 }
 
 /// The state of a backup, and an order to truncate.
-pub(super) fn pending(connection: &Connection) -> rusqlite::Result<(Option<Tid>, Option<Tid>)> {
-    let tid = |name: &str| -> rusqlite::Result<Option<Tid>> {
+pub(super) fn pending(connection: &Connection) -> driver::Result<(Option<Tid>, Option<Tid>)> {
+    let tid = |name: &str| -> driver::Result<Option<Tid>> {
         let text = setting(connection, name)?;
         Ok(text.and_then(|text| u64::from_str_radix(&text, 16).ok()).map(Tid))
     };
@@ -112,7 +119,7 @@ pub(super) fn pending(connection: &Connection) -> rusqlite::Result<(Option<Tid>,
 pub(super) fn last_ids(
     connection: &Connection,
     partitions: &[Partition],
-) -> rusqlite::Result<LastIds> {
+) -> driver::Result<LastIds> {
     let mut last = LastIds::default();
     let first = "SELECT MIN(tid) FROM trans WHERE partition = ?1";
     let mut first = connection.prepare_cached(first)?;
@@ -126,7 +133,7 @@ pub(super) fn last_ids(
 }
 
 /// The cells of a node, and how far each is.
-pub(super) fn cells(connection: &Connection, node: NodeId) -> rusqlite::Result<Vec<CellProgress>> {
+pub(super) fn cells(connection: &Connection, node: NodeId) -> driver::Result<Vec<CellProgress>> {
     let find = "SELECT partition, tid, pack FROM pt WHERE nid = ?1 ORDER BY partition";
     let mut find = connection.prepare_cached(find)?;
     let mut found = find.query([node.value()])?;
@@ -138,7 +145,7 @@ pub(super) fn cells(connection: &Connection, node: NodeId) -> rusqlite::Result<V
             replicated: (tid >= 0).then(|| Tid(id(tid))),
             last_transaction: transactions::last_tid(connection, partition)?,
             last_record: revisions::last_tid(connection, partition)?,
-            packed: rows::tid_or_null(row, 2)?.unwrap_or(Tid::ZERO),
+            packed: rows::tid_or_null(&row, 2)?.unwrap_or(Tid::ZERO),
         });
     }
     Ok(cells)
@@ -149,7 +156,7 @@ pub(super) fn sign_packs(
     connection: &Connection,
     approved: &[Tid],
     rejected: &[Tid],
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let mut set = connection.prepare_cached("UPDATE pack SET approved = ?2 WHERE tid = ?1")?;
     for (tids, approves) in [(approved, true), (rejected, false)] {
         for tid in tids {

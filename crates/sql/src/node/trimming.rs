@@ -3,13 +3,13 @@
 //! Each function adds the rows of `data` that records referred to. They go at the end of the
 //! change, unless another record refers to them.
 
-use rusqlite::{Connection, Params, params};
 use rustc_hash::FxHashSet;
 use zodium_neo::{NodeId, Partition};
 use zodium_neo_storage::PackObjects;
 use zodium_types::{Oid, Tid};
 
 use super::rows::in_partitions;
+use crate::driver::{self, Connection, Params, params};
 use crate::packing::{self, Packable};
 use crate::partitions::number;
 
@@ -19,9 +19,9 @@ fn free(
     find: &str,
     parameters: impl Params,
     freed: &mut FxHashSet<i64>,
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let mut find = connection.prepare(find)?;
-    for id in find.query_map(parameters, |row| row.get::<_, Option<i64>>(0))? {
+    for id in find.query_map(parameters, |row| row.get::<Option<i64>>(0))? {
         freed.extend(id?);
     }
     Ok(())
@@ -32,7 +32,7 @@ pub(super) fn drop_unfinished(
     connection: &Connection,
     partitions: Option<&[Partition]>,
     freed: &mut FxHashSet<i64>,
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let which = in_partitions(partitions);
     free(connection, &format!("SELECT data_id FROM tobj{which}"), [], freed)?;
     connection.execute(&format!("DELETE FROM tobj{which}"), [])?;
@@ -47,7 +47,7 @@ pub(super) fn truncate(
     node: NodeId,
     after: Tid,
     freed: &mut FxHashSet<i64>,
-) -> rusqlite::Result<()> {
+) -> driver::Result<()> {
     let own = "partition IN (SELECT partition FROM pt WHERE nid = ?1)";
     let key = params![node.value(), number(after.0)];
     let find = format!("SELECT DISTINCT data_id FROM obj WHERE {own} AND tid > ?2");
@@ -68,7 +68,7 @@ pub(super) fn pack(
     until: Tid,
     objects: PackObjects<'_>,
     freed: &mut FxHashSet<i64>,
-) -> rusqlite::Result<Option<Oid>> {
+) -> driver::Result<Option<Oid>> {
     let (found, next) = match objects {
         PackObjects::From(from, count) => {
             packing::packable(connection, partition, from, until, count)?
@@ -87,7 +87,7 @@ fn packable(
     partition: u32,
     until: Tid,
     oids: &[Oid],
-) -> rusqlite::Result<Vec<Packable>> {
+) -> driver::Result<Vec<Packable>> {
     let mut found = Vec::new();
     for oid in oids {
         let (objects, _) = packing::packable(connection, partition, *oid, until, 1)?;
@@ -103,11 +103,14 @@ pub(super) fn drop_partition(
     partition: u32,
     count: u32,
     freed: &mut FxHashSet<i64>,
-) -> rusqlite::Result<bool> {
-    let some = "SELECT tid, oid FROM obj WHERE partition = ?1 ORDER BY tid, oid LIMIT ?2";
+) -> driver::Result<bool> {
     let key = params![partition, count];
-    let rows = format!(" FROM obj WHERE partition = ?1 AND (tid, oid) IN ({some})");
-    free(connection, &format!("SELECT DISTINCT data_id{rows}"), key, freed)?;
+    let rows = connection.choose(
+        " FROM obj WHERE partition = ?1 AND (tid, oid) IN \
+         (SELECT tid, oid FROM obj WHERE partition = ?1 ORDER BY tid, oid LIMIT ?2)",
+        " FROM obj WHERE partition = ?1 ORDER BY tid, oid LIMIT ?2",
+    );
+    free(connection, &format!("SELECT data_id{rows}"), key, freed)?;
     if connection.execute(&format!("DELETE{rows}"), key)? > 0 {
         return Ok(true);
     }
@@ -118,7 +121,7 @@ pub(super) fn drop_partition(
 }
 
 /// Rows of `data` that no record refers to.
-pub(super) fn orphans(connection: &Connection) -> rusqlite::Result<FxHashSet<i64>> {
+pub(super) fn orphans(connection: &Connection) -> driver::Result<FxHashSet<i64>> {
     let mut found = FxHashSet::default();
     let find = "SELECT id FROM data WHERE NOT EXISTS (SELECT 1 FROM obj WHERE data_id = data.id) \
          AND id NOT IN (SELECT data_id FROM tobj WHERE data_id IS NOT NULL)";

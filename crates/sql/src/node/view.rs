@@ -1,6 +1,5 @@
 //! Reads of committed rows, as the node asks for them.
 
-use rusqlite::{Connection, params};
 use zodium_neo::messages::HistoryRecord;
 use zodium_neo::{Checksum, NodeId, Partition};
 use zodium_neo_storage::{
@@ -10,6 +9,7 @@ use zodium_neo_storage::{
 use zodium_types::{Oid, Tid};
 
 use super::{failure, reading, rows, spool};
+use crate::driver::{self, Connection, params};
 use crate::partitions::{Partitions, number};
 use crate::place::Place;
 use crate::revisions::{self, RevisionRow};
@@ -28,7 +28,7 @@ impl View<'_> {
     pub(super) fn cannot(
         &self,
         operation: &'static str,
-    ) -> impl Fn(rusqlite::Error) -> DatabaseError + '_ {
+    ) -> impl Fn(driver::Error) -> DatabaseError + '_ {
         move |source| failure(self.place.error(operation, 0, source))
     }
 }

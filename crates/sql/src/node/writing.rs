@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rusqlite::params;
 use rustc_hash::FxHashSet;
 use zodium_neo::{NodeId, Partition, PartitionTable};
 use zodium_neo_storage::{
@@ -17,6 +16,7 @@ use super::{failure, replication, rows, table, trimming};
 use crate::StoredData;
 use crate::cluster::set_setting;
 use crate::data::DataTable;
+use crate::driver::{self, params};
 use crate::partitions::number;
 use crate::votes::{self, VotedRecord};
 use crate::{SqlError, insertion, revisions};
@@ -33,7 +33,7 @@ pub(super) struct NodeWriter<'a> {
 }
 
 impl NodeWriter<'_> {
-    fn cannot(&self, operation: &'static str) -> impl Fn(rusqlite::Error) -> DatabaseError + '_ {
+    fn cannot(&self, operation: &'static str) -> impl Fn(driver::Error) -> DatabaseError + '_ {
         self.view.cannot(operation)
     }
 
@@ -66,7 +66,7 @@ impl NodeWriter<'_> {
         done.map_err(self.cannot("write the configuration"))
     }
 
-    fn vote_transaction(&self, ttid: Tid, transaction: &NewTransaction) -> rusqlite::Result<()> {
+    fn vote_transaction(&self, ttid: Tid, transaction: &NewTransaction) -> driver::Result<()> {
         let NewTransaction { metadata, oids, pack } = transaction;
         let (connection, partitions) = (self.view.connection, self.view.partitions);
         votes::metadata(connection, partitions, ttid, oids, metadata)?;

@@ -1,13 +1,13 @@
 //! Finds the objects in use: those that the root leads to at the pack time, and those that a later
 //! transaction wrote or refers to.
 
-use rusqlite::{Connection, params};
 use rustc_hash::FxHashSet;
 use tracing::warn;
 use zodium_pickle::{Reference, references_of_record};
 use zodium_types::{Oid, Tid};
 
 use super::reading;
+use crate::driver::{self, Connection, params};
 use crate::partitions::{Partitions, id, number};
 use crate::place::Place;
 use crate::{RevisionRow, SqlError, revisions};
@@ -153,18 +153,14 @@ impl<'a> Marking<'a> {
     }
 }
 
-fn written(
-    connection: &Connection,
-    partition: u32,
-    since: Tid,
-) -> rusqlite::Result<Vec<(Oid, Tid)>> {
+fn written(connection: &Connection, partition: u32, since: Tid) -> driver::Result<Vec<(Oid, Tid)>> {
     let find = "SELECT oid, tid FROM obj WHERE partition = ?1 AND tid > ?2";
     let mut find = connection.prepare_cached(find)?;
-    let row = |row: &rusqlite::Row<'_>| Ok((Oid(id(row.get(0)?)), Tid(id(row.get(1)?))));
+    let row = |row: &driver::Row<'_>| Ok((Oid(id(row.get(0)?)), Tid(id(row.get(1)?))));
     find.query_map(params![partition, number(since.0)], row)?.collect()
 }
 
-fn listed(connection: &Connection, partition: u32, from: Oid) -> rusqlite::Result<Vec<Oid>> {
+fn listed(connection: &Connection, partition: u32, from: Oid) -> driver::Result<Vec<Oid>> {
     let find = "SELECT DISTINCT oid FROM obj WHERE partition = ?1 AND oid >= ?2 \
          ORDER BY oid LIMIT ?3";
     let mut find = connection.prepare_cached(find)?;

@@ -13,7 +13,6 @@ mod undo;
 mod view;
 mod write;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -22,7 +21,7 @@ use zodium_disk::SpaceWatch;
 use zodium_storage::Freshness;
 use zodium_types::Durations;
 
-use crate::{Database, NewCluster};
+use crate::{Database, Location, NewCluster};
 use room::Room;
 use view::Views;
 
@@ -30,7 +29,7 @@ use view::Views;
 #[derive(Clone, Debug)]
 pub struct SqlOptions {
     /// The database.
-    pub path: PathBuf,
+    pub location: Location,
     /// What a new database is told; `None`: it must be there.
     pub create: Option<NewCluster>,
     /// Refuse commits, and leave the file unchanged.

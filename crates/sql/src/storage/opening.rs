@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use rusqlite::Connection;
 use zodium_storage::Freshness;
 use zodium_types::{Oid, Tid};
 
 use super::room::Room;
 use super::{SqlOptions, SqlStorage, Views};
+use crate::driver::{self, Connection};
 use crate::partitions::{Partitions, id};
 use crate::{Database, OpenDatabase, SqlError, revisions, transactions};
 
@@ -26,8 +26,9 @@ impl SqlStorage {
     /// # Errors
     /// As [`Database::open`].
     pub fn open(options: &SqlOptions) -> Result<SqlStorage, SqlError> {
-        let SqlOptions { path, create, read_only, new_oids_gap, quota_bytes, compress } = options;
-        let open = OpenDatabase { path, create: create.as_ref(), read_only: *read_only };
+        let SqlOptions { location, create, read_only, new_oids_gap, quota_bytes, compress } =
+            options;
+        let open = OpenDatabase { location, create: create.as_ref(), read_only: *read_only };
         let database = Arc::new(Database::open(&open)?);
         let partitions = database.partitions();
         let read = |connection: &Connection| totals(connection, partitions);
@@ -56,7 +57,7 @@ impl SqlStorage {
     }
 }
 
-fn totals(connection: &Connection, partitions: Partitions) -> rusqlite::Result<Totals> {
+fn totals(connection: &Connection, partitions: Partitions) -> driver::Result<Totals> {
     let mut totals = Totals { last_tid: Tid::ZERO, last_oid: Oid(0), objects: 0, bytes: 0 };
     for partition in partitions.all() {
         let last = transactions::last_tid(connection, partition)?;
@@ -66,10 +67,21 @@ fn totals(connection: &Connection, partitions: Partitions) -> rusqlite::Result<T
         totals.last_oid = totals.last_oid.max(oid.unwrap_or(Oid(0)));
         totals.objects += revisions::object_count(connection, partition)?;
     }
-    let pragma = |name: &str| -> rusqlite::Result<u64> {
-        connection.pragma_query_value(None, name, |row| row.get(0)).map(id)
+    totals.bytes = size(connection)?;
+    Ok(totals)
+}
+
+/// The bytes of a database, roughly.
+fn size(connection: &Connection) -> driver::Result<u64> {
+    let Connection::Sqlite(connection) = connection else {
+        let tables = "SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) \
+             FROM information_schema.tables WHERE table_schema = DATABASE()";
+        let bytes: Option<i64> = connection.query_row(tables, [], |row| row.get(0))?;
+        return Ok(id(bytes.unwrap_or(0)));
+    };
+    let pragma = |name: &str| -> driver::Result<u64> {
+        Ok(id(connection.pragma_query_value(None, name, |row| row.get(0))?))
     };
     let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
-    totals.bytes = pages * pragma("page_size")?;
-    Ok(totals)
+    Ok(pages * pragma("page_size")?)
 }

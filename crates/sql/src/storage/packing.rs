@@ -11,13 +11,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rusqlite::Connection;
 use tracing::info;
 use zodium_storage::{Pack, PackOptions, PackStep, Packed, Read, StorageError};
 use zodium_types::{Oid, Tid};
 
 use super::SqlStorage;
 use super::marking::Marking;
+use crate::driver::Connection;
 use crate::packing::{self, Dropped, Packable};
 use crate::{SqlError, Writer};
 

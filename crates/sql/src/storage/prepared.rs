@@ -66,7 +66,7 @@ impl PreparedTransaction {
                 None => kept.push((record.oid, body)),
             }
         }
-        storage.room.check(storage.database.path(), storage.bytes(), bytes)?;
+        storage.room.check(&storage.database.place, storage.bytes(), bytes)?;
         Ok(Some(PreparedTransaction { status, metadata, records: kept, bytes }))
     }
 

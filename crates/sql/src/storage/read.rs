@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use rusqlite::Connection;
 use zodium_storage::{
     Access, HistoryEntry, Load, ObjectStep, Read, Revision, Stamp, StorageError, StoredRecord,
     TransactionCursor,
@@ -14,6 +13,7 @@ use super::SqlStorage;
 use super::cursor::Transactions;
 use super::reading::{self, Packs};
 use super::tids::Tids;
+use crate::driver::{self, Connection};
 use crate::{RevisionRow, SqlError, TransactionRow, revisions, transactions};
 
 /// Whether a database may have an object of that oid.
@@ -25,7 +25,7 @@ impl SqlStorage {
     fn pooled<T>(
         &self,
         operation: &'static str,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        read: impl FnOnce(&Connection) -> driver::Result<T>,
     ) -> Result<T, SqlError> {
         self.database.pool.with(operation, read)
     }
@@ -52,7 +52,7 @@ impl SqlStorage {
         connection: &Connection,
         oid: Oid,
         serial: Tid,
-    ) -> rusqlite::Result<Option<(RevisionRow, Tid)>> {
+    ) -> driver::Result<Option<(RevisionRow, Tid)>> {
         let partitions = self.database.partitions();
         let partition = partitions.of_oid(oid);
         let Some(row) = revisions::at(connection, partition, oid, serial)? else {
@@ -113,7 +113,8 @@ impl SqlStorage {
 
 impl Read for SqlStorage {
     fn name(&self) -> String {
-        format!("sqlite://{}", self.database.path().display())
+        let scheme = if self.database.place.server().is_some() { "" } else { "sqlite://" };
+        format!("{scheme}{}", self.database.path().display())
     }
 
     fn is_read_only(&self) -> bool {

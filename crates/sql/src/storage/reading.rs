@@ -1,12 +1,12 @@
 //! Reads that the parts of a storage share.
 
 use bytes::Bytes;
-use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use zodium_storage::Transaction;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::view::View;
+use crate::driver::{self, Connection};
 use crate::packing::{self, Order};
 use crate::partitions::Partitions;
 use crate::place::Place;
@@ -30,7 +30,7 @@ pub(super) fn transaction(
     connection: &Connection,
     partitions: Partitions,
     tid: Tid,
-) -> rusqlite::Result<Option<TransactionRow>> {
+) -> driver::Result<Option<TransactionRow>> {
     let row = transactions::read(connection, partitions.of_tid(tid), tid)?;
     let Some(row) = row else { return Ok(None) };
     let mut has_records = row.oids.is_empty();
@@ -47,7 +47,7 @@ pub(super) fn source(
     partitions: Partitions,
     oid: Oid,
     value_tid: Option<Tid>,
-) -> rusqlite::Result<Option<Tid>> {
+) -> driver::Result<Option<Tid>> {
     let Some(tid) = value_tid else { return Ok(None) };
     let found = revisions::data_id(connection, partitions.of_oid(oid), oid, tid)?;
     Ok(found.map(|_| tid))
@@ -61,7 +61,7 @@ pub(super) struct Packs {
 }
 
 impl Packs {
-    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Packs> {
+    pub(super) fn read(connection: &Connection) -> driver::Result<Packs> {
         let mut packs = Packs::default();
         for Order { until, oids } in packing::orders(connection)? {
             match oids {

@@ -1,11 +1,11 @@
 //! Whether there is room for a transaction: on the disk, and within the quota.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::SqlError;
+use crate::place::Place;
 
 /// A transaction is in the log, and later in the database file too.
 const COPIES: u64 = 2;
@@ -26,15 +26,16 @@ impl Room {
     }
 
     /// Refuses a transaction of `bytes` for which there is no room.
-    pub(super) fn check(&self, path: &Path, size: u64, bytes: u64) -> Result<(), SqlError> {
+    pub(super) fn check(&self, place: &Place, size: u64, bytes: u64) -> Result<(), SqlError> {
         if let Some(quota) = self.quota_bytes
             && size.saturating_add(bytes) > quota
         {
             self.note_refusal();
-            return Err(SqlError::Quota { path: path.to_owned(), bytes, quota });
+            return Err(SqlError::Quota { path: place.path().to_owned(), bytes, quota });
         }
         let needed = bytes.saturating_mul(COPIES).saturating_add(RESERVE_BYTES);
-        // A file system that does not tell is asked again by the commit itself.
+        // A file system that does not tell is asked again by the commit itself, as is a server.
+        let Some(path) = place.file() else { return Ok(()) };
         let is_full = rustix::fs::statvfs(path)
             .is_ok_and(|status| status.f_bavail.saturating_mul(status.f_frsize) < needed);
         if is_full {

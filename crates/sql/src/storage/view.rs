@@ -8,8 +8,8 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
 
+use crate::driver::{self, Connection};
 use crate::{Database, SqlError};
 
 /// The database for one cursor.
@@ -35,7 +35,7 @@ impl View {
     pub(super) fn read<T>(
         &self,
         operation: &'static str,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        read: impl FnOnce(&Connection) -> driver::Result<T>,
     ) -> Result<T, SqlError> {
         let before = self.before.lock();
         match &*before {

@@ -75,7 +75,7 @@ impl Write for SqlStorage {
     }
 
     fn new_spool(&self) -> Result<Spool, StorageError> {
-        Spool::new(&RealDisk, self.database.path(), Arc::clone(&self.space))
+        Spool::new(&RealDisk, &self.database.place.spool(), Arc::clone(&self.space))
     }
 
     fn prepare(

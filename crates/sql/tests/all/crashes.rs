@@ -76,7 +76,8 @@ fn a_log_that_a_removed_database_left_behind_is_not_read() {
 }
 
 fn open_database(path: &Path) -> Database {
-    Database::open(&OpenDatabase { path, create: None, read_only: false }).unwrap()
+    let location = &path.into();
+    Database::open(&OpenDatabase { location, create: None, read_only: false }).unwrap()
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod claims;
 mod crashes;
+mod maria;
 mod neoppod;
 mod opening;
 mod support;

@@ -17,7 +17,7 @@ fn existing(path: &Path) -> SqlOptions {
 fn refused(options: &SqlOptions) -> SqlError {
     let error = SqlStorage::open(options).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains(options.path.to_str().unwrap()), "{text}");
+    assert!(text.contains(&options.location.to_string()), "{text}");
     error
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn options(path: &Path, partitions: u32) -> SqlOptions {
     let partitions = Partitions::new(partitions);
     let create = NewCluster { name: "test".to_owned(), partitions, keep_equal_data_once: false };
     SqlOptions {
-        path: path.to_owned(),
+        location: path.into(),
         create: Some(create),
         read_only: false,
         new_oids_gap: 0,

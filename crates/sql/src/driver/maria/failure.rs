@@ -1,0 +1,90 @@
+//! Which errors of a server pass, so that a transaction is worth another try.
+
+use mysql::{DriverError, Error as ServerError};
+
+use crate::driver::Error;
+
+/// Another transaction was in the way: a deadlock, or in Galera, another node's commit.
+const DEADLOCK: u16 = 1213;
+const LOCK_WAIT: u16 = 1205;
+/// The server does not serve now: it stops, starts, or has lost its cluster.
+const UNKNOWN_COMMAND: u16 = 1047;
+const TOO_MANY_CONNECTIONS: u16 = 1040;
+/// The COMMIT has failed: in Galera, also because the node lost its cluster meanwhile.
+const COMMIT_FAILED: u16 = 1180;
+const SHUTDOWN: u16 = 1053;
+const INTERRUPTED: u16 = 1317;
+const KILLED: u16 = 1927;
+const GONE: [u16; 2] = [2006, 2013];
+
+/// What to do after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Fail: another try would fail too.
+    Lasting,
+    /// Run the transaction again on the same connection.
+    Again,
+    /// Connect again, perhaps to another node, and run the transaction again.
+    Lost,
+}
+
+/// Whether an error may pass.
+pub(in crate::driver) fn may_pass(error: &Error) -> bool {
+    of(error) != Failure::Lasting
+}
+
+/// The error of a node that is not part of its cluster.
+pub(super) fn not_ready() -> Error {
+    let message = "the node has not joined its cluster".to_owned();
+    let error = mysql::MySqlError { state: "08S01".to_owned(), message, code: UNKNOWN_COMMAND };
+    ServerError::MySqlError(error).into()
+}
+
+/// What to do after an error.
+pub(super) fn of(error: &Error) -> Failure {
+    let Error::Server(error) = error else { return Failure::Lasting };
+    match &**error {
+        ServerError::MySqlError(error) => match error.code {
+            DEADLOCK | LOCK_WAIT => Failure::Again,
+            UNKNOWN_COMMAND | TOO_MANY_CONNECTIONS | COMMIT_FAILED | SHUTDOWN | INTERRUPTED
+            | KILLED => Failure::Lost,
+            code if GONE.contains(&code) => Failure::Lost,
+            _ => Failure::Lasting,
+        },
+        ServerError::IoError(_) | ServerError::CodecError(_) => Failure::Lost,
+        ServerError::DriverError(
+            DriverError::ConnectTimeout
+            | DriverError::CouldNotConnect(_)
+            | DriverError::UnexpectedPacket
+            | DriverError::SetupError
+            | DriverError::Timeout,
+        ) => Failure::Lost,
+        _ => Failure::Lasting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: u16) -> Failure {
+        let error = mysql::MySqlError { state: String::new(), message: String::new(), code };
+        of(&ServerError::MySqlError(error).into())
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_what_lasts_is_not() {
+        for code in [1213, 1205] {
+            assert_eq!(failure(code), Failure::Again, "{code}");
+        }
+        for code in [1047, 1040, 1180, 1053, 1317, 1927, 2006, 2013] {
+            assert_eq!(failure(code), Failure::Lost, "{code}");
+        }
+        // Two rows with one key, a wrong password, a full disk, an error of the syntax.
+        for code in [1062, 1045, 1021, 1064] {
+            assert_eq!(failure(code), Failure::Lasting, "{code}");
+        }
+        assert_eq!(of(&not_ready()), Failure::Lost);
+        assert_eq!(of(&Error::TakenOver), Failure::Lasting);
+    }
+}

@@ -1,0 +1,54 @@
+//! The server, or the node of a cluster, that the connections of a database use.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::MariaAddress;
+
+/// How long a connection that is lost is tried to be made again.
+const RECONNECTING: Duration = Duration::from_secs(60);
+
+/// What the connections of one database share.
+#[derive(Debug)]
+pub(crate) struct MariaServer {
+    pub(super) address: MariaAddress,
+    current: Mutex<Current>,
+}
+
+/// The host in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Current {
+    /// Its place in the list of hosts.
+    pub(super) host: usize,
+    /// Grows when the writing connection moves to another host: the others follow.
+    pub(super) epoch: u64,
+}
+
+impl MariaServer {
+    pub(crate) fn new(address: MariaAddress) -> MariaServer {
+        MariaServer { address, current: Mutex::default() }
+    }
+
+    pub(crate) fn address(&self) -> &MariaAddress {
+        &self.address
+    }
+
+    pub(super) fn current(&self) -> Current {
+        *self.current.lock()
+    }
+
+    /// Notes where the writing connection is.
+    pub(super) fn moved(&self, host: usize) -> Current {
+        let mut current = self.current.lock();
+        if current.host != host {
+            *current = Current { host, epoch: current.epoch + 1 };
+        }
+        *current
+    }
+
+    /// How long a lost connection is tried to be made again.
+    pub(super) fn patience(&self) -> Duration {
+        RECONNECTING
+    }
+}

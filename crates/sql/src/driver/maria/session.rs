@@ -1,0 +1,131 @@
+//! One session with a server: connects, and sets what NEO/py sets.
+
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder};
+
+use super::address::{Host, MariaAddress};
+use super::failure;
+use crate::driver::{Error, Result};
+
+/// The server must take packets of that size, as NEO/py asks: values of 16 MiB, escaped.
+const PACKET_BYTES_MIN: u64 = 32_769 << 10;
+/// How long a host may take to accept a connection.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// After which time without an answer of the host's kernel a connection is lost, in milliseconds.
+const SILENCE_MS: u32 = 15_000;
+/// Statements that a session keeps compiled: more than there are.
+const STATEMENTS: usize = 256;
+/// How long a new session waits for the lock that a lost one may still have, in seconds.
+const LOCK_WAIT_SECONDS: u32 = 5;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MariaPurpose {
+    /// Writing, with the lock of the database.
+    Write,
+    /// Only holding that lock.
+    Lock,
+    /// Reading.
+    Read,
+}
+
+/// A session, as the server is now.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) conn: Conn,
+    /// Whether the server is a node of a Galera cluster.
+    pub(super) is_clustered: bool,
+}
+
+impl Session {
+    /// Connects to a host.
+    pub(super) fn open(
+        address: &MariaAddress,
+        host: &Host,
+        purpose: MariaPurpose,
+        is_again: bool,
+    ) -> Result<Session> {
+        let mut conn = Conn::new(options(address, host))?;
+        conn.query_drop(
+            "SET SESSION wait_timeout = 2147483, \
+             SESSION sql_mode = 'TRADITIONAL,NO_ENGINE_SUBSTITUTION'",
+        )?;
+        let is_clustered = is_clustered(&mut conn)?;
+        if is_clustered {
+            check_ready(&mut conn)?;
+        }
+        if purpose == MariaPurpose::Write {
+            conn.query_drop("SET autocommit = 0")?;
+            check_packets(&mut conn)?;
+        }
+        if purpose != MariaPurpose::Read {
+            let seconds = if is_again { LOCK_WAIT_SECONDS } else { 0 };
+            lock(&mut conn, address.database(), seconds)?;
+        }
+        Ok(Session { conn, is_clustered })
+    }
+
+    /// Has reads wait until the node has all that was committed in the cluster before.
+    pub(super) fn wait_for_cluster(&mut self, waits: bool) -> Result<()> {
+        if self.is_clustered {
+            let level = u8::from(waits);
+            self.conn.query_drop(format!("SET SESSION wsrep_sync_wait = {level}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn options(address: &MariaAddress, host: &Host) -> OptsBuilder {
+    let options = OptsBuilder::new()
+        .user(Some(address.user()))
+        .pass(address.password())
+        .db_name(Some(address.database()))
+        .tcp_connect_timeout(Some(CONNECTING))
+        .tcp_nodelay(true)
+        .tcp_keepalive_time_ms(Some(SILENCE_MS))
+        .tcp_user_timeout_ms(Some(SILENCE_MS))
+        .prefer_socket(false)
+        .stmt_cache_size(STATEMENTS);
+    match host {
+        Host::Tcp(name, port) => options.ip_or_hostname(Some(name)).tcp_port(*port),
+        Host::Socket(path) => options.socket(Some(path)),
+    }
+}
+
+fn is_clustered(conn: &mut Conn) -> Result<bool> {
+    let found: Option<(String, String)> =
+        conn.query_first("SHOW SESSION VARIABLES LIKE 'wsrep_on'")?;
+    Ok(found.is_some_and(|(_, value)| value == "ON"))
+}
+
+/// Refuses a node that has lost its cluster, as it does itself with most statements.
+fn check_ready(conn: &mut Conn) -> Result<()> {
+    let found: Option<(String, String)> = conn.query_first("SHOW STATUS LIKE 'wsrep_ready'")?;
+    match found {
+        Some((_, value)) if value != "ON" => Err(failure::not_ready()),
+        _ => Ok(()),
+    }
+}
+
+fn check_packets(conn: &mut Conn) -> Result<()> {
+    let found: Option<u64> = conn.query_first("SELECT @@max_allowed_packet")?;
+    match found {
+        Some(bytes) if bytes < PACKET_BYTES_MIN => Err(Error::Settings(format!(
+            "the server's max_allowed_packet is {bytes} bytes, NEO needs {PACKET_BYTES_MIN}; set \
+             max_allowed_packet = 64M under [mysqld], and restart the server"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Takes NEO's lock.
+fn lock(conn: &mut Conn, database: &str, seconds: u32) -> Result<()> {
+    let name = format!("{database}.neostorage");
+    let taken: Option<Option<i64>> = conn.exec_first("SELECT GET_LOCK(?, ?)", (name, seconds))?;
+    match taken.flatten() {
+        Some(1) => Ok(()),
+        _ => Err(Error::Locked),
+    }
+}

@@ -1,0 +1,75 @@
+//! NEO's tables on a MariaDB server.
+
+mod migration;
+mod tables;
+
+use super::{Content, VERSION};
+use crate::SqlError;
+use crate::cluster::{set_setting, setting};
+use crate::driver::{self, Connection, MariaEngine, params};
+use crate::place::Place;
+
+/// Finds out what a database holds.
+pub(super) fn content(connection: &Connection, place: &Place) -> Result<Content, SqlError> {
+    let read = place.cannot("read the schema");
+    let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()";
+    let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(&read)?;
+    if tables == 0 {
+        return Ok(Content::Nothing);
+    }
+    let foreign = || SqlError::ForeignDatabase { path: place.path().to_owned() };
+    let columns = "SELECT COUNT(*) FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = 'config' \
+         AND column_name IN ('name', 'value')";
+    let columns: i64 = connection.query_row(columns, [], |row| row.get(0)).map_err(&read)?;
+    if columns < 2 {
+        return Err(foreign());
+    }
+    let version = setting(connection, "version").map_err(&read)?;
+    match version.map_or(Ok(0), |version| version.parse()) {
+        Ok(version) if version > VERSION => {
+            Err(SqlError::TooNew { path: place.path().to_owned(), version, known: VERSION })
+        }
+        Ok(version) => Ok(Content::Neo(version)),
+        Err(_) => Err(foreign()),
+    }
+}
+
+/// Makes the tables of the current version. Each of them is a transaction of its own: where it was
+/// interrupted, it goes on at the next start.
+pub(super) fn set_up(
+    connection: &Connection,
+    place: &Place,
+    content: Content,
+    is_unique: bool,
+) -> Result<(), SqlError> {
+    let failed = place.cannot("create the tables");
+    let engine = place.server().map(|server| server.address().engine()).unwrap_or_default();
+    if let Content::Neo(version) = content
+        && version < VERSION
+    {
+        migration::migrate(connection, place, engine, version)?;
+        set_version(connection).map_err(&failed)?;
+    }
+    tables::create_missing(connection, engine, is_unique).map_err(&failed)?;
+    match content {
+        Content::Nothing => set_version(connection).map_err(&failed),
+        Content::Neo(_) => Ok(()),
+    }
+}
+
+/// Drops all tables.
+pub(super) fn drop_all(connection: &Connection) -> driver::Result<()> {
+    tables::drop_all(connection)
+}
+
+fn set_version(connection: &Connection) -> driver::Result<()> {
+    set_setting(connection, "version", &VERSION.to_string())
+}
+
+fn has_table(connection: &Connection, name: &str) -> driver::Result<bool> {
+    let find = "SELECT COUNT(*) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = ?1";
+    let found: i64 = connection.query_row(find, params![name], |row| row.get(0))?;
+    Ok(found > 0)
+}

@@ -1,0 +1,97 @@
+//! Lost connections, lost answers, and other processes.
+
+use mysql::prelude::Queryable;
+use zodium_sql::{SqlStorage, StoredData, VotedRecord, Writer};
+use zodium_storage::{Read, StorageError, Write};
+use zodium_types::{Oid, Tid, TransactionMetadata};
+
+use super::cutter::Cutter;
+use super::server::{Database, Server, is_installed};
+use crate::support;
+
+fn open(database: &Database) -> SqlStorage {
+    SqlStorage::open(&database.options(1)).unwrap()
+}
+
+/// Commits an object in one transaction; `between` runs after its first statement.
+fn write(storage: &SqlStorage, oid: u64, data: &[u8], between: impl FnOnce()) -> Tid {
+    let (oid, tid) = (Oid(oid), Tid(storage.last_tid().0 + 1000 + oid));
+    let change = |writer: &mut Writer<'_>| {
+        let data_id = Some(writer.store(oid, &StoredData::plain(data))?);
+        between();
+        let metadata = TransactionMetadata::default();
+        writer.insert_transaction((tid, tid), [oid].into_iter(), &metadata, false)?;
+        writer.insert_record(tid, VotedRecord { oid, data_id, value_tid: None }).map(|_| ())
+    };
+    storage.database().write(0, change).unwrap();
+    tid
+}
+
+fn count(database: &Database, table: &str) -> u64 {
+    let count = format!("SELECT COUNT(*) FROM {table}");
+    database.connect().query_first(count).unwrap().unwrap()
+}
+
+fn kill_connections(database: &Database) {
+    let mut connection = database.connect();
+    let find = "SELECT id FROM information_schema.processlist \
+         WHERE db = DATABASE() AND id <> CONNECTION_ID()";
+    let ids: Vec<u64> = connection.query(find).unwrap();
+    assert!(!ids.is_empty());
+    for id in ids {
+        connection.query_drop(format!("KILL {id}")).unwrap();
+    }
+}
+
+#[test]
+fn a_transaction_goes_on_after_its_connection_is_lost() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let storage = open(&database);
+    let tid = write(&storage, 1, b"one", || kill_connections(&database));
+    kill_connections(&database);
+    let row = storage.database().load_at(Oid(1), tid).unwrap().unwrap();
+    assert_eq!(row.data.unwrap().value, b"one");
+    write(&storage, 2, b"two", || ());
+    assert_eq!((count(&database, "trans"), count(&database, "data")), (2, 2));
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_has_happened_once() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let cutter = Cutter::start(database.socket());
+    let storage = SqlStorage::open(&database.options_behind(&cutter.socket(), 1)).unwrap();
+    write(&storage, 1, b"one", || ());
+    cutter.cut_after_commit();
+    write(&storage, 2, b"two", || ());
+    cutter.cut_before_commit();
+    write(&storage, 3, b"three", || ());
+    write(&storage, 4, b"four", || ());
+    assert_eq!(cutter.cuts(), 2);
+    assert_eq!((count(&database, "trans"), count(&database, "data")), (4, 4));
+}
+
+#[test]
+fn a_process_whose_database_was_taken_over_writes_no_more() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let storage = open(&database);
+    support::commit(&storage, vec![support::data(1, "first")]);
+    let take = "UPDATE config SET value = '0000000000000001 99 0' WHERE name = 'zodium'";
+    database.connect().query_drop(take).unwrap();
+    let prepared = support::prepare(&storage, vec![support::data(1, "second")]).unwrap();
+    let refused = storage.commit(vec![(Tid(storage.last_tid().0 + 1), prepared)]).unwrap_err();
+    assert!(matches!(refused, StorageError::Failed(_)), "{refused}");
+    assert!(storage.reopen().is_err());
+    drop(storage);
+    let storage = open(&database);
+    assert_eq!(support::current(&storage, 1).as_deref(), Some("first"));
+    support::commit(&storage, vec![support::data(1, "third")]);
+}

@@ -1,0 +1,6 @@
+//! Databases on a MariaDB server, which the tests start for themselves.
+
+mod claims;
+mod cutter;
+mod failures;
+mod server;
