@@ -26,6 +26,7 @@ mod reach;
 mod recover;
 mod resp;
 mod resp_monitoring;
+mod secrets;
 mod serve;
 mod setting_arguments;
 mod status;
@@ -41,6 +42,8 @@ use clap::{CommandFactory, Parser};
 ///
 /// For a wrong command line, and for help, the process ends here.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    secrets::leave_the_command_line(&arguments);
     let cli = cli::Cli::try_parse_from(arguments);
     let cli = cli.unwrap_or_else(|error| cli::improved(error).exit());
     let outcome = match cli.command {
