@@ -1,12 +1,14 @@
 """NEO/py's own tests, with our program in place of its storage nodes and admins.
 
     NEOPPOD=CHECKOUT PYTHON tests/conformance/neo/run.py [--storage COMMAND] [--admin COMMAND]
-        [NAME ...]
+        [--adapter MySQL] [NAME ...]
 
 PYTHON runs NEO/py.  A NAME is a module (zodb.testBasic, functional.testStorage), a
 group (zodb, functional, subset), or part of the name of a test after a colon (zodb:Undo).
 Without names all of zodb and functional run.  COMMAND is what `neostorage` or `neoadmin` is
 replaced by; `--storage stock` and `--admin stock` leave NEO's own.
+
+With `--adapter MySQL` the databases are on a MariaDB server, which is started for them.
 
 The group subset is the part of zodb that depends on how many nodes there are, in larger
 clusters: 2 masters, 3 storages, 1 replica, 5 partitions, TLS.
@@ -19,9 +21,11 @@ not come back to order after a failure.
 """
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -148,24 +152,46 @@ def main():
     for node in ("storage", "admin"):
         command, help = f"{PROGRAM} neo {node}", f"what neo{node} is replaced by"
         parser.add_argument(f"--{node}", default=command, help=help)
+    help = "kind of the storages' databases: SQLite or MySQL"
+    parser.add_argument("--adapter", default="SQLite", help=help)
     parser.add_argument("--details", action="store_true", help="show each failure in full")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     sys.path.insert(0, os.environ["NEOPPOD"])
     os.environ["NEO_TEST_ZODB_FUNCTIONAL"] = "1"
-    os.environ["NEO_TESTS_ADAPTER"] = "SQLite"
+    os.environ["NEO_TESTS_ADAPTER"] = options.adapter
+    stack = contextlib.ExitStack()
+    if options.adapter == "MySQL":
+        stack.enter_context(mariadb_server())
     substitute({"neostorage": options.storage, "neoadmin": options.admin})
     counts = {}
     for group, test in tests_named(options.names):
         count = counts.setdefault(group, dict.fromkeys(OUTCOMES, 0))
         enlarge = enlarge_clusters if group == "subset" else None
         count[OUTCOMES[run_apart(test, options.details, enlarge)]] += 1
+    stack.close()
     for group, count in counts.items():
         print(
             f"{group}: {sum(count.values()) - count['failed']} of {sum(count.values())} passed"
             f" ({count['expected']} fail as expected, {count['skipped']} skipped)"
         )
     sys.exit(1 if any(count["failed"] for count in counts.values()) else 0)
+
+
+@contextlib.contextmanager
+def mariadb_server():
+    """A server for the databases of all tests, which NEO's fixtures create."""
+    sys.path.insert(0, str(REPOSITORY / "tests"))
+    from harness.mariadb import MariaDB
+
+    with tempfile.TemporaryDirectory() as folder:
+        # None of these tests cuts the power.
+        server = MariaDB(Path(folder), ["--innodb-flush-log-at-trx-commit=0"]).start()
+        os.environ |= {"NEO_DB_SOCKET": str(server.socket), "NEO_DB_ADMIN": "root"}
+        try:
+            yield
+        finally:
+            server.stop()
 
 
 def enlarge_clusters():

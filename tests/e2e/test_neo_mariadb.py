@@ -1,0 +1,322 @@
+"""NEO databases on a MariaDB server: served to stock ZEO clients, and exchanged with NEO/py.
+
+NEOPPOD          a checkout of NEO/py, and
+NEOPPOD_PYTHON   a Python with msgpack, six and PyMySQL: NEO's own adapter reads the database too
+
+The server is started in a folder of the test.
+"""
+
+import hashlib
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import transaction
+import ZODB
+from harness import mariadb
+from harness.neo import Cluster, needs_neo
+from harness.process import ServerFailed, ServerProcess, command_words, free_port
+from harness.servers import COMMAND
+from persistent.mapping import PersistentMapping
+from ZEO.ClientStorage import ClientStorage
+from ZODB.POSException import POSKeyError
+from ZODB.utils import p64, u64
+
+pytestmark = [
+    pytest.mark.zodium,
+    pytest.mark.skipif(bool(mariadb.missing()), reason="NO DATABASE IN MARIADB IS TESTED"),
+]
+ROUNDS = 3
+PROGRAM = Path(__file__).resolve().parents[2] / "crates/sql/tests/neoppod.py"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "mariadb-template"
+
+
+@pytest.fixture(scope="module")
+def maria(tmp_path_factory, template):
+    server = mariadb.MariaDB(tmp_path_factory.mktemp("maria"), template=template)
+    # A killed process loses nothing of what the system has.
+    server.options.append("--innodb-flush-log-at-trx-commit=2")
+    yield server.start()
+    server.stop()
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """serve(url, *options): a server of a database."""
+    servers = []
+
+    def start(url, *options, **environment):
+        port = free_port()
+        words = command_words(COMMAND, options, path=url, port=port)
+        prefix = ["env", *(f"{name}={value}" for name, value in environment.items())]
+        servers.append(ServerProcess([*prefix, *words], port, tmp_path))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill() if server.is_running() else None
+        print(f"--- {server.log_path.name}\n{server.log_tail()}")
+
+
+@pytest.fixture
+def open_database():
+    databases = []
+
+    def open_one(server):
+        storage = ClientStorage(server.address, wait=True, wait_timeout=30)
+        databases.append(ZODB.DB(storage))
+        return databases[-1]
+
+    yield open_one
+    for database in databases:
+        database.close()
+
+
+def set_value(database, **values):
+    with database.transaction(note="values") as connection:
+        connection.root().update(values)
+
+
+def values_of(database):
+    with database.transaction() as connection:
+        return dict(connection.root())
+
+
+def by_neo(maria, name, command="read", *arguments):
+    """{(oid, tid): SHA-1 of the data} as NEO's adapter reads them; None without a checkout."""
+    checkout, python = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
+    if not checkout or not python:
+        print("SKIPPED: NEO/py does not read the database: set NEOPPOD and NEOPPOD_PYTHON")
+        return None
+    words = [python, str(PROGRAM), checkout, command, f"mysql:{maria.neo(name)}", *arguments]
+    run = subprocess.run(words, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    lines = [line.split() for line in run.stdout.splitlines() if line.startswith("R ")]
+    return {
+        (bytes.fromhex(oid), bytes.fromhex(tid)): sha for _, oid, tid, sha, _ in lines if sha != "-"
+    }
+
+
+def by_zeo(server):
+    storage = ClientStorage(server.address, wait=True, wait_timeout=30)
+    try:
+        return {
+            (record.oid, record.tid): hashlib.sha1(record.data).hexdigest()
+            for transaction_ in storage.iterator()
+            for record in transaction_
+            if record.data is not None
+        }
+    finally:
+        storage.close()
+
+
+def test_objects_history_undo_and_pack(serve, open_database, maria):
+    name = maria.database()
+    server = serve(maria.url(name))
+    database = open_database(server)
+    set_value(database, a=1, child=PersistentMapping(x=1))
+    set_value(database, a=2)
+    storage = database.storage
+    root = p64(0)
+    assert len(storage.history(root, size=10)) == 3
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+    assert values_of(database)["a"] == 1
+    with database.transaction() as connection:
+        lost = u64(connection.root()["child"]._p_oid)
+        del connection.root()["child"]
+    time.sleep(0.01)
+    database.pack(time.time() + 1)
+    assert values_of(database) == {"a": 1}
+    assert len(storage.history(root, size=10)) == 1
+    large = os.urandom(20 << 20)
+    set_value(database, large=large)
+    server.stop()
+    server = serve(maria.url(name))
+    database = open_database(server)
+    assert values_of(database) == {"a": 1, "large": large}
+    with pytest.raises(POSKeyError):
+        database.storage.load(p64(lost))
+    expected = by_zeo(server)
+    assert server.stop() == 0
+    found = by_neo(maria, name)
+    assert found is None or found == expected
+
+
+@pytest.mark.parametrize("dedup", ["0", "1"])
+def test_databases_of_neo_are_served_and_go_back(serve, open_database, maria, dedup):
+    name = maria.database()
+    written = by_neo(maria, name, "write", "3", dedup)
+    if written is None:
+        return
+    server = serve(maria.url(name))
+    assert by_zeo(server) == written
+    storage = ClientStorage(server.address, wait=True, wait_timeout=30)
+    assert storage.load(p64(1))[0]
+    storage.close()
+    server.stop()
+    continued = by_neo(maria, name, "continue")
+    assert by_zeo(serve(maria.url(name))) == continued
+
+
+def schema(maria, name):
+    tables = [table for (table,) in maria.run("SHOW TABLES", name)]
+    texts = [maria.run(f"SHOW CREATE TABLE {table}", name)[0][1] for table in tables]
+    return [text.split(" AUTO_INCREMENT=")[0] for text in texts]
+
+
+def test_the_schema_is_that_of_neo(serve, maria):
+    ours, theirs = maria.database(), maria.database()
+    if by_neo(maria, theirs, "write", "1", "0") is None:
+        return
+    serve(maria.url(ours)).stop()
+    assert schema(maria, ours) == schema(maria, theirs)
+
+
+# Takes a database of two partitions back to version 1 of the schema.
+OLDER = """
+    UPDATE config SET value = '1' WHERE name = 'version';
+    INSERT INTO config VALUES ('partitions', '2');
+    DROP TABLE pack;
+    DROP TABLE pt;
+    CREATE TABLE pt (rid INT UNSIGNED NOT NULL, nid INT NOT NULL, state TINYINT UNSIGNED NOT NULL,
+        PRIMARY KEY (rid, nid)) ENGINE=InnoDB;
+    INSERT INTO pt VALUES (0, 1, 0), (1, 1, 0);
+    ALTER TABLE obj DROP PRIMARY KEY, DROP KEY tid, ADD PRIMARY KEY (`partition`, tid, oid),
+        ADD KEY `partition` (`partition`, oid, tid);
+"""
+
+
+def test_older_databases_are_migrated_as_neo_does(serve, maria):
+    ours, theirs = maria.database(), maria.database()
+    written = by_neo(maria, ours, "write", "2", "0")
+    if written is None:
+        return
+    assert by_neo(maria, theirs, "write", "2", "0") == written
+    maria.run(OLDER, ours)
+    maria.run(OLDER, theirs)
+    assert by_neo(maria, theirs, "migrate") == written
+    server = serve(maria.url(ours))
+    assert by_zeo(server) == written
+    server.stop()
+    assert schema(maria, ours) == schema(maria, theirs)
+    assert by_neo(maria, ours) == written
+
+
+def test_a_second_process_is_refused(serve, open_database, maria):
+    name = maria.database()
+    database = open_database(serve(maria.url(name)))
+    set_value(database, a=1)
+    with pytest.raises(ServerFailed, match="in use by another process"):
+        serve(maria.url(name))
+    checkout, python = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
+    if checkout and python:
+        words = [python, str(PROGRAM), checkout, "read", f"mysql:{maria.neo(name)}"]
+        assert subprocess.run(words, capture_output=True).returncode != 0
+    set_value(database, a=2)
+
+
+def test_passwords_are_not_shown(serve, open_database, maria, tmp_path):
+    name = maria.database("keeper", "geheim")
+    url = maria.url(name, "keeper")
+    with pytest.raises(ServerFailed, match="Access denied"):
+        serve(url)
+    server = serve(url, ZODIUM_MYSQL_PASSWORD="geheim")
+    set_value(open_database(server), a=1)
+    server.stop()
+    options = tmp_path / "my.cnf"
+    options.write_text("[client]\nuser = keeper\npassword = geheim\n")
+    by_file = f"{maria.url(name).replace('root@', '')}&defaults_file={options}"
+    for url in (by_file, maria.url(name, "keeper:geheim")):
+        server = serve(url)
+        assert values_of(open_database(server)) == {"a": 1}
+        assert b"geheim" not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+        assert "geheim" not in server.log_path.read_text()
+        server.stop()
+
+
+def commit_until(database, acknowledged, done):
+    """Commits, and notes what was acknowledged, until `done` is set."""
+    number = 0
+    while not done.is_set():
+        number += 1
+        set_value(database, **{f"k{number}": "x" * 2000})
+        acknowledged.append(number)
+
+
+def test_commits_go_on_when_the_database_server_is_killed(serve, open_database, tmp_path, template):
+    maria = mariadb.MariaDB(tmp_path, template=template).start()
+    name = maria.database()
+    server = serve(maria.url(name))
+    database = open_database(server)
+    acknowledged, done = [], threading.Event()
+    writer = threading.Thread(target=commit_until, args=(database, acknowledged, done))
+    writer.start()
+    for _ in range(ROUNDS):
+        before = len(acknowledged)
+        while len(acknowledged) < before + 20 and writer.is_alive():
+            time.sleep(0.01)
+        maria.kill()
+        maria.start()
+    done.set()
+    writer.join(60)
+    values = values_of(open_database(server))
+    assert set(values) == {f"k{number}" for number in acknowledged}
+    expected = by_zeo(server)
+    server.stop()
+    found = by_neo(maria, name)
+    maria.stop()
+    assert found is None or found == expected
+
+
+def test_acknowledged_commits_survive_kills(serve, open_database, maria, seeded):
+    name, acknowledged = maria.database(), {}
+    for number in range(ROUNDS):
+        server = serve(maria.url(name))
+        database = open_database(server)
+        values = values_of(database)
+        assert {key: values[key] for key in acknowledged} == acknowledged
+        for step in range(seeded.randrange(3, 20)):
+            values = {f"{number}.{step}": "x" * seeded.randrange(3000)}
+            set_value(database, **values)
+            acknowledged.update(values)
+        server.kill()
+        database.close()
+    values = values_of(open_database(serve(maria.url(name))))
+    assert {key: values[key] for key in acknowledged} == acknowledged
+
+
+@needs_neo
+def test_a_storage_node_keeps_its_cells_there_and_so_does_that_of_neo(maria, tmp_path):
+    cluster = Cluster(tmp_path, storages=2, partitions=3, replicas=1)
+    first, second = cluster.storages
+    neo, name = cluster.neo_storage_node(1), maria.database()
+    for node in (first, neo):
+        node.words[node.words.index("SQLite")] = "MySQL"
+        node.words[node.words.index("--database") + 1] = maria.neo(name)
+    try:
+        cluster.start()
+        client = cluster.client()
+        client.call("fill", count=20)
+        first.kill()
+        client.call("set", a=1)
+        first.start()
+        cluster.wait_up_to_date(2)
+        assert first.stop() == 0
+        client.call("set", a=2)
+        cluster.storages[0] = neo
+        neo.start()
+        cluster.wait_up_to_date(2)
+        second.kill()
+        assert cluster.client().call("get")["a"] == 2
+        assert cluster.client().call("filled") == list(range(20))
+    finally:
+        cluster.end()
