@@ -11,7 +11,7 @@ use crate::support;
 
 type Opened = (Arc<dyn Storage>, Box<dyn Any + Send + Sync>);
 
-fn open(partitions: u32, keep_equal_data_once: bool) -> Opened {
+fn open(partitions: u32) -> Opened {
     if !is_installed() {
         let folder = tempfile::tempdir().unwrap();
         let options = support::options(&folder.path().join("neo.sqlite"), partitions);
@@ -20,22 +20,14 @@ fn open(partitions: u32, keep_equal_data_once: bool) -> Opened {
     let database = Server::start().database();
     let mut options = database.options(partitions);
     if let Some(create) = &mut options.create {
-        create.keep_equal_data_once = keep_equal_data_once;
+        create.keep_equal_data_once = true;
     }
     (Arc::new(SqlStorage::open(&options).unwrap()), Box::new(database))
 }
 
-mod one_partition {
-    fn open() -> super::Opened {
-        super::open(1, false)
-    }
-
-    zodium_storage_kit::check_storage!(open);
-}
-
 mod seven_partitions_and_equal_data_once {
     fn open() -> super::Opened {
-        super::open(7, true)
+        super::open(7)
     }
 
     zodium_storage_kit::check_storage!(open);

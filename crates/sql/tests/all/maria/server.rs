@@ -1,7 +1,7 @@
 //! A server on a folder and a socket of its own.
 
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
@@ -23,7 +23,8 @@ const SCRIPT: &str = "\"$@\" & server=$!; cat; kill -9 $server; wait; rm -rf \"$
 pub(crate) struct Server {
     folder: PathBuf,
     databases: AtomicU32,
-    _input: ChildStdin,
+    /// Its input ends with this process.
+    _shell: Child,
 }
 
 /// An empty database on it.
@@ -64,7 +65,7 @@ impl Server {
             .unwrap();
         assert!(installed.status.success(), "{installed:?}");
         let socket = folder.join("socket");
-        let mut shell = Command::new("sh")
+        let shell = Command::new("sh")
             .args(["-c", SCRIPT, "sh", "mariadbd", "--no-defaults", "--skip-networking"])
             .args(["--innodb-buffer-pool-size=64M", "--max-allowed-packet=64M"])
             // None of the tests with this server cuts the power.
@@ -76,8 +77,7 @@ impl Server {
             .stderr(std::fs::File::create(folder.join("log")).unwrap())
             .spawn()
             .unwrap();
-        let server =
-            Server { folder, databases: AtomicU32::new(0), _input: shell.stdin.take().unwrap() };
+        let server = Server { folder, databases: AtomicU32::new(0), _shell: shell };
         let start = Instant::now();
         while let Err(error) = connect(&socket) {
             assert!(start.elapsed() < STARTING, "{error}: {}", server.log());
