@@ -1,0 +1,52 @@
+//! Commands for the partition table.
+
+use std::collections::BTreeSet;
+
+use zodium_neo::messages::{AnswerTweakPartitionTable, TweakPartitionTable};
+use zodium_neo::{ConnectionId, NodeState, NodeType};
+
+use crate::Master;
+use crate::handling::{Handled, Refusal};
+
+impl Master {
+    pub(super) fn set_num_replicas(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        replicas: u32,
+    ) -> Handled {
+        self.require_running("setNumReplicas")?;
+        self.table.set_replicas(replicas);
+        self.tell_cells(Vec::new(), true);
+        self.acknowledge(connection, id, "");
+        Ok(())
+    }
+
+    pub(super) fn tweak_table(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: &TweakPartitionTable,
+    ) -> Handled {
+        self.require_running("tweakPartitionTable")?;
+        let mut excluded = BTreeSet::new();
+        for (storage, node) in self.members.of(NodeType::Storage) {
+            if message.excluded.contains(&storage) || node.state == NodeState::Pending {
+                excluded.insert(storage);
+            } else if node.state != NodeState::Running {
+                return Err(Refusal::denied("tweak: down nodes must be listed explicitly"));
+            }
+        }
+        let mut table = self.table.clone();
+        let Some(changes) = table.tweak(&excluded, &self.devices()) else {
+            return Err(Refusal::denied("Can't remove all nodes."));
+        };
+        let (changed, rows) = (!changes.is_empty(), table.told_rows());
+        if !message.dry_run {
+            self.table = table;
+            self.tell_cells(changes, false);
+        }
+        self.answer(connection, id, AnswerTweakPartitionTable { changed, rows });
+        Ok(())
+    }
+}

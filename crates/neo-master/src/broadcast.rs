@@ -1,0 +1,123 @@
+//! What all nodes are told: nodes, the partition table, the state of the cluster.
+
+use zodium_neo::messages::{
+    CellChange, NodeInformation, NotifyClusterInformation, NotifyNodeInformation,
+    NotifyPartitionChanges,
+};
+use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeType};
+
+use crate::Master;
+use crate::members::Told;
+
+/// A node that has identified itself.
+struct Receiver {
+    connection: ConnectionId,
+    kind: NodeType,
+    /// Of the master of a backup cluster.
+    backup: Option<Vec<u8>>,
+}
+
+impl Master {
+    /// Tells nodes of others that have changed.
+    pub(crate) fn tell_nodes(&mut self, changed: &[Told]) {
+        self.counted = None;
+        if changed.is_empty() {
+            return;
+        }
+        let timestamp = self.clock.stamp();
+        for Receiver { connection, kind, backup } in self.receivers() {
+            let nodes: Vec<_> = visible(changed, kind, backup.as_ref()).collect();
+            if !nodes.is_empty() {
+                self.notify(connection, NotifyNodeInformation { timestamp, nodes });
+            }
+        }
+    }
+
+    /// Tells nodes of one that has changed.
+    pub(crate) fn tell_node(&mut self, id: NodeId) {
+        if let Some(told) = self.members.get(id).map(|node| node.told(id)) {
+            self.tell_nodes(&[told]);
+        }
+    }
+
+    /// Tells a node that has identified itself of all others, and itself first.
+    pub(crate) fn tell_all_nodes(
+        &mut self,
+        connection: ConnectionId,
+        itself: Told,
+        backup: Option<&Vec<u8>>,
+    ) {
+        let kind = itself.information.node_type;
+        let masters = self.members.masters().iter().map(|master| master.told());
+        let nodes = self.members.nodes.iter().map(|(id, node)| node.told(*id));
+        let is_itself = |told: &Told| match kind {
+            NodeType::Master => told.information.address == itself.information.address,
+            _ => told.information.id == itself.information.id,
+        };
+        let others: Vec<_> = masters.chain(nodes).filter(|told| !is_itself(told)).collect();
+        let nodes = [itself.information.clone()].into_iter();
+        let nodes = nodes.chain(visible(&others, kind, backup)).collect();
+        let timestamp = self.clock.stamp();
+        self.notify(connection, NotifyNodeInformation { timestamp, nodes });
+    }
+
+    /// Tells nodes of changes of the table, which are made already. Without changes nothing is
+    /// told, unless the number of replicas has changed.
+    pub(crate) fn tell_cells(&mut self, changes: Vec<CellChange>, is_other_count: bool) {
+        if changes.is_empty() && !is_other_count {
+            return;
+        }
+        self.send_cells(changes, |kind| kind != NodeType::Master);
+    }
+
+    /// Tells admins of changes in the recovery: storages get the whole table afterwards.
+    pub(crate) fn tell_cells_to_admins(&mut self, changes: Vec<CellChange>) {
+        if !changes.is_empty() {
+            self.send_cells(changes, |kind| kind == NodeType::Admin);
+        }
+    }
+
+    fn send_cells(&mut self, changes: Vec<CellChange>, is_told: impl Fn(NodeType) -> bool) {
+        self.counted = None;
+        let (table, replicas) = (self.table.next_id(), self.table.replicas());
+        let receivers = self.receivers();
+        for receiver in receivers.iter().filter(|receiver| is_told(receiver.kind)) {
+            let changes = changes.clone();
+            self.notify(receiver.connection, NotifyPartitionChanges { table, replicas, changes });
+        }
+    }
+
+    /// The cluster is in another state.
+    pub(crate) fn set_state(&mut self, state: ClusterState) {
+        if self.state == state && self.is_state_told {
+            return;
+        }
+        (self.state, self.is_state_told, self.counted) = (state, true, None);
+        for receiver in self.receivers() {
+            self.notify(receiver.connection, NotifyClusterInformation { state });
+        }
+    }
+
+    /// All nodes that have identified themselves.
+    fn receivers(&self) -> Vec<Receiver> {
+        let masters = self.members.masters().iter().filter_map(|master| {
+            let kind = NodeType::Master;
+            Some(Receiver { connection: master.connection?, kind, backup: None })
+        });
+        let nodes = self.members.nodes.values().filter_map(|node| {
+            let backup = node.about.backup.clone();
+            Some(Receiver { connection: node.connection?, kind: node.kind, backup })
+        });
+        masters.chain(nodes).collect()
+    }
+}
+
+/// What a node may know.
+fn visible<'a>(
+    nodes: &'a [Told],
+    kind: NodeType,
+    backup: Option<&'a Vec<u8>>,
+) -> impl Iterator<Item = NodeInformation> + 'a {
+    let seen = nodes.iter().filter(move |told| told.is_for(kind, backup));
+    seen.map(|told| told.information.clone())
+}

@@ -1,0 +1,46 @@
+//! A master of a NEO cluster as a state machine: no sockets, no clock, no threads.
+//!
+//! The masters of a cluster elect one of them, the primary. It recovers the partition table from
+//! storages, has them finish what was being committed, and then gives tids and oids, orders
+//! commits, and keeps the partition table.
+//!
+//! A [`Master`] is told what happens: connections open and close, packets arrive. It answers with
+//! [`Output`]s: addresses to dial, bytes to send, connections to close. The driver tells it the
+//! time before each event.
+//!
+//! Key decision: each event is handled to its end, and only then [`Master`] looks whether its phase
+//! ends. So no handler sees the cluster between two phases.
+
+#![forbid(unsafe_code)]
+
+mod administration;
+mod broadcast;
+mod clients;
+mod clock;
+mod election;
+mod handling;
+mod identification;
+mod master;
+mod members;
+mod output;
+mod packs;
+mod peer;
+mod phase;
+mod questions;
+mod recovery;
+mod secondary;
+mod service;
+mod settings;
+mod status;
+mod stopping;
+mod storages;
+mod table;
+mod tids;
+mod transactions;
+mod verification;
+
+pub use master::Master;
+pub use output::Output;
+pub(crate) use phase::{Phase, Stop};
+pub use settings::Settings;
+pub use status::Status;

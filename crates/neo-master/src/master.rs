@@ -1,0 +1,291 @@
+//! The master: what it holds, and how events reach its parts.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tracing::{debug, error, warn};
+use zodium_neo::messages::Error as ErrorMessage;
+use zodium_neo::{Address, ClusterState, ConnectionId, ErrorCode, Message, NodeId, Packet, encode};
+use zodium_types::Tid;
+
+use crate::clock::Clock;
+use crate::handling::{Handled, Refusal};
+use crate::members::Members;
+use crate::output::Output;
+use crate::packs::Packs;
+use crate::peer::{Asked, Peer, Peers, Role};
+use crate::secondary::Secondary;
+use crate::service::Readiness;
+use crate::settings::Settings;
+use crate::status::Counts;
+use crate::table::Table;
+use crate::transactions::Transactions;
+use crate::{Phase, Stop};
+
+/// Memory for a few packets.
+const ENCODER_BYTES: usize = 64 << 10;
+
+/// A master of a NEO cluster.
+#[derive(Debug)]
+pub struct Master {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    /// The id of this master, if it has one.
+    pub(crate) id: Option<NodeId>,
+    pub(crate) peers: Peers,
+    pub(crate) members: Members,
+    pub(crate) phase: Phase,
+    /// When this master began to be primary: the earliest one wins an election.
+    pub(crate) election: f64,
+    pub(crate) state: ClusterState,
+    /// Whether nodes have been told of the state.
+    pub(crate) is_state_told: bool,
+    pub(crate) table: Table,
+    /// The cluster starts without all storages that it could have.
+    pub(crate) may_start: bool,
+    /// The last committed transaction.
+    pub(crate) last_tid: Tid,
+    /// All storages cut their databases after this transaction before they start.
+    pub(crate) truncate_tid: Option<Tid>,
+    /// Of the database of a backup cluster: how far it is complete.
+    pub(crate) backup_tid: Option<Tid>,
+    pub(crate) readiness: Readiness,
+    pub(crate) transactions: Transactions,
+    pub(crate) packs: Packs,
+    /// Operation stops when the event is handled.
+    pub(crate) stops: Option<Stop>,
+    pub(crate) outputs: Vec<Output>,
+    /// For the status; `None` after a change.
+    pub(crate) counted: Option<Counts>,
+    /// Packets are encoded here. They share its memory, which is used again when they are sent.
+    encoder: BytesMut,
+}
+
+impl Master {
+    /// Creates a master. It does nothing until [`Master::start`].
+    pub fn new(settings: Settings) -> Master {
+        let mut members = Members::default();
+        settings.masters.iter().for_each(|address| members.add_master(address));
+        members.add_master(&settings.address);
+        Master {
+            clock: Clock::default(),
+            id: settings.node,
+            peers: Peers::default(),
+            members,
+            phase: Phase::Secondary(Secondary::default()),
+            election: 0.0,
+            state: ClusterState::Recovering,
+            is_state_told: false,
+            table: Table::new(settings.partitions, settings.replicas),
+            may_start: false,
+            last_tid: Tid::ZERO,
+            truncate_tid: None,
+            backup_tid: None,
+            readiness: Readiness::default(),
+            transactions: Transactions::default(),
+            packs: Packs::default(),
+            stops: None,
+            outputs: Vec::new(),
+            counted: None,
+            encoder: BytesMut::with_capacity(ENCODER_BYTES),
+            settings,
+        }
+    }
+
+    /// The time is this, since 1970. It may go back.
+    pub fn set_time(&mut self, now: Duration) {
+        self.clock.set(now);
+    }
+
+    /// Begins, as a master that wants to be primary.
+    pub fn start(&mut self) {
+        self.play_primary();
+        self.settle();
+    }
+
+    /// A peer has connected. `name` is its address, for log lines.
+    pub fn accepted(&mut self, name: String) -> ConnectionId {
+        self.peers.add(Peer::new(name, Role::Stranger))
+    }
+
+    /// A connection that was dialled is there.
+    pub fn connected(&mut self, connection: ConnectionId) {
+        match self.peers.get(connection).map(|peer| &peer.role) {
+            Some(Role::Rival { .. }) => self.identify_as_master(connection, Some(self.election)),
+            Some(Role::Primary { .. }) => self.identify_as_master(connection, None),
+            _ => {}
+        }
+    }
+
+    /// A connection has ended, or could not be made.
+    pub fn closed(&mut self, connection: ConnectionId) {
+        let Some(peer) = self.peers.remove(connection) else { return };
+        self.peer_lost(connection, &peer.role);
+        self.settle();
+    }
+
+    /// A packet has arrived.
+    pub fn received(&mut self, connection: ConnectionId, packet: Packet<'_>) {
+        let Packet { id, message } = packet;
+        let name = message.name();
+        if let Err(refusal) = self.handle(connection, id, message) {
+            self.refuse(connection, id, name, &refusal);
+        }
+        self.settle();
+    }
+
+    fn handle(&mut self, connection: ConnectionId, id: u32, message: Message<'_>) -> Handled {
+        let Some(peer) = self.peers.get(connection) else { return Ok(()) };
+        match peer.role {
+            Role::Leaving => Ok(()),
+            Role::Stranger => self.stranger_says(connection, id, message),
+            Role::Storage(storage) => self.storage_says(connection, id, storage, message),
+            Role::Client(client) => self.client_says(connection, id, client, message),
+            Role::Admin(_) => self.admin_says(connection, id, message),
+            Role::Secondary { .. } => self.any_says(connection, id, &message),
+            Role::Rival { .. } => self.rival_says(connection, id, message),
+            Role::Primary { .. } => self.primary_says(connection, id, message),
+        }
+    }
+
+    /// What is to be done now, in order.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// The masters that are known, this one too.
+    pub fn masters(&self) -> &[Address] {
+        self.members.addresses()
+    }
+
+    /// Goes on to other phases when their time has come.
+    fn settle(&mut self) {
+        while self.settle_once() {}
+    }
+
+    /// One step of that; whether there may be another.
+    fn settle_once(&mut self) -> bool {
+        if let Some(stop) = self.stops.take() {
+            self.stop_operation(stop);
+            return true;
+        }
+        match self.phase {
+            Phase::Recovery(_) => self.advance_recovery(),
+            Phase::Verification(_) => self.advance_verification(),
+            Phase::Stopping => self.advance_stopping(),
+            Phase::Secondary(_) | Phase::Service => false,
+        }
+    }
+
+    /// The address that a peer was accepted or dialled under.
+    pub(crate) fn name_of(&self, connection: ConnectionId) -> String {
+        self.peers.get(connection).map(|peer| peer.name.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn refuse(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: &str,
+        refusal: &Refusal,
+    ) {
+        let Refusal { code, text, is_end } = refusal;
+        self.answer(connection, id, ErrorMessage { code: *code, message: text });
+        if !is_end {
+            return;
+        }
+        let (peer, reason) = (self.name_of(connection), text);
+        if *code == ErrorCode::NotReady {
+            // The peer tries again.
+            debug!(peer, message, reason, "not ready, closing the connection");
+        } else {
+            warn!(peer, message, %code, reason, "refusing a message, closing the connection");
+        }
+        self.close(connection);
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer<'a>(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: impl Into<Message<'a>>,
+    ) {
+        let is_there = self.peers.get(connection).is_some_and(|peer| peer.role != Role::Leaving);
+        if !is_there {
+            return;
+        }
+        if let Err(error) = encode(id, message.into(), &mut self.encoder) {
+            error!(peer = self.name_of(connection), %error, "cannot send, closing the connection");
+            return self.close(connection);
+        }
+        let packet = self.encoder.split().freeze();
+        self.outputs.push(Output::Send { connection, packet });
+    }
+
+    /// Sends a notification.
+    pub(crate) fn notify<'a>(&mut self, connection: ConnectionId, message: impl Into<Message<'a>>) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        let id = peer.ids.take();
+        self.answer(connection, id, message);
+    }
+
+    /// Sends a request whose answer names what it is about.
+    pub(crate) fn request<'a>(
+        &mut self,
+        connection: ConnectionId,
+        message: impl Into<Message<'a>>,
+    ) {
+        self.notify(connection, message);
+    }
+
+    /// Sends a request.
+    pub(crate) fn ask<'a>(
+        &mut self,
+        connection: ConnectionId,
+        message: impl Into<Message<'a>>,
+        asked: Asked,
+    ) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        let id = peer.ids.take();
+        peer.asked.insert(id, asked);
+        self.answer(connection, id, message);
+    }
+
+    /// Takes the request that an answer belongs to.
+    pub(crate) fn answered(&mut self, connection: ConnectionId, id: u32) -> Option<Asked> {
+        self.peers.get_mut(connection)?.asked.remove(&id)
+    }
+
+    /// Dials a master.
+    pub(crate) fn dial(&mut self, role: Role, address: Address, after: Duration) -> ConnectionId {
+        let connection = self.peers.add(Peer::new(address.to_string(), role));
+        self.outputs.push(Output::Dial { connection, address, after });
+        connection
+    }
+
+    /// Closes a connection after what was sent. The driver reports its end later.
+    pub(crate) fn close(&mut self, connection: ConnectionId) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        if peer.role == Role::Leaving {
+            return;
+        }
+        let role = std::mem::replace(&mut peer.role, Role::Leaving);
+        peer.asked.clear();
+        self.outputs.push(Output::Close { connection });
+        self.peer_lost(connection, &role);
+    }
+
+    /// What the end of a connection means for the parts of the master.
+    fn peer_lost(&mut self, connection: ConnectionId, role: &Role) {
+        match role {
+            Role::Stranger | Role::Leaving => {}
+            Role::Secondary { address } => self.secondary_left(address),
+            Role::Rival { .. } => self.rival_left(),
+            Role::Primary { is_accepted, .. } => self.primary_left(connection, *is_accepted),
+            Role::Storage(storage) => self.storage_left(connection, *storage),
+            Role::Client(client) => self.client_lost(connection, *client),
+            Role::Admin(admin) => self.admin_left(*admin),
+        }
+    }
+}

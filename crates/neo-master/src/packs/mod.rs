@@ -1,0 +1,203 @@
+//! Packs: ordered by transactions, approved here, carried out by storages.
+//!
+//! An order is approved at once, unless an older one is still open: packs are carried out in their
+//! order.
+
+mod old;
+
+use std::collections::BTreeMap;
+
+use zodium_neo::ConnectionId;
+use zodium_neo::messages::{
+    AnswerPackOrders, NotifyPackSigned, OidList, PackOrder, PackRequest, WaitedForPack,
+};
+use zodium_types::{Oid, Tid};
+
+use self::old::OldOrders;
+use crate::Master;
+
+/// The order of a pack.
+#[derive(Debug)]
+struct Pack {
+    /// `None` while that is open.
+    approved: Option<bool>,
+    is_partial: bool,
+    oids: Option<Vec<Oid>>,
+    /// Up to this transaction.
+    tid: Tid,
+    /// Requests that are answered when it is completed.
+    waiting: Vec<(ConnectionId, u32)>,
+}
+
+/// The packs that are not completed, as far as is known.
+#[derive(Debug, Default)]
+pub(crate) struct Packs {
+    /// By id: the tid of the transaction with the order.
+    orders: BTreeMap<Tid, Pack>,
+    /// The last pack that is known to be completed.
+    completed: Option<Tid>,
+    /// Questions about older packs.
+    old: BTreeMap<u64, OldOrders>,
+    last_old: u64,
+}
+
+impl Packs {
+    /// Adds an order that a storage has told.
+    pub(crate) fn add(&mut self, order: PackOrder) {
+        let PackOrder { id, approved, partial, oids, tid } = order;
+        let oids = oids.map(|OidList(oids)| oids);
+        match self.orders.get_mut(&id) {
+            Some(known) => known.approved = known.approved.or(approved),
+            None => {
+                let pack = Pack { approved, is_partial: partial, oids, tid, waiting: Vec::new() };
+                self.orders.insert(id, pack);
+                if self.completed.is_some_and(|completed| completed > id) {
+                    self.completed = Some(before(id));
+                }
+            }
+        }
+    }
+
+    /// A transaction with this tid orders a pack. Whether it is approved.
+    pub(crate) fn order(&mut self, id: Tid, request: PackRequest) -> bool {
+        let is_approved = self.orders.values().all(|pack| pack.approved.is_some());
+        let PackRequest { oids, tid } = request;
+        let is_partial = oids.as_ref().is_some_and(|oids| !oids.is_empty());
+        let approved = is_approved.then_some(true);
+        self.orders.insert(id, Pack { approved, is_partial, oids, tid, waiting: Vec::new() });
+        is_approved
+    }
+
+    pub(crate) fn is_approved(&self, id: Tid) -> bool {
+        self.orders.get(&id).is_some_and(|pack| pack.approved == Some(true))
+    }
+
+    /// What is decided of the packs from one on.
+    pub(crate) fn signed(&self, from: Tid) -> NotifyPackSigned {
+        let decided = |wanted: bool| {
+            let packs = self.orders.range(from..);
+            packs.filter(move |(_, pack)| pack.approved == Some(wanted)).map(|(id, _)| *id)
+        };
+        let completed = self.completed.filter(|id| from <= *id);
+        let approved = completed.into_iter().chain(decided(true)).collect();
+        NotifyPackSigned { approved, rejected: decided(false).collect() }
+    }
+
+    /// The orders from one on: all, or the first that is approved.
+    fn orders(&self, from: Tid, is_first_approved: bool) -> Vec<PackOrder> {
+        let packs = self.orders.range(from..);
+        let all = packs.filter(|(_, pack)| !is_first_approved || pack.approved == Some(true));
+        let count = if is_first_approved { 1 } else { usize::MAX };
+        all.take(count).map(|(id, pack)| pack.told(*id)).collect()
+    }
+
+    /// All packs up to one are completed. Gives the requests that have waited for them.
+    fn complete(&mut self, id: Tid) -> Vec<(ConnectionId, u32)> {
+        let left = self.orders.split_off(&id.next());
+        let completed = std::mem::replace(&mut self.orders, left);
+        self.completed = self.completed.max(completed.keys().next_back().copied());
+        completed.into_values().flat_map(|pack| pack.waiting).collect()
+    }
+}
+
+impl Pack {
+    fn told(&self, id: Tid) -> PackOrder {
+        PackOrder {
+            id,
+            approved: self.approved,
+            partial: self.is_partial,
+            oids: self.oids.clone().map(OidList),
+            tid: self.tid,
+        }
+    }
+}
+
+/// The tid before one.
+fn before(tid: Tid) -> Tid {
+    Tid(tid.0.saturating_sub(1))
+}
+
+impl Master {
+    /// A client waits for the end of a pack.
+    pub(crate) fn wait_for_pack(&mut self, connection: ConnectionId, request: u32, id: Tid) {
+        match self.packs.orders.get_mut(&id) {
+            Some(pack) => pack.waiting.push((connection, request)),
+            None => self.answer(connection, request, WaitedForPack {}),
+        }
+    }
+
+    /// A node asks for the orders of packs.
+    pub(crate) fn pack_orders(
+        &mut self,
+        connection: ConnectionId,
+        request: u32,
+        from: Tid,
+        is_first_approved: bool,
+    ) {
+        if self.packs.completed.is_some_and(|completed| from <= completed) {
+            return self.ask_old_orders(connection, request, from, is_first_approved);
+        }
+        let orders = self.packs.orders(from, is_first_approved);
+        self.answer(connection, request, AnswerPackOrders { orders });
+    }
+
+    /// Storages have told how far they have packed.
+    pub(crate) fn packs_may_be_completed(&mut self) {
+        let nodes = self.table.readable_nodes();
+        let completed = nodes.iter().filter_map(|node| self.members.get(*node)?.completed_pack);
+        let Some(id) = completed.min() else { return };
+        for (connection, request) in self.packs.complete(id) {
+            self.answer(connection, request, WaitedForPack {});
+        }
+    }
+
+    /// A client or a storage has left.
+    pub(crate) fn left_packs(&mut self, connection: ConnectionId) {
+        for pack in self.packs.orders.values_mut() {
+            pack.waiting.retain(|(waiting, _)| *waiting != connection);
+        }
+        self.left_old_orders(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(tid: u64) -> PackRequest {
+        PackRequest { oids: None, tid: Tid(tid) }
+    }
+
+    #[test]
+    fn an_order_is_approved_unless_an_older_one_is_open() {
+        let mut packs = Packs::default();
+        assert!(packs.order(Tid(10), request(5)));
+        let open =
+            PackOrder { id: Tid(20), approved: None, partial: false, oids: None, tid: Tid(15) };
+        packs.add(open.clone());
+        assert!(!packs.order(Tid(30), request(25)));
+        packs.add(PackOrder { approved: Some(false), ..open.clone() });
+        // What is decided stays so.
+        packs.add(PackOrder { approved: Some(true), ..open });
+        // The one before it is still open.
+        assert!(!packs.order(Tid(40), request(25)));
+        let signed = packs.signed(Tid::ZERO);
+        assert_eq!(signed.approved, [Tid(10)]);
+        assert_eq!(signed.rejected, [Tid(20)]);
+        let ids =
+            |first| packs.orders(Tid(20), first).iter().map(|one| one.id.0).collect::<Vec<_>>();
+        assert_eq!((ids(false), ids(true)), (vec![20, 30, 40], vec![]));
+    }
+
+    #[test]
+    fn completed_packs_are_forgotten_and_their_waiters_told() {
+        let mut packs = Packs::default();
+        packs.order(Tid(10), request(5));
+        packs.order(Tid(20), request(5));
+        packs.orders.get_mut(&Tid(10)).unwrap().waiting.push((ConnectionId::new(1), 7));
+        assert_eq!(packs.complete(Tid(9)), []);
+        assert_eq!(packs.complete(Tid(10)), [(ConnectionId::new(1), 7)]);
+        assert_eq!(packs.signed(Tid::ZERO).approved, [Tid(10), Tid(20)]);
+        assert_eq!(packs.signed(Tid(11)).approved, [Tid(20)]);
+    }
+}

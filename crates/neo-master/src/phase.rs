@@ -1,0 +1,31 @@
+//! What a master is doing.
+
+use zodium_types::Tid;
+
+use crate::recovery::Recovery;
+use crate::secondary::Secondary;
+use crate::verification::Verification;
+
+/// What a master is doing.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Another master is primary.
+    Secondary(Secondary),
+    /// The election, and then the search for the partition table.
+    Recovery(Recovery),
+    /// What was being committed is finished or dropped.
+    Verification(Verification),
+    /// Clients read and write.
+    Service,
+    /// The cluster shuts down.
+    Stopping,
+}
+
+/// Why operation stops, and the cluster recovers again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A partition cannot be read any more.
+    NotOperational,
+    /// The database is cut after a transaction.
+    Truncate(Tid),
+}

@@ -1,0 +1,174 @@
+//! Operation: its begin and end, and which storages take part in it.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tracing::{info, warn};
+use zodium_neo::messages::{StartOperation, StopOperation, Truncate};
+use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeState, NodeType};
+
+use crate::Master;
+use crate::{Phase, Stop};
+
+/// Which storages are ready for clients.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    /// Told to operate, and not ready yet.
+    starting: FxHashSet<NodeId>,
+    /// When each got ready: the number among all.
+    ready: FxHashMap<NodeId, u64>,
+    count: u64,
+    /// The cluster shuts down: transactions do not begin any more.
+    is_closed: bool,
+}
+
+impl Readiness {
+    pub(crate) fn reset(&mut self) {
+        *self = Readiness::default();
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    fn start(&mut self, storage: NodeId) {
+        self.ready.remove(&storage);
+        self.starting.insert(storage);
+    }
+
+    /// A storage is ready; `false` if it was not told to operate.
+    fn set_ready(&mut self, storage: NodeId) -> bool {
+        let is_new = self.starting.remove(&storage);
+        if is_new {
+            self.count += 1;
+            self.ready.insert(storage, self.count);
+        }
+        is_new
+    }
+
+    pub(crate) fn remove(&mut self, storage: NodeId) {
+        self.starting.remove(&storage);
+        self.ready.remove(&storage);
+    }
+
+    /// Whether transactions may begin: no storage is starting.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.starting.is_empty() && !self.is_closed
+    }
+
+    /// How many times a storage has got ready.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn is_ready(&self, storage: NodeId) -> bool {
+        self.ready.contains_key(&storage)
+    }
+
+    /// Whether a storage is ready, and was at a certain count.
+    pub(crate) fn was_ready(&self, storage: NodeId, count: u64) -> bool {
+        self.ready.get(&storage).is_some_and(|since| *since <= count)
+    }
+
+    /// All that are ready.
+    pub(crate) fn ready(&self) -> Vec<NodeId> {
+        let mut ready: Vec<_> = self.ready.keys().copied().collect();
+        ready.sort_unstable();
+        ready
+    }
+}
+
+impl Master {
+    /// Clients are served from now on.
+    pub(crate) fn begin_service(&mut self) {
+        info!(last_tid = %self.last_tid, "the cluster is running");
+        self.phase = Phase::Service;
+        self.set_state(ClusterState::Running);
+        for (storage, _) in self.members.identified(NodeType::Storage) {
+            if self.members.is_running(storage) {
+                self.start_storage(storage);
+            }
+        }
+    }
+
+    /// Tells a storage to operate.
+    pub(crate) fn start_storage(&mut self, storage: NodeId) {
+        let Some(connection) = self.members.connection_of(storage) else { return };
+        self.readiness.start(storage);
+        self.notify(connection, StartOperation { backup: false });
+    }
+
+    /// A storage operates.
+    pub(crate) fn storage_ready(&mut self, storage: NodeId) {
+        if !self.readiness.set_ready(storage) {
+            return;
+        }
+        let signed = self.packs.signed(zodium_types::Tid::ZERO);
+        if let Some(connection) = self.members.connection_of(storage)
+            && !(signed.approved.is_empty() && signed.rejected.is_empty())
+        {
+            self.notify(connection, signed);
+        }
+        self.retry_delayed();
+    }
+
+    /// A storage does not take part any more. The table says so already.
+    pub(crate) fn storage_gone(&mut self, connection: ConnectionId, storage: NodeId) {
+        self.readiness.remove(storage);
+        self.storage_left_transactions(storage);
+        self.left_packs(connection);
+        self.packs_may_be_completed();
+        self.retry_delayed();
+    }
+
+    pub(crate) fn is_operational(&self) -> bool {
+        self.is_operational_without(&[])
+    }
+
+    /// Whether each partition can be read without some storages.
+    pub(crate) fn is_operational_without(&self, excluded: &[NodeId]) -> bool {
+        let is_there = |id| self.members.is_running(id) && !excluded.contains(&id);
+        self.table.is_operational(is_there)
+    }
+
+    /// Ends operation, and recovers the cluster again.
+    pub(crate) fn stop_operation(&mut self, stop: Stop) {
+        let truncate = match stop {
+            Stop::Truncate(tid) => Some(tid),
+            Stop::NotOperational => None,
+        };
+        if truncate.is_none() {
+            warn!("partitions cannot be read any more, the cluster stops operating");
+        }
+        if matches!(self.phase, Phase::Stopping) {
+            // What is being committed cannot be any more.
+            return self.transactions.reset();
+        }
+        if !matches!(self.phase, Phase::Service | Phase::Verification(_)) {
+            return;
+        }
+        // But not if storages that are away could keep what is cut.
+        self.may_start = truncate.is_none() && self.truncate_tid.is_none();
+        self.packs = Default::default();
+        self.readiness.reset();
+        self.transactions.reset();
+        for (_, client) in self.members.identified(NodeType::Client) {
+            self.notify(client, StopOperation {});
+            self.close(client);
+        }
+        let mut told = Vec::new();
+        for (id, connection) in self.members.identified(NodeType::Storage) {
+            self.notify(connection, StopOperation {});
+            if let Some(tid) = truncate {
+                self.notify(connection, Truncate { tid });
+            }
+            if let Some(node) = self.members.get_mut(id)
+                && node.state == NodeState::Running
+            {
+                node.state = NodeState::Pending;
+                told.push(node.told(id));
+            }
+        }
+        self.tell_nodes(&told);
+        self.begin_recovery();
+        self.challenge_again();
+    }
+}

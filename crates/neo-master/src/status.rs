@@ -1,0 +1,80 @@
+//! What a master says of itself, for its monitor.
+
+use zodium_neo::{ClusterState, NodeId, NodeState, NodeType};
+use zodium_types::Tid;
+
+use crate::Master;
+use crate::Phase;
+
+/// A master at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Its id; `None` until it has one.
+    pub node: Option<NodeId>,
+    /// Whether it is the primary master.
+    pub is_primary: bool,
+    /// Of a secondary master: the address of the primary one, if it is connected.
+    pub primary: Option<String>,
+    /// Of the primary master: the state of the cluster.
+    pub state: Option<ClusterState>,
+    /// The last committed transaction.
+    pub last_tid: Tid,
+    /// Storages that run.
+    pub storages: usize,
+    /// Storages of the partition table that do not run.
+    pub storages_down: usize,
+    /// Clients.
+    pub clients: usize,
+    /// Transactions that have begun.
+    pub transactions: usize,
+    /// Commits since the start.
+    pub committed: u64,
+}
+
+/// What of a status is counted, which takes time in large clusters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    storages: usize,
+    storages_down: usize,
+    clients: usize,
+}
+
+impl Master {
+    /// What the master says of itself.
+    pub fn status(&mut self) -> Status {
+        let Counts { storages, storages_down, clients } = self.counts();
+        let primary = match &self.phase {
+            Phase::Secondary(secondary) => secondary.primary().map(ToString::to_string),
+            _ => None,
+        };
+        let is_primary = !matches!(self.phase, Phase::Secondary(_));
+        Status {
+            node: self.id,
+            is_primary,
+            primary,
+            state: is_primary.then_some(self.state),
+            last_tid: self.last_tid,
+            storages,
+            storages_down,
+            clients,
+            transactions: self.transactions.len(),
+            committed: self.transactions.committed,
+        }
+    }
+
+    /// They are counted again after nodes or the table have changed.
+    fn counts(&mut self) -> Counts {
+        if let Some(counts) = self.counted {
+            return counts;
+        }
+        let storages = self.members.of(NodeType::Storage);
+        let is_running = |id: &NodeId| self.members.is_running(*id);
+        let counts = Counts {
+            storages: storages.filter(|(_, node)| node.state == NodeState::Running).count(),
+            storages_down: self.table.nodes().iter().filter(|id| !is_running(id)).count(),
+            clients: self.members.of(NodeType::Client).count(),
+        };
+        self.counted = Some(counts);
+        counts
+    }
+}

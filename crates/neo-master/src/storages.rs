@@ -1,0 +1,171 @@
+//! What storages say, and what their ends mean.
+
+use tracing::{error, info, warn};
+use zodium_neo::messages::AnswerUnfinishedTransactions;
+use zodium_neo::{ConnectionId, Kind, Message, NodeId, NodeState, Partition};
+
+use crate::Master;
+use crate::handling::{Handled, Refusal};
+use crate::peer::Asked;
+use crate::{Phase, Stop};
+
+impl Master {
+    /// Handles a message of a storage.
+    pub(crate) fn storage_says(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        storage: NodeId,
+        message: Message<'_>,
+    ) -> Handled {
+        if let Message::Error(error) = &message {
+            let asked = self.answered(connection, id);
+            return self.storage_failed(connection, storage, asked, error.message);
+        }
+        if let Message::NotifyPackCompleted(completed) = &message {
+            if let Some(node) = self.members.get_mut(storage) {
+                node.completed_pack = Some(completed.id);
+            }
+            if matches!(self.phase, Phase::Service) {
+                self.packs_may_be_completed();
+            }
+            return Ok(());
+        }
+        let is_serving = matches!(self.phase, Phase::Service | Phase::Stopping);
+        match message {
+            Message::AnswerInformationLocked(answer) if is_serving => {
+                self.locked(storage, answer.ttid)
+            }
+            message if message.kind() == Kind::Answer => {
+                let asked = self.answered(connection, id);
+                self.storage_answers(connection, storage, asked, message)
+            }
+            message if is_serving => self.storage_serves(connection, id, storage, message),
+            // From before the recovery.
+            Message::NotifyReady(_)
+            | Message::NotifyReplicationDone(_)
+            | Message::NotifyPartitionCorrupted(_) => Ok(()),
+            message => self.any_says(connection, id, &message),
+        }
+    }
+
+    fn storage_answers(
+        &mut self,
+        connection: ConnectionId,
+        storage: NodeId,
+        asked: Option<Asked>,
+        message: Message<'_>,
+    ) -> Handled {
+        match (&self.phase, asked, message) {
+            (_, Some(Asked::OldPacks(number)), Message::AnswerPackOrders(answer)) => {
+                self.old_orders_told(storage, number, answer.orders);
+                Ok(())
+            }
+            (Phase::Recovery(_), asked, message) => {
+                self.recovery_told(connection, storage, asked, message)
+            }
+            (Phase::Verification(_), asked, message) => {
+                self.verification_told(connection, storage, asked, message)
+            }
+            // Answers to what was asked in the phase before.
+            (_, Some(_), _) => Ok(()),
+            (_, None, other) => Err(Refusal::unexpected(&other)),
+        }
+    }
+
+    /// A storage has answered with an error. It cannot do what the cluster needs: it is cut off.
+    fn storage_failed(
+        &mut self,
+        connection: ConnectionId,
+        storage: NodeId,
+        asked: Option<Asked>,
+        reason: &str,
+    ) -> Handled {
+        warn!(%storage, ?asked, reason, "a storage cannot answer, closing the connection");
+        self.close(connection);
+        Ok(())
+    }
+
+    fn storage_serves(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        storage: NodeId,
+        message: Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::NotifyReady(_) => self.storage_ready(storage),
+            Message::AskUnfinishedTransactions(question) => {
+                let ttids = self.transactions.notify_storage(storage);
+                let answer = AnswerUnfinishedTransactions { max_tid: self.last_tid, ttids };
+                self.answer(connection, id, answer);
+                self.table.set_updatable(storage, &question.partitions);
+            }
+            Message::NotifyReplicationDone(done) => {
+                let Some(changes) = self.table.set_up_to_date(done.partition, storage) else {
+                    return Err(Refusal::protocol("Non-assigned partition"));
+                };
+                if changes.is_empty() {
+                    let partition = done.partition;
+                    info!(%storage, %partition, "ignoring a late end of a replication");
+                }
+                self.tell_cells(changes, false);
+            }
+            Message::NotifyPartitionCorrupted(message) => {
+                self.corrupted(message.partition, &message.nodes);
+            }
+            Message::AskPackOrders(question) => {
+                self.pack_orders(connection, id, question.id, true);
+            }
+            other => return self.any_says(connection, id, &other),
+        }
+        Ok(())
+    }
+
+    /// A check has found a difference. An operator decides what is done.
+    fn corrupted(&mut self, partition: Partition, nodes: &[NodeId]) {
+        let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+        error!("Partition {partition} corrupted in: {}", nodes.join(", "));
+    }
+
+    /// The connection of a storage has ended.
+    pub(crate) fn storage_left(&mut self, connection: ConnectionId, storage: NodeId) {
+        self.left_verification(connection);
+        let Some(node) = self.members.get_mut(storage) else { return };
+        if node.connection != Some(connection) {
+            return;
+        }
+        node.connection = None;
+        if matches!(self.phase, Phase::Recovery(_)) {
+            return self.storage_left_recovery(storage);
+        }
+        match node.state {
+            // An operator has stopped it.
+            NodeState::Down => return,
+            NodeState::Pending => {
+                info!(%storage, "a pending storage has left");
+                node.state = NodeState::Unknown;
+                self.tell_node(storage);
+                self.members.nodes.remove(&storage);
+            }
+            NodeState::Running | NodeState::Unknown => {
+                warn!(%storage, "a storage has left");
+                node.state = NodeState::Down;
+                self.tell_node(storage);
+            }
+        }
+        if self.truncate_tid.is_some() {
+            self.stops = Some(Stop::NotOperational);
+            return;
+        }
+        let members = &self.members;
+        let changes = self.table.outdate(Some(storage), |id| members.is_running(id));
+        self.tell_cells(changes, false);
+        if !self.is_operational() {
+            // No transaction is committed without it any more.
+            self.stops = Some(Stop::NotOperational);
+            return;
+        }
+        self.storage_gone(connection, storage);
+    }
+}

@@ -1,0 +1,268 @@
+//! The partition table, which the primary master keeps.
+//!
+//! Unlike [`zodium_neo::PartitionTable`] it keeps the cells of a partition in the order in which
+//! they were added, knows storages without cells, and makes the changes itself.
+
+mod removal;
+mod topology;
+mod tweak;
+
+use std::collections::BTreeSet;
+
+use zodium_neo::messages::{
+    AnswerPartitionTable, Cell as ToldCell, CellChange, Row, SendPartitionTable,
+};
+use zodium_neo::{CellState, NodeId, Partition, TableId};
+use zodium_types::{Oid, Tid};
+
+pub(crate) use topology::Devices;
+
+/// What one storage has of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) node: NodeId,
+    pub(crate) state: CellState,
+    /// The storage replicates the cell, and gets all new transactions.
+    pub(crate) is_updatable: bool,
+}
+
+/// The partition table.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// `None` while there is no table.
+    id: Option<TableId>,
+    replicas: u32,
+    /// A row for each partition, from 0.
+    rows: Vec<Vec<Cell>>,
+    /// Storages with cells, and those that get some at the next tweak.
+    members: BTreeSet<NodeId>,
+}
+
+impl Cell {
+    pub(crate) fn new(node: NodeId, state: CellState) -> Cell {
+        Cell { node, state, is_updatable: false }
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        self.state.is_readable()
+    }
+
+    pub(crate) fn set(&mut self, state: CellState) {
+        self.state = state;
+        // A cell that goes out of date has to be replicated again.
+        self.is_updatable = false;
+    }
+
+    fn change(&self, partition: Partition) -> CellChange {
+        CellChange { partition, node: self.node, state: self.state }
+    }
+}
+
+impl Table {
+    /// No table yet; a new one will have this shape.
+    pub(crate) fn new(partitions: u32, replicas: u32) -> Table {
+        let rows = vec![Vec::new(); partitions as usize];
+        Table { id: None, replicas, rows, members: BTreeSet::new() }
+    }
+
+    /// The table of a storage; the reason if it contradicts itself.
+    pub(crate) fn load(message: &AnswerPartitionTable) -> Result<Table, String> {
+        let AnswerPartitionTable { table, replicas, rows } = message;
+        if rows.is_empty() {
+            return Err("a partition table without partitions".to_owned());
+        }
+        // It checks what is common to all nodes.
+        zodium_neo::PartitionTable::new(*table, *replicas, rows.clone())
+            .map_err(|error| error.to_string())?;
+        let cells = |row: &Row| row.iter().map(|cell| Cell::new(cell.node, cell.state)).collect();
+        Ok(Table {
+            id: Some(*table),
+            replicas: *replicas,
+            rows: rows.iter().map(cells).collect(),
+            members: rows.iter().flatten().map(|cell| cell.node).collect(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> Option<TableId> {
+        self.id
+    }
+
+    /// The table has changed.
+    pub(crate) fn next_id(&mut self) -> TableId {
+        let id = self.id.map_or(TableId(1), TableId::next);
+        self.id = Some(id);
+        id
+    }
+
+    pub(crate) fn replicas(&self) -> u32 {
+        self.replicas
+    }
+
+    pub(crate) fn set_replicas(&mut self, replicas: u32) {
+        self.replicas = replicas;
+    }
+
+    /// Number of partitions.
+    pub(crate) fn partitions(&self) -> u32 {
+        // A message has fewer rows than 2^32.
+        self.rows.len() as u32
+    }
+
+    pub(crate) fn partition_of_oid(&self, oid: Oid) -> Option<Partition> {
+        Partition::of_oid(oid, self.partitions())
+    }
+
+    pub(crate) fn partition_of_tid(&self, tid: Tid) -> Option<Partition> {
+        Partition::of_tid(tid, self.partitions())
+    }
+
+    /// The cells of a partition; none if there is no such partition.
+    pub(crate) fn row(&self, partition: Partition) -> &[Cell] {
+        self.rows.get(partition.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
+    }
+
+    fn cell_mut(&mut self, partition: Partition, node: NodeId) -> Option<&mut Cell> {
+        let row = self.rows.get_mut(partition.0 as usize)?;
+        row.iter_mut().find(|cell| cell.node == node)
+    }
+
+    /// The rows, as others are told of them.
+    pub(crate) fn told_rows(&self) -> Vec<Row> {
+        let told = |cell: &Cell| ToldCell { node: cell.node, state: cell.state };
+        self.rows.iter().map(|row| row.iter().map(told).collect()).collect()
+    }
+
+    pub(crate) fn message(&self) -> SendPartitionTable {
+        let (table, replicas) = (self.id, self.replicas);
+        SendPartitionTable { table, replicas, rows: self.told_rows() }
+    }
+
+    /// Storages with cells.
+    pub(crate) fn nodes(&self) -> BTreeSet<NodeId> {
+        self.rows.iter().flatten().map(|cell| cell.node).collect()
+    }
+
+    /// Storages with readable cells.
+    pub(crate) fn readable_nodes(&self) -> BTreeSet<NodeId> {
+        let cells = self.rows.iter().flatten().filter(|cell| cell.is_readable());
+        cells.map(|cell| cell.node).collect()
+    }
+
+    /// Whether a storage has cells, or gets some at the next tweak.
+    pub(crate) fn has_member(&self, node: NodeId) -> bool {
+        self.members.contains(&node)
+    }
+
+    /// The next tweak gives cells to a storage, too. `false` if that was so already.
+    pub(crate) fn add_member(&mut self, node: NodeId) -> bool {
+        self.members.insert(node)
+    }
+
+    /// Storages without cells get none at the next tweak.
+    pub(crate) fn forget_members_without_cells(&mut self) {
+        self.members = self.nodes();
+    }
+
+    /// Whether each partition has a cell.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.rows.iter().all(|row| !row.is_empty())
+    }
+
+    /// Whether each partition can be read from a storage that `is_running`.
+    pub(crate) fn is_operational(&self, is_running: impl Fn(NodeId) -> bool) -> bool {
+        let can_read = |cell: &Cell| cell.is_readable() && is_running(cell.node);
+        self.rows.iter().all(|row| row.iter().any(can_read))
+    }
+
+    /// Adds a cell, or changes the state of one.
+    pub(crate) fn set(&mut self, partition: Partition, node: NodeId, state: CellState) {
+        self.members.insert(node);
+        let Some(row) = self.rows.get_mut(partition.0 as usize) else { return };
+        match row.iter_mut().find(|cell| cell.node == node) {
+            Some(cell) => cell.set(state),
+            None => row.push(Cell::new(node, state)),
+        }
+    }
+
+    /// A storage gets all new transactions of partitions from now on.
+    pub(crate) fn set_updatable(&mut self, node: NodeId, partitions: &[Partition]) {
+        for partition in partitions {
+            if let Some(cell) = self.cell_mut(*partition, node).filter(|cell| !cell.is_readable()) {
+                cell.is_updatable = true;
+            }
+        }
+    }
+
+    /// A storage has replicated a partition. Gives the changes: none if that comes too late, `None`
+    /// if it has no such cell.
+    pub(crate) fn set_up_to_date(
+        &mut self,
+        partition: Partition,
+        node: NodeId,
+    ) -> Option<Vec<CellChange>> {
+        let wanted = self.replicas as usize + 1;
+        let row = self.rows.get_mut(partition.0 as usize)?;
+        let cell = row.iter_mut().find(|cell| cell.node == node)?;
+        if cell.state != CellState::OutOfDate || !cell.is_updatable {
+            return Some(Vec::new());
+        }
+        cell.set(CellState::UpToDate);
+        let mut changes = vec![cell.change(partition)];
+        // Cells that feed are dropped when there are enough others: all, or as many as wanted.
+        let readable = row.iter().filter(|cell| cell.is_readable()).count();
+        let mut droppable =
+            if readable == row.len() { readable } else { readable.saturating_sub(wanted) };
+        row.retain(|cell| {
+            let is_dropped = cell.state == CellState::Feeding && droppable > 0;
+            if is_dropped {
+                droppable -= 1;
+                let (node, state) = (cell.node, CellState::Discarded);
+                changes.push(CellChange { partition, node, state });
+            }
+            !is_dropped
+        });
+        Some(changes)
+    }
+
+    /// Cells of storages that do not run go out of date, as others go on without them.
+    ///
+    /// Those of `lost` stay where it was the last one to serve a partition: so the cluster can be
+    /// started again.
+    pub(crate) fn outdate(
+        &mut self,
+        lost: Option<NodeId>,
+        is_running: impl Fn(NodeId) -> bool,
+    ) -> Vec<CellChange> {
+        let mut changes = Vec::new();
+        for (partition, row) in (0..).map(Partition).zip(&mut self.rows) {
+            let is_served = row.iter().any(|cell| cell.is_readable() && is_running(cell.node));
+            row.retain_mut(|cell| {
+                let stays = lost == Some(cell.node) && !is_served;
+                if !cell.is_readable() || is_running(cell.node) || stays {
+                    return true;
+                }
+                let was_feeding = cell.state == CellState::Feeding;
+                cell.set(CellState::OutOfDate);
+                let state = if was_feeding { CellState::Discarded } else { cell.state };
+                changes.push(CellChange { partition, node: cell.node, state });
+                !was_feeding
+            });
+        }
+        changes
+    }
+
+    /// The storages with readable cells, if each partition has one that `is_pending`; else none.
+    pub(crate) fn operational_nodes(
+        &self,
+        is_pending: impl Fn(NodeId) -> bool,
+    ) -> BTreeSet<NodeId> {
+        if self.is_operational(is_pending) { self.readable_nodes() } else { BTreeSet::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Transactions from their begin to their commit.
+//!
+//! A transaction that is being finished has a tid, and its place in a queue by tids. It is
+//! committed when all storages have locked it, and all before it are committed.
+
+mod abort;
+mod begin;
+mod commit;
+mod finish;
+mod outcome;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zodium_neo::messages::FailedVote;
+use zodium_neo::{ConnectionId, NodeId, Partition};
+use zodium_types::{Oid, Tid};
+
+use crate::tids::Tids;
+
+/// A transaction that has begun.
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    /// The client; `None` when it has left after it asked for the commit.
+    client: Option<NodeId>,
+    /// Storages that became ready later do not get the transaction in full.
+    readiness: u64,
+    /// Storages that miss stores, though they were ready.
+    failed: Vec<NodeId>,
+    /// Told when it is committed.
+    waiting: Vec<Waiting>,
+    commit: Option<Commit>,
+}
+
+/// What a transaction has when its client asks to finish it.
+#[derive(Debug)]
+struct Commit {
+    tid: Tid,
+    oids: Vec<Oid>,
+    partitions: Vec<Partition>,
+    /// The client's request.
+    connection: ConnectionId,
+    request: u32,
+    /// Storages that lock it.
+    involved: Vec<NodeId>,
+    /// Those that have not said that they have.
+    locking: Vec<NodeId>,
+}
+
+/// A node that is told when a transaction is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    /// A storage that replicates.
+    Storage(NodeId),
+    /// A client that has lost its connection while it finished the transaction.
+    Client { connection: ConnectionId, request: u32 },
+}
+
+/// A request that waits for storages or for other transactions.
+#[derive(Debug)]
+struct Delayed {
+    connection: ConnectionId,
+    client: NodeId,
+    request: u32,
+    what: DelayedRequest,
+}
+
+#[derive(Debug)]
+enum DelayedRequest {
+    Begin(Option<Tid>),
+    Vote(FailedVote),
+}
+
+/// All transactions.
+#[derive(Debug)]
+pub(crate) struct Transactions {
+    /// By ttid.
+    all: BTreeMap<Tid, Transaction>,
+    /// Those that are being finished, and one that has brought its tid, in the order of their tids.
+    queue: VecDeque<Tid>,
+    delayed: VecDeque<Delayed>,
+    pub(crate) tids: Tids,
+    pub(crate) last_oid: Oid,
+    pub(crate) first_tid: Tid,
+    /// Commits since the start of this master.
+    pub(crate) committed: u64,
+}
+
+impl Default for Transactions {
+    fn default() -> Transactions {
+        Transactions {
+            all: BTreeMap::new(),
+            queue: VecDeque::new(),
+            delayed: VecDeque::new(),
+            tids: Tids::default(),
+            last_oid: Oid::ROOT,
+            first_tid: Tid::MAX,
+            committed: 0,
+        }
+    }
+}
+
+impl Transactions {
+    /// Forgets everything but how many were committed.
+    pub(crate) fn reset(&mut self) {
+        *self = Transactions { committed: self.committed, ..Transactions::default() };
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The last tid or ttid in use, at least `committed`.
+    pub(crate) fn last_tid(&self, committed: Tid) -> Tid {
+        let ttid = self.all.keys().next_back().copied();
+        let queued = self.queue.back().and_then(|ttid| self.all.get(ttid));
+        let tid = queued.and_then(|transaction| transaction.commit.as_ref()).map(|one| one.tid);
+        ttid.max(tid).map_or(committed, |last| last.max(committed))
+    }
+
+    /// New oids.
+    pub(crate) fn new_oids(&mut self, count: u32) -> Vec<Oid> {
+        let first = self.last_oid.0.saturating_add(1);
+        let end = first.saturating_add(count.into());
+        self.last_oid = Oid(end - 1);
+        (first..end).map(Oid).collect()
+    }
+
+    /// An oid is in use.
+    pub(crate) fn note_oid(&mut self, oid: Oid) {
+        self.last_oid = self.last_oid.max(oid);
+    }
+
+    /// A transaction is in the database.
+    pub(crate) fn note_first(&mut self, tid: Tid) {
+        self.first_tid = self.first_tid.min(tid);
+    }
+
+    /// A replicating storage is told when the transactions of now are committed. Gives them.
+    pub(crate) fn notify_storage(&mut self, storage: NodeId) -> Vec<Tid> {
+        for transaction in self.all.values_mut() {
+            transaction.wait(Waiting::Storage(storage));
+        }
+        self.all.keys().copied().collect()
+    }
+
+    /// Removes a transaction.
+    fn remove(&mut self, ttid: Tid) -> Option<Transaction> {
+        self.queue.retain(|queued| *queued != ttid);
+        self.all.remove(&ttid)
+    }
+}
+
+impl Transaction {
+    fn wait(&mut self, waiting: Waiting) {
+        if !self.waiting.contains(&waiting) {
+            self.waiting.push(waiting);
+        }
+    }
+
+    /// The storages that are told of its end.
+    fn waiting_storages(&self) -> impl Iterator<Item = NodeId> {
+        self.waiting.iter().filter_map(|waiting| match waiting {
+            Waiting::Storage(storage) => Some(*storage),
+            Waiting::Client { .. } => None,
+        })
+    }
+}

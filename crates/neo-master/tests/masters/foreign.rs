@@ -1,0 +1,60 @@
+//! Messages that have no place: whatever a node says in whatever phase, the master goes on.
+
+use zodium_neo::{ConnectionId, NodeType};
+
+use crate::support::*;
+
+/// A message of each kind, as NEO/py has written it.
+const MESSAGES: &str = include_str!("../../../neo/tests/messages.txt");
+
+fn messages() -> Vec<Vec<u8>> {
+    let digits = MESSAGES.lines().filter_map(|line| line.split(' ').next());
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).ok();
+    let messages = digits.map(|digits| digits.as_bytes().chunks(2).map_while(byte).collect());
+    messages.filter(|message: &Vec<u8>| !message.is_empty()).collect()
+}
+
+/// A master in some phase, with a node of each kind.
+fn benches() -> Vec<(Bench, Vec<ConnectionId>)> {
+    let recovering = Bench::new(settings(101));
+    let mut verifying = Bench::new(settings(101));
+    verifying.verifying(1);
+    let (running, _) = Bench::running(2);
+    let benches = [recovering, verifying, running].into_iter();
+    benches
+        .map(|mut bench| {
+            let mut nodes = vec![bench.master.accepted("a stranger".to_owned())];
+            for (kind, port) in [(NodeType::Admin, 301), (NodeType::Master, 102)] {
+                nodes.push(bench.node(kind, None, Some(address(port))));
+            }
+            nodes.push(bench.storage(9));
+            nodes.push(bench.client());
+            (bench, nodes)
+        })
+        .collect()
+}
+
+#[test]
+fn any_message_of_any_node_is_handled() {
+    let messages = messages();
+    assert!(messages.len() > 100);
+    for message in &messages {
+        for (mut bench, nodes) in benches() {
+            for node in nodes {
+                bench.hand_in(node, message);
+                bench.lose(node);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_messages_of_one_connection_are_handled() {
+    for (mut bench, nodes) in benches() {
+        for node in nodes {
+            for message in &messages() {
+                bench.hand_in(node, message);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Starts: new clusters, recoveries, verifications.
+
+use zodium_neo::messages::*;
+use zodium_neo::{ClusterState, Map, Message, NodeType};
+use zodium_neo_master::Settings;
+use zodium_types::Tid;
+
+use crate::support::*;
+
+const EMPTY: AnswerRecovery = AnswerRecovery { table: None, backup_tid: None, truncate_tid: None };
+
+#[test]
+fn a_new_cluster_starts_when_enough_storages_are_there() {
+    let mut bench = Bench::new(Settings { autostart: Some(2), ..settings(101) });
+    let one = bench.storage(1);
+    bench.answer(one, "AskRecovery", EMPTY);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+    let other = bench.storage(2);
+    // One that has not said whether it has a table keeps the cluster from being created.
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+    bench.answer(other, "AskRecovery", EMPTY);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+    let rows = bench.take_with(one, "SendPartitionTable", |message| match message {
+        Message::SendPartitionTable(table) => table.rows,
+        _ => unreachable!(),
+    });
+    let nodes: Vec<_> = rows.iter().map(|row| row[0].node).collect();
+    assert_eq!(nodes, [storage(1), storage(2)]);
+}
+
+#[test]
+fn an_operator_starts_a_new_cluster_and_ends_it() {
+    let mut bench = Bench::new(settings(101));
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    let start = SetClusterState { state: ClusterState::Verifying };
+    bench.tell(admin, 1, start.clone());
+    let one = bench.storage(1);
+    // It is refused until the storage has said what it has.
+    bench.tell(admin, 2, start.clone());
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+    bench.answer(one, "AskRecovery", EMPTY);
+    bench.tell(admin, 3, start);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+    bench.tell(admin, 4, SetClusterState { state: ClusterState::Stopping });
+    assert!(bench.has_ended && bench.closed.contains(&one));
+}
+
+#[test]
+fn what_one_storage_has_locked_all_commit() {
+    let mut bench = Bench::new(Settings { replicas: 1, ..settings(101) });
+    let storages = bench.verifying(2);
+    let (locked, dropped, done) = (Tid(2000), Tid(2002), Tid(2004));
+    let told = |entries: &[(Tid, Option<Tid>)]| AnswerLockedTransactions {
+        transactions: Map(entries.to_vec()),
+    };
+    let first = told(&[(locked, Some(Tid(2010))), (dropped, None), (done, None)]);
+    bench.answer(storages[0], "AskLockedTransactions", first);
+    let second = told(&[(locked, None), (dropped, None)]);
+    bench.answer(storages[1], "AskLockedTransactions", second);
+    // The second storage may have committed what only the first one has left.
+    bench.answer(storages[1], "AskFinalTID", AnswerFinalTID { tid: Some(Tid(2020)) });
+    let validated = |bench: &mut Bench, place: usize| {
+        bench.take_with(storages[place], "ValidateTransaction", |message| match message {
+            Message::ValidateTransaction(order) => (order.ttid, order.tid),
+            _ => unreachable!(),
+        })
+    };
+    assert_eq!(validated(&mut bench, 0), (locked, Tid(2010)));
+    assert_eq!(validated(&mut bench, 0), (done, Tid(2020)));
+    assert_eq!(validated(&mut bench, 1), (locked, Tid(2010)));
+    assert!(!bench.names(storages[1]).contains(&"ValidateTransaction"));
+    bench.serve(&storages);
+    let client = bench.client();
+    assert!(bench.begin(client) > Tid(2020));
+}
+
+#[test]
+fn a_database_of_a_backup_cluster_is_not_run() {
+    let mut bench = Bench::new(settings(101));
+    let one = bench.storage(1);
+    let answer = AnswerRecovery {
+        table: Some(zodium_neo::TableId(7)),
+        backup_tid: Some(Tid(5)),
+        truncate_tid: None,
+    };
+    bench.answer(one, "AskRecovery", answer);
+    let cell = Cell { node: storage(1), state: zodium_neo::CellState::UpToDate };
+    let table =
+        AnswerPartitionTable { table: zodium_neo::TableId(7), replicas: 0, rows: vec![vec![cell]] };
+    bench.answer(one, "AskPartitionTable", table);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+}
+
+#[test]
+fn a_truncation_waits_for_all_storages() {
+    let (mut bench, storages) = Bench::running(2);
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    bench.tell(admin, 1, Truncate { tid: Tid(500) });
+    bench.take(storages[0], "Truncate");
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+    let answer = AnswerRecovery {
+        table: Some(zodium_neo::TableId(7)),
+        backup_tid: None,
+        truncate_tid: Some(Tid(500)),
+    };
+    bench.answer(storages[0], "AskRecovery", answer.clone());
+    let row =
+        [1, 2].map(|number| Cell { node: storage(number), state: zodium_neo::CellState::UpToDate });
+    let rows = vec![row.to_vec(); 2];
+    let table = AnswerPartitionTable { table: zodium_neo::TableId(7), replicas: 1, rows };
+    bench.answer(storages[0], "AskPartitionTable", table);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+    bench.answer(storages[1], "AskRecovery", answer);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+}
