@@ -12,6 +12,7 @@ use crate::model::Configuration;
 use crate::settings::log::LogDestination;
 use crate::settings::neo::NodeOptions;
 use crate::settings::neo_admin::AdminOptions;
+use crate::settings::neo_master::MasterOptions;
 use crate::settings::packing::PackSchedule;
 use crate::settings::server::ServerOptions;
 use crate::settings::storage::{StorageKind, StorageOptions};
@@ -45,13 +46,21 @@ impl Configuration {
         if let Some(node) = &self.neo_storage {
             problems.one_of_two("[neo-storage]", "[[storage]]", !self.storages.is_empty());
             problems.one_of_two("[neo-storage]", "[neo-admin]", self.neo_admin.is_some());
+            problems.one_of_two("[neo-storage]", "[neo-master]", self.neo_master.is_some());
             problems.node(node);
             problems.log(&self.log.destinations);
             return problems.found;
         }
         if let Some(admin) = &self.neo_admin {
             problems.one_of_two("[neo-admin]", "[[storage]]", !self.storages.is_empty());
+            problems.one_of_two("[neo-admin]", "[neo-master]", self.neo_master.is_some());
             problems.admin(admin);
+            problems.log(&self.log.destinations);
+            return problems.found;
+        }
+        if let Some(master) = &self.neo_master {
+            problems.one_of_two("[neo-master]", "[[storage]]", !self.storages.is_empty());
+            problems.master(master);
             problems.log(&self.log.destinations);
             return problems.found;
         }
@@ -100,6 +109,17 @@ impl Problems {
         let sends_mail = !admin.monitor_email.is_empty();
         self.add_if(sends_mail, "`monitor-email` is not implemented", advice);
         self.node_tls([("ca", &admin.ca), ("cert", &admin.cert), ("key", &admin.key)]);
+    }
+
+    fn master(&mut self, master: &MasterOptions) {
+        let advice = "give the name, or --cluster";
+        self.add_if(master.cluster.is_empty(), "`cluster` is missing", advice);
+        let advice = "a cluster has one at least";
+        self.add_if(master.partitions == 0, "`partitions` is 0", advice);
+        let advice = "run neomaster for a backup cluster; storages and admins may be ours";
+        let is_backup = master.upstream_cluster.is_some() || !master.upstream_masters.is_empty();
+        self.add_if(is_backup, "`upstream-cluster` is not implemented", advice);
+        self.node_tls([("ca", &master.ca), ("cert", &master.cert), ("key", &master.key)]);
     }
 
     fn node_tls(&mut self, files: [(&str, &Option<PathBuf>); 3]) {
@@ -406,6 +426,7 @@ mod tests {
             monitor: None,
             neo_storage: None,
             neo_admin: None,
+            neo_master: None,
         };
         (directory, configuration)
     }

@@ -30,6 +30,7 @@ pub use settings::log::{LogDestination, LogFormat, LogOptions};
 pub use settings::monitor::MonitorOptions;
 pub use settings::neo::{NodeAdapter, NodeOptions, NodeWait};
 pub use settings::neo_admin::AdminOptions;
+pub use settings::neo_master::MasterOptions;
 pub use settings::packing::{PackOptions, PackSchedule, Weekday};
 pub use settings::server::{Encoding, ServerOptions};
 pub use settings::storage::{Checksums, StorageKind, StorageOptions};

@@ -4,6 +4,7 @@ use crate::settings::log::LogOptions;
 use crate::settings::monitor::MonitorOptions;
 use crate::settings::neo::NodeOptions;
 use crate::settings::neo_admin::AdminOptions;
+use crate::settings::neo_master::MasterOptions;
 use crate::settings::server::ServerOptions;
 use crate::settings::storage::StorageOptions;
 
@@ -22,4 +23,6 @@ pub struct Configuration {
     pub neo_storage: Option<NodeOptions>,
     /// The admin of a NEO cluster, in place of a server.
     pub neo_admin: Option<AdminOptions>,
+    /// A master of a NEO cluster, in place of a server.
+    pub neo_master: Option<MasterOptions>,
 }

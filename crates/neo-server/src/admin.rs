@@ -87,14 +87,19 @@ async fn serve_here(admin: ServeAdmin, stop: impl Future<Output = ()>) -> io::Re
         () = stop => {}
     }
     accepting.abort();
+    send_last(&driver.links).await;
+    Ok(())
+}
+
+/// Waits until what there is to send is sent, for some time.
+pub(crate) async fn send_last(links: &Links) {
     let sent = async {
-        while driver.links.unsent_bytes() > 0 {
+        while links.unsent_bytes() > 0 {
             sleep(FAREWELL_PAUSE).await;
         }
     };
     // A peer that does not read misses the end of what it was told.
     let _ = timeout(FAREWELL_TIME_MAX, sent).await;
-    Ok(())
 }
 
 /// The admin with its connections. All of it is on one thread.

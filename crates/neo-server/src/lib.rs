@@ -1,6 +1,7 @@
 //! Drives NEO nodes: sockets, TLS, and the database threads of storages.
 //!
 //! [`serve_admin()`] runs the admin of a cluster, and an [`AdminConnection`] asks one.
+//! [`serve_master()`] runs a master.
 //!
 //! [`serve()`] connects a [`Node`](zodium_neo_storage::Node) with the world. One thread has the
 //! node and all connections, and reads single rows while they come from memory. Other reads of the
@@ -17,6 +18,7 @@ mod dialling;
 mod driver;
 mod links;
 mod listening;
+mod master;
 mod pace;
 mod questions;
 mod reader;
@@ -29,6 +31,7 @@ mod writer;
 
 pub use admin::{AdminWatch, ServeAdmin, serve_admin};
 pub use driver::MastersTold;
+pub use master::{MasterWatch, ServeMaster, serve_master};
 pub use questions::{AdminConnection, AskError};
 pub use serve::{Ended, NodeError, ServeNode, serve};
 pub use tls::NodeTls;

@@ -71,6 +71,7 @@ fn check(file: &Path) -> Result<ExitCode> {
     let nodes = [
         ("storage", configuration.neo_storage.is_some()),
         ("admin", configuration.neo_admin.is_some()),
+        ("master", configuration.neo_master.is_some()),
     ];
     if let Some((node, _)) = nodes.iter().find(|(_, is_configured)| *is_configured) {
         let file = file.display();

@@ -66,6 +66,7 @@ impl RespOptions {
             monitor: None,
             neo_storage: None,
             neo_admin: None,
+            neo_master: None,
         };
         self.settings.apply(&mut configuration).map_err(anyhow::Error::msg)?;
         Ok(configuration)

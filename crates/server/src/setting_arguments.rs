@@ -23,7 +23,7 @@ pub(crate) struct OfServer;
 
 impl Selection for OfServer {
     fn has(settings: &Settings) -> bool {
-        !settings.are_for_nodes() && !settings.are_for_admins()
+        !settings.are_for_nodes() && !settings.are_for_admins() && !settings.are_for_masters()
     }
 }
 
@@ -44,6 +44,16 @@ pub(crate) struct OfAdmin;
 impl Selection for OfAdmin {
     fn has(settings: &Settings) -> bool {
         settings.are_for_admins() || settings.are_for_all()
+    }
+}
+
+/// The settings of a master of a NEO cluster.
+#[derive(Debug, Default)]
+pub(crate) struct OfMaster;
+
+impl Selection for OfMaster {
+    fn has(settings: &Settings) -> bool {
+        settings.are_for_masters() || settings.are_for_all()
     }
 }
 
@@ -186,6 +196,7 @@ mod tests {
             monitor: None,
             neo_storage: None,
             neo_admin: None,
+            neo_master: None,
         };
         parse(words).unwrap().apply(&mut configuration).unwrap();
         configuration

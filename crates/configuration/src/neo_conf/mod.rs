@@ -31,6 +31,8 @@ pub enum NeoNode {
     Storage,
     /// The admin of a cluster.
     Admin,
+    /// A master of a cluster.
+    Master,
 }
 
 /// Reads a section of NEO's configuration file.
@@ -63,10 +65,11 @@ fn interpret(
         return findings.conclude(None);
     }
     let file = File { source, sections: &sections, section, surroundings };
-    let (mut neo_storage, mut neo_admin) = (None, None);
+    let (mut neo_storage, mut neo_admin, mut neo_master) = (None, None, None);
     match node {
         NeoNode::Storage => neo_storage = Some(file.group("storages", &ONCE, &mut findings)),
         NeoNode::Admin => neo_admin = Some(file.group("admins", &[], &mut findings)),
+        NeoNode::Master => neo_master = Some(file.group("masters", &[], &mut findings)),
     }
     let log = match file.value(LOG_FILE, &mut findings) {
         Some(path) => {
@@ -85,6 +88,7 @@ fn interpret(
         monitor: None,
         neo_storage,
         neo_admin,
+        neo_master,
     }))
 }
 

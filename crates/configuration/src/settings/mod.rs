@@ -11,6 +11,7 @@ pub(crate) mod log;
 pub(crate) mod monitor;
 pub(crate) mod neo;
 pub(crate) mod neo_admin;
+pub(crate) mod neo_master;
 pub(crate) mod packing;
 pub(crate) mod server;
 pub(crate) mod storage;
@@ -103,6 +104,12 @@ impl Settings {
         self.header == ADMIN
     }
 
+    /// Whether they are for a master of a NEO cluster, and not for a server.
+    #[must_use]
+    pub fn are_for_masters(&self) -> bool {
+        self.header == MASTER
+    }
+
     /// Whether they are for any process: of a server, or of a node.
     #[must_use]
     pub fn are_for_all(&self) -> bool {
@@ -121,9 +128,11 @@ impl Settings {
 const NODE: &str = "[neo-storage]";
 /// The table of the admin of a NEO cluster.
 const ADMIN: &str = "[neo-admin]";
+/// The table of a master of a NEO cluster.
+const MASTER: &str = "[neo-master]";
 
 /// All settings.
-pub static SETTINGS: LazyLock<[Settings; 8]> = LazyLock::new(|| {
+pub static SETTINGS: LazyLock<[Settings; 9]> = LazyLock::new(|| {
     [
         settings("[server]", "", "zeo.conf", |all| vec![&mut all.server]),
         settings("[server.tls]", "TLS", "<ssl>", |all| {
@@ -141,6 +150,7 @@ pub static SETTINGS: LazyLock<[Settings; 8]> = LazyLock::new(|| {
         }),
         settings(NODE, "", "neo.conf", |all| vec![all.neo_storage.get_or_insert_default()]),
         settings(ADMIN, "", "neo.conf", |all| vec![all.neo_admin.get_or_insert_default()]),
+        settings(MASTER, "", "neo.conf", |all| vec![all.neo_master.get_or_insert_default()]),
     ]
 });
 

@@ -49,7 +49,7 @@ settings! {
 
         /// Id to ask the first master for, as in neoadmin for tests
         nid: Option<i32> = None, {
-            Nid;
+            Nid(ADMIN);
             key: "nid", elsewhere: "`nid`", otherwise: "the master gives one", option: "nid",
             short: Some('i'), value: "ID"
         }
@@ -95,17 +95,23 @@ settings! {
     }
 }
 
-/// The kind of an admin's id: a negative number, as all but those of storages are.
-pub(crate) struct Nid;
+/// The kind of a node's id: a negative number, as all but those of storages are. It has the high
+/// byte of the ids of its kind of node.
+pub(crate) struct Nid(pub(crate) i32);
 
-/// The id of admins before the first one.
-const BEFORE_FIRST: i32 = -0x30 << 24;
-const NO_NID: &str = "give the id of an admin, a number from -805306367 (A1) to -788529153";
+/// The high byte of the ids of admins.
+const ADMIN: i32 = -0x30;
+const NUMBER_BITS: u32 = 24;
 
 impl Nid {
-    fn checked(number: Option<i32>) -> Converted<i32> {
-        let is_admin = |id: &i32| *id > BEFORE_FIRST && *id >> 24 == BEFORE_FIRST >> 24;
-        number.filter(is_admin).ok_or_else(|| NO_NID.to_owned())
+    fn checked(&self, number: Option<i32>) -> Converted<i32> {
+        let before_first = self.0 << NUMBER_BITS;
+        let is_one = |id: &i32| *id > before_first && *id >> NUMBER_BITS == self.0;
+        number.filter(is_one).ok_or_else(|| {
+            let last = before_first | ((1 << NUMBER_BITS) - 1);
+            let first = before_first + 1;
+            format!("give the id of such a node, a number from {first} (the first) to {last}")
+        })
     }
 }
 
@@ -113,12 +119,12 @@ impl Kind for Nid {
     type Value = i32;
 
     fn text(&self, text: &OsStr) -> Converted<i32> {
-        Nid::checked(text.to_str().and_then(|text| text.parse().ok()))
+        self.checked(text.to_str().and_then(|text| text.parse().ok()))
     }
 
     fn toml(&self, value: &DeValue, _: &Path) -> Converted<i32> {
         let integer = value.as_integer();
-        Nid::checked(
+        self.checked(
             integer.and_then(|number| i32::from_str_radix(number.as_str(), number.radix()).ok()),
         )
     }
@@ -133,12 +139,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_those_of_admins() {
-        let nid = |text: &str| Nid.text(OsStr::new(text));
+    fn ids_are_those_of_their_kind_of_node() {
+        let nid = |text: &str| Nid(ADMIN).text(OsStr::new(text));
         assert_eq!(nid("-805306367"), Ok(-805_306_367));
         assert_eq!(nid("-788529153"), Ok(-788_529_153));
         for wrong in ["-805306368", "-788529152", "1", "-268435455", "A1", ""] {
             assert!(nid(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(Nid(-0x10).text(OsStr::new("-268435455")), Ok(-268_435_455));
     }
 }

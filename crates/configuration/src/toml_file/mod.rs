@@ -22,7 +22,8 @@ use crate::settings::tls::TlsOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
-const TABLES: [&str; 6] = ["server", "storage", "log", "monitor", "neo-storage", "neo-admin"];
+const TABLES: [&str; 7] =
+    ["server", "storage", "log", "monitor", "neo-storage", "neo-admin", "neo-master"];
 
 /// Reads a configuration in TOML. Relative paths in it begin at the file's directory.
 ///
@@ -89,6 +90,7 @@ fn configuration(root: &Table, findings: &mut Findings) -> Configuration {
     let monitor = root.table("monitor", "[monitor]", findings);
     let node = root.table("neo-storage", "[neo-storage]", findings);
     let admin = root.table("neo-admin", "[neo-admin]", findings);
+    let master = root.table("neo-master", "[neo-master]", findings);
     Configuration {
         server: server.unwrap_or_default(),
         storages,
@@ -96,6 +98,7 @@ fn configuration(root: &Table, findings: &mut Findings) -> Configuration {
         monitor: monitor.map(|table| group(&table, &[], findings)),
         neo_storage: node.map(|table| group(&table, &[], findings)),
         neo_admin: admin.map(|table| group(&table, &[], findings)),
+        neo_master: master.map(|table| group(&table, &[], findings)),
     }
 }
 

@@ -17,10 +17,11 @@ impl Configuration {
     /// A path is not UTF-8.
     pub fn to_toml(&self) -> Result<String, ConfigurationError> {
         let mut text = String::new();
-        match (&self.neo_storage, &self.neo_admin) {
-            (Some(node), _) => write("[neo-storage]", node, &mut text)?,
-            (None, Some(admin)) => write("[neo-admin]", admin, &mut text)?,
-            (None, None) => write("[server]", &self.server, &mut text)?,
+        match (&self.neo_storage, &self.neo_admin, &self.neo_master) {
+            (Some(node), _, _) => write("[neo-storage]", node, &mut text)?,
+            (None, Some(admin), _) => write("[neo-admin]", admin, &mut text)?,
+            (None, None, Some(master)) => write("[neo-master]", master, &mut text)?,
+            (None, None, None) => write("[server]", &self.server, &mut text)?,
         }
         if let Some(tls) = &self.server.tls {
             write("[server.tls]", tls, &mut text)?;

@@ -183,7 +183,7 @@ mod tests {
     fn what_is_missing_is_said() {
         for (words, expected) in [
             ("", "--cluster NAME"),
-            ("-c|a|-i|1", "from -805306367 (A1)"),
+            ("-c|a|-i|1", "from -805306367 (the first)"),
             ("-f|a|-C|b", "cannot be used with"),
             ("-c|a|--smtp|b", "unexpected argument"),
         ] {

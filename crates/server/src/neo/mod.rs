@@ -5,7 +5,9 @@ mod admin;
 mod admin_monitoring;
 mod asking;
 mod ctl;
+mod master;
 mod master_list;
+mod master_monitoring;
 mod monitoring;
 mod options;
 mod status;
@@ -22,6 +24,7 @@ use zodium_configuration::{Configuration, LogDestination};
 
 use self::admin::AdminOptions;
 use self::ctl::CtlOptions;
+use self::master::MasterOptions;
 use self::options::StorageOptions;
 use self::status::StatusOptions;
 
@@ -43,6 +46,14 @@ enum NeoCommand {
     /// Exit codes: 0 after SIGTERM and when the master stops it, 1 after an error, 2 for a wrong
     /// command line.
     Storage(Box<StorageOptions>),
+    /// Run a master of a cluster, beside others of ours or of NEO/py
+    ///
+    /// The options are those of neomaster; docs/neo.md says what differs. The master runs in the
+    /// foreground until SIGTERM, or until the cluster stops; SIGUSR2 ends it at once.
+    ///
+    /// Exit codes: 0 after SIGTERM and when the cluster stops, 1 after an error, 2 for a wrong
+    /// command line.
+    Master(Box<MasterOptions>),
     /// Run the admin of a cluster, which `zodium neo ctl` and neoctl connect to
     ///
     /// The options are those of neoadmin; docs/neo.md says what differs. The admin runs in the
@@ -69,6 +80,7 @@ enum NeoCommand {
 pub(crate) fn run(options: &NeoOptions) -> Result<ExitCode> {
     match &options.command {
         NeoCommand::Storage(options) => storage::run(options).map(|()| ExitCode::SUCCESS),
+        NeoCommand::Master(options) => master::run(options).map(|()| ExitCode::SUCCESS),
         NeoCommand::Admin(options) => admin::run(options).map(|()| ExitCode::SUCCESS),
         NeoCommand::Ctl(options) => ctl::run(options),
         NeoCommand::Status(options) => status::run(options),

@@ -82,6 +82,7 @@ pub(super) fn unconfigured() -> Configuration {
         monitor: None,
         neo_storage: None,
         neo_admin: None,
+        neo_master: None,
     }
 }
 

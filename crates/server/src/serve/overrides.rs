@@ -29,6 +29,12 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
              FILE`, or remove its table [neo-admin]",
         ));
     }
+    if configuration.neo_master.is_some() {
+        return Err(wrong(
+            "the configuration is of a master of a NEO cluster: run it with `zodium neo master -C \
+             FILE`, or remove its table [neo-master]",
+        ));
+    }
     let files: Vec<_> = options.path.iter().chain(&options.filename).collect();
     if !files.is_empty() {
         configuration.storages = storages(&files)?;
@@ -55,6 +61,7 @@ fn unconfigured() -> Configuration {
         monitor: None,
         neo_storage: None,
         neo_admin: None,
+        neo_master: None,
     }
 }
 
