@@ -1,7 +1,8 @@
-"""Clusters of NEO/py's masters, admins and clients, with our storage nodes.
+"""Clusters of NEO/py's masters, admins and clients, with our nodes.
 
 NEOPPOD          a checkout of NEO/py, and
 NEOPPOD_PYTHON   a Python with msgpack, six and ZODB, which runs it
+ZODIUM_TEST_OWN_MASTERS  if set, masters of ours in place of NEO/py's in all tests
 
 Key decision: NEO/py runs in processes of its own, with its own Python.  The tests
 see what an operator sees: neoctl, log files, exit codes, databases.
@@ -24,6 +25,8 @@ CHECKOUT, PYTHON = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
 CLIENT = Path(__file__).with_name("neo_client.py")
 COMMANDS = Path(__file__).with_name("neo_commands.py")
 START_SECONDS = 30
+# Whether all masters are ours where a test does not say.
+OWN_MASTERS = bool(os.environ.get("ZODIUM_TEST_OWN_MASTERS"))
 
 needs_neo = pytest.mark.skipif(
     not CHECKOUT or not PYTHON,
@@ -100,6 +103,7 @@ class Cluster:
         upstream=None,
         marks_corrupted_cells=False,
         monitors=(),
+        own_masters=None,
     ):
         self.folder, self.name, self.tls = folder, "zodium_test", tls
         self.partitions = partitions
@@ -113,6 +117,11 @@ class Cluster:
             self.neo_node("neomaster", f"master-{number}", "--bind", address, *shape)
             for number, address in enumerate(addresses, 1)
         ]
+        # The numbers of masters, from 1, that are ours.
+        is_own = OWN_MASTERS and not upstream and not marks_corrupted_cells
+        everyone = range(1, masters + 1) if is_own else ()
+        for number in everyone if own_masters is None else own_masters:
+            self.master_nodes[number - 1] = self.master_node(number, addresses[number - 1], *shape)
         if marks_corrupted_cells:
             for node in self.master_nodes:
                 node.words[1:2] = ["-c", MARKING_MASTER, CHECKOUT]
@@ -148,6 +157,11 @@ class Cluster:
         words += ["--database", str(self.database(number)), "--nid", str(number)]
         words += ["--log-level", "debug", *options]
         return Node(words, f"storage-{number}", self.folder)
+
+    def master_node(self, number, address, *options):
+        """A master of ours."""
+        words = [BINARY, "neo", "master", *self.common(), "--bind", address, *options]
+        return Node([*words, "--log-level", "debug"], f"master-{number}", self.folder)
 
     def admin_node(self, address, *options):
         """An admin of ours."""

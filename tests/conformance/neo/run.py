@@ -1,12 +1,12 @@
-"""NEO/py's own tests, with our program in place of its storage nodes and admins.
+"""NEO/py's own tests, with our program in place of its masters, storage nodes and admins.
 
-    NEOPPOD=CHECKOUT PYTHON tests/conformance/neo/run.py [--storage COMMAND] [--admin COMMAND]
-        [--adapter MySQL] [NAME ...]
+    NEOPPOD=CHECKOUT PYTHON tests/conformance/neo/run.py [--master COMMAND] [--storage COMMAND]
+        [--admin COMMAND] [--adapter MySQL] [NAME ...]
 
 PYTHON runs NEO/py.  A NAME is a module (zodb.testBasic, functional.testStorage), a
 group (zodb, functional, subset), or part of the name of a test after a colon (zodb:Undo).
-Without names all of zodb and functional run.  COMMAND is what `neostorage` or `neoadmin` is
-replaced by; `--storage stock` and `--admin stock` leave NEO's own.
+Without names all of zodb and functional run.  COMMAND is what `neomaster`, `neostorage` or
+`neoadmin` is replaced by; `--master stock` and the like leave NEO's own.
 
 With `--adapter MySQL` the databases are on a MariaDB server, which is started for them.
 
@@ -148,8 +148,8 @@ class Result(unittest.TextTestResult):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="NEO/py's tests with our storages and admins")
-    for node in ("storage", "admin"):
+    parser = argparse.ArgumentParser(description="NEO/py's tests with our nodes")
+    for node in ("master", "storage", "admin"):
         command, help = f"{PROGRAM} neo {node}", f"what neo{node} is replaced by"
         parser.add_argument(f"--{node}", default=command, help=help)
     help = "kind of the storages' databases: SQLite or MySQL"
@@ -163,7 +163,8 @@ def main():
     stack = contextlib.ExitStack()
     if options.adapter == "MySQL":
         stack.enter_context(mariadb_server())
-    substitute({"neostorage": options.storage, "neoadmin": options.admin})
+    nodes = {"master": options.master, "storage": options.storage, "admin": options.admin}
+    substitute({f"neo{node}": command for node, command in nodes.items()})
     counts = {}
     for group, test in tests_named(options.names):
         count = counts.setdefault(group, dict.fromkeys(OUTCOMES, 0))

@@ -1,0 +1,144 @@
+"""Masters of ours with clients, admins, storages and masters of NEO/py."""
+
+import time
+
+import pytest
+from harness.neo import Cluster, Failed, needs_neo, wait_for
+
+pytestmark = [pytest.mark.zodium, needs_neo]
+
+WORKERS = 2
+
+
+@pytest.fixture
+def make(tmp_path):
+    """make(**shape): a cluster that does not run yet; its masters are ours."""
+    clusters = []
+
+    def build(**shape):
+        folder = tmp_path / f"cluster-{len(clusters)}"
+        folder.mkdir()
+        shape.setdefault("own_masters", range(1, shape.get("masters", 1) + 1))
+        clusters.append(Cluster(folder, **shape))
+        return clusters[-1]
+
+    yield build
+    for one in clusters:
+        one.end()
+
+
+def primary_of(made):
+    """The process of the primary master; None while the admin knows none."""
+    primary = made.neoctl("print", "primary").stdout.strip()
+    lines = made.neoctl("print", "node", "master").stdout.splitlines() if primary else []
+    addresses = [line.split("|")[2].strip() for line in lines if line.startswith(f"{primary} ")]
+    found = [node for node in made.master_nodes if set(addresses) & set(node.words)]
+    return found[0] if found else None
+
+
+def test_clients_commit_undo_and_pack_on_storages_of_both_kinds(make):
+    made = make(storages=2, partitions=3)
+    made.storages[0] = made.neo_storage_node(1)
+    made.start()
+    one, other = made.client(), made.client()
+    one.call("set", a=1)
+    one.call("begin_set", a=2)
+    other.call("get")
+    other.call("begin_set", a=3)
+    one.call("commit")
+    with pytest.raises(Failed, match="ConflictError"):
+        other.call("commit")
+    one.call("undo")
+    assert other.call("get") == {"a": 1}
+    assert one.call("history") == 4
+    # It returns when the pack is done.
+    one.call("pack")
+    assert one.call("history") == 1
+    other.call("set", a=5)
+    assert one.call("get") == {"a": 5}
+
+
+def test_everything_is_killed_while_clients_commit(make, tmp_path):
+    """What was voted is committed or dropped when the cluster comes back."""
+    made, stop = make(storages=3, partitions=4, replicas=1), tmp_path / "stop"
+    made.start()
+    workers = [made.client() for _ in range(WORKERS)]
+    for number, worker in enumerate(workers):
+        worker.ask("work", name=f"worker-{number}", stop=str(stop))
+    time.sleep(0.5)
+    nodes = [*made.master_nodes, *made.storages]
+    for node in nodes:
+        node.process.kill()
+    for node in nodes:
+        node.process.wait()
+        node.start()
+    made.wait_running()
+    finish(made, workers, stop)
+
+
+@pytest.mark.parametrize("own_masters", [(1, 2), (1,)], ids=["ours", "mixed"])
+def test_primary_masters_are_killed_while_clients_commit(make, tmp_path, own_masters):
+    made = make(storages=2, partitions=4, replicas=1, masters=2, own_masters=own_masters)
+    made.start()
+    stop = tmp_path / "stop"
+    workers = [made.client() for _ in range(WORKERS)]
+    for number, worker in enumerate(workers):
+        worker.ask("work", name=f"worker-{number}", stop=str(stop))
+    for _ in range(2):
+        time.sleep(0.3)
+        killed = wait_for(lambda: primary_of(made), "a primary master")
+        killed.kill()
+        made.wait_running()
+        killed.start()
+        wait_for(
+            lambda: made.neoctl("print", "node", "master").stdout.count("RUNNING") == 2,
+            "the killed master is a secondary one",
+        )
+    finish(made, workers, stop)
+
+
+def finish(made, workers, stop):
+    """Ends the workers; nothing that was acknowledged to them may be lost."""
+    time.sleep(0.3)
+    stop.touch()
+    answers = [worker.answer() for worker in workers]
+    counted = made.client().call("counted")
+    for number, (acknowledged, commits, errors) in enumerate(answers):
+        assert commits > 0, errors
+        # A commit that was not acknowledged may be there all the same.
+        assert counted[f"worker-{number}"] >= acknowledged
+
+
+def test_what_operators_do(make):
+    made = make(storages=1, partitions=4, masters=2)
+    made.start()
+    client = made.client()
+    client.call("fill", count=5)
+    made.storages.append(made.storage_node(2))
+    made.storages[1].start()
+    wait_for(lambda: "PENDING" in made.nodes(), "S2 is pending")
+    commands = [["add", "all"], ["tweak", "-n", "S1"], ["tweak", "S1"], ["drop", "S1"]]
+    results = made.neoctl_each(commands)
+    assert [code for code, _, _ in results] == [0, 0, 0, 1], results
+    assert results[0][1] == "Nodes added: S2\n"
+    assert results[1][1] == results[2][1] == "S1 R UUUU\nS2 R OOOO\n"
+    assert "a running node must be stopped" in results[3][2]
+    wait_for(lambda: made.neoctl("print", "pt").stdout.endswith("S2 R UUUU\n"), "S2 has all")
+    assert made.neoctl("kill", "S1").stdout == "state changed\n"
+    assert made.storages[0].process.wait(10) == 0
+    assert made.neoctl("drop", "S1").stdout == "node permanently removed\n"
+    client.call("set", a=1)
+    last = client.call("last")
+    client.call("set", a=2)
+    assert made.neoctl("truncate", f"tid:0x{last}").returncode == 0
+    made.wait_running()
+    client = made.client()
+    assert client.call("get") == {"a": 1}
+    assert client.call("filled") == list(range(5))
+    wait_for(
+        lambda: made.neoctl("print", "node", "master").stdout.count("RUNNING") == 2,
+        "a secondary master",
+    )
+    assert made.neoctl("set", "cluster", "STOPPING").stdout == "Cluster state changed\n"
+    for node in [made.storages[1], *made.master_nodes]:
+        assert node.process.wait(10) == 0
