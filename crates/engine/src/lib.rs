@@ -13,6 +13,7 @@ mod blobs;
 mod clock_watch;
 pub mod commit;
 mod commit_table;
+mod companion;
 mod config;
 mod database;
 mod expiry;
@@ -37,6 +38,7 @@ mod upkeep;
 mod vote;
 mod vote_error;
 
+pub use companion::{Claim, Companion};
 pub use config::Config;
 pub use database::Database;
 pub use found_conflict::FoundConflict;

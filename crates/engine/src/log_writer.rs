@@ -123,8 +123,11 @@ impl Database {
     fn write_batch(&self, batch: Vec<TakenTransaction>) {
         let mut taken = Vec::with_capacity(batch.len());
         let mut prepared = Vec::with_capacity(batch.len());
+        // Dropped at the end: after the commits were told, or after the failure.
+        let mut claims = Vec::new();
         for (number, tid, voted) in self.commit_blobs(batch) {
             taken.push((number, voted.blobs));
+            claims.extend(voted.claim);
             prepared.push((tid, voted.prepared));
         }
         if prepared.is_empty() {

@@ -98,7 +98,7 @@ impl Database {
             self.store.abort(prepared);
             return Err(error.into());
         }
-        Ok(Check::Voted(Voted { prepared, blobs: None, changed, resolved }))
+        Ok(Check::Voted(Voted { prepared, blobs: None, changed, resolved, claim: None }))
     }
 
     /// Resolves conflicts; otherwise the answer for the client. The storage's locks are given up
@@ -189,11 +189,12 @@ impl Database {
             self.abort(number, Some(voted));
             return Err(error);
         }
-        let this = self.this.clone();
+        let (this, claim) = (self.this.clone(), voted.claim);
         let done = Box::new(move |outcome| {
             if let Some(database) = this.upgrade() {
                 database.settle(number, outcome);
             }
+            drop(claim);
         });
         shared.finish(voted.prepared, done);
         Ok(())

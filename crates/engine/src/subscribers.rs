@@ -1,15 +1,16 @@
 //! The mailboxes that are told of each commit, and the newest commits.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashSet;
 use zodium_storage::{Committed, Follower};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::TransactionNumber;
+use crate::companion::Companion;
 use crate::notice::{Commit, Commits, Mailbox, Notice};
 
 /// Most objects in the remembered commits together: of large commits, fewer are remembered.
@@ -25,6 +26,15 @@ pub struct Subscribers {
     announced: AtomicU64,
     /// How many commits are remembered.
     recent_max: usize,
+    /// Set once, before there are clients.
+    companion: OnceLock<Accompanied>,
+}
+
+/// A companion, and the lock under which it is told of commits.
+struct Accompanied {
+    companion: Arc<dyn Companion>,
+    /// Held until the mailboxes have the commits too.
+    announcing: Mutex<()>,
 }
 
 /// Changed together under one lock, so that a new subscriber misses no commit and gets none twice.
@@ -54,7 +64,12 @@ impl Subscribers {
             let nothing = Commit { tid: last_tid, oids: Vec::new(), number: NO_TRANSACTION };
             told.remember(Arc::new(nothing), recent_max);
         }
-        Subscribers { told: Mutex::new(told), announced: AtomicU64::new(last_tid.0), recent_max }
+        Subscribers {
+            told: Mutex::new(told),
+            announced: AtomicU64::new(last_tid.0),
+            recent_max,
+            companion: OnceLock::new(),
+        }
     }
 
     /// Adds a mailbox and returns the last tid: every later commit will be posted to the mailbox.
@@ -80,7 +95,39 @@ impl Subscribers {
     /// The last transaction that was posted to all mailboxes. Waits for an announcement in
     /// progress.
     pub fn last_tid(&self) -> Tid {
+        if let Some(accompanied) = self.companion.get() {
+            drop(accompanied.announcing.lock());
+        }
         self.told.lock().last_tid
+    }
+
+    /// As [`Subscribers::last_tid`], without waiting: a companion may ask from under its locks.
+    pub fn posted_tid(&self) -> Tid {
+        self.told.lock().last_tid
+    }
+
+    /// The companion, if there is one.
+    pub(crate) fn companion(&self) -> Option<&Arc<dyn Companion>> {
+        self.companion.get().map(|accompanied| &accompanied.companion)
+    }
+
+    /// Has a companion told of each commit, before the mailboxes. There is at most one: a second
+    /// one is refused.
+    pub fn accompany(&self, companion: Arc<dyn Companion>) -> bool {
+        let accompanied = Accompanied { companion, announcing: Mutex::new(()) };
+        self.companion.set(accompanied).is_ok()
+    }
+
+    /// Whether any of these objects was written by a remembered transaction after `since`, or may
+    /// have been by one that is not remembered.
+    ///
+    /// A companion may ask from under its locks: it gets an answer that has all commits that it was
+    /// told of, and every later commit it will be told of.
+    pub fn may_have_changed(&self, since: Tid, oids: &[Oid]) -> bool {
+        let state = self.told.lock();
+        let newer = state.recent.iter().rev().take_while(|commit| commit.tid > since);
+        let is_old = state.recent.front().is_none_or(|oldest| oldest.tid > since);
+        is_old || newer.flat_map(|commit| &commit.oids).any(|oid| oids.contains(oid))
     }
 
     /// The objects written after `since` and not after `told`, from the recent transactions; `None`
@@ -108,11 +155,20 @@ impl Subscribers {
         let Some(last) = commits.last() else { return };
         self.announced.store(last.tid.0, Ordering::Release);
         let mut told = self.told.lock();
-        for commit in commits.iter() {
-            assert!(commit.tid > told.last_tid, "commits are announced in tid order");
-            told.last_tid = commit.tid;
+        for (at, commit) in commits.iter().enumerate() {
+            let before = at.checked_sub(1).map_or(told.last_tid, |before| commits[before].tid);
+            assert!(commit.tid > before, "commits are announced in tid order");
             told.remember(Arc::clone(commit), self.recent_max);
         }
+        let _announcing = self.companion.get().map(|accompanied| {
+            // Not under this lock: commands of the companion take it under locks of theirs.
+            MutexGuard::unlocked(&mut told, || {
+                let announcing = accompanied.announcing.lock();
+                accompanied.companion.committed(commits);
+                announcing
+            })
+        });
+        told.last_tid = last.tid;
         for mailbox in &told.mailboxes {
             mailbox.post(Notice::Committed(Arc::clone(commits)));
         }

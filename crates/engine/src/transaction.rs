@@ -9,6 +9,7 @@ use zodium_storage::{Access, NewBody, Prepared, StorageError};
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
+use crate::companion::Claim;
 use crate::spill::{Data, Kept};
 
 /// A transaction that a client builds.
@@ -228,6 +229,8 @@ pub struct Voted {
     pub(crate) changed: Vec<Oid>,
     /// Number of conflicts that the server resolved.
     pub(crate) resolved: usize,
+    /// What the companion has claimed for it.
+    pub(crate) claim: Option<Claim>,
 }
 
 impl WriteBody {

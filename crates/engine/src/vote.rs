@@ -82,6 +82,10 @@ impl Database {
             Some(shared) => self.check_shared(shared, number, transaction, access),
             None => self.check_locked(number, transaction, access),
         };
+        let outcome = match outcome {
+            Ok(Check::Voted(voted)) => return self.claim(number, transaction, voted),
+            outcome => outcome,
+        };
         match &outcome {
             Ok(Check::Voted(_) | Check::WouldBlock) => {}
             Ok(Check::Conflicts(found)) if found.iter().all(FoundConflict::is_resolvable) => {
@@ -185,7 +189,32 @@ impl Database {
             blobs: blobs.map(Box::new),
             changed,
             resolved: resolved.data.len() + undoing.resolved(),
+            claim: None,
         }))
+    }
+
+    /// Asks the companion about a transaction that has passed its vote. Copies of transactions
+    /// claim nothing: what took effect with the original does not take effect again.
+    fn claim(
+        &self,
+        number: TransactionNumber,
+        transaction: &Transaction,
+        mut voted: Voted,
+    ) -> Result<Check, VoteError> {
+        let extension = &transaction.metadata.extension;
+        if let Some(companion) = self.subscribers.companion()
+            && !extension.is_empty()
+            && !transaction.is_copy()
+        {
+            match companion.voted(number, extension) {
+                Ok(claim) => voted.claim = claim,
+                Err(reason) => {
+                    self.abort(number, Some(voted));
+                    return Err(VoteError::Companion { reason });
+                }
+            }
+        }
+        Ok(Check::Voted(voted))
     }
 
     /// The current serials of all objects that a check needs; `None` when one is cold.

@@ -48,6 +48,12 @@ pub enum VoteError {
         /// The largest oid that is accepted.
         limit: Oid,
     },
+    /// The server beside this one, whose data were to change with the transaction, refused it.
+    #[error("{reason}")]
+    Companion {
+        /// Why.
+        reason: String,
+    },
     /// The data are empty: in the file, such a record could not be told from a back pointer.
     #[error("the data stored for object {oid} are empty")]
     EmptyData {
