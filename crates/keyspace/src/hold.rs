@@ -6,17 +6,21 @@ use parking_lot::MutexGuard;
 
 use crate::stripe::{Database, Stripe};
 use crate::stripes::{STRIPE_BITS, STRIPES};
-use crate::{Entry, Keyspace, Kind, Table, Totals, Value, Watcher, Word, WrongType, random_below};
+use crate::{
+    Entry, Keyspace, Kind, Table, Tie, Totals, Value, Watcher, Word, WrongType, random_below,
+};
 
 /// Locked stripes. All keys that are asked for must be in them.
 ///
-/// A key whose time is past is not there. It is removed by the next write to it, or by
-/// [`Keyspace::expire`].
+/// A key whose time is past, or one of whose ties was cut, is not there. It is removed by the next
+/// write to it, or by [`Keyspace::expire`].
 pub struct Hold<'a> {
     keyspace: &'a Keyspace,
     guards: Guards<'a>,
     /// The time of all that happens within, in milliseconds since 1970.
     pub now: u64,
+    /// Ties that were cut until then are cut for this hold.
+    moment: u64,
     /// The database that keys are meant of.
     pub database: usize,
     /// Whether reading a key leaves when it was last used.
@@ -33,7 +37,7 @@ pub struct Hold<'a> {
     pub new: Vec<Removed>,
     /// Keys that were asked for and were there, and those that were not.
     pub found: Cell<(u64, u64)>,
-    /// Keys that were removed because their time is past.
+    /// Keys that were removed because their time is past, or a tie of theirs was cut.
     pub expired: Vec<Removed>,
 }
 
@@ -104,6 +108,7 @@ impl<'a> Hold<'a> {
             keyspace,
             guards,
             now,
+            moment: keyspace.moments.last(),
             database: 0,
             keeps_uses: false,
             changes: 0,
@@ -120,8 +125,8 @@ impl<'a> Hold<'a> {
     #[must_use]
     pub fn entry(&self, key: &[u8]) -> Option<&Entry> {
         let (stripe, hash) = self.keyspace.place(key);
-        let table = &self.guards.stripe(stripe).databases[self.database].table;
-        table.get(hash, key).filter(|entry| !entry.is_expired(self.now))
+        let database = &self.guards.stripe(stripe).databases[self.database];
+        database.table.get(hash, key).filter(|entry| !self.is_gone(database, key, entry))
     }
 
     /// Whether there is a key.
@@ -213,6 +218,21 @@ impl<'a> Hold<'a> {
         database.expire_at(hash, key, at)
     }
 
+    /// Ties a key that is there: it goes when one of its ties is cut. A new value has no ties.
+    pub fn tie(&mut self, key: &[u8], ties: Vec<Tie>) {
+        if !ties.is_empty() {
+            let (stripe, _) = self.keyspace.place(key);
+            self.guards.stripe_mut(stripe).databases[self.database].tie(key, ties);
+        }
+    }
+
+    /// The ties of a key, for the same value under another name.
+    #[must_use]
+    pub fn ties(&self, key: &[u8]) -> Vec<Tie> {
+        let (stripe, _) = self.keyspace.place(key);
+        self.guards.stripe(stripe).databases[self.database].ties(key).to_vec()
+    }
+
     /// Notes a change of a key, for those that watch it.
     pub fn changed(&mut self, key: &[u8]) {
         self.changes += 1;
@@ -222,7 +242,7 @@ impl<'a> Hold<'a> {
         stripe.databases[self.database].measure(hash, key);
     }
 
-    /// Removes a key if its time is past.
+    /// Removes a key if its time is past, or a tie of it was cut.
     pub fn remove_expired(&mut self, key: &[u8]) {
         self.fresh(key);
     }
@@ -255,9 +275,12 @@ impl<'a> Hold<'a> {
 
     /// The keys of the held stripes.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
-        let entries = self.tables().flat_map(Table::iter);
-        let present = entries.filter(|(_, entry)| !entry.is_expired(self.now));
-        present.map(|(key, entry)| (&**key, entry))
+        let databases = self.guards.all().map(|stripe| &stripe.databases[self.database]);
+        databases.flat_map(|database| {
+            let entries = database.table.iter();
+            let present = entries.filter(|(key, entry)| !self.is_gone(database, key, entry));
+            present.map(|(key, entry)| (&**key, entry))
+        })
     }
 
     /// The sums over a database, in the held stripes.
@@ -275,13 +298,14 @@ impl<'a> Hold<'a> {
         const TRIES_MAX: usize = 100;
         for _ in 0..TRIES_MAX {
             let mut place = random_below(self.len());
-            let table = self.tables().find(|table| {
-                let is_here = place < table.len();
-                place = place.saturating_sub(table.len());
+            let mut databases = self.guards.all().map(|stripe| &stripe.databases[self.database]);
+            let database = databases.find(|database| {
+                let is_here = place < database.table.len();
+                place = place.saturating_sub(database.table.len());
                 is_here
             })?;
-            let (key, entry) = table.random()?;
-            if !entry.is_expired(self.now) {
+            let (key, entry) = database.table.random()?;
+            if !self.is_gone(database, key, entry) {
                 return Some(key);
             }
         }
@@ -302,10 +326,10 @@ impl<'a> Hold<'a> {
         let mut within = position << STRIPE_BITS;
         let mut visited = 0;
         while number < STRIPES {
-            let table = &self.guards.stripe(number).databases[self.database].table;
-            let next = table.scan(within, &mut |key, entry| {
+            let database = &self.guards.stripe(number).databases[self.database];
+            let next = database.table.scan(within, &mut |key, entry| {
                 visited += 1;
-                if !entry.is_expired(self.now) {
+                if !self.is_gone(database, key, entry) {
                     visit(key, entry);
                 }
             });
@@ -371,14 +395,19 @@ impl<'a> Hold<'a> {
         self.guards.all().map(|stripe| &stripe.databases[self.database].table)
     }
 
+    /// Whether a key of a part of a database is not there any more.
+    fn is_gone(&self, database: &Database, key: &[u8], entry: &Entry) -> bool {
+        entry.is_expired(self.now) || database.is_cut(key, self.moment)
+    }
+
     /// The part of the database that has a key, without that key if its time is past.
     fn fresh(&mut self, key: &[u8]) -> (&mut Database, u64) {
         let (number, hash) = self.keyspace.place(key);
         let stripe = self.guards.stripe_mut(number);
         let database = &stripe.databases[self.database];
-        if database.volatile > 0
-            && database.table.get(hash, key).is_some_and(|entry| entry.is_expired(self.now))
-        {
+        let is_past = database.volatile > 0
+            && database.table.get(hash, key).is_some_and(|entry| entry.is_expired(self.now));
+        if is_past || database.is_cut(key, self.moment) {
             stripe.mark(self.database, key);
             stripe.databases[self.database].remove(hash, key);
             self.expired.push(Removed { database: self.database, key: key.into() });

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use crate::hold::{Guards, Hold};
 use crate::stripe::{Database, Stripe, Used};
 use crate::stripes::{STRIPE_BITS, STRIPES};
-use crate::{Entry, Removed, Stripes, random_below};
+use crate::tie::Moments;
+use crate::{Entry, Removed, Stripes, Tie, random_below};
 
 /// Number of databases.
 pub const DATABASES: usize = 16;
@@ -25,6 +26,7 @@ pub struct Keyspace {
     /// Bytes of each stripe, to be read without its lock.
     used: Vec<Arc<Used>>,
     hasher: RandomState,
+    pub(crate) moments: Moments,
 }
 
 /// Sums over a database.
@@ -50,7 +52,7 @@ impl Default for Keyspace {
     fn default() -> Keyspace {
         let stripes: Vec<Line> = (0..STRIPES).map(|_| Line::default()).collect();
         let used = stripes.iter().map(|stripe| Arc::clone(&stripe.0.lock().used)).collect();
-        Keyspace { stripes, used, hasher: RandomState::new() }
+        Keyspace { stripes, used, hasher: RandomState::new(), moments: Moments::default() }
     }
 }
 
@@ -101,6 +103,12 @@ impl Keyspace {
             }
         };
         Some(Hold::new(self, guards, now))
+    }
+
+    /// Removes the keys of ties, all at one moment: holds that begin later do not see them. Locks
+    /// no stripe. Their memory is freed by the next write to each, or by [`Hold::remove_expired`].
+    pub fn cut(&self, ties: &[Tie]) {
+        self.moments.cut(ties);
     }
 
     /// The sums over a database. Stripes are locked one after the other.

@@ -19,6 +19,7 @@ mod stream;
 mod stripe;
 mod stripes;
 mod table;
+mod tie;
 mod value;
 
 pub use entry::Entry;
@@ -31,4 +32,5 @@ pub use stream::{Consumer, Fields, Group, Pending, Stream, StreamId};
 pub use stripe::Watcher;
 pub use stripes::Stripes;
 pub use table::Table;
+pub use tie::{Tie, WeakTie};
 pub use value::{Hash, List, Set, Value, Word};

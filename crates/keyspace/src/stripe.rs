@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustc_hash::FxHashMap;
 
 use crate::due::Due;
-use crate::{DATABASES, Entry, Table, Word};
+use crate::{DATABASES, Entry, Table, Tie, Word};
 
 /// A part of each database, and the keys of it that are watched.
 pub(crate) struct Stripe {
@@ -26,6 +26,8 @@ pub(crate) struct Database {
     /// Bytes of its keys and values.
     bytes: u64,
     used: Arc<Used>,
+    /// The ties of the keys that have any.
+    ties: FxHashMap<Word, Vec<Tie>>,
 }
 
 /// Bytes of a stripe, on a line of their own. Written under the stripe's lock only, and read
@@ -115,6 +117,7 @@ impl Database {
         if let Some(at) = entry.expires_at() {
             self.note_due(at, hash);
         }
+        self.untie(&key);
         let old = self.table.insert(hash, key, entry);
         self.account(0, old.as_ref().map_or(0, Entry::counted_bytes));
         self.volatile -= usize::from(old.as_ref().is_some_and(|old| old.expires_at().is_some()));
@@ -125,6 +128,7 @@ impl Database {
         let (key, entry) = self.table.remove(hash, key)?;
         self.account(0, entry.counted_bytes());
         self.volatile -= usize::from(entry.expires_at().is_some());
+        self.untie(&key);
         Some((key, entry))
     }
 
@@ -148,19 +152,45 @@ impl Database {
     ) -> bool {
         for _ in 0..keys_max {
             let Some(hash) = self.due.take(now) else { return false };
-            let (volatile, mut bytes) = (&mut self.volatile, 0);
+            let (volatile, ties, mut bytes) = (&mut self.volatile, &mut self.ties, 0);
             self.table.remove_hash(
                 hash,
                 |entry| entry.is_expired(now),
                 |key, entry| {
                     *volatile -= 1;
                     bytes += entry.counted_bytes();
+                    ties.remove(&key);
                     removed(key);
                 },
             );
             self.account(0, bytes);
         }
         true
+    }
+
+    /// Ties a key that is there, beside its other ties.
+    pub(crate) fn tie(&mut self, key: &[u8], ties: Vec<Tie>) {
+        self.ties.entry(key.into()).or_default().extend(ties);
+    }
+
+    /// The ties of a key.
+    pub(crate) fn ties(&self, key: &[u8]) -> &[Tie] {
+        // The usual case computes no hash.
+        match self.ties.is_empty() {
+            true => &[],
+            false => self.ties.get(key).map_or(&[], Vec::as_slice),
+        }
+    }
+
+    /// Whether a key went with one of its ties, at a moment or before.
+    pub(crate) fn is_cut(&self, key: &[u8], moment: u64) -> bool {
+        self.ties(key).iter().any(|tie| tie.is_cut(moment))
+    }
+
+    fn untie(&mut self, key: &[u8]) {
+        if !self.ties.is_empty() {
+            self.ties.remove(key);
+        }
     }
 
     pub(crate) fn own_bytes(&self) -> usize {
