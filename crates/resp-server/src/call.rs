@@ -126,6 +126,11 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// The next word, which stays the next one.
+    pub(crate) fn peek(&self) -> Option<&'a [u8]> {
+        (self.at < self.arguments.len()).then(|| self.arguments.word(self.at))
+    }
+
     /// The word that must follow.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], Fail> {
         self.next().ok_or(SYNTAX)

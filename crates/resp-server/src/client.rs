@@ -26,6 +26,8 @@ pub(crate) struct Client {
     pub(crate) subscriptions: RefCell<Subscriptions>,
     /// What it waits for. Meanwhile no commands are taken.
     pub(crate) waiter: RefCell<Option<Arc<Waiter>>>,
+    /// A job reads an object for it. Meanwhile no commands are taken.
+    pub(crate) is_loading: Cell<bool>,
     pub(crate) replies: Cell<Replies>,
     pub(crate) is_monitor: Cell<bool>,
     /// Whether its reads do not count as uses: `CLIENT NO-TOUCH`.
@@ -127,6 +129,7 @@ impl Client {
             watch: RefCell::default(),
             subscriptions: RefCell::default(),
             waiter: RefCell::default(),
+            is_loading: Cell::default(),
             replies: Cell::default(),
             is_monitor: Cell::default(),
             keeps_uses: Cell::default(),
@@ -164,7 +167,7 @@ impl Client {
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
-        self.waiter.borrow().is_some()
+        self.waiter.borrow().is_some() || self.is_loading.get()
     }
 
     /// Whether RESP2 restricts the commands that it may send.

@@ -15,7 +15,7 @@ use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::{Letter, LocalServer};
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::{commands, transaction};
+use crate::{commands, objects, transaction};
 
 /// What follows a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,9 @@ fn handle(
         !(adds || matches!(command.keys, Keys::CountedOfAll(_))) || local.server.may_grow();
     if adds && !may_grow {
         return Err(refused(OUT_OF_MEMORY));
+    }
+    if objects::is_object(&local.server, command, arguments) {
+        return objects::read(local, client, command, arguments, reply).map_err(refused);
     }
     if client.queue.borrow().is_some() && !command.has(flags::CONTROL) {
         transaction::queue(client, command, arguments).map_err(refused)?;

@@ -24,6 +24,7 @@ pub(crate) async fn expire(server: Arc<Server>) {
             let mut removed = Vec::new();
             let is_more = server.keyspace.expire(now(), KEYS_MAX, &mut removed);
             server.announce_expired(&removed);
+            let is_more = server.free_cut(KEYS_MAX) || is_more;
             if !is_more {
                 break;
             }

@@ -100,7 +100,7 @@ impl LocalServer {
         self.clients.borrow().values().for_each(visit);
     }
 
-    fn client(&self, id: u64) -> Option<Rc<Client>> {
+    pub(crate) fn client(&self, id: u64) -> Option<Rc<Client>> {
         self.clients.borrow().get(&id).cloned()
     }
 
@@ -109,7 +109,7 @@ impl LocalServer {
             Letter::Served { client, answer } => self.end_wait(client, &answer),
             Letter::Published { clients, publication } => {
                 for client in clients.iter().filter_map(|id| self.client(*id)) {
-                    publication.deliver(&client);
+                    publication.deliver(&self.server, &client);
                 }
             }
             Letter::Monitored { line } => {

@@ -29,35 +29,50 @@ pub(crate) struct Publication {
     /// The pattern that the channel fits; `None` for subscribers of the channel.
     pattern: Option<Word>,
     payload: Word,
+    /// The storage that it comes from, which not every client may use.
+    storage: Option<usize>,
+}
+
+impl Channels {
+    /// Whether there is no subscriber.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.patterns.is_empty()
+    }
 }
 
 impl Server {
     /// Publishes a message; returns the number of subscriptions that it is sent for.
     pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
+        self.publish_of(None, channel, || payload.to_vec())
+    }
+
+    /// As [`Server::publish`], for a message of a storage, which is made if it has receivers.
+    pub(crate) fn publish_of(
+        &self,
+        storage: Option<usize>,
+        channel: &[u8],
+        payload: impl FnOnce() -> Vec<u8>,
+    ) -> usize {
         let channels = self.channels.read();
-        let mut receivers = 0;
-        if let Some(subscribers) = channels.channels.get(channel) {
-            receivers += self.send_to(subscribers, channel, None, payload);
+        let of_channel = channels.channels.get(channel).map(|of_channel| (None, of_channel));
+        let fitting = channels.patterns.iter().filter(|(pattern, _)| glob::fits(pattern, channel));
+        let of_patterns = fitting.map(|(pattern, of_pattern)| (Some(pattern.clone()), of_pattern));
+        let mut all = of_channel.into_iter().chain(of_patterns).peekable();
+        if all.peek().is_none() {
+            return 0;
         }
-        for (pattern, subscribers) in &channels.patterns {
-            if glob::fits(pattern, channel) {
-                receivers += self.send_to(subscribers, channel, Some(pattern.clone()), payload);
-            }
-        }
-        receivers
+        let payload: Word = payload().into();
+        let send = |(pattern, subscribers): (Option<Word>, &Vec<Subscriber>)| {
+            let (channel, payload) = (channel.into(), payload.clone());
+            self.send_to(subscribers, Publication { channel, pattern, payload, storage })
+        };
+        all.map(send).sum()
     }
 
     /// Sends each worker one letter for all its clients. Subscriptions cannot change meanwhile, so
     /// that messages of one publisher come in order.
-    fn send_to(
-        &self,
-        subscribers: &[Subscriber],
-        channel: &[u8],
-        pattern: Option<Word>,
-        payload: &[u8],
-    ) -> usize {
-        let publication =
-            Arc::new(Publication { channel: channel.into(), pattern, payload: payload.into() });
+    fn send_to(&self, subscribers: &[Subscriber], publication: Publication) -> usize {
+        let publication = Arc::new(publication);
         let mut by_worker: FxHashMap<usize, Vec<u64>> = FxHashMap::default();
         for Subscriber { client, worker } in subscribers {
             by_worker.entry(*worker).or_default().push(*client);
@@ -71,8 +86,11 @@ impl Server {
 }
 
 impl Publication {
-    /// Sends it to a client, if the client is still subscribed.
-    pub(crate) fn deliver(&self, client: &Client) {
+    /// Sends it to a client, if the client is still subscribed, and may see it.
+    pub(crate) fn deliver(&self, server: &Server, client: &Client) {
+        if self.storage.is_some_and(|storage| !server.may_see(client, storage)) {
+            return;
+        }
         let subscriptions = client.subscriptions.borrow();
         let is_subscribed = match &self.pattern {
             Some(pattern) => subscriptions.patterns.contains(pattern),

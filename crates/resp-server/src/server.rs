@@ -1,7 +1,7 @@
 //! What all workers of a server share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
@@ -12,10 +12,13 @@ use zodium_net::{Inbox, InboxSender, inbox};
 use crate::client::ClientShared;
 use crate::events::Class;
 use crate::local::Letter;
+use crate::parked::Parked;
 use crate::publishing::Channels;
 use crate::scripting::{Running, Scripts};
 use crate::settings::Settings;
 use crate::statistics::{Statistics, WorkerStatistics};
+use crate::storages::Storages;
+use crate::ties::Ties;
 use crate::waiting::Waiting;
 
 /// Options of a server.
@@ -37,6 +40,10 @@ pub struct Server {
     pub(crate) settings: Settings,
     pub(crate) channels: RwLock<Channels>,
     pub(crate) waiting: Waiting,
+    /// The storages that it is beside; not set if it is alone.
+    pub(crate) storages: OnceLock<Arc<dyn Storages>>,
+    pub(crate) ties: Ties,
+    pub(crate) parked: Parked,
     pub(crate) clients: Mutex<FxHashMap<u64, Arc<ClientShared>>>,
     /// Clients that see all commands. Read before each command, and hardly ever written.
     pub(crate) monitors: AtomicUsize,
@@ -70,6 +77,9 @@ impl Server {
             settings,
             channels: RwLock::default(),
             waiting: Waiting::default(),
+            storages: OnceLock::new(),
+            ties: Ties::default(),
+            parked: Parked::default(),
             clients: Mutex::default(),
             monitors: AtomicUsize::new(0),
             statistics: Statistics {

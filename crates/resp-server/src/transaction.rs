@@ -17,7 +17,8 @@ use crate::local::LocalServer;
 use crate::reply::Reply;
 use crate::server::Server;
 
-const ABORTED: Fail = Fail::fixed("EXECABORT Transaction discarded because of previous errors.");
+pub(crate) const ABORTED: Fail =
+    Fail::fixed("EXECABORT Transaction discarded because of previous errors.");
 
 /// Notes that a command was refused: `EXEC` will do nothing.
 pub(crate) fn note_refusal(client: &Client) {
@@ -160,7 +161,7 @@ pub(crate) fn unwatch(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-fn take_queue(client: &Client) -> Option<Queue> {
+pub(crate) fn take_queue(client: &Client) -> Option<Queue> {
     client.shared.facts.lock().queued = -1;
     client.queue.borrow_mut().take()
 }

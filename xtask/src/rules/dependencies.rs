@@ -106,8 +106,19 @@ const MAY_USE: [(&str, &[&str]); 39] = [
             "zodium-zeo",
         ],
     ),
-    // The other server on the same workers.
-    ("zodium-resp-server", &["zodium-net", "zodium-resp", "zodium-keyspace"]),
+    // The other server on the same workers. Of TLS it knows the identity of a peer. Objects are
+    // ids and pickles to it; what keeps them stands behind its trait.
+    (
+        "zodium-resp-server",
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-tls",
+            "zodium-net",
+            "zodium-resp",
+            "zodium-keyspace",
+        ],
+    ),
     // Applications use it; it knows no server but over its socket, and no kind of storage.
     (
         "zodium-client",

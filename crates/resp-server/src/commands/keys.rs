@@ -67,10 +67,12 @@ fn move_key(call: &mut Call) -> Outcome {
     if source == target {
         return if call.hold.has(source) { Ok(()) } else { Err(NO_KEY) };
     }
+    let ties = call.hold.ties(source);
     let entry = call.hold.take(source).ok_or(NO_KEY)?;
     // Its own event of a new key: clients that wait for it are served.
     call.hold.take(target);
     call.hold.put(target, entry);
+    call.hold.tie(target, ties);
     call.changed(source, Class::Generic, "rename_from");
     call.changed(target, Class::Generic, "rename_to");
     Ok(())
@@ -95,6 +97,7 @@ pub(super) fn move_to(call: &mut Call) -> Outcome {
         call.reply.flag(false);
         return Ok(());
     }
+    let ties = call.hold.ties(key);
     let Some(entry) = call.hold.take(key) else {
         call.reply.flag(false);
         return Ok(());
@@ -102,6 +105,7 @@ pub(super) fn move_to(call: &mut Call) -> Outcome {
     call.changed(key, Class::Generic, "move_from");
     call.hold.database = target;
     call.hold.put(key, entry);
+    call.hold.tie(key, ties);
     call.changed(key, Class::Generic, "move_to");
     call.hold.database = source;
     call.reply.flag(true);
@@ -125,6 +129,7 @@ pub(super) fn copy(call: &mut Call) -> Outcome {
     if source == target && key == copy {
         return Err(Fail::fixed("ERR source and destination objects are the same"));
     }
+    let ties = call.hold.ties(key);
     let Some(entry) = call.hold.entry(key).cloned() else {
         call.reply.flag(false);
         return Ok(());
@@ -134,6 +139,7 @@ pub(super) fn copy(call: &mut Call) -> Outcome {
     if may {
         call.hold.take(copy);
         call.hold.put(copy, entry);
+        call.hold.tie(copy, ties);
         call.changed(copy, Class::Generic, "copy_to");
     }
     call.hold.database = source;

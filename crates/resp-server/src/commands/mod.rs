@@ -36,6 +36,9 @@ mod streams;
 mod strings;
 mod substrings;
 mod table;
+mod tying;
+
+pub(crate) use tying::hexadecimal;
 
 use std::rc::Rc;
 use std::sync::LazyLock;

@@ -17,6 +17,9 @@ use crate::reply::Reply;
 use crate::server::Server;
 
 pub(super) fn publish(call: &mut Call) -> Outcome {
+    if call.server.is_stream(call.word(1)) {
+        return Err(Fail::fixed("ERR channels that begin with 'zodb:' are those of storages"));
+    }
     let receivers = call.server.publish(call.word(1), call.word(2));
     call.reply.count(receivers);
     Ok(())
@@ -95,6 +98,10 @@ fn add(
     reply: &mut Reply,
     (kind, word): (Kind, &str),
 ) -> Result<After, Fail> {
+    if kind == Kind::Channels {
+        let mut names = arguments.from(1).iter();
+        names.try_for_each(|name| local.server.check_channel(client, name))?;
+    }
     for name in arguments.from(1).iter() {
         let mut subscriptions = client.subscriptions.borrow_mut();
         let is_new = match kind {

@@ -4,9 +4,11 @@ use bytes::Bytes;
 use zodium_keyspace::{Entry, Hold, Value};
 
 use super::expiring::{ExpiryOption, expiry_option, relative};
+use super::tying;
 use crate::call::{Call, Options, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
+use crate::ties::TieWish;
 
 /// A string as a value.
 pub(super) fn string(bytes: &[u8]) -> Value {
@@ -49,6 +51,8 @@ struct SetOptions<'a> {
     gets: bool,
     keeps_time: bool,
     expiry: Option<ExpiryOption<'a>>,
+    /// The objects that the key is tied to.
+    tie: Option<TieWish>,
 }
 
 fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
@@ -65,6 +69,8 @@ fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
             found.only_equal = Some(options.value()?);
         } else if is(word, "get") {
             found.gets = true;
+        } else if is(word, "tie") && found.tie.is_none() {
+            found.tie = Some(tying::wish(call.server, call.identity(), &mut options)?);
         } else if is(word, "keepttl") && !has_time {
             found.keeps_time = true;
         } else {
@@ -91,6 +97,12 @@ pub(super) fn set(call: &mut Call) -> Outcome {
         Some(wanted) => old.as_deref() == Some(wanted),
         None => !(options.only_new && is_there || options.only_old && !is_there),
     };
+    // Entered last: a tie is kept only if the key is set.
+    let tie = match &options.tie {
+        Some(wish) if is_allowed => tying::bind(call, key, wish)?,
+        _ => None,
+    };
+    let is_allowed = is_allowed && options.tie.is_some() == tie.is_some();
     if options.gets {
         match &old {
             Some(old) => call.reply.shared(old),
@@ -101,6 +113,7 @@ pub(super) fn set(call: &mut Call) -> Outcome {
         let kept = || call.hold.entry(key).and_then(Entry::expires_at);
         let expires_at = if options.keeps_time { kept() } else { expires_at };
         store(call, key, value, expires_at);
+        call.hold.tie(key, tie.into_iter().collect());
         if options.expiry.is_some() {
             call.announce(key, Class::Generic, "expire");
         }

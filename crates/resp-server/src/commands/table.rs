@@ -12,9 +12,9 @@ use super::{
     Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics,
     expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing, ranges, scans,
     score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims, stream_groups,
-    stream_info, stream_reads, streams, strings, substrings,
+    stream_info, stream_reads, streams, strings, substrings, tying,
 };
-use crate::transaction;
+use crate::{transaction, zexec};
 
 // Flags that come together.
 const READS_FAST: u32 = READONLY | FAST;
@@ -40,7 +40,7 @@ const ALL_WORDS: Keys = Range(1, -1, 1);
 const ALL_BUT_LAST: Keys = Range(1, -2, 1);
 
 /// All commands, by their groups in the documentation.
-pub(super) static GROUPS: [(&str, &[Command]); 14] = [
+pub(super) static GROUPS: [(&str, &[Command]); 15] = [
     ("string", STRINGS),
     ("bitmap", BITMAPS),
     ("generic", GENERIC),
@@ -55,6 +55,7 @@ pub(super) static GROUPS: [(&str, &[Command]); 14] = [
     ("server", SERVER),
     ("scripting", SCRIPTING),
     ("cluster", CLUSTER),
+    ("zodb", OF_STORAGES),
 ];
 
 /// A command: its name, the number of its arguments, its flags, its keys, and its function.
@@ -324,6 +325,14 @@ const CLUSTER: &[Command] = &[
     row("cluster", -2, 0, None, Data(serving::cluster)),
     row("readonly", 1, ALWAYS_FAST, None, Data(serving::readonly)),
     row("readwrite", 1, ALWAYS_FAST, None, Data(serving::readonly)),
+];
+
+const OF_STORAGES: &[Command] = &[
+    row("ztie", -3, WRITES_FAST, FIRST, Data(tying::ztie)),
+    row("zexec", 2, CONNECTS | SKIP_MONITOR | CONTROL, None, Connection(zexec::zexec)),
+    row("zdiscard", 2, WRITES_FAST, None, Data(zexec::zdiscard)),
+    row("zstate", 2, READS_FAST, None, Data(zexec::zstate)),
+    row("ztid", -1, READS_FAST, None, Data(tying::ztid)),
 ];
 
 const OF_OBJECT: &[Command] = &[

@@ -13,6 +13,7 @@ mod packing;
 mod pid_file;
 mod place;
 pub(crate) mod resp;
+mod resp_storages;
 pub(crate) mod signals;
 mod storages;
 mod timetable;
@@ -131,6 +132,9 @@ async fn serve_storages(
     let mut listeners = listening::listen(bound, tls.as_ref())?;
     let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
     let resp_server = resp.as_ref().map(|resp| &resp.server);
+    if let Some(server) = resp_server {
+        resp_storages::attach(server, storages);
+    }
     let (server, workers) = workers::start(&configuration.server, storages, resp_server)?;
     watched.serves(&server, resp_server, storages.files(), &workers);
     announce::announce(configuration.log.format, storages, &listeners);

@@ -37,7 +37,7 @@ pub(crate) struct OpenStorage {
     /// The file that keeps it, if it is a FileStorage.
     pub(crate) file: Option<Arc<FileStorage>>,
     /// The clients that may use it; `None` admits all that can connect.
-    allow: Option<AllowList>,
+    pub(super) allow: Option<AllowList>,
 }
 
 impl Storages {

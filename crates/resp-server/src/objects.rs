@@ -1,0 +1,189 @@
+//! Objects of storages as keys: `GET zodb:NAME:OID[@TID]` and `HGETALL`. Read-only.
+//!
+//! Key decision: an object is no key of the keyspace, so no lock of it is held while the storage is
+//! read. What is not in memory, or takes long to decode, is a job of another thread; the client's
+//! later requests wait, as behind a command that waits for a list.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use zodium_pickle::{Limits, Value, class_of_record, read_record};
+use zodium_resp::{Arguments, Version};
+use zodium_types::{Oid, Tid};
+
+use crate::After;
+use crate::client::Client;
+use crate::commands::{Command, Keys, hexadecimal};
+use crate::fail::Fail;
+use crate::json;
+use crate::local::LocalServer;
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::storages::Loaded;
+use crate::stream::PREFIX;
+
+/// Records up to this length are decoded by the worker.
+const DECODED_BYTES_MAX: usize = 16 << 10;
+
+const READ_ONLY: Fail = Fail::fixed(
+    "ERR keys that begin with 'zodb:' are objects of storages: only GET and HGETALL take them, \
+     outside of a transaction",
+);
+const NO_OBJECT: Fail =
+    Fail::fixed("ERR an object is named zodb:STORAGE:OID or zodb:STORAGE:OID@TID");
+
+/// What is asked of an object.
+#[derive(Clone, Copy)]
+struct Question {
+    storage: usize,
+    oid: Oid,
+    /// The newest revision before this transaction is meant.
+    before: Tid,
+    is_decoded: bool,
+    version: Version,
+}
+
+/// Whether a command is about an object in place of a key.
+pub(crate) fn is_object(server: &Server, command: &Command, arguments: Arguments) -> bool {
+    arguments.len() > 1
+        && arguments.word(1).starts_with(PREFIX)
+        && !matches!(command.keys, Keys::None)
+        && server.storages.get().is_some()
+}
+
+/// Answers a command about an object, at once or later.
+pub(crate) fn read(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    command: &Command,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    let is_decoded = match command.name {
+        "get" => false,
+        "hgetall" => true,
+        _ => return Err(READ_ONLY),
+    };
+    if client.queue.borrow().is_some() {
+        return Err(READ_ONLY);
+    }
+    let (name, oid, before) = parse(&arguments.word(1)[PREFIX.len()..]).ok_or(NO_OBJECT)?;
+    let storage = local.server.admitted(name, client.identity())?;
+    let question = Question { storage, oid, before, is_decoded, version: client.version.get() };
+    let loaded = local.server.storages()?.load(storage, oid, before, false);
+    match &loaded {
+        Loaded::WouldBlock => answer_later(local, client, question),
+        Loaded::Data(data) if is_decoded && data.len() > DECODED_BYTES_MAX => {
+            answer_later(local, client, question);
+        }
+        _ => answer(question, &loaded, reply),
+    }
+    Ok(After::Continue)
+}
+
+/// The storage, the object and the revision of a name.
+fn parse(name: &[u8]) -> Option<(&[u8], Oid, Tid)> {
+    let colon = name.iter().rposition(|byte| *byte == b':')?;
+    let (storage, object) = (&name[..colon], &name[colon + 1..]);
+    let at = object.iter().position(|byte| *byte == b'@');
+    let oid = Oid(hexadecimal(&object[..at.unwrap_or(object.len())])?);
+    let before = match at {
+        Some(at) => Tid(hexadecimal(&object[at + 1..])?.min(Tid::MAX.0 - 1)).next(),
+        None => Tid::MAX,
+    };
+    Some((storage, oid, before))
+}
+
+/// Has a job answer, and the client wait for it.
+fn answer_later(local: &Rc<LocalServer>, client: &Rc<Client>, question: Question) {
+    let (local, id) = (Rc::clone(local), client.id());
+    let server = Arc::clone(&local.server);
+    client.is_loading.set(true);
+    let job = tokio::task::spawn_blocking(move || {
+        let Question { storage, oid, before, .. } = question;
+        let loaded = server.storages().map(|all| all.load(storage, oid, before, true));
+        let mut buffer = BytesMut::new();
+        let mut reply = Reply::to_buffer(&mut buffer, question.version);
+        answer(question, &loaded.unwrap_or(Loaded::Missing), &mut reply);
+        buffer.freeze()
+    });
+    tokio::task::spawn_local(async move {
+        // A job that panicked has ended the process already.
+        let answer: Bytes = job.await.unwrap_or_default();
+        local.end_load(id, &answer);
+    });
+}
+
+fn answer(question: Question, loaded: &Loaded, reply: &mut Reply) {
+    match loaded {
+        Loaded::Data(data) if question.is_decoded => answer_decoded(data, reply),
+        Loaded::Data(data) => reply.shared(data),
+        Loaded::Missing if question.is_decoded => reply.map(0),
+        Loaded::Missing => reply.null(),
+        Loaded::Failed(reason) => {
+            let oid = question.oid;
+            reply.error(&format!("ERR cannot load object {oid}: {reason}"));
+        }
+        Loaded::WouldBlock => reply.error("ERR the storage did not wait for its disk"),
+    }
+}
+
+/// The class of a record, and its state: the attributes of an object with a dict of them, otherwise
+/// the state as a whole.
+fn answer_decoded(data: &[u8], reply: &mut Reply) {
+    let (_, state) = match read_record(data, &Limits::OBJECTS) {
+        Ok(record) => record,
+        Err(error) => return reply.error(&format!("ERR the record cannot be decoded: {error}")),
+    };
+    let attributes = state.as_dict().and_then(|entries| {
+        let name = |(name, value)| Some((attribute_name(name)?, value));
+        entries.iter().map(|(name, value)| (name, value)).map(name).collect::<Option<Vec<_>>>()
+    });
+    let class = class_of_record(data).map_or_else(String::new, |class| class.to_string());
+    reply.map(1 + attributes.as_ref().map_or(1, Vec::len));
+    reply.text("$class");
+    reply.text(&class);
+    match attributes {
+        Some(attributes) => attributes.into_iter().for_each(|(name, value)| {
+            reply.bulk(name);
+            reply.text(&json::of(value).to_string());
+        }),
+        None => {
+            reply.text("$state");
+            reply.text(&json::of(&state).to_string());
+        }
+    }
+}
+
+/// The name of an attribute: text, or bytes of Python 2.
+fn attribute_name<'a>(name: &'a Value) -> Option<&'a [u8]> {
+    name.as_str().map(str::as_bytes).or_else(|| name.as_bytes())
+}
+
+impl LocalServer {
+    /// Sends a client the answer of a job, and takes its requests again.
+    fn end_load(&self, client: u64, answer: &[u8]) {
+        let Some(client) = self.client(client) else { return };
+        client.is_loading.set(false);
+        client.link.output().buffer().extend_from_slice(answer);
+        client.link.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_objects() {
+        let object =
+            |storage: &'static str, oid, before| Some((storage.as_bytes(), Oid(oid), Tid(before)));
+        assert_eq!(parse(b"1:2a"), object("1", 42, Tid::MAX.0));
+        assert_eq!(parse(b"a:b@c:0x2a@10"), object("a:b@c", 42, 17));
+        assert_eq!(parse(b":0@ffffffffffffffff"), object("", 0, Tid::MAX.0));
+        for wrong in [&b"1"[..], b"1:", b"1:x", b"1:1@", b"1:1@x", b"1:1@1@1"] {
+            assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Commands that take effect with a ZODB transaction, or not at all.
+//!
+//! Key decision: a client parks commands under a token, and gives the token to its transaction of
+//! ZODB. The vote of that transaction claims them. From then on they belong to the transaction, whatever
+//! becomes of the connection that parked them; before that they are dropped with it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use zodium_keyspace::{Stripes, Word, now};
+use zodium_resp::{OwnedRequest, Version};
+
+use crate::Server;
+use crate::call::{Blocking, Call};
+use crate::commands::{Command, Keys, Run};
+use crate::reply::Reply;
+
+/// Most tokens of a connection that are parked at once.
+const TOKENS_MAX: usize = 64;
+
+/// A transaction of a storage: the storage, and the number of the transaction.
+type Owner = (usize, u64);
+
+/// Commands with a token.
+pub(crate) struct Parcel {
+    pub(crate) client: u64,
+    pub(crate) database: usize,
+    pub(crate) requests: Vec<(&'static Command, OwnedRequest)>,
+}
+
+/// All parked commands.
+#[derive(Default)]
+pub(crate) struct Parked {
+    /// Number of claimed parcels. Read at each commit.
+    claimed_count: AtomicUsize,
+    parcels: Mutex<Parcels>,
+}
+
+#[derive(Default)]
+struct Parcels {
+    /// Those that no transaction has claimed, by token.
+    free: FxHashMap<Word, Parcel>,
+    /// Those of transactions that have passed their votes.
+    claimed: FxHashMap<Owner, (Word, Parcel)>,
+}
+
+/// What the server knows of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing: it was dropped, or has taken effect.
+    Absent,
+    /// No transaction has claimed it.
+    Parked,
+    /// It belongs to a transaction that has passed its vote.
+    Voted,
+}
+
+impl Parked {
+    /// Parks commands; false if the connection has too many.
+    pub(crate) fn park(&self, token: &[u8], parcel: Parcel) -> bool {
+        let mut parcels = self.parcels.lock();
+        let of_client = parcels.free.values().filter(|other| other.client == parcel.client);
+        if of_client.count() >= TOKENS_MAX {
+            return false;
+        }
+        parcels.free.insert(token.into(), parcel);
+        true
+    }
+
+    /// Drops parked commands, unless they are claimed; whether there were any.
+    pub(crate) fn discard(&self, token: &[u8]) -> bool {
+        self.parcels.lock().free.remove(token).is_some()
+    }
+
+    /// Drops what a client has parked.
+    pub(crate) fn forget(&self, client: u64) {
+        let mut parcels = self.parcels.lock();
+        if !parcels.free.is_empty() {
+            parcels.free.retain(|_, parcel| parcel.client != client);
+        }
+    }
+
+    pub(crate) fn state(&self, token: &[u8]) -> State {
+        let parcels = self.parcels.lock();
+        if parcels.free.contains_key(token) {
+            State::Parked
+        } else if parcels.claimed.values().any(|(claimed, _)| **claimed == *token) {
+            State::Voted
+        } else {
+            State::Absent
+        }
+    }
+
+    fn take(&self, owner: Owner) -> Option<Parcel> {
+        if self.claimed_count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut parcels = self.parcels.lock();
+        let taken = parcels.claimed.remove(&owner);
+        self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
+        taken.map(|(_, parcel)| parcel)
+    }
+}
+
+impl Server {
+    /// Gives a voted transaction the commands that are parked under a token, which take effect with
+    /// it. True if they are its own; false if another storage's part of the transaction has them.
+    ///
+    /// # Errors
+    /// There are none, so the transaction must not be committed.
+    pub fn claim(&self, storage: usize, number: u64, token: &[u8]) -> Result<bool, String> {
+        let mut parcels = self.parked.parcels.lock();
+        if let Some(parcel) = parcels.free.remove(token) {
+            parcels.claimed.insert((storage, number), (token.into(), parcel));
+            self.parked.claimed_count.store(parcels.claimed.len(), Ordering::Release);
+            return Ok(true);
+        }
+        let is_claimed = parcels.claimed.values().any(|(claimed, _)| **claimed == *token);
+        is_claimed.then_some(false).ok_or_else(|| {
+            let token = String::from_utf8_lossy(token);
+            format!(
+                "this server has no commands under the token {token}: the RESP connection that \
+                 parked them is lost, or is one to another server; retry the transaction"
+            )
+        })
+    }
+
+    /// Drops the commands of a voted transaction that was not committed.
+    pub fn give_up(&self, storage: usize, number: u64) {
+        drop(self.parked.take((storage, number)));
+    }
+
+    /// Executes the commands of a committed transaction, under the locks of all their keys.
+    pub(crate) fn take_effect(&self, storage: usize, number: u64) {
+        let Some(parcel) = self.parked.take((storage, number)) else { return };
+        let stripes = parcel.requests.iter().map(|(command, request)| match command.keys {
+            Keys::All | Keys::Watched => Stripes::ALL,
+            _ => self.keyspace.stripes(command.keys_of(request.arguments())),
+        });
+        let stripes = stripes.fold(Stripes::NONE, |all, one| all | one);
+        let mut hold = self.keyspace.lock(stripes, now());
+        hold.notes_created = self.waiting.is_any();
+        let mut unsent = BytesMut::new();
+        for (command, request) in &parcel.requests {
+            let Run::Data(run) = command.run else { continue };
+            hold.database = parcel.database;
+            unsent.clear();
+            let outcome = run(&mut Call {
+                server: self,
+                client: None,
+                hold: &mut hold,
+                arguments: request.arguments(),
+                reply: Reply::to_buffer(&mut unsent, Version::Two),
+                blocking: Blocking::Never,
+            });
+            if let Err(fail) = outcome {
+                let (name, error) = (command.name, fail.0);
+                tracing::warn!(
+                    command = name,
+                    %error,
+                    "a command of a committed transaction failed; its other commands took effect"
+                );
+            }
+        }
+        self.settle(hold);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Commit, Options};
+    use zodium_types::Tid;
+
+    fn parcel(server: &Server, client: u64, key: &str) -> Parcel {
+        let bytes = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$1\r\n1\r\n", key.len());
+        let mut reader = zodium_resp::RequestReader::default();
+        let step = reader.read(bytes.as_bytes(), &zodium_resp::RequestLimits::default());
+        assert!(matches!(step, Ok(zodium_resp::Step::Request(_))));
+        let arguments = reader.arguments(bytes.as_bytes());
+        let command = crate::commands::find(arguments).unwrap();
+        assert_eq!(server.parked.state(key.as_bytes()), State::Absent);
+        Parcel { client, database: 0, requests: vec![(command, arguments.to_request())] }
+    }
+
+    fn has(server: &Server, key: &str) -> bool {
+        server.keyspace.lock(server.keyspace.stripe(key.as_bytes()), 1).has(key.as_bytes())
+    }
+
+    #[test]
+    fn commands_take_effect_with_their_transaction_and_no_other() {
+        let server = Server::new(Options::default());
+        for key in ["a", "b", "c"] {
+            assert!(server.parked.park(key.as_bytes(), parcel(&server, 1, key)));
+        }
+        assert_eq!(server.claim(0, 7, b"a"), Ok(true));
+        assert_eq!(server.claim(1, 7, b"a"), Ok(false), "another storage of the same transaction");
+        assert_eq!(server.claim(0, 8, b"b"), Ok(true));
+        assert_eq!(server.parked.state(b"a"), State::Voted);
+        // The connection ends: what is claimed stays.
+        server.parked.forget(1);
+        assert_eq!(server.parked.state(b"c"), State::Absent);
+        assert!(server.claim(0, 9, b"c").is_err());
+        let commit = |number| server.committed(0, &[Commit { tid: Tid(1), oids: &[], number }]);
+        commit(9);
+        assert!(!has(&server, "a") && !has(&server, "b"));
+        server.give_up(0, 8);
+        commit(8);
+        commit(7);
+        assert!(has(&server, "a") && !has(&server, "b"));
+        server.give_up(0, 7);
+        assert!(has(&server, "a"));
+        assert!(server.claim(0, 10, b"a").is_err(), "it has taken effect");
+    }
+
+    #[test]
+    fn a_commit_takes_no_lock_while_nothing_is_claimed() {
+        let server = Server::new(Options::default());
+        assert!(server.parked.park(b"a", parcel(&server, 1, "a")));
+        let _parcels = server.parked.parcels.lock();
+        server.committed(0, &[Commit { tid: Tid(1), oids: &[], number: 7 }]);
+    }
+
+    #[test]
+    fn a_connection_parks_a_limited_number() {
+        let server = Server::new(Options::default());
+        for number in 0..TOKENS_MAX {
+            let key = number.to_string();
+            assert!(server.parked.park(key.as_bytes(), parcel(&server, 1, &key)));
+        }
+        assert!(!server.parked.park(b"more", parcel(&server, 1, "more")));
+        assert!(server.parked.park(b"more", parcel(&server, 2, "more")));
+        assert!(server.parked.discard(b"0") && !server.parked.discard(b"0"));
+        assert!(server.parked.park(b"again", parcel(&server, 1, "again")));
+    }
+}

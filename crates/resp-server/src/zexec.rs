@@ -1,0 +1,90 @@
+//! `ZEXEC`, `ZDISCARD` and `ZSTATE`: parking commands for a ZODB transaction.
+
+use std::rc::Rc;
+
+use zodium_resp::Arguments;
+
+use crate::After;
+use crate::call::Call;
+use crate::client::Client;
+use crate::commands::{Command, Run, flags};
+use crate::fail::{Fail, Outcome};
+use crate::local::LocalServer;
+use crate::parked::{Parcel, State};
+use crate::reply::Reply;
+use crate::transaction::{ABORTED, take_queue};
+
+/// Longest token.
+const TOKEN_BYTES_MAX: usize = 64;
+
+const NO_MULTI: Fail = Fail::fixed("ERR ZEXEC without MULTI");
+const WATCHES: Fail =
+    Fail::fixed("ERR ZEXEC cannot watch keys: they could change until the transaction commits");
+const TOO_LONG: Fail = Fail::fixed("ERR a token has 1 to 64 bytes");
+const TOO_MANY: Fail = Fail::fixed(
+    "ERR too many commands of this connection wait for their transactions: finish some, or drop \
+     them with ZDISCARD",
+);
+
+/// `ZEXEC token`: in place of `EXEC`. The queued commands wait for a ZODB transaction that has the
+/// token.
+pub(crate) fn zexec(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
+    let server = &local.server;
+    let queue = take_queue(client).ok_or(NO_MULTI)?;
+    let watches = client.watch.borrow().is_some();
+    server.unwatch(client);
+    if queue.is_broken {
+        return Err(ABORTED);
+    }
+    if watches {
+        return Err(WATCHES);
+    }
+    server.storages()?;
+    let token = arguments.word(1);
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    if let Some((command, _)) = queue.requests.iter().find(|(command, _)| !may_wait(command)) {
+        let name = command.name;
+        return Err(Fail::text(format!(
+            "ERR '{name}' cannot take effect with a ZODB transaction: only commands that write, \
+             and PUBLISH, can"
+        )));
+    }
+    let count = queue.requests.len();
+    let (client, database) = (client.id(), client.database.get());
+    let parcel = Parcel { client, database, requests: queue.requests };
+    if !server.parked.park(token, parcel) {
+        return Err(TOO_MANY);
+    }
+    reply.count(count);
+    Ok(After::Continue)
+}
+
+/// Whether a command can be executed without a client, and has an effect then.
+fn may_wait(command: &Command) -> bool {
+    let has_effect = command.has(flags::WRITE) || command.name == "publish";
+    matches!(command.run, Run::Data(_)) && has_effect
+}
+
+/// `ZDISCARD token`
+pub(crate) fn zdiscard(call: &mut Call) -> Outcome {
+    let was_there = call.server.parked.discard(call.word(1));
+    call.reply.flag(was_there);
+    Ok(())
+}
+
+/// `ZSTATE token`
+pub(crate) fn zstate(call: &mut Call) -> Outcome {
+    call.reply.simple(match call.server.parked.state(call.word(1)) {
+        State::Absent => "none",
+        State::Parked => "parked",
+        State::Voted => "voted",
+    });
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! The storages of a server as its RESP side sees them, and what they tell it of commits.
+
+use std::sync::Arc;
+
+use zodium_engine::commit::TransactionNumber;
+use zodium_engine::{Claim, Commits, Companion, Database};
+use zodium_pickle::{Limits, Objects, decode};
+use zodium_resp_server::{Commit, Loaded, Server};
+use zodium_storage::{Access, Load};
+use zodium_tls::{AllowList, PeerIdentity};
+use zodium_types::{Oid, Tid};
+
+use super::storages::Storages;
+
+/// The storages of a server, in the order of its configuration.
+struct RespStorages(Vec<RespStorage>);
+
+struct RespStorage {
+    name: String,
+    database: Arc<Database>,
+    allow: Option<AllowList>,
+}
+
+/// Tells a RESP server of the commits of one storage.
+struct Teller {
+    server: Arc<Server>,
+    storage: usize,
+}
+
+/// Gives a RESP server the storages beside it. Before any client can connect.
+pub(crate) fn attach(server: &Arc<Server>, storages: &Storages) {
+    let all = storages.iter().map(|opened| RespStorage {
+        name: opened.name.clone(),
+        database: Arc::clone(&opened.storage),
+        allow: opened.allow.clone(),
+    });
+    server.attach(Arc::new(RespStorages(all.collect())));
+    for (storage, opened) in storages.iter().enumerate() {
+        let teller = Teller { server: Arc::clone(server), storage };
+        opened.storage.subscribers().accompany(Arc::new(teller));
+    }
+}
+
+impl zodium_resp_server::Storages for RespStorages {
+    fn find(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|storage| storage.name == name)
+    }
+
+    fn name(&self, storage: usize) -> &str {
+        self.0.get(storage).map_or("", |storage| &storage.name)
+    }
+
+    fn admits(&self, storage: usize, peer: Option<&PeerIdentity>) -> bool {
+        self.0
+            .get(storage)
+            .is_some_and(|storage| storage.allow.as_ref().is_none_or(|allow| allow.admits(peer)))
+    }
+
+    fn last_tid(&self, storage: usize) -> Tid {
+        let found = self.0.get(storage);
+        found.map_or(Tid::ZERO, |storage| storage.database.subscribers().posted_tid())
+    }
+
+    fn may_have_changed(&self, storage: usize, since: Tid, oids: &[Oid]) -> bool {
+        self.0
+            .get(storage)
+            .is_none_or(|storage| storage.database.subscribers().may_have_changed(since, oids))
+    }
+
+    fn load(&self, storage: usize, oid: Oid, before: Tid, may_wait: bool) -> Loaded {
+        let Some(storage) = self.0.get(storage) else { return Loaded::Missing };
+        let access = if may_wait { Access::Blocking } else { Access::NonBlocking };
+        match storage.database.reader().load_before(oid, before, access) {
+            Ok(Load::Revision(revision)) => Loaded::Data(revision.data),
+            Ok(Load::NoRevision | Load::Missing) => Loaded::Missing,
+            Ok(Load::WouldBlock) => Loaded::WouldBlock,
+            Err(error) => {
+                tracing::error!(%oid, %error, "cannot load an object for a RESP client");
+                Loaded::Failed(error.to_string())
+            }
+        }
+    }
+}
+
+/// The entry of a transaction's extension with the token of commands that take effect with it.
+const TOKEN_KEY: &str = "zodium.exec";
+
+/// Extensions are small: they have 65,535 bytes at most.
+const EXTENSION_LIMITS: Limits = Limits { nesting: 20, nodes: 1 << 14, objects: Objects::Allowed };
+
+/// The token in an extension, if there is one.
+fn token_of(extension: &[u8]) -> Option<Vec<u8>> {
+    // Most extensions have none, and need not be decoded.
+    extension.windows(TOKEN_KEY.len()).find(|part| *part == TOKEN_KEY.as_bytes())?;
+    let (extension, _) = decode(extension, &EXTENSION_LIMITS).ok()?;
+    let token = extension.entry(TOKEN_KEY)?;
+    token.as_str().map(str::as_bytes).or_else(|| token.as_bytes()).map(<[u8]>::to_vec)
+}
+
+impl Companion for Teller {
+    fn voted(&self, number: TransactionNumber, extension: &[u8]) -> Result<Option<Claim>, String> {
+        let Some(token) = token_of(extension) else { return Ok(None) };
+        if !self.server.claim(self.storage, number.0, &token)? {
+            return Ok(None);
+        }
+        let (server, storage) = (Arc::clone(&self.server), self.storage);
+        Ok(Some(Claim::new(move || server.give_up(storage, number.0))))
+    }
+
+    fn committed(&self, commits: &Commits) {
+        let commits: Vec<Commit> = commits
+            .iter()
+            .map(|commit| Commit { tid: commit.tid, oids: &commit.oids, number: commit.number.0 })
+            .collect();
+        self.server.committed(self.storage, &commits);
+    }
+}
