@@ -32,7 +32,7 @@ ignore_errors = false
 NOT_IN_STUBS = r"""
 zodium\._.*
 zodium\.ClientStorage\.(info|invalidateCache|invalidateTransaction|notify_.*)
-zodium\.ClientStorage\.__(implemented|provides|providedBy)__
+zodium\..*\.__(implemented|provides|providedBy)__
 """
 
 

@@ -1,0 +1,223 @@
+"""Redis commands that take effect with a ZODB transaction, or not at all.
+
+Key decision: the commands are parked on the server under a token before the votes, and the token
+is in the extension of the transaction. The vote of the storage claims them, and its finish
+executes them; so they need no two-phase commit between two servers. Our vote comes after the
+storage's, and only checks that the claim has happened.
+"""
+
+import logging
+import secrets
+
+import transaction as transactions
+from redis import Redis as StockRedis
+from redis.client import Pipeline
+from ZODB.Connection import Connection
+from ZODB.POSException import StorageTransactionError
+
+logger = logging.getLogger("zodium.redis")
+
+TOKEN_KEY = "zodium.exec"
+# Commands that read, or that make no sense later, are sent at once.
+NAMES = """
+    AUTH BITCOUNT BITPOS CLIENT CLUSTER COMMAND CONFIG DBSIZE ECHO EVALSHA_RO EVAL_RO EXISTS
+    EXPIRETIME GET GETBIT GETRANGE HELLO HEXISTS HGET HGETALL HKEYS HLEN HMGET HRANDFIELD HSCAN
+    HSTRLEN HVALS INFO KEYS LINDEX LLEN LPOS LRANGE MEMORY MGET OBJECT PEXPIRETIME PING PSUBSCRIBE
+    PTTL PUBSUB RANDOMKEY ROLE SCAN SCARD SCRIPT SDIFF SELECT SINTER SINTERCARD SISMEMBER SMEMBERS
+    SMISMEMBER SRANDMEMBER SSCAN STRLEN SUBSCRIBE SUNION TIME TTL TYPE WAIT XINFO XLEN XRANGE
+    XREVRANGE ZCARD ZCOUNT ZDIFF ZINTER ZINTERCARD ZLEXCOUNT ZMSCORE ZRANDMEMBER ZRANGE
+    ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN
+    ZSCORE ZSTATE ZTID ZUNION
+"""
+AT_ONCE = frozenset(NAMES.split())
+
+
+def join(client, transaction=None):
+    """Return the commands of a transaction, by default the current one.
+
+    They have the methods of a pipeline of redis-py, and are sent at the commit. Their results are
+    not known.
+    """
+    if transaction is None:
+        transaction = transactions.get()
+    try:
+        commands = transaction.data(join)
+    except KeyError:
+        commands = Commands(client)
+        transaction.set_data(join, commands)
+        transaction.join(DataManager(client, commands, transaction))
+    if commands.connection_pool is not client.connection_pool:
+        raise ValueError("a transaction takes commands for one RESP server, through one pool")
+    return commands
+
+
+def name_of(args):
+    return str(args[0]).split()[0].upper()
+
+
+class Commands(Pipeline):
+    """Commands that wait for the end of their transaction."""
+
+    def __init__(self, client):
+        super().__init__(
+            client.connection_pool, client.response_callbacks, transaction=True, shard_hint=None
+        )
+        self.is_over = False
+
+    def execute_command(self, *args, **options):
+        if self.is_over:
+            raise ValueError("the transaction of these commands is over: call join again")
+        self.command_stack.append((args, options))
+        return self
+
+    def execute(self, raise_on_error=True):
+        raise TypeError("these commands are executed by the commit of their transaction")
+
+    def watch(self, *names):
+        raise TypeError("keys cannot be watched until a transaction commits")
+
+    def __bool__(self):
+        return True
+
+
+class Redis(StockRedis):
+    """A client whose commands that write wait for the current transaction, for RQ and the like.
+
+    Their results are None. Commands that read are answered at once, and do not see the changes of
+    the transaction.
+    """
+
+    def __init__(self, *args, manager=transactions.manager, **options):
+        super().__init__(*args, **options)
+        self.manager = manager
+
+    def execute_command(self, *args, **options):
+        if not self.waits(name_of(args)):
+            return super().execute_command(*args, **options)
+        join(self, self.manager.get()).execute_command(*args, **options)
+        return None
+
+    def waits(self, name):
+        """Whether commands of a name wait for the transaction."""
+        return name not in AT_ONCE
+
+    def pipeline(self, transaction=True, shard_hint=None):
+        return WaitingPipeline(self, transaction)
+
+
+class WaitingPipeline(Pipeline):
+    """A pipeline whose commands wait for the current transaction, unless all of them read."""
+
+    def __init__(self, client, transaction):
+        super().__init__(client.connection_pool, client.response_callbacks, transaction, None)
+        self.client = client
+
+    def execute(self, raise_on_error=True):
+        stack = list(self.command_stack)
+        if not any(self.client.waits(name_of(args)) for args, _ in stack):
+            return super().execute(raise_on_error)
+        commands = join(self.client, self.client.manager.get())
+        for args, options in stack:
+            commands.execute_command(*args, **options)
+        self.reset()
+        return [None] * len(stack)
+
+
+class DataManager:
+    """Brings the commands of a transaction to the server."""
+
+    def __init__(self, client, commands, transaction):
+        self.transaction_manager = transaction._manager
+        self.pool = client.connection_pool
+        self.commands = commands
+        self.transaction = transaction
+        self.token = secrets.token_hex(16)
+        self.connection = None
+        self.is_alone = False
+        # ZODB's connections hand this to their storages.
+        transaction.setExtendedInfo(TOKEN_KEY, self.token)
+
+    def sortKey(self):
+        # After the storages.
+        return "~zodium.redis"
+
+    def savepoint(self):
+        return Savepoint(self.commands)
+
+    def tpc_begin(self, transaction):
+        pass
+
+    def commit(self, transaction):
+        """Park the commands: every storage votes after this."""
+        self.connection = self.pool.get_connection()
+        self._send("ZEXEC", self.token)
+
+    def tpc_vote(self, transaction):
+        """Check that a storage of the server has claimed them."""
+        state = self._ask("ZSTATE", self.token)
+        if state in (b"voted", "voted"):
+            return
+        if any(isinstance(other, Connection) for other in transaction._resources):
+            raise StorageTransactionError(
+                "the Redis commands of this transaction are parked on a server that serves none of "
+                "its databases: connect the Redis client to the --resp address of their server"
+            )
+        self.is_alone = True
+
+    def tpc_finish(self, transaction):
+        """The finish of the storage has executed them, unless there is none."""
+        if self.is_alone:
+            self._ask("ZDISCARD", self.token)
+            self._send("EXEC")
+        self._end()
+
+    def tpc_abort(self, transaction):
+        if self.connection is not None:
+            try:
+                self._ask("ZDISCARD", self.token)
+            except Exception:
+                # The server drops them with the connection.
+                self.connection.disconnect()
+                logger.info("the connection of an aborted transaction is lost", exc_info=True)
+        self._end()
+
+    abort = tpc_abort
+
+    def _send(self, *last):
+        """Send the commands between MULTI and another word; raise the first error."""
+        connection = self.connection
+        stack = [args for args, _ in self.commands.command_stack]
+        words = [("MULTI",), *stack, last]
+        connection.send_packed_command(connection.pack_commands(words))
+        failure = None
+        for _ in words:
+            try:
+                connection.read_response()
+            except Exception as error:
+                if not connection.is_connected:
+                    raise
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _ask(self, *words):
+        self.connection.send_command(*words)
+        return self.connection.read_response()
+
+    def _end(self):
+        self.commands.is_over = True
+        self.commands.command_stack = []
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self.pool.release(connection)
+
+
+class Savepoint:
+    """Takes back the commands that came after it."""
+
+    def __init__(self, commands):
+        self.commands = commands
+        self.length = len(commands.command_stack)
+
+    def rollback(self):
+        del self.commands.command_stack[self.length :]

@@ -1,0 +1,84 @@
+"""Keys that are tied to persistent objects.
+
+Key decision: a value is sent with the view that it was computed at, the last transaction that its
+connection shows. The server refuses it if one of the objects has changed since, so a slow
+computation never puts an old value back.
+"""
+
+from ZODB.utils import p64, u64
+
+
+def view(connection):
+    """Return the last transaction that a ZODB connection shows, as a tid."""
+    start = connection._storage._start
+    if start is None:
+        # Nothing was loaded yet: the view begins with the transaction.
+        connection._storage.poll_invalidations()
+        start = connection._storage._start
+    return p64(u64(start) - 1)
+
+
+class Ties:
+    """The objects that a value was computed from, and the view of their connection."""
+
+    def __init__(self, objects=(), storage=None):
+        self.oids = {}  # in the order of the objects
+        self.view = None
+        self.storage = storage
+        self.is_usable = True
+        self.add(*objects)
+
+    def add(self, *objects):
+        """Add persistent objects of one connection."""
+        for each in objects:
+            connection = getattr(each, "_p_jar", None)
+            if connection is None:
+                # It is not stored yet, so that nothing could tell of its changes.
+                self.is_usable = False
+                continue
+            seen = view(connection)
+            if self.view not in (None, seen):
+                raise ValueError("a value is tied to objects of one connection and transaction")
+            self.view = seen
+            self.oids[each._p_oid] = None
+            if is_modified(connection):
+                # The value shows what other clients do not see yet, and perhaps never will.
+                self.is_usable = False
+
+    def words(self):
+        """Return the words of the option TIE of SET."""
+        return ["TIE", *self.named(self.oids), "AT", self.view.hex()]
+
+    def named(self, oids):
+        """Return the names of objects on the server."""
+        prefix = f"{self.storage}:" if self.storage else ""
+        return [prefix + oid.hex() for oid in oids]
+
+
+def set_tied(client, key, value, *objects, ex=None, storage=None):
+    """Set a key until one of the objects changes, or for `ex` seconds; return whether it is set.
+
+    It is not set if one of the objects has changed since the view of their connection, or if the
+    transaction has changes that are not committed.
+    """
+    return send(client, key, value, Ties(objects, storage), ex)
+
+
+def send(client, key, value, ties, ex=None):
+    if not ties.is_usable:
+        return False
+    if not ties.oids:
+        raise ValueError("a tied key needs at least one object")
+    words = ["SET", key, value]
+    if ex is not None:
+        words += ["EX", ex]
+    return bool(client.execute_command(*words, *ties.words()))
+
+
+def is_modified(connection):
+    """Whether a connection has changes that are not committed."""
+    return bool(
+        connection._registered_objects
+        or connection._added
+        or connection._savepoint_storage is not None
+    )

@@ -1,0 +1,250 @@
+"""Caches and sessions of applications that commits empty: set_tied, dogpile.cache, Pyramid."""
+
+import urllib.parse
+
+import pytest
+import redis
+import transaction
+import ZODB
+from harness import package
+from harness.process import HOST, free_port
+from persistent.mapping import PersistentMapping
+
+package.use()
+
+import zodium.redis  # noqa: E402
+from zodium.redis._cache import TiedCache, depends_on  # noqa: E402
+
+pytestmark = pytest.mark.zodium
+
+
+@pytest.fixture
+def port(start_server, tmp_path):
+    port = free_port()
+    start_server(tmp_path / "Data.fs", "--resp", f"{HOST}:{port}")
+    return port
+
+
+@pytest.fixture
+def keys(port):
+    with redis.Redis(port=port) as keys:
+        yield keys
+
+
+@pytest.fixture
+def database(port, start_server, open_native):
+    database = ZODB.DB(open_native(start_server.servers[0].address))
+    with database.transaction() as connection:
+        for name in "abc":
+            connection.root()[name] = PersistentMapping()
+    yield database
+    database.close()
+
+
+def change(database, name):
+    with database.transaction() as connection:
+        connection.root()[name]["value"] = connection.root()[name].get("value", 0) + 1
+
+
+def test_a_value_is_set_at_the_view_of_its_objects(database, keys):
+    connection = database.open()
+    root = connection.root()
+    assert zodium.redis.set_tied(keys, "key", "1", root["a"], root["b"], ex=100)
+    assert keys.get("key") == b"1" and keys.ttl("key") > 90
+    change(database, "b")
+    assert keys.get("key") is None
+    # This connection does not know of it yet.
+    assert not zodium.redis.set_tied(keys, "key", "2", root["b"])
+    assert zodium.redis.set_tied(keys, "key", "3", root["a"])
+    transaction.begin()
+    assert zodium.redis.set_tied(keys, "key", "4", root["b"])
+    # What only this transaction sees is not for others.
+    root["a"]["value"] = 1
+    assert not zodium.redis.set_tied(keys, "key", "5", root["a"])
+    assert not zodium.redis.set_tied(keys, "key", "6", root["b"], PersistentMapping())
+    transaction.abort()
+    assert keys.get("key") == b"4"
+    connection.close()
+
+
+def test_a_value_depends_on_what_it_was_computed_from(database, keys):
+    cache = TiedCache(keys, "cache:", expire=100)
+    computed = []
+
+    def compute(key, names, inner=()):
+        found = cache.get(key)
+        if found is not None:
+            return found
+        with database.transaction() as connection:
+            for each in inner:
+                compute(each, each)
+            root = connection.root()
+            depends_on(*(root[name] for name in names))
+            computed.append(key)
+            cache.set(key, b"value of " + key.encode())
+        return None
+
+    compute("c", "c")
+    for names in ("a", "b"):
+        compute(names, names)
+    compute("outer", "a", inner="bc")
+    assert computed == ["c", "a", "b", "outer"]
+    assert compute("outer", "a") == b"value of outer"
+    change(database, "c")
+    assert not keys.exists("cache:outer", "cache:c") and keys.exists("cache:a", "cache:b") == 2
+    compute("outer", "a", inner="bc")
+    change(database, "a")
+    assert not keys.exists("cache:outer") and keys.exists("cache:b", "cache:c") == 2
+    # Values of one call depend on the objects of all.
+    connection = database.open()
+    assert cache.get_many(["x", "y"]) == [None, None]
+    depends_on(connection.root()["b"])
+    cache.set("x", b"1")
+    cache.set("y", b"2")
+    assert cache.get_many(["x", "y"]) == [b"1", b"2"]
+    change(database, "b")
+    assert cache.get_many(["x", "y"]) == [None, None]
+    # A computation that has seen two transactions gives no value to keep.
+    depends_on(connection.root()["a"])
+    transaction.begin()
+    depends_on(connection.root()["c"])
+    cache.set("y", b"3")
+    assert cache.get("y") is None
+    connection.close()
+    assert keys.set("plain", "") and cache.set("plain", b"no objects")
+    assert cache.get("plain") == b"no objects" and keys.ttl("cache:plain") > 90
+
+
+def test_dogpile_computes_again_after_a_change(database, keys, port):
+    dogpile_cache = pytest.importorskip("dogpile.cache")
+    from zodium.redis.dogpile import depends_on
+
+    region = dogpile_cache.make_region().configure(
+        "zodium.redis", arguments={"url": f"redis://{HOST}:{port}/0", "prefix": "d:"}
+    )
+    computed = []
+
+    @region.cache_on_arguments()
+    def value(name):
+        computed.append(name)
+        with database.transaction() as connection:
+            each = connection.root()[name]
+            depends_on(each)
+            return each.get("value", 0)
+
+    @region.cache_multi_on_arguments()
+    def values(*names):
+        computed.extend(names)
+        with database.transaction() as connection:
+            depends_on(*(connection.root()[name] for name in names))
+            return [connection.root()[name].get("value", 0) for name in names]
+
+    assert [value("a"), value("a"), value("b")] == [0, 0, 0] and computed == ["a", "b"]
+    change(database, "a")
+    assert [value("a"), value("b")] == [1, 0] and computed == ["a", "b", "a"]
+    value.invalidate("b")
+    assert value("b") == 0 and computed[3:] == ["b"]
+    assert values("a", "c") == values("a", "c") == [1, 0] and computed[4:] == ["a", "c"]
+    change(database, "c")
+    assert values("a", "c") == [1, 1] and computed[6:] == ["a", "c"]
+
+
+def test_plone_memoize_gets_a_mapping(database, keys):
+    from zodium.redis.memoize import CacheChooser, depends_on
+
+    cache = CacheChooser(keys)("module.function")
+    missing = object()
+    connection = database.open()
+    assert cache.get("key", missing) is missing
+    depends_on(connection.root()["a"])
+    cache["key"] = {"any": ["value"]}
+    assert cache["key"] == {"any": ["value"]}
+    change(database, "a")
+    with pytest.raises(KeyError):
+        cache["key"]
+    connection.close()
+
+
+def application(database, keys):
+    """Two views over a session: one that changes it and one that fails."""
+    from pyramid.config import Configurator
+    from zodium.redis.session import session_factory
+
+    def view(request):
+        connection = database.open(request.tm)
+        request.add_finished_callback(lambda _: connection.close())
+        session, root = request.session, connection.root()
+        if "value" in request.params:
+            session["value"] = request.params["value"]
+        if "tie" in request.params:
+            session.tie(root[request.params["tie"]])
+        if "change" in request.params:
+            root[request.params["change"]]["other"] = request.params["value"]
+        if "flash" in request.params:
+            session.flash("hello")
+        if "end" in request.params:
+            session.invalidate()
+        if "fail" in request.params:
+            raise ValueError
+        return {"value": session.get("value"), "new": session.new, "flash": session.pop_flash()}
+
+    with Configurator(settings={"tm.manager_hook": "pyramid_tm.explicit_manager"}) as config:
+        config.include("pyramid_tm")
+        config.set_session_factory(session_factory(keys, secret="s" * 32, timeout=100))
+        config.add_route("view", "/")
+        config.add_view(view, route_name="view", renderer="json")
+        return config.make_wsgi_app()
+
+
+class Browser:
+    def __init__(self, application):
+        self.application = application
+        self.cookies = ""
+
+    def get(self, **params):
+        from pyramid.request import Request
+
+        request = Request.blank("/?" + urllib.parse.urlencode(params))
+        request.headers["Cookie"] = self.cookies
+        response = request.get_response(self.application)
+        for cookie in response.headers.getall("Set-Cookie"):
+            self.cookies = cookie.split(";")[0]
+        return response.json
+
+
+def test_a_session_is_written_with_the_transaction_of_its_request(database, keys):
+    served = application(database, keys)
+    one, other = Browser(served), Browser(served)
+    assert one.get() == {"value": None, "new": True, "flash": []}
+    assert one.cookies == "" and not keys.keys("session:*"), "what nobody has changed is not kept"
+    assert one.get(value="1")["value"] == "1"
+    assert one.get() == {"value": "1", "new": False, "flash": []}
+    assert other.get()["value"] is None
+    with pytest.raises(ValueError):
+        one.get(value="2", fail="")
+    assert one.get()["value"] == "1"
+    (key,) = keys.keys("session:*")
+    keys.expire(key, 10)
+    one.get()
+    assert keys.ttl(key) > 90
+    assert one.get(end="", value="3") == {"value": None, "new": True, "flash": []}
+    assert not keys.exists(key)
+    # A forged cookie begins another session.
+    one.cookies = "session=" + key.decode().removeprefix("session:")
+    assert one.get()["new"]
+
+
+def test_a_session_ends_with_the_change_of_an_object(database, keys):
+    browser = Browser(application(database, keys))
+    browser.get(value="1", tie="a")
+    browser.get(value="2")
+    change(database, "b")
+    assert browser.get()["value"] == "2"
+    change(database, "a")
+    assert browser.get() == {"value": None, "new": True, "flash": []}
+    # A login that changes the object itself goes on, until the next change.
+    browser.get(value="3", tie="a", change="a")
+    assert browser.get()["value"] == "3"
+    browser.get(value="4")
+    change(database, "a")
+    assert browser.get()["value"] is None

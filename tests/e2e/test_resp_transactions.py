@@ -1,0 +1,291 @@
+"""Redis commands that take effect with a ZODB transaction, or not at all."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import redis
+import transaction
+import ZODB
+from harness import package
+from harness.process import HOST, free_port
+from persistent import Persistent
+from persistent.mapping import PersistentMapping
+from ZODB.POSException import ConflictError, StorageTransactionError
+
+package.use()
+
+import zodium.redis  # noqa: E402
+
+pytestmark = pytest.mark.zodium
+TESTS = Path(__file__).resolve().parents[1]
+KILLS = 6
+NAMES = ["one", "two", "three"]
+
+
+class Number(Persistent):
+    value = 0
+
+
+@pytest.fixture
+def served(start_server, tmp_path):
+    port = free_port()
+    server = start_server(tmp_path / "Data.fs", "--resp", f"{HOST}:{port}")
+    keys = redis.Redis(port=port, decode_responses=True)
+    yield server, keys
+    keys.close()
+
+
+@pytest.fixture(params=["zodium", "ZEO"])
+def database(request, served, open_native, connect):
+    opener = open_native if request.param == "zodium" else connect
+    server = served[0]
+    storage = open_native(server.address) if opener is open_native else connect(server)
+    database = ZODB.DB(storage)
+    with database.transaction() as connection:
+        connection.root()["number"] = Number()
+    yield database
+    database.close()
+
+
+def test_commands_take_effect_with_their_transaction(served, database):
+    keys = served[1]
+    connection = database.open()
+    commands = zodium.redis.join(keys)
+    assert zodium.redis.join(keys) is commands
+    commands.rpush("tasks", "1", "2").incr("count")
+    connection.root()["number"].value = 1
+    assert not keys.exists("tasks", "count")
+    transaction.commit()
+    assert keys.lrange("tasks", 0, -1) == ["1", "2"] and keys.get("count") == "1"
+    with pytest.raises(ValueError):
+        commands.incr("count")
+    # An aborted one has none, nor one that conflicts.
+    zodium.redis.join(keys).incr("count")
+    connection.root()["number"].value = 2
+    transaction.abort()
+    zodium.redis.join(keys).incr("count")
+    connection.root()["number"].value = 3
+    with database.transaction() as other:
+        other.root()["number"].value = 4
+    with pytest.raises(ConflictError):
+        transaction.commit()
+    transaction.abort()
+    assert keys.get("count") == "1"
+    # A savepoint takes back what came after it, and the rest stays.
+    zodium.redis.join(keys).incr("count")
+    savepoint = transaction.savepoint()
+    zodium.redis.join(keys).incrby("count", 100)
+    savepoint.rollback()
+    connection.root()["number"].value = 5
+    transaction.commit()
+    assert keys.get("count") == "2"
+    # Without a change of the database they are a transaction of their own.
+    zodium.redis.join(keys).incr("count")
+    transaction.commit()
+    assert keys.get("count") == "3"
+    connection.close()
+
+
+def test_a_vote_refuses_commands_that_cannot_take_effect(served, database, start_server, tmp_path):
+    server, keys = served
+    connection = database.open()
+
+    def refused(queue, error):
+        transaction.begin()
+        queue(zodium.redis.join(keys))
+        connection.root()["number"].value += 1
+        with pytest.raises(error):
+            transaction.commit()
+        transaction.abort()
+
+    refused(lambda commands: commands.get("key"), redis.ResponseError)
+    refused(lambda commands: commands.execute_command("NOSUCH"), redis.ResponseError)
+    refused(lambda commands: commands.execute_command("SET", "key"), redis.ResponseError)
+    refused(lambda commands: commands.execute_command("SUBSCRIBE", "x"), redis.ResponseError)
+    # A server that has none of the databases claims nothing.
+    port = free_port()
+    (tmp_path / "other").mkdir()
+    start_server(tmp_path / "other" / "Data.fs", "--resp", f"{HOST}:{port}")
+    with redis.Redis(port=port) as elsewhere:
+        zodium.redis.join(elsewhere).incr("count")
+        connection.root()["number"].value += 1
+        with pytest.raises(StorageTransactionError):
+            transaction.commit()
+        transaction.abort()
+        assert not elsewhere.exists("count")
+    # What is parked is dropped with its connection, and a transaction that needs it is refused.
+    with redis.Redis(port=keys.connection_pool.connection_kwargs["port"]) as gone:
+        pipe = gone.connection_pool.get_connection()
+        for words in (["MULTI"], ["INCR", "count"], ["ZEXEC", "token"], ["ZSTATE", "token"]):
+            pipe.send_command(*words)
+            answer = pipe.read_response()
+        assert answer == b"parked"
+        pipe.disconnect()
+    deadline = time.monotonic() + 10
+    while keys.execute_command("ZSTATE", "token") != "none":
+        assert time.monotonic() < deadline
+    transaction.get().setExtendedInfo("zodium.exec", "token")
+    connection.root()["number"].value += 1
+    with pytest.raises(Exception, match="no commands under the token"):
+        transaction.commit()
+    transaction.abort()
+    assert not keys.exists("count")
+    connection.root()["number"].value += 1
+    transaction.commit()
+    connection.close()
+
+
+def test_who_pops_a_task_finds_its_object(served, database, open_native):
+    """The worker's storage knows of the commit of its task, after one round trip."""
+    server, keys = served
+    worker = open_native(server.address)
+    port = keys.connection_pool.connection_kwargs["port"]
+    connection = database.open()
+    with redis.Redis(port=port) as popping:
+        for number in range(100):
+            zodium.redis.join(keys).rpush("tasks", number)
+            connection.root()["number"].value = number
+            transaction.commit()
+            _, task = popping.blpop("tasks")
+            worker.ping()
+            assert int(task) == number and worker.lastTransaction() >= database.lastTransaction()
+    connection.close()
+
+
+def test_a_client_that_waits_is_served_by_the_commit(served, database):
+    keys = served[1]
+    port = keys.connection_pool.connection_kwargs["port"]
+    connection = database.open()
+    with redis.Redis(port=port) as waiting:
+        pipe = waiting.connection_pool.get_connection()
+        pipe.send_command("BLPOP", "tasks", 0)
+        zodium.redis.join(keys).rpush("tasks", "1")
+        connection.root()["number"].value = 1
+        assert not pipe.can_read(0.1)
+        transaction.commit()
+        assert pipe.read_response() == [b"tasks", b"1"]
+        waiting.connection_pool.release(pipe)
+    connection.close()
+
+
+def test_commands_of_a_client_wait_for_the_current_transaction(served, database):
+    """As libraries use a client: commands that write wait, commands that read do not."""
+    keys = served[1]
+    port = keys.connection_pool.connection_kwargs["port"]
+    client = zodium.redis.Redis(port=port, decode_responses=True)
+    connection = database.open()
+    assert client.set("key", "1") is None and client.get("key") is None
+    with client.pipeline() as pipe:
+        assert pipe.lpush("list", "a").expire("list", 100).execute() == [None, None]
+    connection.root()["number"].value = 1
+    transaction.commit()
+    assert client.get("key") == "1" and keys.ttl("list") > 90
+    client.delete("key")
+    transaction.abort()
+    assert client.get("key") == "1"
+    connection.close()
+
+
+def test_a_task_of_celery_is_sent_by_the_commit(served, database):
+    celery, kombu = pytest.importorskip("celery"), pytest.importorskip("kombu")
+    from zodium.redis.celery import Transport
+
+    keys = served[1]
+    url = f"redis://{HOST}:{keys.connection_pool.connection_kwargs['port']}/0"
+    application = celery.Celery("application", broker=url)
+
+    @application.task(name="task")
+    def task(number):
+        return number
+
+    connection = database.open()
+    with kombu.Connection(url, transport=Transport) as broker:
+        task.apply_async((1,), connection=broker)
+        connection.root()["number"].value = 1
+        assert keys.llen("celery") == 0
+        transaction.commit()
+        assert keys.llen("celery") == 1
+        task.apply_async((2,), connection=broker)
+        transaction.abort()
+        assert keys.llen("celery") == 1
+    connection.close()
+
+
+def test_a_job_of_rq_is_enqueued_by_the_commit(served, database):
+    rq = pytest.importorskip("rq")
+    keys = served[1]
+    port = keys.connection_pool.connection_kwargs["port"]
+    queue = rq.Queue(connection=zodium.redis.Redis(port=port))
+    connection = database.open()
+    job = queue.enqueue("time.sleep", 0)
+    connection.root()["number"].value = 1
+    assert keys.llen("rq:queue:default") == 0
+    transaction.commit()
+    assert keys.lrange("rq:queue:default", 0, -1) == [job.id]
+    assert keys.exists(f"rq:job:{job.id}")
+    connection.close()
+
+
+def test_no_task_of_a_killed_client_is_lost_or_without_its_transaction(
+    served, seeded, scale, open_native
+):
+    server, keys = served
+    database = ZODB.DB(open_native(server.address))
+    with database.transaction() as connection:
+        connection.root()["numbers"] = numbers = PersistentMapping()
+        for name in NAMES:
+            numbers[name] = PersistentMapping(value=0)
+    port = keys.connection_pool.connection_kwargs["port"]
+
+    def start(name):
+        words = [sys.executable, "-m", "harness.enqueuer", str(server.port), str(port), name]
+        words.append(str(seeded.randrange(1 << 30)))
+        paths = {**os.environ, "PYTHONPATH": str(package.FOLDER)}
+        return subprocess.Popen(words, cwd=TESTS, stdout=subprocess.PIPE, text=True, env=paths)
+
+    running = {name: start(name) for name in NAMES}
+    try:
+        for process in running.values():
+            assert process.stdout.readline() == "ready\n"
+        for _ in range(int(KILLS * scale)):
+            time.sleep(seeded.random() / 10)
+            name = seeded.choice(NAMES)
+            process = running[name]
+            process.kill()
+            process.communicate()
+            running[name] = start(name)
+            assert running[name].stdout.readline() == "ready\n"
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+    # Nothing that was sent is on its way any more.
+    wait_until_calm(server)
+    with database.transaction() as connection:
+        values = {name: each["value"] for name, each in connection.root()["numbers"].items()}
+    tasks = {name: [] for name in NAMES}
+    for task in keys.lrange("tasks", 0, -1):
+        name, number = task.split()
+        tasks[name].append(number)
+    print(values)
+    assert min(values.values()) > 0
+    for name, value in values.items():
+        assert tasks[name] == [str(number) for number in range(1, value + 1)]
+        assert int(keys.hget("counts", name)) == value
+    database.close()
+
+
+def wait_until_calm(server):
+    """Until no transaction is open, and the last one is the same for a while."""
+    from harness.wire import Wire
+
+    with Wire(server.address) as wire:
+        wire.register()
+        last = None
+        while (now := wire.call("lastTransaction")) != last:
+            last = now
+            time.sleep(0.3)
