@@ -187,10 +187,9 @@ mod tests {
         }
         let first = history.points[0];
         assert!(first.time < 1000.0, "{first:?}");
-        assert_eq!(
-            (first.values[0], first.values[1], first.values[4]),
-            (Some(4.5), Some(9.0), None)
-        );
+        let rate = first.values[0].unwrap();
+        assert!((4.0..5.0).contains(&rate), "{rate}");
+        assert_eq!((first.values[1], first.values[4]), (Some(9.0), None));
         assert!(history.points.is_sorted_by(|one, two| one.time < two.time));
         assert!(history.points.len() >= POINTS_MAX / 2);
     }

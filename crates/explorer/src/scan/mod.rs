@@ -187,3 +187,76 @@ impl Drop for Scans {
         self.all.lock().iter().for_each(|scan| scan.cancel());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zodium_memorystorage::MemoryStorage;
+    use zodium_storage::Applier;
+    use zodium_types::TransactionStatus;
+
+    use super::*;
+
+    /// Two transactions; the second one gives object 1 a longer state.
+    fn storage() -> MemoryStorage {
+        let storage = MemoryStorage::new();
+        let mut applier = Applier::new(&storage);
+        let status = TransactionStatus::Normal;
+        let (user, description, extension) = (&b""[..], &b""[..], &b""[..]);
+        for (tid, records) in [(1, 0..3), (2, 1..2)] {
+            let tid = Tid(tid << 32);
+            let head = LogItem::Transaction { tid, status, user, description, extension };
+            applier.apply(head).unwrap();
+            for oid in records {
+                let data = [b"cm\nC\n.", &b"N0".repeat(tid.0 as usize >> 32)[..], b"."].concat();
+                let data = Some(&data[..]);
+                applier.apply(LogItem::Record { oid: Oid(oid), data, data_tid: None }).unwrap();
+            }
+        }
+        applier.finish().unwrap();
+        storage
+    }
+
+    fn scan(question: Question, last: Tid) -> Scan {
+        let (number, first, is_cancelled) = (1, Tid(1 << 32), AtomicBool::new(false));
+        let (current, outcome) = (AtomicU64::new(first.0), Mutex::new(None));
+        Scan { number, question, last, first, current, is_cancelled, outcome }
+    }
+
+    #[test]
+    fn a_survey_is_of_the_state_that_was_asked_for() {
+        for (last, bytes, all_bytes) in [(1, 27, 27), (2, 29, 38)] {
+            let scan = scan(Question::Survey, Tid(last << 32));
+            scan.run(&storage());
+            let Some(Outcome::Survey(survey)) = scan.outcome() else { panic!("no survey") };
+            assert_eq!((survey.objects, survey.bytes, survey.transactions), (3, bytes, last));
+            let [class] = &survey.classes[..] else { panic!("one class") };
+            assert_eq!((class.class.as_str(), class.all_bytes), ("m.C", all_bytes));
+            assert_eq!(survey.periods.iter().map(|period| period.bytes).sum::<u64>(), all_bytes);
+            assert_eq!(scan.progress(), 1000 * u64::from(last > 1));
+        }
+    }
+
+    #[test]
+    fn a_cancelled_scan_ends_without_an_answer() {
+        for question in [Question::Survey, Question::Referrers(Oid(1))] {
+            let scan = scan(question, Tid::MAX);
+            scan.cancel();
+            scan.run(&storage());
+            assert!(matches!(scan.outcome(), Some(Outcome::Cancelled)));
+        }
+    }
+
+    #[test]
+    fn the_same_question_has_one_scan() {
+        let scans = Scans::new(Arc::new(storage()));
+        for _ in 0..3 {
+            scans.start(Question::Survey, Tid(2 << 32)).unwrap();
+            let scan = scans.find(Question::Survey, Some(Tid(2 << 32))).unwrap();
+            while scan.outcome().is_none() {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(scans.all.lock().len(), 1);
+        assert!(scans.find(Question::Survey, Some(Tid(1 << 32))).is_none());
+    }
+}

@@ -67,13 +67,12 @@ impl Bench {
     pub(crate) fn accepted_with_room(number: u32, room_bytes: u64) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.sqlite");
-        let options =
-            NodeOptions {
-                location: &path.into(),
-                cluster: CLUSTER,
-                keep_equal_data_once: false,
-                room_bytes,
-            };
+        let options = NodeOptions {
+            location: &path.into(),
+            cluster: CLUSTER,
+            keep_equal_data_once: false,
+            room_bytes,
+        };
         let (database, saved) = NodeDatabase::open(&options).unwrap();
         let settings = Settings {
             cluster: CLUSTER.to_owned(),
