@@ -74,6 +74,10 @@ impl Transactions {
         }
         let Some(holder) = self.locks.get(oid).copied() else { return Attempt::Free };
         if holder == *ttid {
+            if transaction.lockless.contains(oid) {
+                // Others may have stored it without a lock, too, and come first elsewhere.
+                return Attempt::Lockless;
+            }
             if transaction.checking.contains_key(oid) {
                 return Attempt::Wait;
             }
@@ -166,6 +170,18 @@ mod tests {
         let mut all = transactions();
         assert_eq!(all.attempt(&request(20), true), Attempt::Lockless);
         assert!(all.all[&Tid(20)].lockless.contains(&OID) && all.locks.is_empty());
+    }
+
+    #[test]
+    fn a_store_again_takes_no_lock_before_the_cell_is_announced() {
+        let mut all = transactions();
+        assert_eq!(all.attempt(&request(20), true), Attempt::Lockless);
+        // The cell has all data. Another transaction has stored the object without a lock, too, so
+        // the cell is not announced yet; the youngest one is noted as the holder.
+        all.locks.insert(OID, Tid(20));
+        assert_eq!(all.attempt(&request(20), false), Attempt::Lockless);
+        all.all.get_mut(&Tid(20)).unwrap().lockless.clear();
+        assert_eq!(all.attempt(&request(20), false), Attempt::Again);
     }
 
     #[test]

@@ -53,8 +53,8 @@ impl fmt::Display for ClusterCounts {
         write!(
             f,
             "{reads} reads checked, {commits} commits acknowledged ({incomplete} without a failed \
-             storage), {held} written at their lock only, {aborts} given up, {resolved} conflicts resolved, {relocks} locks given \
-             back, {outcomes} outcomes asked for, {validated} validated after a crash, \
+             storage), {held} written at their lock only, {aborts} given up, {resolved} conflicts \
+             resolved, {relocks} locks given back, {outcomes} outcomes asked for, {validated} validated after a crash, \
              {replicated} cells replicated, {packs} packs"
         )
     }
