@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use zodium_pickle::{Limits, Value, class_of_record, read_record};
+use zodium_pickle::{Limits, Value, class_of_record, decode_record_to_show};
 use zodium_resp::{Arguments, Version};
 use zodium_types::{Oid, Tid};
 
@@ -132,7 +132,7 @@ fn answer(question: Question, loaded: &Loaded, reply: &mut Reply) {
 /// The class of a record, and its state: the attributes of an object with a dict of them, otherwise
 /// the state as a whole.
 fn answer_decoded(data: &[u8], reply: &mut Reply) {
-    let (_, state) = match read_record(data, &Limits::OBJECTS) {
+    let (_, state) = match decode_record_to_show(data, &Limits::OBJECTS) {
         Ok(record) => record,
         Err(error) => return reply.error(&format!("ERR the record cannot be decoded: {error}")),
     };
