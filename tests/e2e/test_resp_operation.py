@@ -140,7 +140,7 @@ def test_the_monitor_has_the_figures(client, monitor):
     samples = dict(line.rsplit(" ", 1) for line in lines if line.startswith("zodium_resp_"))
     assert samples["zodium_resp_keys"] == "3" and samples["zodium_resp_volatile_keys"] == "1"
     assert samples["zodium_resp_hits_total"] == "1" and samples["zodium_resp_misses_total"] == "1"
-    assert int(samples["zodium_resp_commands_total"]) > 4
+    assert int(samples["zodium_resp_commands_total"]) >= 4
     assert int(samples["zodium_resp_data_bytes"]) > 100
     with urllib.request.urlopen(f"http://127.0.0.1:{monitor}/health", timeout=10) as answer:
         assert answer.status == 200

@@ -140,8 +140,7 @@ impl Server {
             _ => self.keyspace.stripes(command.keys_of(request.arguments())),
         });
         let stripes = stripes.fold(Stripes::NONE, |all, one| all | one);
-        let mut hold = self.keyspace.lock(stripes, now());
-        hold.notes_created = self.waiting.is_any();
+        let mut hold = self.noting(self.keyspace.lock(stripes, now()));
         let mut unsent = BytesMut::new();
         for (command, request) in &parcel.requests {
             let Run::Data(run) = command.run else { continue };
@@ -154,6 +153,7 @@ impl Server {
                 arguments: request.arguments(),
                 reply: Reply::to_buffer(&mut unsent, Version::Two),
                 blocking: Blocking::Never,
+                waits_as: None,
             });
             if let Err(fail) = outcome {
                 let (name, error) = (command.name, fail.0);

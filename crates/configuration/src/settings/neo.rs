@@ -87,9 +87,9 @@ settings! {
 
         /// Path of the database, which is created; or a database on a server
         ///
-        /// With the adapter MySQL: [USER[:PASSWORD]@]DATABASE[SOCKET], or
-        /// mysql://USER@HOST,HOST/DATABASE. A password is better in an option file
-        /// (?defaults_file=PATH), or in the environment variable ZODIUM_MYSQL_PASSWORD.
+        /// With the adapter MySQL: `[USER[:PASSWORD]@]DATABASE[SOCKET]`, or
+        /// `mysql://USER@HOST,HOST/DATABASE`. A password is better in an option file
+        /// (`?defaults_file=PATH`), or in the environment variable ZODIUM_MYSQL_PASSWORD.
         database: String = String::new(), {
             Database;
             key: "database", elsewhere: "`database`", is_required: true, option: "database",

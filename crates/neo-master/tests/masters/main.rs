@@ -1,5 +1,7 @@
 //! Masters with scripted storages, clients and admins, and with each other.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
 mod commits;
 mod elections;
 mod foreign;

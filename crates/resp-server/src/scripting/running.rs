@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// The same hold, which notes what clients wait for.
-    fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
+    pub(crate) fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
         hold.notes_created = self.waiting.is_any();
         hold.notes_new = self.announces_new();
         hold

@@ -15,7 +15,7 @@ use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watch
 use zodium_neo_storage::{Saved, Settings, TRANSACTION_BYTES_MAX};
 use zodium_sql::{
     Location, MariaAddress, MariaEngine, NodeDatabase, NodeOptions as NodeDatabaseOptions,
-    ROOM_BYTES, SqlError,
+    ROOM_BYTES,
 };
 
 use super::monitoring::{MonitoredNode, words};

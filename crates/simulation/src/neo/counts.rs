@@ -54,8 +54,8 @@ impl fmt::Display for ClusterCounts {
             f,
             "{reads} reads checked, {commits} commits acknowledged ({incomplete} without a failed \
              storage), {held} written at their lock only, {aborts} given up, {resolved} conflicts \
-             resolved, {relocks} locks given back, {outcomes} outcomes asked for, {validated} validated after a crash, \
-             {replicated} cells replicated, {packs} packs"
+             resolved, {relocks} locks given back, {outcomes} outcomes asked for, {validated} \
+             validated after a crash, {replicated} cells replicated, {packs} packs"
         )
     }
 }
