@@ -2,7 +2,7 @@
 //!
 //! It works over the traits of `crates/storage`, so it knows neither files nor servers. Each page
 //! reads what it shows, from a place that its address names, and no more. What needs the whole log
-//! is a [scan](scan), which is asked for, shows its progress, and can be cancelled.
+//! is a scan, which is asked for, shows its progress, and can be cancelled.
 //!
 //! Key decisions: pages are made here, and work without the script. Everything that is stored is
 //! hostile: classes are never imported, and `maud` escapes every text.

@@ -1,8 +1,8 @@
 //! Commands that take effect with a ZODB transaction, or not at all.
 //!
 //! Key decision: a client parks commands under a token, and gives the token to its transaction of
-//! ZODB. The vote of that transaction claims them. From then on they belong to the transaction, whatever
-//! becomes of the connection that parked them; before that they are dropped with it.
+//! ZODB. The vote of that transaction claims them. From then on they belong to the transaction,
+//! whatever becomes of the connection that parked them; before that they are dropped with it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
