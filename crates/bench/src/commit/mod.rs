@@ -149,7 +149,9 @@ impl Bench<'_> {
         // Recording starts before counting, so that every counted commit is recorded.
         generator.count(true);
         let (before, commits) = (Reading::take(server)?, generator.commits());
-        let happened = || generator.commits() > commits || generator.has_ended();
+        // Each client has begun at most one commit earlier, so that one more has all its steps here.
+        let enough = commits + case.clients as u64;
+        let happened = || generator.commits() > enough || generator.has_ended();
         comparison.interrupt.sleep_until(self.options.time.seconds, happened)?;
         // Before the time is taken: on a busy machine too, no commit counts that came later.
         let commits = generator.commits() - commits;
