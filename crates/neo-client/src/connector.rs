@@ -243,6 +243,9 @@ impl Receiver for MasterReceiver {
                 let is_dropped = told.nodes.iter().any(|node| {
                     node.node_type == NodeType::Client && node.state == NodeState::Unknown
                 });
+                for node in told.nodes.iter().filter(|node| node.state == NodeState::Running) {
+                    node.id.into_iter().for_each(|id| cluster.links.forget_failure(id));
+                }
                 let stopped = cluster.routing.write().nodes_told(told);
                 for node in stopped {
                     cluster.links.close(node, "the master says that it is not running");

@@ -73,6 +73,15 @@ impl StorageLinks {
         }
     }
 
+    /// Lets the next request connect at once: the master says that a storage runs, perhaps again.
+    pub(crate) fn forget_failure(&self, node: NodeId) {
+        let link = self.links.lock().get(&node).cloned();
+        // The receiver of the master's messages must not wait for a thread that connects.
+        if let Some(mut failure) = link.as_ref().and_then(|link| link.connecting.try_lock()) {
+            *failure = None;
+        }
+    }
+
     /// Ends all connections.
     pub(crate) fn close_all(&self, reason: &str) {
         let links = std::mem::take(&mut *self.links.lock());
@@ -90,5 +99,30 @@ impl Link {
         if let Some(connection) = connection {
             connection.end(reason);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_neo::NodeType;
+
+    use super::*;
+
+    #[test]
+    fn a_storage_that_failed_is_asked_again_when_the_master_says_that_it_runs() {
+        let (links, node) = (StorageLinks::default(), NodeId::of(NodeType::Storage, 1).unwrap());
+        let attempt = |links: &StorageLinks| {
+            let mut is_made = false;
+            let made = links.connection(node, || {
+                is_made = true;
+                Err(NeoError::MasterLost)
+            });
+            assert!(made.is_err());
+            is_made
+        };
+        assert!(attempt(&links));
+        assert!(!attempt(&links), "within the pause");
+        links.forget_failure(node);
+        assert!(attempt(&links));
     }
 }
