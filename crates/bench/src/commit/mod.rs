@@ -149,7 +149,7 @@ impl Bench<'_> {
         // Recording starts before counting, so that every counted commit is recorded.
         generator.count(true);
         let (before, commits) = (Reading::take(server)?, generator.commits());
-        // Each client has begun at most one commit earlier, so that one more has all its steps here.
+        // Each client has begun at most one commit earlier, so one more has all its steps here.
         let enough = commits + case.clients as u64;
         let happened = || generator.commits() > enough || generator.has_ended();
         comparison.interrupt.sleep_until(self.options.time.seconds, happened)?;
