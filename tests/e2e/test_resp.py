@@ -118,13 +118,16 @@ def test_concurrent_counts_with_watch_lose_nothing(server, client):
 
 def test_clients_that_vanish_while_they_wait_lose_no_task(server, client):
     """Half of the workers of a queue are cut off; each task reaches one that is left, or stays."""
-    for _ in range(30):
-        gone = socket.create_connection(("127.0.0.1", server.port))
-        gone.sendall(b"BLPOP queue 0\r\n")
-        gone.close()
-    deadline = time.monotonic() + 10
-    while client.info("clients")["blocked_clients"] and time.monotonic() < deadline:
-        time.sleep(0.01)
+    going = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
+    for one in going:
+        one.sendall(b"BLPOP queue 0\r\n")
+    for waiting in (30, 0):
+        deadline = time.monotonic() + 10
+        while (blocked := client.info("clients")["blocked_clients"]) != waiting:
+            assert time.monotonic() < deadline, (blocked, waiting)
+            time.sleep(0.01)
+        for one in going:
+            one.close()
     taken = []
 
     def work():

@@ -112,7 +112,10 @@ def test_what_the_stock_check_refuses_is_found(run, tmp_path, seeded, spoil):
         tree = connection.root()["II"]
         leaf = tree.__getstate__()[1]
         for _ in range(seeded.randrange(4)):
-            leaf = leaf.__getstate__()[1]
+            following = leaf.__getstate__()[1]
+            # The last one has no next one to damage.
+            if len(following.__getstate__()) > 1:
+                leaf = following
         leaf._p_activate()
         spoil(leaf, seeded)
         leaf._p_changed = True
