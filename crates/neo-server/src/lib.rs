@@ -16,6 +16,7 @@
 mod admin;
 mod dialling;
 mod driver;
+mod light;
 mod links;
 mod listening;
 mod master;
@@ -31,6 +32,7 @@ mod writer;
 
 pub use admin::{AdminWatch, ServeAdmin, serve_admin};
 pub use driver::MastersTold;
+pub use light::{LightWatch, ServeLight};
 pub use master::{MasterWatch, ServeMaster, serve_master};
 pub use questions::{AdminConnection, AskError};
 pub use serve::{Ended, NodeError, ServeNode, serve};

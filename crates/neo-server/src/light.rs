@@ -1,0 +1,214 @@
+//! Serves a node without a database, an admin or a master, from its start to its end.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::LocalSet;
+use tokio::time::{sleep, timeout};
+use zodium_neo::{Address, ConnectionId, Packet};
+use zodium_net::{Bound, LinkMetrics};
+
+use crate::driver::MastersTold;
+use crate::links::{Events, KEEPALIVE, Links};
+use crate::tls::NodeTls;
+
+/// Longest time to send the last answers.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
+/// Interval between checks whether the last answers are sent.
+const FAREWELL_PAUSE: Duration = Duration::from_millis(5);
+
+/// A node to serve.
+pub struct ServeLight<Settings, Status> {
+    /// Its options.
+    pub settings: Settings,
+    /// Where it listens, at the address of its settings.
+    pub listener: std::net::TcpListener,
+    /// Its certificates; `None`: the cluster has no TLS.
+    pub tls: Option<NodeTls>,
+    /// A view of it for other threads.
+    pub watch: LightWatch<Status>,
+    /// Told when other masters are known than those of the settings.
+    pub masters_told: Option<MastersTold>,
+}
+
+/// A view of a node for other threads: the monitor's. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct LightWatch<Status> {
+    status: Arc<Mutex<Status>>,
+    links: Arc<LinkMetrics>,
+}
+
+impl<Status: Clone> LightWatch<Status> {
+    /// How the node is.
+    pub fn status(&self) -> Status {
+        self.status.lock().clone()
+    }
+
+    /// The counters of its connections.
+    pub fn links(&self) -> &LinkMetrics {
+        &self.links
+    }
+}
+
+/// The state machine of a node, which does no I/O.
+pub(crate) trait LightNode: 'static {
+    /// What it says of itself.
+    type Status: 'static;
+
+    fn start(&mut self);
+    fn accepted(&mut self, name: String) -> ConnectionId;
+    fn connected(&mut self, connection: ConnectionId);
+    fn received(&mut self, connection: ConnectionId, packet: Packet<'_>);
+    fn closed(&mut self, connection: ConnectionId);
+    fn woken(&mut self, alarm: u64);
+    /// What the node asks for since the last call, in order.
+    fn take_tasks(&mut self) -> Vec<Task>;
+    fn status(&mut self) -> Self::Status;
+    fn masters(&self) -> &[Address];
+}
+
+/// What a node asks for.
+pub(crate) enum Task {
+    Dial { connection: ConnectionId, address: Address, after: Duration },
+    Send { connection: ConnectionId, packet: Bytes },
+    Close { connection: ConnectionId },
+    Wake { alarm: u64, after: Duration },
+    Exit,
+}
+
+/// Serves a node, which `create` makes of its settings, until its cluster, or `stop`, ends it.
+/// Answers that were given are sent then. Must run in a current-thread runtime of tokio.
+///
+/// # Errors
+/// When the system refuses the listener.
+pub(crate) async fn serve_light<Settings, N: LightNode>(
+    serve: ServeLight<Settings, N::Status>,
+    masters: Vec<Address>,
+    create: impl FnOnce(Settings) -> N,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let serving = async {
+        let ServeLight { settings, listener, tls, watch, masters_told } = serve;
+        let listener = Bound::inherited_tcp(listener)?.listen()?.with_keepalive(KEEPALIVE);
+        let listener = match &tls {
+            Some(tls) => listener.with_tls(tls.accepting()),
+            None => listener,
+        };
+        let masters = masters_told.map(|told| (told, RefCell::new(masters)));
+        let driver = Rc::new_cyclic(|this: &Weak<Driver<N>>| {
+            let events: Weak<dyn Events> = this.clone();
+            let links = Links::new(events, tls, Arc::clone(&watch.links));
+            let node = RefCell::new(create(settings));
+            Driver { this: this.clone(), node, links, watch, masters, ends: Notify::new() }
+        });
+        let accepting = tokio::task::spawn_local(Rc::clone(&driver.links).accept(listener));
+        driver.node.borrow_mut().start();
+        driver.apply();
+        tokio::select! {
+            () = driver.ends.notified() => {}
+            () = stop => {}
+        }
+        accepting.abort();
+        send_last(&driver.links).await;
+        Ok(())
+    };
+    LocalSet::new().run_until(serving).await
+}
+
+/// Waits until all answers are sent, for some time.
+async fn send_last(links: &Links) {
+    let sent = async {
+        while links.unsent_bytes() > 0 {
+            sleep(FAREWELL_PAUSE).await;
+        }
+    };
+    // A peer that does not read misses the end of what it was told.
+    let _ = timeout(FAREWELL_TIME_MAX, sent).await;
+}
+
+/// The node with its connections. All of it is on one thread.
+struct Driver<N: LightNode> {
+    /// Itself, for tasks.
+    this: Weak<Driver<N>>,
+    node: RefCell<N>,
+    links: Rc<Links>,
+    watch: LightWatch<N::Status>,
+    /// Told when other masters are known, and those that were told last.
+    masters: Option<(MastersTold, RefCell<Vec<Address>>)>,
+    ends: Notify,
+}
+
+impl<N: LightNode> Driver<N> {
+    /// Does what the node asks for.
+    fn apply(&self) {
+        loop {
+            let tasks = self.node.borrow_mut().take_tasks();
+            if tasks.is_empty() {
+                break;
+            }
+            tasks.into_iter().for_each(|task| self.apply_one(task));
+        }
+        let mut node = self.node.borrow_mut();
+        *self.watch.status.lock() = node.status();
+        if let Some((told, known)) = &self.masters
+            && known.borrow()[..] != *node.masters()
+        {
+            *known.borrow_mut() = node.masters().to_vec();
+            told(node.masters());
+        }
+    }
+
+    fn apply_one(&self, task: Task) {
+        match task {
+            Task::Dial { connection, address, after } => {
+                self.links.dial(connection, address, after);
+            }
+            Task::Send { connection, packet } => self.links.send(connection, packet),
+            Task::Close { connection } => {
+                if self.links.close(connection) {
+                    self.node.borrow_mut().closed(connection);
+                }
+            }
+            Task::Wake { alarm, after } => {
+                let this = self.this.clone();
+                tokio::task::spawn_local(async move {
+                    sleep(after).await;
+                    if let Some(driver) = this.upgrade() {
+                        driver.node.borrow_mut().woken(alarm);
+                        driver.apply();
+                    }
+                });
+            }
+            Task::Exit => self.ends.notify_one(),
+        }
+    }
+}
+
+impl<N: LightNode> Events for Driver<N> {
+    fn accepted(&self, peer: &str) -> ConnectionId {
+        self.node.borrow_mut().accepted(peer.to_owned())
+    }
+
+    fn connected(&self, connection: ConnectionId) {
+        self.node.borrow_mut().connected(connection);
+    }
+
+    fn received(&self, connection: ConnectionId, packet: Packet<'_>) {
+        self.node.borrow_mut().received(connection, packet);
+    }
+
+    fn handled(&self) {
+        self.apply();
+    }
+
+    fn lost(&self, connection: ConnectionId) {
+        self.node.borrow_mut().closed(connection);
+        self.apply();
+    }
+}
