@@ -94,7 +94,10 @@ class Tellers:
         books = [bank.book(client) for client in range(self.clients)]
         accounts = [bank.account(n) for n in random.sample(range(self.bank.accounts), 8)]
         with Wire(server.address) as wire:
-            assert wire.register() == self.bank.last
+            last = wire.register()
+            # The stock server may name a tid that it has cut off: of an unfinished transaction.
+            is_stock = STOCK_SERVER in server.words
+            assert last >= self.bank.last if is_stock else last == self.bank.last
             self.bank.compare_served(wire, books + accounts)
 
     def close(self):

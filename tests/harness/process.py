@@ -95,17 +95,25 @@ class ServerProcess:
         return HOST, self.port
 
     def wait_listening(self):
-        """Return once a connection is accepted; raise if the server ends first."""
+        """Return once it listens on all its addresses; raise if the server ends first."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.log_tail()}")
             with contextlib.suppress(OSError):
                 socket.create_connection(self.address, 0.5).close()
+                for path in self.unix_paths():
+                    with socket.socket(socket.AF_UNIX) as probe:
+                        probe.connect(path)
                 return
             time.sleep(0.01)
         self.stop()
         raise ServerFailed(f"not listening after {START_SECONDS} s: {self.log_tail()}")
+
+    def unix_paths(self):
+        """The sockets it was told to listen on, which comes one after the other."""
+        pairs = zip(self.words, self.words[1:])
+        return [word for option, word in pairs if option == "-a" and word.startswith("/")]
 
     def log(self):
         """Everything the server has said so far."""
