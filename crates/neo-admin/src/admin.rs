@@ -8,12 +8,12 @@ use tracing::{debug, error, info, warn};
 use zodium_neo::messages::Error as ErrorMessage;
 use zodium_neo::{Address, ConnectionId, ErrorCode, Masters, Message, NodeId, Packet, encode};
 
+use crate::Output;
 use crate::backups::Backup;
 use crate::handling::Refusal;
 use crate::health::Health;
 use crate::members::Members;
 use crate::monitor::Round;
-use crate::output::Output;
 use crate::peer::{Asked, Peer, Peers, Role};
 use crate::settings::Settings;
 use crate::table::Table;
@@ -29,6 +29,8 @@ pub struct Admin {
     /// The id that a master has given, or the one to ask for.
     pub(crate) id: Option<NodeId>,
     pub(crate) masters: Masters,
+    /// The connection to the primary master.
+    pub(crate) primary: Option<ConnectionId>,
     /// The id of the primary master, while it is connected.
     pub(crate) primary_id: Option<NodeId>,
     pub(crate) peers: Peers,
@@ -52,6 +54,7 @@ impl Admin {
         Admin {
             id: settings.node,
             masters: Masters::new(settings.masters.clone()),
+            primary: None,
             primary_id: None,
             peers: Peers::default(),
             members: Members::default(),

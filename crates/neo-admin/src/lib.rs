@@ -14,13 +14,11 @@
 
 mod admin;
 mod backups;
-mod handling;
 mod health;
 mod master;
 mod members;
 mod monitor;
 mod operators;
-mod output;
 mod peer;
 mod settings;
 mod status;
@@ -29,6 +27,7 @@ mod table;
 mod upstream;
 
 pub use admin::Admin;
-pub use output::Output;
 pub use settings::Settings;
 pub use status::Status;
+pub use zodium_neo::Output;
+use zodium_neo::handling;

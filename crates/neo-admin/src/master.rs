@@ -43,7 +43,7 @@ impl Admin {
     }
 
     fn primary_lost(&mut self, asked: FxHashMap<u32, Asked>) {
-        (self.peers.primary, self.primary_id, self.id) = (None, None, None);
+        (self.primary, self.primary_id, self.id) = (None, None, None);
         self.end_round();
         let mut asked: Vec<_> = asked.into_iter().collect();
         asked.sort_unstable_by_key(|(id, _)| *id);
@@ -116,7 +116,7 @@ impl Admin {
             self.members.begin(address, master);
         }
         info!(master = peer.name, admin = %id, "identified to the primary master");
-        (self.id, self.peers.primary) = (Some(id), Some(connection));
+        (self.id, self.primary) = (Some(id), Some(connection));
         self.primary_id = master;
         self.ask(connection, AskClusterState {}, Asked::State);
     }

@@ -15,10 +15,10 @@ use zodium_neo::{ClusterState, ConnectionId, ErrorCode};
 use zodium_types::Tid;
 
 use crate::Admin;
+use crate::Output;
 use crate::backups::Backup;
 use crate::handling::{Handled, Refusal};
 use crate::health::{Cells, Change, Health, Severity};
-use crate::output::Output;
 use crate::peer::Asked;
 use crate::summary::{self, Upstream};
 
@@ -100,7 +100,7 @@ impl Admin {
     /// Asks all clusters that can answer, or reports at once.
     fn begin_round(&mut self) {
         if self.own.is_operational()
-            && let Some(master) = self.peers.primary
+            && let Some(master) = self.primary
         {
             self.ask_last_ids(master, self.own.state);
             let backups = self.backups.iter().filter(|backup| backup.health.is_operational());
@@ -157,7 +157,7 @@ impl Admin {
 
     /// Answers the operators that wait, if nothing is awaited.
     fn report(&mut self) {
-        let is_beginning = self.own.state.is_none() && self.peers.primary.is_some();
+        let is_beginning = self.own.state.is_none() && self.primary.is_some();
         if !self.round.awaited.is_empty() || is_beginning || self.round.operators.is_empty() {
             return;
         }
@@ -171,7 +171,7 @@ impl Admin {
     }
 
     fn make_report(&self) -> Report {
-        let is_connected = self.peers.primary.is_some();
+        let is_connected = self.primary.is_some();
         let mut severities = vec![(self.own.severity(false), None)];
         let mut text = NOT_CONNECTED.to_owned();
         if is_connected {
@@ -198,7 +198,7 @@ impl Admin {
 
     /// The health of the cluster at the other end of a connection.
     pub(crate) fn health_at(&mut self, connection: ConnectionId) -> Option<&mut Health> {
-        if self.peers.primary == Some(connection) {
+        if self.primary == Some(connection) {
             return Some(&mut self.own);
         }
         let is_its = |backup: &&mut Backup| backup.connection == Some(connection);

@@ -26,7 +26,7 @@ impl Admin {
             Message::Ping(_) => self.answer(connection, id, Pong {}),
             Message::CloseClient(_) => self.close(connection),
             message => {
-                let Some(master) = self.peers.primary else {
+                let Some(master) = self.primary else {
                     return Err(Refusal::not_ready(NOT_CONNECTED));
                 };
                 return self.asked(connection, id, message, master);

@@ -3,6 +3,7 @@
 use zodium_neo::{ClusterState, NodeId};
 
 use crate::Admin;
+use crate::peer::Role;
 
 /// An admin at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,10 +25,10 @@ impl Admin {
     pub fn status(&self) -> Status {
         Status {
             node: self.id,
-            master: self.peers.primary.map(|master| self.name_of(master)),
+            master: self.primary.map(|master| self.name_of(master)),
             cluster_state: self.own.state,
             storages_down: self.own.down,
-            operators: self.peers.operators(),
+            operators: self.peers.with(|role| *role == Role::Operator).len(),
         }
     }
 }

@@ -75,7 +75,7 @@ impl Admin {
             Message::Ping(_) => self.answer(connection, id, Pong {}),
             Message::AcceptIdentification(_) => self.accepted_by_upstream(connection),
             Message::AskRecovery(_) | Message::AskLastTransaction(_) => {
-                let Some(master) = self.peers.primary else {
+                let Some(master) = self.primary else {
                     return Err(Refusal::not_ready(NOT_CONNECTED));
                 };
                 return self.relay(connection, id, message, master);

@@ -10,10 +10,10 @@ use zodium_neo::messages::RequestIdentification;
 use zodium_neo::{Address, ConnectionId, Extra, Message, NodeState, NodeType};
 
 use crate::Master;
+use crate::Output;
 use crate::Phase;
 use crate::handling::{Handled, Refusal};
 use crate::members::Told;
-use crate::output::Output;
 use crate::peer::{Asked, Peers, Role};
 
 /// Pause before masters are dialled again.

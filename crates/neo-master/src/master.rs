@@ -8,10 +8,10 @@ use zodium_neo::messages::Error as ErrorMessage;
 use zodium_neo::{Address, ClusterState, ConnectionId, ErrorCode, Message, NodeId, Packet, encode};
 use zodium_types::Tid;
 
+use crate::Output;
 use crate::clock::Clock;
 use crate::handling::{Handled, Refusal};
 use crate::members::Members;
-use crate::output::Output;
 use crate::packs::Packs;
 use crate::peer::{Asked, Peer, Peers, Role};
 use crate::secondary::Secondary;

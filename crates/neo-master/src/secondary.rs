@@ -7,9 +7,9 @@ use zodium_neo::messages::{NotPrimaryMaster, RequestIdentification};
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, NodeState, NodeType};
 
 use crate::Master;
+use crate::Output;
 use crate::Phase;
 use crate::handling::{Handled, Refusal};
-use crate::output::Output;
 use crate::packs::Packs;
 use crate::peer::Role;
 

@@ -5,8 +5,8 @@ use zodium_neo::messages::{NodeInformation, NotifyNodeInformation};
 use zodium_neo::{ClusterState, NodeState, NodeType};
 
 use crate::Master;
+use crate::Output;
 use crate::Phase;
-use crate::output::Output;
 use crate::peer::Role;
 
 impl Master {

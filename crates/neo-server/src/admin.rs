@@ -2,10 +2,10 @@
 
 use std::io;
 
-use zodium_neo::{Address, ConnectionId, Packet};
-use zodium_neo_admin::{Admin, Output, Settings, Status};
+use zodium_neo::{Address, ConnectionId, Output, Packet};
+use zodium_neo_admin::{Admin, Settings, Status};
 
-use crate::light::{LightNode, LightWatch, ServeLight, Task, serve_light};
+use crate::light::{LightNode, LightWatch, ServeLight, serve_light};
 
 /// The admin to serve.
 pub type ServeAdmin = ServeLight<Settings, Status>;
@@ -50,9 +50,8 @@ impl LightNode for Admin {
         Admin::woken(self, alarm);
     }
 
-    fn take_tasks(&mut self) -> Vec<Task> {
-        let outputs = Admin::take_outputs(self);
-        outputs.into_iter().map(task).collect()
+    fn take_outputs(&mut self) -> Vec<Output> {
+        Admin::take_outputs(self)
     }
 
     fn status(&mut self) -> Status {
@@ -61,15 +60,5 @@ impl LightNode for Admin {
 
     fn masters(&self) -> &[Address] {
         Admin::masters(self)
-    }
-}
-
-fn task(output: Output) -> Task {
-    match output {
-        Output::Dial { connection, address, after } => Task::Dial { connection, address, after },
-        Output::Send { connection, packet } => Task::Send { connection, packet },
-        Output::Close { connection } => Task::Close { connection },
-        Output::Wake { alarm, after } => Task::Wake { alarm, after },
-        Output::Exit => Task::Exit,
     }
 }

@@ -6,12 +6,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
-use zodium_neo::{Address, ConnectionId, Packet};
+use zodium_neo::{Address, ConnectionId, Output, Packet};
 use zodium_net::{Bound, LinkMetrics};
 
 use crate::driver::MastersTold;
@@ -68,18 +67,9 @@ pub(crate) trait LightNode: 'static {
     fn closed(&mut self, connection: ConnectionId);
     fn woken(&mut self, alarm: u64);
     /// What the node asks for since the last call, in order.
-    fn take_tasks(&mut self) -> Vec<Task>;
+    fn take_outputs(&mut self) -> Vec<Output>;
     fn status(&mut self) -> Self::Status;
     fn masters(&self) -> &[Address];
-}
-
-/// What a node asks for.
-pub(crate) enum Task {
-    Dial { connection: ConnectionId, address: Address, after: Duration },
-    Send { connection: ConnectionId, packet: Bytes },
-    Close { connection: ConnectionId },
-    Wake { alarm: u64, after: Duration },
-    Exit,
 }
 
 /// Serves a node, which `create` makes of its settings, until its cluster, or `stop`, ends it.
@@ -148,7 +138,7 @@ impl<N: LightNode> Driver<N> {
     /// Does what the node asks for.
     fn apply(&self) {
         loop {
-            let tasks = self.node.borrow_mut().take_tasks();
+            let tasks = self.node.borrow_mut().take_outputs();
             if tasks.is_empty() {
                 break;
             }
@@ -164,18 +154,18 @@ impl<N: LightNode> Driver<N> {
         }
     }
 
-    fn apply_one(&self, task: Task) {
+    fn apply_one(&self, task: Output) {
         match task {
-            Task::Dial { connection, address, after } => {
+            Output::Dial { connection, address, after } => {
                 self.links.dial(connection, address, after);
             }
-            Task::Send { connection, packet } => self.links.send(connection, packet),
-            Task::Close { connection } => {
+            Output::Send { connection, packet } => self.links.send(connection, packet),
+            Output::Close { connection } => {
                 if self.links.close(connection) {
                     self.node.borrow_mut().closed(connection);
                 }
             }
-            Task::Wake { alarm, after } => {
+            Output::Wake { alarm, after } => {
                 let this = self.this.clone();
                 tokio::task::spawn_local(async move {
                     sleep(after).await;
@@ -185,7 +175,7 @@ impl<N: LightNode> Driver<N> {
                     }
                 });
             }
-            Task::Exit => self.ends.notify_one(),
+            Output::Exit => self.ends.notify_one(),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use zodium_neo::{Address, ConnectionId, Packet};
-use zodium_neo_master::{Master, Output, Settings, Status};
+use zodium_neo::{Address, ConnectionId, Output, Packet};
+use zodium_neo_master::{Master, Settings, Status};
 
-use crate::light::{LightNode, LightWatch, ServeLight, Task, serve_light};
+use crate::light::{LightNode, LightWatch, ServeLight, serve_light};
 
 /// A master to serve.
 pub type ServeMaster = ServeLight<Settings, Status>;
@@ -61,9 +61,8 @@ impl LightNode for Clocked {
     /// It sets no alarms.
     fn woken(&mut self, _: u64) {}
 
-    fn take_tasks(&mut self) -> Vec<Task> {
-        let outputs = self.0.take_outputs();
-        outputs.into_iter().map(task).collect()
+    fn take_outputs(&mut self) -> Vec<Output> {
+        self.0.take_outputs()
     }
 
     fn status(&mut self) -> Status {
@@ -72,14 +71,5 @@ impl LightNode for Clocked {
 
     fn masters(&self) -> &[Address] {
         self.0.masters()
-    }
-}
-
-fn task(output: Output) -> Task {
-    match output {
-        Output::Dial { connection, address, after } => Task::Dial { connection, address, after },
-        Output::Send { connection, packet } => Task::Send { connection, packet },
-        Output::Close { connection } => Task::Close { connection },
-        Output::Exit => Task::Exit,
     }
 }

@@ -3,7 +3,7 @@
 //! All parties sum up the same range of rows: first of transactions, then of records. A range has a
 //! limited number of rows; the next one begins where it ends. A party with another sum is reported
 //! as corrupted, and left out of the rest. With a reference, that one is right; without, all
-//! parties are reported, as nobody knows which of them is right.
+//! parties are reported, as it is not known which of them is right.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,7 +15,7 @@ use zodium_neo::{Address, CellState, Message, NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
 use crate::database::{ReadResult, Reads};
-use crate::peer::Asked;
+use crate::peer::{Asked, is_ready};
 use crate::sums::{SerialSum, TidSum};
 use crate::{ConnectionId, Node};
 
@@ -250,7 +250,7 @@ impl Node {
     /// Asks a storage for its sum, if it has accepted the connection.
     fn ask_sum(&mut self, connection: ConnectionId) {
         let Some(check) = &self.checking.current else { return };
-        if !self.peers.is_ready(connection) {
+        if !is_ready(&self.peers, connection) {
             return;
         }
         let question = check.order.question(check.range);

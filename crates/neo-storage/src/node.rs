@@ -18,7 +18,7 @@ use crate::identification::Waiting;
 use crate::job::{Completion, ReadJob, WriteJob};
 use crate::members::Members;
 use crate::packing::Packing;
-use crate::peer::{Asked, Peer, Peers, Role};
+use crate::peer::{Asked, Peer, Peers, Role, primary};
 use crate::phase::Phase;
 use crate::replication::Replication;
 use crate::settings::{Saved, Settings};
@@ -242,14 +242,14 @@ impl Node {
 
     /// Sends a notification to the primary master.
     pub(crate) fn notify_master<'a>(&mut self, message: impl Into<Message<'a>>) {
-        if let Some(master) = self.peers.primary() {
+        if let Some(master) = primary(&self.peers) {
             self.notify(master, message);
         }
     }
 
     /// Asks the primary master.
     pub(crate) fn ask_master<'a>(&mut self, message: impl Into<Message<'a>>, asked: Asked) {
-        if let Some(master) = self.peers.primary() {
+        if let Some(master) = primary(&self.peers) {
             self.ask(master, message, asked);
         }
     }
@@ -439,7 +439,7 @@ impl Node {
         self.replication = Replication::default();
         self.packing = Packing::default();
         self.checking = Checking::default();
-        for connection in self.peers.like(|role| !matches!(role, Role::Master { .. })) {
+        for connection in self.peers.with(|role| !matches!(role, Role::Master { .. })) {
             self.close(connection);
         }
     }

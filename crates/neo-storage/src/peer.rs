@@ -1,22 +1,15 @@
 //! The peers of a node: one for each connection.
 
-use rustc_hash::FxHashMap;
-use zodium_neo::{Address, MessageIds, NodeId};
+use zodium_neo::{Address, NodeId};
 use zodium_types::Tid;
 
 use crate::ConnectionId;
 
 /// The other end of a connection.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    /// Its address, for log lines.
-    pub(crate) name: String,
-    pub(crate) role: Role,
-    /// The ids of what is sent to it.
-    pub(crate) ids: MessageIds,
-    /// Requests that it has not answered.
-    pub(crate) asked: FxHashMap<u32, Asked>,
-}
+pub(crate) type Peer = zodium_neo::Peer<Role, Asked>;
+
+/// All peers.
+pub(crate) type Peers = zodium_neo::Peers<Role, Asked>;
 
 /// What a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,61 +43,18 @@ pub(crate) enum Asked {
     Check,
 }
 
-impl Peer {
-    pub(crate) fn new(name: String, role: Role) -> Peer {
-        Peer { name, role, ids: MessageIds::default(), asked: FxHashMap::default() }
-    }
+/// The connection to the primary master.
+pub(crate) fn primary(peers: &Peers) -> Option<ConnectionId> {
+    peers.with(|role| matches!(role, Role::Master { is_primary: true, .. })).first().copied()
 }
 
-/// All peers, by connection.
-#[derive(Debug, Default)]
-pub(crate) struct Peers {
-    all: FxHashMap<ConnectionId, Peer>,
-    last: u64,
+/// The newest connection of a client.
+pub(crate) fn client(peers: &Peers, id: NodeId) -> Option<ConnectionId> {
+    peers.with(|role| *role == Role::Client { node: id }).last().copied()
 }
 
-impl Peers {
-    /// Adds a peer.
-    pub(crate) fn add(&mut self, peer: Peer) -> ConnectionId {
-        self.last += 1;
-        let connection = ConnectionId::new(self.last);
-        self.all.insert(connection, peer);
-        connection
-    }
-
-    pub(crate) fn get(&self, connection: ConnectionId) -> Option<&Peer> {
-        self.all.get(&connection)
-    }
-
-    pub(crate) fn get_mut(&mut self, connection: ConnectionId) -> Option<&mut Peer> {
-        self.all.get_mut(&connection)
-    }
-
-    /// Whether another storage has accepted a connection, or has made it.
-    pub(crate) fn is_ready(&self, connection: ConnectionId) -> bool {
-        let role = self.get(connection).map(|peer| &peer.role);
-        matches!(role, Some(Role::Source { is_ready: true, .. } | Role::Storage { .. }))
-    }
-
-    pub(crate) fn remove(&mut self, connection: ConnectionId) -> Option<Peer> {
-        self.all.remove(&connection)
-    }
-
-    /// The connections whose peers are like that.
-    pub(crate) fn like(&self, is_like: impl Fn(&Role) -> bool) -> Vec<ConnectionId> {
-        let found = self.all.iter().filter(|(_, peer)| is_like(&peer.role));
-        let mut found: Vec<_> = found.map(|(connection, _)| *connection).collect();
-        found.sort_unstable();
-        found
-    }
-
-    /// The connection to the primary master.
-    pub(crate) fn primary(&self) -> Option<ConnectionId> {
-        self.like(|role| matches!(role, Role::Master { is_primary: true, .. })).first().copied()
-    }
-
-    /// The newest connection of a client.
-    pub(crate) fn client(&self, id: NodeId) -> Option<ConnectionId> {
-        self.like(|role| *role == Role::Client { node: id }).last().copied()
-    }
+/// Whether another storage has accepted a connection, or has made it.
+pub(crate) fn is_ready(peers: &Peers, connection: ConnectionId) -> bool {
+    let role = peers.get(connection).map(|peer| &peer.role);
+    matches!(role, Some(Role::Source { is_ready: true, .. } | Role::Storage { .. }))
 }

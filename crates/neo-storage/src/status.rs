@@ -5,7 +5,7 @@ use zodium_types::Tid;
 
 use crate::Node;
 use crate::counts::Counts;
-use crate::peer::Role;
+use crate::peer::{Role, primary};
 use crate::phase::Phase;
 use crate::transactions::Vote;
 
@@ -124,7 +124,7 @@ impl Node {
 
     /// What the node says of itself.
     pub fn status(&self) -> Status {
-        let master = self.peers.primary().map(|connection| self.name_of(connection));
+        let master = primary(&self.peers).map(|connection| self.name_of(connection));
         Status {
             cluster: self.settings.cluster.clone(),
             node: self.id,
@@ -165,7 +165,7 @@ impl Node {
     }
 
     fn connection_counts(&self) -> ConnectionCounts {
-        let count = |is_like: fn(&Role) -> bool| self.peers.like(is_like).len() as u64;
+        let count = |is_like: fn(&Role) -> bool| self.peers.with(is_like).len() as u64;
         ConnectionCounts {
             clients: count(|role| matches!(role, Role::Client { .. })),
             storages: count(|role| matches!(role, Role::Storage { .. } | Role::Source { .. })),

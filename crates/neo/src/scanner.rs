@@ -101,11 +101,6 @@ impl Scanner {
         Scanner { limit, offset: 0, pending: 1, values: 1 }
     }
 
-    /// Sets the longest message accepted, for the next message.
-    pub fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
-    }
-
     /// Looks for the end of the message at the beginning of `buffer`.
     ///
     /// After [`Scan::Need`], `buffer` must begin with the same bytes again. After

@@ -94,6 +94,7 @@ impl Net {
             }
             Output::Close { connection } => self.close(&(at.clone(), connection)),
             Output::Exit => panic!("no master ends"),
+            Output::Wake { .. } => panic!("masters set no alarms"),
         }
     }
 

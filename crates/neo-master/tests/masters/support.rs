@@ -179,6 +179,7 @@ impl Bench {
                 Output::Close { connection } => self.closed.push(connection),
                 Output::Exit => self.has_ended = true,
                 Output::Dial { .. } => {}
+                Output::Wake { .. } => panic!("masters set no alarms"),
             }
         }
     }

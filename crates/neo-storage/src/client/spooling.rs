@@ -5,6 +5,7 @@ use zodium_types::Tid;
 
 use crate::Node;
 use crate::database::ReadResult;
+use crate::peer;
 use crate::transactions::{Moved, Vote};
 
 impl Node {
@@ -36,7 +37,7 @@ impl Node {
                 let client = transaction.client;
                 warn!(%ttid, %error, "cannot keep a large transaction, giving it up");
                 self.abort(ttid);
-                if let Some(connection) = self.peers.client(client) {
+                if let Some(connection) = peer::client(&self.peers, client) {
                     self.read_failed(connection, &error);
                 }
                 return;

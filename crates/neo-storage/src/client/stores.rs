@@ -10,7 +10,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::database::{Data, Found};
 use crate::handling::{Handled, Refusal};
-use crate::peer::Role;
+use crate::peer::{self, Role};
 use crate::transactions::{Attempt, Kept, LockRequest, LockWish, Object, Stored, Vote};
 use crate::{ConnectionId, Node};
 
@@ -276,7 +276,7 @@ impl Node {
 
     fn notify_deadlock(&mut self, ttid: Tid, oid: Oid) {
         let client = self.transactions.all.get(&ttid).map(|transaction| transaction.client);
-        if let Some(connection) = client.and_then(|client| self.peers.client(client)) {
+        if let Some(connection) = client.and_then(|client| peer::client(&self.peers, client)) {
             debug!(%ttid, %oid, "asking a client to give a lock back");
             self.notify(connection, NotifyDeadlock { ttid, oid });
         }

@@ -47,7 +47,7 @@ impl Node {
             Role::Storage { node } => *node == Some(id),
             _ => false,
         };
-        for connection in self.peers.like(is_its) {
+        for connection in self.peers.with(is_its) {
             self.close(connection);
         }
     }

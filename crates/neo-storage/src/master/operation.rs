@@ -7,7 +7,7 @@ use zodium_types::Tid;
 
 use super::unexpected;
 use crate::database::CellProgress;
-use crate::handling::{Handled, Refusal};
+use crate::handling::Handled;
 use crate::phase::Phase;
 use crate::{ConnectionId, Node};
 
@@ -115,12 +115,5 @@ impl Node {
     fn end_unfinished(&mut self, ttid: Tid, max_tid: Option<Tid>) {
         self.abort(ttid);
         self.transaction_finished(ttid, max_tid);
-    }
-}
-
-impl Refusal {
-    /// A transaction that this node has not heard of.
-    pub(crate) fn unknown_transaction(ttid: Tid) -> Refusal {
-        Refusal::protocol(format!("unknown transaction {ttid}"))
     }
 }

@@ -101,7 +101,7 @@ impl Node {
     pub(crate) fn connection_to(&mut self, address: &Address) -> (ConnectionId, bool) {
         let is_there =
             |role: &Role| matches!(role, Role::Source { address: at, .. } if at == address);
-        if let Some(connection) = self.peers.like(is_there).first() {
+        if let Some(connection) = self.peers.with(is_there).first() {
             let peer = self.peers.get(*connection);
             let is_ready =
                 peer.is_some_and(|peer| matches!(peer.role, Role::Source { is_ready: true, .. }));
@@ -114,7 +114,7 @@ impl Node {
             }
             _ => false,
         };
-        if let Some(connection) = self.peers.like(is_its).first() {
+        if let Some(connection) = self.peers.with(is_its).first() {
             return (*connection, true);
         }
         let pause = if self.replication.has_failed { DIAL_PAUSE } else { Duration::ZERO };
@@ -472,7 +472,7 @@ impl Node {
         if self.replication.current.is_some() || self.backup_tid.is_some() {
             return;
         }
-        let sources = self.peers.like(|role| matches!(role, Role::Source { .. }));
+        let sources = self.peers.with(|role| matches!(role, Role::Source { .. }));
         for connection in
             sources.into_iter().filter(|one| !self.checking.uses(*one)).collect::<Vec<_>>()
         {

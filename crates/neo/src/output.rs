@@ -1,11 +1,12 @@
-//! What a master asks its driver to do.
+//! What a node without a database asks its driver to do.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use zodium_neo::{Address, ConnectionId};
 
-/// A task for the driver. Tasks are in order.
+use crate::{Address, ConnectionId};
+
+/// A task for the driver of an admin or a master. Tasks are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Connect to an address. The driver reports the outcome.
@@ -29,6 +30,13 @@ pub enum Output {
         /// The connection.
         connection: ConnectionId,
     },
-    /// End the process: the cluster has stopped, or an operator has stopped this master.
+    /// Report to the node when a time has passed.
+    Wake {
+        /// The number to report.
+        alarm: u64,
+        /// When.
+        after: Duration,
+    },
+    /// End the process: the cluster has stopped, or an operator has stopped this node.
     Exit,
 }

@@ -1,0 +1,56 @@
+//! How a node refuses a message.
+
+use zodium_types::Tid;
+
+use crate::{ErrorCode, Message};
+
+/// The outcome of a message.
+pub type Handled = Result<(), Refusal>;
+
+/// Why a message is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the peer is told.
+    pub code: ErrorCode,
+    /// Why.
+    pub text: String,
+    /// Whether the connection is closed.
+    pub is_end: bool,
+}
+
+impl Refusal {
+    /// The peer broke the protocol: the connection ends.
+    pub fn protocol(text: impl Into<String>) -> Refusal {
+        Refusal { code: ErrorCode::ProtocolError, text: text.into(), is_end: true }
+    }
+
+    /// A message that has no place in the state of the connection.
+    pub fn unexpected(message: &Message<'_>) -> Refusal {
+        Refusal::protocol(format!("unexpected {}", message.name()))
+    }
+
+    /// The node cannot serve the peer now: the connection ends, and the peer tries again.
+    pub fn not_ready(text: &str) -> Refusal {
+        Refusal { code: ErrorCode::NotReady, text: text.to_owned(), is_end: true }
+    }
+
+    /// Only this request is refused.
+    pub fn answer(code: ErrorCode, text: impl Into<String>) -> Refusal {
+        Refusal { code, text: text.into(), is_end: false }
+    }
+
+    /// A command of an operator is not carried out.
+    pub fn denied(text: impl Into<String>) -> Refusal {
+        Refusal::answer(ErrorCode::Denied, text)
+    }
+
+    /// A transaction that the node has not heard of.
+    pub fn unknown_transaction(ttid: Tid) -> Refusal {
+        Refusal::protocol(format!("unknown transaction {ttid}"))
+    }
+
+    /// This node has no readable cell of the partition.
+    pub fn not_readable() -> Refusal {
+        Refusal::answer(ErrorCode::NonReadableCell, "")
+    }
+}
