@@ -406,7 +406,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::settings::log::LogOptions;
     use crate::settings::monitor::MonitorOptions;
     use crate::settings::packing::Weekday;
 
@@ -419,15 +418,7 @@ mod tests {
             let blobs = Some(directory.path().join(name));
             StorageOptions { blob_directory: blobs, ..StorageOptions::new(name, kind) }
         });
-        let configuration = Configuration {
-            server: ServerOptions::default(),
-            storages: storages.into(),
-            log: LogOptions::default(),
-            monitor: None,
-            neo_storage: None,
-            neo_admin: None,
-            neo_master: None,
-        };
+        let configuration = Configuration { storages: storages.into(), ..Configuration::default() };
         (directory, configuration)
     }
 

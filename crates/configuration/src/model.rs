@@ -9,7 +9,7 @@ use crate::settings::server::ServerOptions;
 use crate::settings::storage::StorageOptions;
 
 /// The configuration of a server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
     /// Options of the server as a whole.
     pub server: ServerOptions,

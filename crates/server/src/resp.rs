@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use tracing::{error, info, warn};
-use zodium_configuration::{Configuration, LogFormat, LogOptions, ServerOptions};
+use zodium_configuration::{Configuration, LogFormat, ServerOptions};
 use zodium_monitor::Messages;
 use zodium_net::{Protocol, Workers};
 use zodium_resp_server::RespService;
@@ -61,12 +61,7 @@ impl RespOptions {
                 balance: !self.no_balance,
                 ..ServerOptions::default()
             },
-            storages: Vec::new(),
-            log: LogOptions::default(),
-            monitor: None,
-            neo_storage: None,
-            neo_admin: None,
-            neo_master: None,
+            ..Configuration::default()
         };
         self.settings.apply(&mut configuration).map_err(anyhow::Error::msg)?;
         Ok(configuration)

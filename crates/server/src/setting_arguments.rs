@@ -176,9 +176,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
 mod tests {
     use std::time::Duration;
 
-    use zodium_configuration::{
-        Checksums, Encoding, LogDestination, LogOptions, ServerOptions, StorageKind, StorageOptions,
-    };
+    use zodium_configuration::{Checksums, Encoding, LogDestination, StorageKind, StorageOptions};
 
     use super::*;
 
@@ -190,13 +188,8 @@ mod tests {
 
     fn configuration(words: &[&str]) -> Configuration {
         let mut configuration = Configuration {
-            server: ServerOptions::default(),
             storages: vec![StorageOptions::new("1", StorageKind::Memory)],
-            log: LogOptions::default(),
-            monitor: None,
-            neo_storage: None,
-            neo_admin: None,
-            neo_master: None,
+            ..Configuration::default()
         };
         parse(words).unwrap().apply(&mut configuration).unwrap();
         configuration

@@ -15,7 +15,6 @@ use crate::model::Configuration;
 use crate::names;
 use crate::settings::field::{Entry, Group};
 use crate::settings::log::{LogDestination, LogOptions};
-use crate::settings::server::ServerOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
@@ -82,13 +81,11 @@ fn interpret(
         None => LogOptions::default(),
     };
     findings.conclude(Some(Configuration {
-        server: ServerOptions::default(),
-        storages: Vec::new(),
         log,
-        monitor: None,
         neo_storage,
         neo_admin,
         neo_master,
+        ..Configuration::default()
     }))
 }
 

@@ -99,13 +99,5 @@ fn configuration(
     });
     let storages = storage::storages(whole, surroundings, findings);
     let server = zeo::server(whole, surroundings, findings)?;
-    Some(Configuration {
-        server,
-        storages,
-        log,
-        monitor: None,
-        neo_storage: None,
-        neo_admin: None,
-        neo_master: None,
-    })
+    Some(Configuration { server, storages, log, ..Configuration::default() })
 }

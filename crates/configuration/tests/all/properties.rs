@@ -289,15 +289,7 @@ fn log() -> impl Strategy<Value = LogOptions> {
 fn configuration() -> impl Strategy<Value = Configuration> {
     let monitor = option::of(address().prop_map(|address| MonitorOptions { address }));
     (server(), vec(storage(), 0..4), log(), monitor).prop_map(|(server, storages, log, monitor)| {
-        Configuration {
-            server,
-            storages,
-            log,
-            monitor,
-            neo_storage: None,
-            neo_admin: None,
-            neo_master: None,
-        }
+        Configuration { server, storages, log, monitor, ..Configuration::default() }
     })
 }
 

@@ -1,166 +1,86 @@
 //! `zodium neo admin`: runs the admin of a cluster.
 
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io;
 
-use anyhow::{Context, Result};
-use clap::Args;
-use clap::error::ErrorKind;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing::{error, info, warn};
-use zodium_configuration::{
-    AdminOptions as AdminSettings, Configuration, LogDestination, NeoNode, Warning, read_neo_conf,
-};
-use zodium_neo::NodeId;
-use zodium_neo_admin::Settings;
-use zodium_neo_server::{AdminWatch, MastersTold, NodeTls, ServeAdmin, serve_admin};
+use zodium_configuration::{AdminOptions, Configuration, NeoNode};
+use zodium_neo::{Address, ClusterState, NodeId};
+use zodium_neo_admin::{Settings, Status};
+use zodium_neo_server::{ServeAdmin, serve_admin};
 
-use super::admin_monitoring::MonitoredAdmin;
-use super::options::unconfigured;
-use super::{addresses, check, master_list};
-use crate::setting_arguments::{OfAdmin, SettingArguments};
-use crate::{logging, monitoring, panics};
+use super::light_kind::LightKind;
+use super::node_kind::{Common, NodeKind};
+use crate::setting_arguments::OfAdmin;
 
-/// Options of `zodium neo admin`.
-#[derive(Debug, Args)]
-pub(crate) struct AdminOptions {
-    /// A configuration file in TOML, with the table [neo-admin]; options override it
-    #[arg(short = 'C', long, value_name = "FILE", env = "ZODIUM_CONFIG")]
-    config: Option<PathBuf>,
+/// The kind of node.
+#[derive(Debug)]
+pub(crate) enum Admin {}
 
-    /// A configuration file of NEO's, as neoadmin reads it; options override it
-    #[arg(short, long, value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
+impl NodeKind for Admin {
+    const NAME: &'static str = "admin";
+    const NODE: NeoNode = NeoNode::Admin;
+    type Selection = OfAdmin;
+    type Table = AdminOptions;
 
-    /// Section of that file, which also has the settings of its DEFAULT section
-    #[arg(short, long, value_name = "NAME", default_value = "admin")]
-    section: String,
-
-    /// Append log lines to this file, a text; the same as --log-file
-    #[arg(short, long, value_name = "PATH", conflicts_with = "log-file")]
-    logfile: Option<PathBuf>,
-
-    #[command(flatten)]
-    settings: SettingArguments<OfAdmin>,
-}
-
-/// Runs an admin to its end.
-pub(super) fn run(options: &AdminOptions) -> Result<()> {
-    let (configuration, admin, warnings) = options.configuration()?;
-    check(&configuration)?;
-    let (logs, messages) = logging::start(&configuration.log)?;
-    panics::end_the_process();
-    for warning in warnings {
-        warn!("{warning}");
+    fn table(configuration: &mut Configuration) -> &mut Option<AdminOptions> {
+        &mut configuration.neo_admin
     }
-    let watch = AdminWatch::default();
-    let monitored = MonitoredAdmin::new(watch.clone(), &admin.cluster);
-    let monitor = monitoring::start(configuration.monitor.as_ref(), Arc::new(monitored), messages);
-    let ended = monitor.and_then(|_monitor| serve(prepare(&admin, watch)?));
-    if let (Err(failure), false) = (&ended, logs.include_stderr()) {
-        error!("{failure:#}");
-    }
-    ended
-}
 
-/// Reads certificates and the list of masters, and binds the address.
-fn prepare(admin: &AdminSettings, watch: AdminWatch) -> Result<ServeAdmin> {
-    let tls = match (&admin.ca, &admin.cert, &admin.key) {
-        (Some(authority), Some(certificate), Some(key)) => {
-            let tls = NodeTls::load(authority, certificate, key);
-            Some(tls.context("cannot set up TLS")?)
+    fn common(admin: &AdminOptions) -> Common<'_> {
+        Common {
+            cluster: &admin.cluster,
+            masters: &admin.masters,
+            bind: &admin.bind,
+            dynamic_master_list: admin.dynamic_master_list.as_deref(),
+            tls: [admin.ca.as_ref(), admin.cert.as_ref(), admin.key.as_ref()],
         }
-        _ => None,
-    };
-    let masters = master_list::joined(
-        addresses::masters(&admin.masters)?,
-        admin.dynamic_master_list.as_deref(),
-    )?;
-    let bind = addresses::numeric(&admin.bind, Some(0))?;
-    let listener = TcpListener::bind(bind);
-    let listener = listener.with_context(|| format!("cannot listen on {bind}"))?;
-    let address = listener.local_addr()?;
-    info!(%address, cluster = admin.cluster, "starting the admin of a NEO cluster");
-    let settings = Settings {
-        cluster: admin.cluster.clone(),
-        masters,
-        address: address.into(),
-        node: admin.nid.and_then(NodeId::new),
-        backups: admin.monitor_backup.clone(),
-        lag_seconds_max: admin.monitor_maxlag.as_secs_f64(),
-    };
-    let masters_told = admin.dynamic_master_list.clone().map(|list| -> MastersTold {
-        Box::new(move |masters| master_list::update(&list, masters))
-    });
-    Ok(ServeAdmin { settings, listener, tls, watch, masters_told })
+    }
 }
 
-fn serve(admin: ServeAdmin) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => info!("SIGTERM, stopping"),
-                _ = interrupt.recv() => info!("SIGINT, stopping"),
-            }
-        };
+impl LightKind for Admin {
+    const ONE: &'static str = "the admin";
+    const MAY_BE_ALONE: bool = false;
+    type Settings = Settings;
+    type Status = Status;
+
+    fn settings(admin: &AdminOptions, masters: Vec<Address>, address: Address) -> Settings {
+        Settings {
+            cluster: admin.cluster.clone(),
+            masters,
+            address,
+            node: admin.nid.and_then(NodeId::new),
+            backups: admin.monitor_backup.clone(),
+            lag_seconds_max: admin.monitor_maxlag.as_secs_f64(),
+        }
+    }
+
+    async fn serve(admin: ServeAdmin, stop: impl Future<Output = ()>) -> io::Result<()> {
         serve_admin(admin, stop).await
-    });
-    ended.context("cannot serve the admin")?;
-    info!("the admin has ended");
-    Ok(())
-}
-
-impl AdminOptions {
-    /// The configuration of the admin, and warnings about the file.
-    fn configuration(&self) -> Result<(Configuration, AdminSettings, Vec<Warning>)> {
-        let (mut configuration, warnings) = match (&self.config, &self.file) {
-            (Some(file), _) => crate::config::read(file)?,
-            (None, Some(file)) => read_neo_conf(file, &self.section, NeoNode::Admin)?,
-            (None, None) => (unconfigured(), Vec::new()),
-        };
-        if let (Some(file), None) = (&self.config, &configuration.neo_admin) {
-            let file = file.display();
-            return Err(wrong(&format!(
-                "{file} has no table [neo-admin]; `zodium serve -C {file}` runs a server"
-            )));
-        }
-        self.settings.apply(&mut configuration).map_err(|what| wrong(&what))?;
-        if let Some(path) = &self.logfile {
-            configuration.log.destinations = vec![LogDestination::File(path.clone())];
-        }
-        let admin = configuration.neo_admin.clone().unwrap_or_default();
-        if admin.cluster.is_empty() {
-            return Err(wrong("give the name of the cluster: --cluster NAME, or a file"));
-        }
-        configuration.neo_admin = Some(admin.clone());
-        Ok((configuration, admin, warnings))
     }
-}
 
-/// An error of the command line, reported as by clap.
-fn wrong(what: &str) -> anyhow::Error {
-    let command = clap::Command::new("admin").bin_name("zodium neo admin");
-    let mut command = AdminOptions::augment_args(command);
-    command.error(ErrorKind::MissingRequiredArgument, what).into()
+    /// Why clients of the cluster cannot work, if so.
+    fn failure(status: &Status) -> Option<String> {
+        match (&status.master, status.cluster_state) {
+            (None, _) => Some("looking for the primary master".to_owned()),
+            (_, Some(ClusterState::Running | ClusterState::BackingUp)) => None,
+            (_, Some(state)) => Some(format!("the cluster is {state}")),
+            (_, None) => Some("the state of the cluster is not known yet".to_owned()),
+        }
+    }
+
+    fn storages_down(status: &Status) -> u64 {
+        status.storages_down
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::FromArgMatches;
-
     use super::*;
+    use crate::neo::light;
+    use crate::neo::node_kind::{NodeArguments, parsed};
 
-    fn configuration(words: &str) -> Result<AdminSettings, String> {
-        let command = clap::Command::new("admin").no_binary_name(true);
-        let command = AdminOptions::augment_args(command);
-        let words = words.split('|').filter(|word| !word.is_empty());
-        let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
-        let options = AdminOptions::from_arg_matches(&matches).unwrap();
-        options.configuration().map(|(_, admin, _)| admin).map_err(|error| error.to_string())
+    fn configuration(words: &str) -> Result<AdminOptions, String> {
+        let options: NodeArguments<Admin> = parsed(words)?;
+        light::configuration(&options).map(|(_, admin, _)| admin).map_err(|error| error.to_string())
     }
 
     #[test]

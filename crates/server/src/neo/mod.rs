@@ -2,13 +2,15 @@
 
 mod addresses;
 mod admin;
-mod admin_monitoring;
 mod asking;
 mod ctl;
+mod light;
+mod light_kind;
+mod light_monitoring;
 mod master;
 mod master_list;
-mod master_monitoring;
 mod monitoring;
+mod node_kind;
 mod options;
 mod status;
 mod storage;
@@ -22,9 +24,10 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use zodium_configuration::{Configuration, LogDestination};
 
-use self::admin::AdminOptions;
+use self::admin::Admin;
 use self::ctl::CtlOptions;
-use self::master::MasterOptions;
+use self::master::Master;
+use self::node_kind::NodeArguments;
 use self::options::StorageOptions;
 use self::status::StatusOptions;
 
@@ -53,7 +56,7 @@ enum NeoCommand {
     ///
     /// Exit codes: 0 after SIGTERM and when the cluster stops, 1 after an error, 2 for a wrong
     /// command line.
-    Master(Box<MasterOptions>),
+    Master(Box<NodeArguments<Master>>),
     /// Run the admin of a cluster, which `zodium neo ctl` and neoctl connect to
     ///
     /// The options are those of neoadmin; docs/neo.md says what differs. The admin runs in the
@@ -61,7 +64,7 @@ enum NeoCommand {
     ///
     /// Exit codes: 0 after SIGTERM and when the cluster stops, 1 after an error, 2 for a wrong
     /// command line.
-    Admin(Box<AdminOptions>),
+    Admin(Box<NodeArguments<Admin>>),
     /// Give a command to a cluster, as neoctl does
     ///
     /// The commands and what they print are those of neoctl. Without a command this help is
@@ -80,8 +83,8 @@ enum NeoCommand {
 pub(crate) fn run(options: &NeoOptions) -> Result<ExitCode> {
     match &options.command {
         NeoCommand::Storage(options) => storage::run(options).map(|()| ExitCode::SUCCESS),
-        NeoCommand::Master(options) => master::run(options).map(|()| ExitCode::SUCCESS),
-        NeoCommand::Admin(options) => admin::run(options).map(|()| ExitCode::SUCCESS),
+        NeoCommand::Master(options) => light::run(options).map(|()| ExitCode::SUCCESS),
+        NeoCommand::Admin(options) => light::run(options).map(|()| ExitCode::SUCCESS),
         NeoCommand::Ctl(options) => ctl::run(options),
         NeoCommand::Status(options) => status::run(options),
     }

@@ -15,6 +15,7 @@ use zodium_neo_server::{NodeReport, NodeWatch};
 use zodium_neo_storage::{CellStatus, Counts, Missing, State, Status};
 use zodium_types::Tid;
 
+use super::light_monitoring::network;
 use crate::monitoring::unix_seconds;
 
 /// How long the node may take to describe itself.
@@ -87,19 +88,7 @@ impl Source for MonitoredNode {
 
 impl MonitoredNode {
     fn network(&self, report: &NodeReport) -> Network {
-        let links = self.watch.links();
-        // The ended ones first: one that ends meanwhile must not make it negative.
-        let ended = links.ended.value();
-        let accepted = links.accepted.value();
-        Network {
-            connections: accepted.saturating_sub(ended),
-            accepted,
-            refused: links.refused.value(),
-            bytes_received: links.bytes_received.value(),
-            bytes_sent: links.bytes_sent.value(),
-            unsent_bytes: report.unsent_bytes,
-            ..Network::default()
-        }
+        Network { unsent_bytes: report.unsent_bytes, ..network(self.watch.links()) }
     }
 
     fn node(&self, status: Status) -> Node {

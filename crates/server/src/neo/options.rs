@@ -2,33 +2,16 @@
 //!
 //! Most of them are settings; see `zodium_configuration`.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::Args;
-use clap::error::ErrorKind;
-use zodium_configuration::{
-    Configuration, LogDestination, LogOptions, NeoNode, NodeAdapter, NodeOptions, ServerOptions,
-    Warning, read_neo_conf,
-};
+use zodium_configuration::{Configuration, NeoNode, NodeAdapter, NodeOptions, Warning};
 
-use crate::setting_arguments::{OfNode, SettingArguments};
+use super::node_kind::{Common, NodeArguments, NodeKind, nameless, wrong};
+use crate::setting_arguments::OfNode;
 
 /// Options of `zodium neo storage`.
 #[derive(Debug, Args)]
 pub(crate) struct StorageOptions {
-    /// A configuration file in TOML, with the table [neo-storage]; options override it
-    #[arg(short = 'C', long, value_name = "FILE", env = "ZODIUM_CONFIG")]
-    config: Option<PathBuf>,
-
-    /// A configuration file of NEO's, as neostorage reads it; options override it
-    #[arg(short, long, value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
-
-    /// Section of that file, which also has the settings of its DEFAULT section
-    #[arg(short, long, value_name = "NAME", default_value = "storage")]
-    section: String,
-
     /// Get a new id for the copy of another node's database, and exit
     ///
     /// Copy the database while its node is stopped. With the new id the copy is a replica that
@@ -40,49 +23,41 @@ pub(crate) struct StorageOptions {
     #[arg(long)]
     pub(super) reset: bool,
 
-    /// Append log lines to this file, a text; the same as --log-file
-    #[arg(short, long, value_name = "PATH", conflicts_with = "log-file")]
-    logfile: Option<PathBuf>,
-
     #[command(flatten)]
-    settings: SettingArguments<OfNode>,
+    node: NodeArguments<Storage>,
+}
+
+/// The kind of node.
+#[derive(Debug)]
+pub(super) enum Storage {}
+
+impl NodeKind for Storage {
+    const NAME: &'static str = "storage";
+    const NODE: NeoNode = NeoNode::Storage;
+    type Selection = OfNode;
+    type Table = NodeOptions;
+
+    fn table(configuration: &mut Configuration) -> &mut Option<NodeOptions> {
+        &mut configuration.neo_storage
+    }
+
+    fn common(node: &NodeOptions) -> Common<'_> {
+        Common {
+            cluster: &node.cluster,
+            masters: &node.masters,
+            bind: &node.bind,
+            dynamic_master_list: node.dynamic_master_list.as_deref(),
+            tls: [node.ca.as_ref(), node.cert.as_ref(), node.key.as_ref()],
+        }
+    }
 }
 
 impl StorageOptions {
     /// The configuration of the node, and warnings about the file.
     pub(super) fn configuration(&self) -> Result<(Configuration, NodeOptions, Vec<Warning>)> {
-        let (mut configuration, warnings) = match (&self.config, &self.file) {
-            (Some(file), _) => crate::config::read(file)?,
-            (None, Some(file)) => read_neo_conf(file, &self.section, NeoNode::Storage)?,
-            (None, None) => (unconfigured(), Vec::new()),
-        };
-        if let (Some(file), None) = (&self.config, &configuration.neo_storage) {
-            let file = file.display();
-            return Err(wrong(&format!(
-                "{file} has no table [neo-storage]; `zodium serve -C {file}` runs a server"
-            )));
-        }
-        self.settings.apply(&mut configuration).map_err(|what| wrong(&what))?;
-        if let Some(path) = &self.logfile {
-            configuration.log.destinations = vec![LogDestination::File(path.clone())];
-        }
-        let node = configuration.neo_storage.clone().unwrap_or_default();
+        let (configuration, node, warnings) = self.node.configuration()?;
         refuse_what_is_missing(&node, self.reset)?;
-        configuration.neo_storage = Some(node.clone());
         Ok((configuration, node, warnings))
-    }
-}
-
-/// A configuration without anything.
-pub(super) fn unconfigured() -> Configuration {
-    Configuration {
-        server: ServerOptions::default(),
-        storages: Vec::new(),
-        log: LogOptions::default(),
-        monitor: None,
-        neo_storage: None,
-        neo_admin: None,
-        neo_master: None,
     }
 }
 
@@ -90,44 +65,34 @@ fn refuse_what_is_missing(node: &NodeOptions, resets: bool) -> Result<()> {
     match node.adapter {
         NodeAdapter::Sqlite | NodeAdapter::Mysql => {}
         NodeAdapter::Importer => {
-            return Err(wrong(
+            return Err(wrong::<Storage>(
                 "--adapter Importer is not implemented; copy the database into the running \
                  cluster with a client",
             ));
         }
     }
     if let (Some(engine), NodeAdapter::Sqlite) = (&node.engine, node.adapter) {
-        return Err(wrong(&format!(
+        return Err(wrong::<Storage>(&format!(
             "--engine {engine}: databases in SQLite have no engine; leave the option out"
         )));
     }
     let is_named = resets || !node.cluster.is_empty();
     match (is_named, node.database.is_empty()) {
         (true, false) => Ok(()),
-        (false, _) => Err(wrong("give the name of the cluster: --cluster NAME, or a file")),
-        (_, true) => Err(wrong("give the path of the database: --database PATH, or a file")),
+        (false, _) => Err(nameless::<Storage>()),
+        (_, true) => {
+            Err(wrong::<Storage>("give the path of the database: --database PATH, or a file"))
+        }
     }
-}
-
-/// An error of the command line, reported as by clap.
-fn wrong(what: &str) -> anyhow::Error {
-    let command = clap::Command::new("storage").bin_name("zodium neo storage");
-    let mut command = StorageOptions::augment_args(command);
-    command.error(ErrorKind::MissingRequiredArgument, what).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::FromArgMatches;
-
     use super::*;
+    use crate::neo::node_kind::parsed;
 
     fn configuration(words: &str) -> Result<NodeOptions, String> {
-        let command = clap::Command::new("storage").no_binary_name(true);
-        let command = StorageOptions::augment_args(command);
-        let words = words.split('|').filter(|word| !word.is_empty());
-        let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
-        let options = StorageOptions::from_arg_matches(&matches).unwrap();
+        let options: StorageOptions = parsed(words)?;
         options.configuration().map(|(_, node, _)| node).map_err(|error| error.to_string())
     }
 

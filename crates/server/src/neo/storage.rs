@@ -1,26 +1,25 @@
 //! `zodium neo storage`: opens the database, and runs a storage node on it.
 
-use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 use zodium_configuration::{NodeAdapter, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
-use zodium_neo_server::{Ended, MastersTold, NodeTls, NodeWatch, ServeNode, Watched, serve};
+use zodium_neo_server::{Ended, NodeWatch, ServeNode, Watched, serve};
 use zodium_neo_storage::{Saved, Settings, TRANSACTION_BYTES_MAX};
 use zodium_sql::{
     Location, MariaAddress, MariaEngine, NodeDatabase, NodeOptions as NodeDatabaseOptions,
     ROOM_BYTES,
 };
 
+use super::check;
 use super::monitoring::{MonitoredNode, words};
-use super::options::StorageOptions;
-use super::{addresses, check, master_list};
+use super::node_kind::{NodeKind as _, asked_to_stop, listen};
+use super::options::{Storage, StorageOptions};
 use crate::supervisor::{self, Watchdog};
 use crate::{logging, monitoring, panics};
 
@@ -65,26 +64,16 @@ fn prepare(
     location: &Location,
     watched: Watched,
 ) -> Result<(ServeNode, Arc<NodeDatabase>)> {
-    let tls = match (&node.ca, &node.cert, &node.key) {
-        (Some(authority), Some(certificate), Some(key)) => {
-            let tls = NodeTls::load(authority, certificate, key);
-            Some(tls.context("cannot set up TLS")?)
-        }
-        _ => None,
-    };
-    let masters = master_list::joined(
-        addresses::masters(&node.masters)?,
-        node.dynamic_master_list.as_deref(),
-    )?;
-    let bind = addresses::numeric(&node.bind, Some(0))?;
+    let common = Storage::common(node);
+    let tls = common.tls()?;
+    let masters = common.masters(None)?;
+    let bind = common.bind()?;
     let (database, saved) = open(node, location)?;
     let has_cells = saved.node.is_some() && saved.table.is_some();
     if options.new_nid && !has_cells {
         bail!("--new-nid: the database is empty; it must be a copy of another node's");
     }
-    let listener = TcpListener::bind(bind);
-    let listener = listener.with_context(|| format!("cannot listen on {bind}"))?;
-    let address = listener.local_addr()?;
+    let (listener, address) = listen(bind)?;
     let given = node.nid.and_then(|nid| NodeId::of(NodeType::Storage, nid));
     if let (None, Some(given)) = (saved.node, given) {
         let kept = database.write(true, |database| database.set_node(given));
@@ -103,9 +92,6 @@ fn prepare(
         transaction_bytes_max: TRANSACTION_BYTES_MAX,
     };
     let database = Arc::new(database);
-    let masters_told = node.dynamic_master_list.clone().map(|list| -> MastersTold {
-        Box::new(move |masters| master_list::update(&list, masters))
-    });
     let serve_node = ServeNode {
         settings,
         saved,
@@ -114,7 +100,7 @@ fn prepare(
         tls,
         asks_new_id: options.new_nid,
         watched,
-        masters_told,
+        masters_told: common.masters_told(),
     };
     Ok((serve_node, database))
 }
@@ -134,13 +120,9 @@ fn run_node(serve_node: ServeNode, database: Arc<NodeDatabase>, watch: NodeWatch
 fn block_on(node: ServeNode, watch: NodeWatch) -> Result<Ended> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let asked_to_stop = asked_to_stop()?;
         let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => info!("SIGTERM, stopping"),
-                _ = interrupt.recv() => info!("SIGINT, stopping"),
-            }
+            asked_to_stop.await;
             supervisor::stopping();
         };
         let asked = watch.clone();

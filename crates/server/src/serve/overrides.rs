@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use clap::error::ErrorKind;
 use zodium_configuration::{
-    Configuration, Encoding, LogOptions, ServerOptions, StorageOptions, TlsOptions, Warning,
+    Configuration, Encoding, ServerOptions, StorageOptions, TlsOptions, Warning,
 };
 
 use super::options::ServeOptions;
@@ -15,7 +15,7 @@ use super::options::ServeOptions;
 pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Vec<Warning>)> {
     let (mut configuration, warnings) = match &options.config {
         Some(file) => crate::config::read(file)?,
-        None => (unconfigured(), Vec::new()),
+        None => (Configuration::default(), Vec::new()),
     };
     if configuration.neo_storage.is_some() {
         return Err(wrong(
@@ -51,18 +51,6 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
         return Err(wrong("TLS needs both --ssl-certificate and --ssl-authenticate"));
     }
     Ok((configuration, warnings))
-}
-
-fn unconfigured() -> Configuration {
-    Configuration {
-        server: ServerOptions::default(),
-        storages: Vec::new(),
-        log: LogOptions::default(),
-        monitor: None,
-        neo_storage: None,
-        neo_admin: None,
-        neo_master: None,
-    }
 }
 
 /// Storages as of `runzeo -f`: called 1, 2 and so on.

@@ -1,0 +1,70 @@
+//! Runs a node without a database: an admin or a master.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tracing::{error, info, warn};
+use zodium_configuration::{Configuration, Warning};
+use zodium_neo_server::{LightWatch, ServeLight};
+
+use super::check;
+use super::light_kind::LightKind;
+use super::light_monitoring::MonitoredLight;
+use super::node_kind::{NodeArguments, asked_to_stop, listen, nameless};
+use crate::{logging, monitoring, panics};
+
+/// Runs a node to its end.
+pub(super) fn run<K: LightKind>(options: &NodeArguments<K>) -> Result<()> {
+    let (configuration, table, warnings) = configuration(options)?;
+    let cluster = K::common(&table).cluster;
+    check(&configuration)?;
+    let (logs, messages) = logging::start(&configuration.log)?;
+    panics::end_the_process();
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    let watch = LightWatch::default();
+    let monitored: MonitoredLight<K> = MonitoredLight::new(watch.clone(), cluster);
+    let monitor = monitoring::start(configuration.monitor.as_ref(), Arc::new(monitored), messages);
+    let ended = monitor.and_then(|_monitor| serve::<K>(prepare::<K>(&table, watch)?));
+    if let (Err(failure), false) = (&ended, logs.include_stderr()) {
+        error!("{failure:#}");
+    }
+    ended
+}
+
+/// The configuration of the node, and warnings about the file.
+pub(super) fn configuration<K: LightKind>(
+    options: &NodeArguments<K>,
+) -> Result<(Configuration, K::Table, Vec<Warning>)> {
+    let (configuration, table, warnings) = options.configuration()?;
+    match K::common(&table).cluster {
+        "" => Err(nameless::<K>()),
+        _ => Ok((configuration, table, warnings)),
+    }
+}
+
+/// Reads certificates and the list of masters, and binds the address.
+fn prepare<K: LightKind>(
+    table: &K::Table,
+    watch: LightWatch<K::Status>,
+) -> Result<ServeLight<K::Settings, K::Status>> {
+    let common = K::common(table);
+    let tls = common.tls()?;
+    let bind = common.bind()?;
+    let masters = common.masters(K::MAY_BE_ALONE.then(|| bind.into()))?;
+    let (listener, address) = listen(bind)?;
+    info!(%address, cluster = common.cluster, "starting {} of a NEO cluster", K::ONE);
+    let settings = K::settings(table, masters, address.into());
+    Ok(ServeLight { settings, listener, tls, watch, masters_told: common.masters_told() })
+}
+
+fn serve<K: LightKind>(node: ServeLight<K::Settings, K::Status>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = asked_to_stop()?;
+        K::serve(node, stop).await.with_context(|| format!("cannot serve the {}", K::NAME))
+    })?;
+    info!("the {} has ended", K::NAME);
+    Ok(())
+}
