@@ -46,12 +46,6 @@ impl<'a> Arguments<'a> {
         self.places.iter().map(move |place| &bytes[place.clone()])
     }
 
-    /// The sum of their lengths.
-    #[must_use]
-    pub fn total_bytes(self) -> usize {
-        self.places.iter().map(ExactSizeIterator::len).sum()
-    }
-
     /// A copy that can be kept.
     #[must_use]
     pub fn to_request(self) -> OwnedRequest {
