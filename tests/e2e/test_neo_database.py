@@ -4,20 +4,22 @@ NEOPPOD          a checkout of NEO/py, and
 NEOPPOD_PYTHON   a Python with msgpack and six: NEO's own adapter reads the database too
 """
 
-import hashlib
 import os
 import sqlite3
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 import transaction
-import ZODB
-from harness.process import ServerFailed, ServerProcess, command_words, free_port
-from harness.servers import COMMAND
+from harness.neo_databases import (
+    opening,
+    records_by_neo,
+    records_by_zeo,
+    serving,
+    set_value,
+    values_of,
+)
+from harness.process import ServerFailed
 from persistent.mapping import PersistentMapping
-from ZEO.ClientStorage import ClientStorage
 from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
 
@@ -33,71 +35,17 @@ def path(tmp_path):
 @pytest.fixture
 def serve(path, tmp_path):
     """serve(*options): a server of the database."""
-    servers = []
-
-    def start(*options, url=None, prefix=()):
-        port = free_port()
-        words = command_words(COMMAND, options, path=url or f"sqlite://{path}", port=port)
-        servers.append(ServerProcess([*prefix, *words], port, tmp_path))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.kill() if server.is_running() else None
-        print(f"--- {server.log_path.name}\n{server.log_tail()}")
+    with serving(tmp_path) as start:
+        yield lambda *options, url=None, prefix=(): start(
+            url or f"sqlite://{path}", *options, prefix=prefix
+        )
 
 
 @pytest.fixture
 def open_database():
     """open_database(server): a ZODB database over a stock client."""
-    databases = []
-
-    def open_one(server):
-        storage = ClientStorage(server.address, wait=True, wait_timeout=30)
-        databases.append(ZODB.DB(storage))
-        return databases[-1]
-
-    yield open_one
-    for database in databases:
-        database.close()
-
-
-def set_value(database, **values):
-    with database.transaction(note="values") as connection:
-        connection.root().update(values)
-
-
-def values_of(database):
-    with database.transaction() as connection:
-        return dict(connection.root())
-
-
-def records_by_neo(path):
-    """{(oid, tid): SHA-1 of the data} as NEO's adapter reads them; None without a checkout."""
-    checkout, python = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
-    if not checkout or not python:
-        print("SKIPPED: NEO/py does not read the database: set NEOPPOD and NEOPPOD_PYTHON")
-        return None
-    program = Path(__file__).resolve().parents[2] / "crates/sql/tests/neoppod.py"
-    words = [python, str(program), checkout, "read", str(path)]
-    lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
-    lines = [line.split() for line in lines if line.startswith("R ")]
-    return {
-        (bytes.fromhex(oid), bytes.fromhex(tid)): sha for _, oid, tid, sha, _ in lines if sha != "-"
-    }
-
-
-def records_by_zeo(server):
-    storage = ClientStorage(server.address, wait=True, wait_timeout=30)
-    try:
-        return {
-            (record.oid, record.tid): hashlib.sha1(record.data).hexdigest()
-            for transaction_ in storage.iterator()
-            for record in transaction_
-            if record.data is not None
-        }
-    finally:
-        storage.close()
+    with opening() as open_one:
+        yield open_one
 
 
 def test_objects_history_undo_and_pack(serve, open_database, path):

@@ -6,20 +6,25 @@ NEOPPOD_PYTHON   a Python with msgpack, six and PyMySQL: NEO's own adapter reads
 The server is started in a folder of the test.
 """
 
-import hashlib
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
 
 import pytest
 import transaction
-import ZODB
 from harness import mariadb
 from harness.neo import Cluster, needs_neo
-from harness.process import ServerFailed, ServerProcess, command_words, free_port
-from harness.servers import COMMAND
+from harness.neo_databases import (
+    opening,
+    records_by_neo,
+    records_by_zeo,
+    run_neo,
+    serving,
+    set_value,
+    values_of,
+)
+from harness.process import ServerFailed
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.POSException import POSKeyError
@@ -30,7 +35,6 @@ pytestmark = [
     pytest.mark.skipif(bool(mariadb.missing()), reason="NO DATABASE IN MARIADB IS TESTED"),
 ]
 ROUNDS = 3
-PROGRAM = Path(__file__).resolve().parents[2] / "crates/sql/tests/neoppod.py"
 
 
 @pytest.fixture(scope="module")
@@ -51,71 +55,22 @@ def maria(tmp_path_factory, template):
 @pytest.fixture
 def serve(tmp_path):
     """serve(url, *options): a server of a database."""
-    servers = []
-
-    def start(url, *options, **environment):
-        port = free_port()
-        words = command_words(COMMAND, options, path=url, port=port)
-        prefix = ["env", *(f"{name}={value}" for name, value in environment.items())]
-        servers.append(ServerProcess([*prefix, *words], port, tmp_path))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.kill() if server.is_running() else None
-        print(f"--- {server.log_path.name}\n{server.log_tail()}")
+    with serving(tmp_path) as start:
+        yield lambda url, *options, **environment: start(
+            url,
+            *options,
+            prefix=["env", *(f"{name}={value}" for name, value in environment.items())],
+        )
 
 
 @pytest.fixture
 def open_database():
-    databases = []
-
-    def open_one(server):
-        storage = ClientStorage(server.address, wait=True, wait_timeout=30)
-        databases.append(ZODB.DB(storage))
-        return databases[-1]
-
-    yield open_one
-    for database in databases:
-        database.close()
-
-
-def set_value(database, **values):
-    with database.transaction(note="values") as connection:
-        connection.root().update(values)
-
-
-def values_of(database):
-    with database.transaction() as connection:
-        return dict(connection.root())
+    with opening() as open_one:
+        yield open_one
 
 
 def by_neo(maria, name, command="read", *arguments):
-    """{(oid, tid): SHA-1 of the data} as NEO's adapter reads them; None without a checkout."""
-    checkout, python = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
-    if not checkout or not python:
-        print("SKIPPED: NEO/py does not read the database: set NEOPPOD and NEOPPOD_PYTHON")
-        return None
-    words = [python, str(PROGRAM), checkout, command, f"mysql:{maria.neo(name)}", *arguments]
-    run = subprocess.run(words, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    lines = [line.split() for line in run.stdout.splitlines() if line.startswith("R ")]
-    return {
-        (bytes.fromhex(oid), bytes.fromhex(tid)): sha for _, oid, tid, sha, _ in lines if sha != "-"
-    }
-
-
-def by_zeo(server):
-    storage = ClientStorage(server.address, wait=True, wait_timeout=30)
-    try:
-        return {
-            (record.oid, record.tid): hashlib.sha1(record.data).hexdigest()
-            for transaction_ in storage.iterator()
-            for record in transaction_
-            if record.data is not None
-        }
-    finally:
-        storage.close()
+    return records_by_neo(f"mysql:{maria.neo(name)}", command, *arguments)
 
 
 def test_objects_history_undo_and_pack(serve, open_database, maria):
@@ -145,7 +100,7 @@ def test_objects_history_undo_and_pack(serve, open_database, maria):
     assert values_of(database) == {"a": 1, "large": large}
     with pytest.raises(POSKeyError):
         database.storage.load(p64(lost))
-    expected = by_zeo(server)
+    expected = records_by_zeo(server)
     assert server.stop() == 0
     found = by_neo(maria, name)
     assert found is None or found == expected
@@ -158,13 +113,13 @@ def test_databases_of_neo_are_served_and_go_back(serve, open_database, maria, de
     if written is None:
         return
     server = serve(maria.url(name))
-    assert by_zeo(server) == written
+    assert records_by_zeo(server) == written
     storage = ClientStorage(server.address, wait=True, wait_timeout=30)
     assert storage.load(p64(1))[0]
     storage.close()
     server.stop()
     continued = by_neo(maria, name, "continue")
-    assert by_zeo(serve(maria.url(name))) == continued
+    assert records_by_zeo(serve(maria.url(name))) == continued
 
 
 def schema(maria, name):
@@ -205,7 +160,7 @@ def test_older_databases_are_migrated_as_neo_does(serve, maria):
     maria.run(OLDER, theirs)
     assert by_neo(maria, theirs, "migrate") == written
     server = serve(maria.url(ours))
-    assert by_zeo(server) == written
+    assert records_by_zeo(server) == written
     server.stop()
     assert schema(maria, ours) == schema(maria, theirs)
     assert by_neo(maria, ours) == written
@@ -217,10 +172,8 @@ def test_a_second_process_is_refused(serve, open_database, maria):
     set_value(database, a=1)
     with pytest.raises(ServerFailed, match="in use by another process"):
         serve(maria.url(name))
-    checkout, python = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
-    if checkout and python:
-        words = [python, str(PROGRAM), checkout, "read", f"mysql:{maria.neo(name)}"]
-        assert subprocess.run(words, capture_output=True).returncode != 0
+    run = run_neo("read", f"mysql:{maria.neo(name)}")
+    assert run is None or run.returncode != 0
     set_value(database, a=2)
 
 
@@ -270,7 +223,7 @@ def test_commits_go_on_when_the_database_server_is_killed(serve, open_database, 
     writer.join(60)
     values = values_of(open_database(server))
     assert set(values) == {f"k{number}" for number in acknowledged}
-    expected = by_zeo(server)
+    expected = records_by_zeo(server)
     server.stop()
     found = by_neo(maria, name)
     maria.stop()

@@ -1,0 +1,93 @@
+"""Whole NEO databases: served to stock ZEO clients, and read by NEO/py's own adapter."""
+
+import contextlib
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import ZODB
+from ZEO.ClientStorage import ClientStorage
+
+from harness.process import ServerProcess, command_words, free_port
+from harness.servers import COMMAND
+
+PROGRAM = Path(__file__).resolve().parents[2] / "crates/sql/tests/neoppod.py"
+
+
+@contextlib.contextmanager
+def serving(folder):
+    """A function start(url, *options, prefix=()), which serves a database until the end."""
+    servers = []
+
+    def start(url, *options, prefix=()):
+        port = free_port()
+        words = command_words(COMMAND, options, path=url, port=port)
+        servers.append(ServerProcess([*prefix, *words], port, folder))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill() if server.is_running() else None
+        print(f"--- {server.log_path.name}\n{server.log_tail()}")
+
+
+@contextlib.contextmanager
+def opening():
+    """A function open_one(server): a ZODB database over a stock client, until the end."""
+    databases = []
+
+    def open_one(server):
+        storage = ClientStorage(server.address, wait=True, wait_timeout=30)
+        databases.append(ZODB.DB(storage))
+        return databases[-1]
+
+    yield open_one
+    for database in databases:
+        database.close()
+
+
+def set_value(database, **values):
+    with database.transaction(note="values") as connection:
+        connection.root().update(values)
+
+
+def values_of(database):
+    with database.transaction() as connection:
+        return dict(connection.root())
+
+
+def run_neo(command, database, *arguments):
+    """NEO/py's adapter and its end; None without a checkout."""
+    checkout, python = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
+    if not checkout or not python:
+        print("SKIPPED: NEO/py does not read the database: set NEOPPOD and NEOPPOD_PYTHON")
+        return None
+    words = [python, str(PROGRAM), checkout, command, str(database), *arguments]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def records_by_neo(database, command="read", *arguments):
+    """{(oid, tid): SHA-1 of the data} as NEO's adapter reads them; None without a checkout."""
+    run = run_neo(command, database, *arguments)
+    if run is None:
+        return None
+    assert run.returncode == 0, run.stderr
+    lines = [line.split() for line in run.stdout.splitlines() if line.startswith("R ")]
+    return {
+        (bytes.fromhex(oid), bytes.fromhex(tid)): sha for _, oid, tid, sha, _ in lines if sha != "-"
+    }
+
+
+def records_by_zeo(server):
+    """The same as a stock client reads them."""
+    storage = ClientStorage(server.address, wait=True, wait_timeout=30)
+    try:
+        return {
+            (record.oid, record.tid): hashlib.sha1(record.data).hexdigest()
+            for transaction in storage.iterator()
+            for record in transaction
+            if record.data is not None
+        }
+    finally:
+        storage.close()
