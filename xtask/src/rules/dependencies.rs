@@ -330,8 +330,29 @@ mod tests {
             ("zodium-bench", "zodium-engine"),
             ("zodium-bench", "zodium"),
             ("zodium", "zodium-bench"),
+            ("zodium-tools", "zodium-filestorage"),
+            ("zodium-backup", "zodium-filestorage"),
+            ("zodium-explorer", "zodium-sql"),
+            ("zodium-resp-server", "zodium-storage"),
+            ("zodium-keyspace", "zodium-resp"),
+            ("zodium-neo-server", "zodium-sql"),
+            ("zodium-neo-master", "zodium-net"),
         ] {
             assert_eq!(refused(name, &[(used, false)]), 1, "{name} {used}");
+        }
+    }
+
+    #[test]
+    fn only_programs_know_kinds_of_storage_and_no_kind_knows_the_engine() {
+        let kinds =
+            ["zodium-filestorage", "zodium-memorystorage", "zodium-sql", "zodium-neo-client"];
+        let programs = ["zodium", "zodium-bench", "zodium-simulation", "zodium-fuzz"];
+        for (name, used) in MAY_USE.iter().filter(|(name, _)| !programs.contains(name)) {
+            let known = used.iter().find(|used| kinds.contains(used));
+            assert_eq!(known, None, "{name} must know traits, not a kind of storage");
+            if kinds.contains(name) {
+                assert!(!used.contains(&"zodium-engine"), "{name} must not know the engine");
+            }
         }
     }
 
