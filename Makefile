@@ -272,7 +272,7 @@ ifdef SAMPLE
 	@cargo mutants --version 2>/dev/null || cargo install -q --locked cargo-mutants
 endif
 	cargo run -q -p xtask -- mutants $(if $(ONLY),--only $(ONLY)) $(if $(SHARD),--shard $(SHARD)) \
-	  $(if $(SAMPLE),--sample $(SAMPLE)) $(MUTANTS)
+	  $(if $(SAMPLE),--sample $(SAMPLE) $(if $(SEED),--seed $(SEED))) $(MUTANTS)
 
 simulate: ## Run simulated servers, and NEO clusters, with ever new seeds for SOAK_MINUTES (10) each from SOAK_SEED
 	$(SAY) 'simulation'

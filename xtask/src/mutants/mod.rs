@@ -30,7 +30,8 @@ use trial::Trial;
 /// What to run.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only mutations whose name contains this text; may be given several times.
+    /// Only mutations whose name contains this text; may be given several times. Of random ones
+    /// the name begins with the path of the file, and the text is a regular expression.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// Only part K of N of the mutations; parts can run side by side.
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long)]
     skip_baseline: bool,
     /// Instead of the table: about N random mutations by cargo-mutants.
-    #[arg(long, value_name = "N", conflicts_with_all = ["only", "shard"])]
+    #[arg(long, value_name = "N", conflicts_with = "shard")]
     sample: Option<usize>,
     /// Which random mutations; the time when it is not given.
     #[arg(long, requires = "sample")]
@@ -81,7 +82,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let root = metadata.workspace_root.as_std_path();
     let target: PathBuf = metadata.target_directory.into_std_path_buf();
     if let Some(wanted) = options.sample {
-        return sample::run(root, &target, wanted, options.seed);
+        let folder = target.join("mutants").join("sample");
+        let _lock = lock(&folder)?;
+        return sample::run(root, &folder, wanted, options.seed, &options.only);
     }
     let shard = options.shard.unwrap_or(Shard::ALL);
     let mut chosen = shard.of(chosen(table::read(root)?, &options.only)?);
