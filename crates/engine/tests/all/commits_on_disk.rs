@@ -395,7 +395,7 @@ fn close_writes_what_was_asked_and_refuses_what_comes_later() {
     }
     storage.close().unwrap();
     let refused = storage.finish(late_number, late);
-    assert!(refused.is_err(), "nobody is there to write it");
+    assert!(refused.is_err(), "the log writer has ended");
     while session.poll().is_some() {}
     assert_eq!(session.seen.len(), 50);
     assert_idle(&storage);

@@ -85,7 +85,7 @@ fn commit_until_refused(mut session: Session, number: u64) -> BTreeMap<Tid, u64>
             Err(other) => panic!("{other}"),
         }
     }
-    // Whoever was told of a commit, it was written before the failure.
+    // A commit that a session is told of was written before the failure.
     while session.poll().is_some() {}
     acknowledged
 }
@@ -107,7 +107,7 @@ fn all_who_wait_are_told_of_the_failure() {
     session.store(&[(1, "first")]);
     let serial = storage.last_tid();
 
-    // The sync of the first finish is held up until everybody waits for something, then it fails.
+    // The sync of the first finish is held up until all sessions wait for something, then it fails.
     let (all_wait, go_on) = mpsc::channel();
     disk.before_next(Operation::Sync, move || go_on.recv().unwrap());
     disk.fail(Operation::Sync, 1, ErrorKind::Other);

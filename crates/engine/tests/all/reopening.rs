@@ -159,7 +159,7 @@ fn what_the_device_has_lost_is_named_and_commits_stay_refused() {
     assert_eq!(failure.next_attempt, None);
     assert_eq!(storage.write_state(), WriteState::Failed);
     assert!(file.length().unwrap() >= length, "a damaged file is left as it is");
-    // Reads go on, and whoever has mended the device can have it tried again.
+    // Reads go on, and an operator that mended the device can ask for another attempt.
     assert_eq!(text(&storage, 1).as_deref(), Some("third"));
     assert!(storage.ask_to_reopen());
     assert_eq!(wait_for_attempts(&storage, 2).next_attempt, None);

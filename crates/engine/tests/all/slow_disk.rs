@@ -53,7 +53,7 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
     let reads = reader.join().unwrap();
     assert_eq!(tids.len() as u64, WRITERS);
     assert!(waiting_most as u64 <= WRITERS, "{waiting_most} wait for {WRITERS} writers");
-    // One sync for the first, one or two for all who came meanwhile: each shares its wait.
+    // One sync for the first, one or two for all that came meanwhile: each shares its wait.
     assert!(storage.metrics().syncs.count() <= 1 + 3, "{:?}", storage.metrics().syncs);
     // A read that waited for a sync would be one for each sync.
     let syncs = storage.metrics().syncs.count();

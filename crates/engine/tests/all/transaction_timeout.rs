@@ -119,7 +119,7 @@ fn store(oid: u64) -> Transaction {
     transaction
 }
 
-/// Who is reported within a while, each once.
+/// The transactions that are reported within a while, each once.
 fn expired(session: &mut Session) -> Vec<TransactionNumber> {
     let (started, mut numbers) = (Instant::now(), Vec::new());
     while started.elapsed() < WHILE && numbers.is_empty() {

@@ -4,9 +4,9 @@
 //! `cargo run --release -p zodium-filestorage --example measure`, behind `--` the names of those
 //! wanted: `positions`, `record_cache`, `index_file`.
 //!
-//! These parts are private to the crate, so their files are compiled into this program once more:
-//! a figure of a single probe cannot be had through the interface, and the interface should not
-//! grow for it. Whole servers are measured by `zodium-bench`.
+//! These parts are private to the crate, so their files are compiled into this program once more.
+//! A figure of a single probe cannot be had through the interface, which should not grow for it.
+//! Whole servers are measured by `zodium-bench`.
 
 #![forbid(unsafe_code)]
 

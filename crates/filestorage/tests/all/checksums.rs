@@ -210,7 +210,7 @@ fn side_of(disk: &MemoryDisk) -> Vec<u8> {
     disk.bytes(&companion(".checksums")).unwrap()
 }
 
-/// Opens with this side file, and makes sure that it harms nobody: the answers are those of the
+/// Opens with this side file, and makes sure that it does no harm: the answers are those of the
 /// model, nothing is damaged, and what is not covered can be.
 ///
 /// Once as a copy, and once where the file and its lock are those of `disk`.
@@ -270,7 +270,7 @@ fn side_file_of_another_file_or_an_older_or_a_newer_one_changes_no_answer() {
         check_harmless(&disk, &older, &newer_side, &older_model, "a newer side file");
         let (other, _) = written(&SmallRng::seed_from_u64(seed + 1_000), 3_000);
         check_harmless(&disk, &newer, &side_of(&other), &history.model, "another's side file");
-        // The older one was put back, and somebody without checksums went on with it.
+        // The older one was put back, and a program without checksums went on with it.
         let elsewhere = disk_of(&older);
         let storage = crate::support::open(elsewhere.clone());
         let mut other = History::after(&older_model, SmallRng::seed_from_u64(seed + 2_000));

@@ -9,9 +9,9 @@
 //! - the oid of an object's first record, while it is the only one: the object is missed (or,
 //!   where the transaction that created the object stored it twice, the first data are found);
 //! - the tid of a transaction without records;
-//! - in what an index covers, and is therefore not read at the opening: an oid, until somebody
-//!   reads that record, and the tid of the last record of a transaction, until somebody iterates
-//!   over it.
+//! - in what an index covers, and is therefore not read at the opening: an oid, until that record
+//!   is read;
+//! - there too, the tid of the last record of a transaction, until that transaction is iterated.
 //!
 //! `--nocapture` prints the shares.
 

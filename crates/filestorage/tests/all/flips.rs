@@ -45,7 +45,7 @@ fn open(disk: &MemoryDisk) -> FileStorage {
     open_summed(disk, ChecksumMode::Full)
 }
 
-/// For the flips: a file that nobody else has open.
+/// For the flips: a file that no other program has open.
 fn open_read_only(disk: &MemoryDisk) -> FileStorage {
     let (checksums, read_only) = (ChecksumMode::Full, true);
     let options = OpenOptions { checksums, read_only, ..OpenOptions::new(data_file()) };

@@ -94,7 +94,7 @@ fn the_lock_is_on_the_packed_file_too_and_readers_of_the_old_one_keep_none() {
     assert_eq!(locked_by_this_process(folder.open("Data.fs")), folder.path("Data.fs"));
     commit(&storage, stores(tid(9), &[(1, b"nine")])).unwrap();
     drop(storage);
-    // The iterator has the old file open, and nobody else's lock.
+    // The iterator has the old file open, and no lock of another program's.
     folder.open("Data.fs").unwrap();
     drop(old);
 }

@@ -2,9 +2,9 @@
 //!
 //! A history has stores, deletions, undos, copies that point back, several records of an object
 //! in one transaction, transactions of every status, metadata and records of every length. It is
-//! appended in batches; then, and after a reopen with the index, without it, and with that of an
-//! earlier time, every answer that the storage can give has to be the model's: loads before every
-//! tid, serials, histories, walks over transactions and objects, the undo log, the sizes.
+//! appended in batches. Every answer of the storage has to be the model's: loads before every tid,
+//! serials, histories, walks over transactions and objects, the undo log, the sizes. All are asked
+//! then, and after a reopen: with the index, without it, and with that of an earlier time.
 
 use std::sync::Arc;
 
@@ -148,7 +148,7 @@ fn new_oids_begin_behind_a_gap_when_a_file_with_objects_is_opened_again() {
         FileStorage::open(Arc::new(disk.clone()), &options).unwrap()
     };
     let storage = open(1000);
-    // Nothing was ever stored: there is nobody to hold an oid.
+    // Nothing was ever stored: no session holds an oid.
     assert_eq!(storage.new_oids(100), Some(1..=100));
     crate::support::commit(&storage, crate::support::stores(crate::support::tid(1), &[(7, b"a")]))
         .unwrap();

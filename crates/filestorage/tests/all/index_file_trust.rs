@@ -4,9 +4,9 @@
 //! of a later one, and its checksum (`.index.crc32c`) may be any of that too. Each case opens the
 //! file and compares every answer with the model.
 //!
-//! One promise is weaker: for a file of more than 64 MB whose index has no checksum, as stock
-//! ZODB leaves it, wrong bits must give the same answers or an error; and entries that name an
-//! older record of their object are noticed if the newest one is in the last 1,000 transactions.
+//! One promise is weaker, for a file of more than 64 MB whose index has no checksum, as stock ZODB
+//! leaves it. Wrong bits must give the same answers or an error. Entries that name an older record
+//! of their object are noticed if the newest one is in the last 1,000 transactions.
 
 use std::cell::Cell;
 use std::sync::Arc;

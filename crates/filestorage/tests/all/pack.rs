@@ -91,7 +91,7 @@ fn assert_whole(disk: &FaultyDisk, storage: &FileStorage, history: &History, is_
         assert_eq!(disk.files().bytes(Path::new("Data.fs.pack")), None);
         assert_eq!(disk.files().bytes(Path::new("Data.fs.old")), None);
     } else {
-        // The folder could not be synced after the renaming: who knows which file it is. Until
+        // The folder could not be synced after the renaming, so which file it has is unknown. Until
         // that is known the new one is read, and nothing is committed.
         assert_same(&read(storage), &packed);
         assert_same(&in_file, &packed);
@@ -400,7 +400,7 @@ fn dangling_references_are_counted_and_stop_a_pack_only_when_asked() {
     let packed = pack(&storage, pack_tid, true).unwrap().unwrap();
     assert_eq!((packed.dangling, packed.objects_after), (2, 3));
     assert!(current(&storage, Oid(2)).is_some());
-    // Without gc nobody asks who refers to whom.
+    // Without gc references are not followed.
     let lax = PackOptions { gc: false, ..strict };
     assert!(storage.packer().begin(pack_tid, &lax).unwrap().is_none());
 }
@@ -493,8 +493,8 @@ fn commit_meanwhile(storage: &FileStorage, history: &mut History, mut pack: Pack
     Some(pack)
 }
 
-/// Who looks at the database at the pack time or later sees no difference, wherever he goes from
-/// the root.
+/// A reader at the pack time or later sees no difference, in any object that it reaches from the
+/// root.
 fn assert_views(old: &[Transaction], new: &[Transaction], pack_tid: Tid, history: &History) {
     let later = old.iter().map(|transaction| transaction.tid).filter(|tid| *tid > pack_tid);
     for tid in later.chain([pack_tid]) {

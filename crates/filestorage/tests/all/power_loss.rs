@@ -1,10 +1,10 @@
 //! The power fails after any operation of a long script, in every way of the model in
-//! `zodium_disk::PowerCut`: pieces that were not synced are there or not, each for itself, torn,
-//! the files of either length, names changed or not.
+//! `zodium_disk::PowerCut`. Pieces that were not synced are there or not, each for itself, or torn.
+//! Files have either length, and names are changed or not.
 //!
-//! Whatever was left: the file opens; every transaction that was acknowledged is in it, byte for
-//! byte; whatever else is in it is whole, byte for byte; after a pack it is the old file or the
-//! new one; a check finds nothing, index and log agree, and the next commit works.
+//! Whatever was left, the file opens, and every transaction that was acknowledged is in it, byte
+//! for byte. All else in it is whole, byte for byte. After a pack it is the old file or the new
+//! one. A check finds nothing, index and log agree, and the next commit works.
 //!
 //! `ZODIUM_SEED` says where to begin (1), `ZODIUM_TEST_POWER_LOSS` with how many seeds to go on
 //! (1) for each of the scripts.

@@ -5,8 +5,8 @@
 //! then opens with all transactions before it, and the tail is kept in a `.trN` file: cutting is
 //! the one thing an opening does that cannot be undone.
 //!
-//! The same length field with a wrong bit, anywhere, looks alike to who only reads forward. There
-//! the file must be refused and not one byte of it changed.
+//! The same length field with a wrong bit, anywhere, looks alike to a program that only reads
+//! forward. There the file must be refused and not one byte of it changed.
 
 use crate::support::{
     History, check_everything, commit, companion, damaged_at, data_file, data_of, disk_of, open,

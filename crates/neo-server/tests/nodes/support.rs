@@ -85,7 +85,7 @@ impl Bench {
         };
         let mut node = Node::new(settings, saved);
         // Replaced when the node has dialled.
-        let node_connection = node.accepted("nobody".to_owned());
+        let node_connection = node.accepted("a peer".to_owned());
         node.start();
         let mut bench = Bench {
             node,

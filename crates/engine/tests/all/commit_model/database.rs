@@ -51,7 +51,7 @@ impl Database {
         self.objects[oid.0 as usize][place].tid
     }
 
-    /// The value that somebody who saw revision `serial` writes.
+    /// The value that a client writes after it has seen revision `serial`.
     pub(crate) fn value_after(&self, oid: Oid, serial: Tid) -> u64 {
         let seen = self.objects[oid.0 as usize].iter().find(|revision| revision.tid == serial);
         seen.map_or(1, |revision| revision.value + 1)

@@ -506,7 +506,7 @@ impl<'a> Interleaving<'a> {
 
     fn client_of(&self, number: TransactionNumber) -> usize {
         let client = self.clients.iter().position(|client| client.number == number);
-        client.unwrap_or_else(|| panic!("{number:?} is nobody's transaction"))
+        client.unwrap_or_else(|| panic!("no client has transaction {number:?}"))
     }
 
     /// The rule of the lock table said for all at once: a request waits if and only if one that
@@ -519,7 +519,10 @@ impl<'a> Interleaving<'a> {
             });
             let waits = client.state == Some(CommitState::Waiting);
             assert!(waits || obstacle.is_none(), "{client:?} passed {obstacle:?}");
-            assert!(!waits || obstacle.is_some(), "lost wake-up: {client:?} waits for nobody");
+            assert!(
+                !waits || obstacle.is_some(),
+                "lost wake-up: {client:?} waits without an obstacle"
+            );
         }
         for client in &self.clients {
             assert_eq!(self.machine.state(client.number), client.state, "{:?}", client.number);
@@ -538,7 +541,7 @@ impl<'a> Interleaving<'a> {
         let waiting = self.clients.iter().filter(waits).count();
         let with_state = self.clients.iter().filter(|client| client.state.is_some()).count();
         assert_eq!(status.waiting, waiting);
-        assert!(waiting == 0 || waiting < with_state, "all wait and nobody holds");
+        assert!(waiting == 0 || waiting < with_state, "all wait, and no transaction holds a lock");
         let locking = self.clients.iter().filter(|client| client.state.is_some() && !waits(client));
         let oldest = locking.clone().map(|client| client.granted_at).min();
         assert_eq!((status.locking, status.oldest_grant), (locking.count(), oldest));
@@ -547,7 +550,7 @@ impl<'a> Interleaving<'a> {
         assert_eq!(status.last_published, self.last_published);
     }
 
-    /// Lets everybody come to an end; that it takes more than so many rounds means a hang.
+    /// Lets all clients come to an end; that it takes more than so many rounds means a hang.
     fn drain(&mut self) {
         for _ in 0..DRAIN_ROUNDS_MAX {
             if self.clients.iter().all(|client| client.state.is_none()) {

@@ -74,7 +74,7 @@ struct Sender(mpsc::Sender<Notice>);
 
 impl Mailbox for Sender {
     fn post(&self, notice: Notice) {
-        // Who has gone does not care.
+        // The receiver may be gone.
         let _ = self.0.send(notice);
     }
 }
