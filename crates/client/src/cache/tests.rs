@@ -46,6 +46,19 @@ fn what_a_transaction_of_ours_wrote_is_current() {
 }
 
 #[test]
+fn a_cache_that_forgets_its_revisions_keeps_its_place_in_the_stream() {
+    let (cache, stream) = cache();
+    cache.insert(stream, OID, Tid(3), Some(Tid(4)), b"three");
+    cache.insert(stream, OID, Tid(4), None, b"four");
+    cache.invalidate(stream, Tid(5), [Oid(8)]);
+    cache.forget_revisions();
+    assert_eq!((cache.lookup(OID, Tid::MAX), cache.lookup(OID, Tid(4))), (None, None));
+    assert_eq!(cache.last_tid(), Tid(5));
+    cache.insert(stream, OID, Tid(4), None, b"four");
+    assert_eq!(span(cache.lookup(OID, Tid::MAX)), Some((4, None)));
+}
+
+#[test]
 fn what_an_older_connection_still_delivers_is_dropped() {
     let (cache, old) = cache();
     cache.insert(old, OID, Tid(3), None, b"three");
