@@ -235,4 +235,22 @@ mod tests {
         assert_eq!(told(40), Some(0));
         assert_eq!(subscribers.told.lock().recent.len(), 1);
     }
+
+    #[test]
+    fn objects_may_have_changed_before_the_oldest_remembered_commit() {
+        let subscribers = Subscribers::new(Tid(5), Vec::new(), 100);
+        let may_have_changed = |since, oids: &[u64]| -> bool {
+            let oids: Vec<Oid> = oids.iter().copied().map(Oid).collect();
+            subscribers.may_have_changed(Tid(since), &oids)
+        };
+        assert!(may_have_changed(5, &[1]), "nothing is remembered");
+        for tid in [10, 20] {
+            let commit = Commit { tid: Tid(tid), oids: vec![Oid(tid)], number: NO_TRANSACTION };
+            subscribers.announce(&[Arc::new(commit)].into());
+        }
+        assert!(may_have_changed(9, &[1]), "commits between 9 and 10 are not remembered");
+        assert!(!may_have_changed(10, &[1, 10]));
+        assert!(may_have_changed(10, &[1, 20]));
+        assert!(!may_have_changed(20, &[10, 20]));
+    }
 }
