@@ -54,16 +54,24 @@ def one(transaction, hash_only, in_order):
     if not in_order:
         records.sort(key=lambda record: record.oid)
     for record in records:
-        entry = b"obj %016x " % u64(record.oid)
-        if record.data is None:
-            lines.append(entry + b"delete")
-        elif record.data_txn is not None:
-            lines.append(entry + b"from %016x" % u64(record.data_txn))
-        else:
-            digest = hashlib.sha1(record.data).hexdigest().encode()
-            lines.append(entry + b"%d sha1:%s" % (len(record.data), digest))
+        lines.append(object_line(record))
+        if has_own_data(record):
             if hash_only:
                 lines[-1] += b" -"
             else:
                 lines.append(record.data)
     return b"\n".join(lines) + b"\n\n"
+
+
+def has_own_data(record):
+    return record.data is not None and record.data_txn is None
+
+
+def object_line(record):
+    entry = b"obj %016x " % u64(record.oid)
+    if record.data is None:
+        return entry + b"delete"
+    if record.data_txn is not None:
+        return entry + b"from %016x" % u64(record.data_txn)
+    digest = hashlib.sha1(record.data).hexdigest().encode()
+    return entry + b"%d sha1:%s" % (len(record.data), digest)

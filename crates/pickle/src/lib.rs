@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod decode;
+mod disassemble;
 mod encode;
 mod error;
 mod machine;
@@ -28,6 +29,7 @@ mod tree;
 mod value;
 
 pub use decode::{Limits, Objects, decode, decode_record, decode_record_to_show};
+pub use disassemble::{Argument, Disassembler, Instruction};
 pub use encode::{
     BATCH_LENGTH, encode, encode_body, encode_bytes, encode_bytes_header, encode_int, encode_str,
 };

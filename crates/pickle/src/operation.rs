@@ -81,6 +81,11 @@ impl<'a> Reader<'a> {
         Reader { bytes, position: 0, operation_start: 0 }
     }
 
+    /// Goes to a position, where an operation begins.
+    pub(crate) fn skip_to(&mut self, position: usize) {
+        self.position = position;
+    }
+
     /// Number of bytes consumed so far.
     pub(crate) fn position(&self) -> usize {
         self.position

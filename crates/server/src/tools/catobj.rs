@@ -11,6 +11,7 @@ use zodium_tools::dump::{sha1_of, write_object};
 use zodium_tools::{ToolError, classes, parse_oid, parse_revision};
 use zodium_types::{Oid, Tid};
 
+use super::dump::Pretty;
 use super::open::StorageArguments;
 use super::output::Output;
 use super::view::ViewArguments;
@@ -28,6 +29,11 @@ pub(crate) struct CatobjOptions {
     /// Print the size and the hash, but not the data
     #[arg(long, conflicts_with = "raw")]
     hashonly: bool,
+
+    /// Print the data as they are, or the operations of their pickles, in the layout of Python's
+    /// pickletools
+    #[arg(long, value_enum, default_value = "raw", conflicts_with_all = ["raw", "json"])]
+    pretty: Pretty,
 
     /// Print nothing but the data of one object
     #[arg(long)]
@@ -73,7 +79,7 @@ pub(super) fn run(options: &CatobjOptions) -> Result<ExitCode> {
                 "sha1": String::from_utf8_lossy(&sha1_of(data)),
             }))?;
         } else {
-            write_object(&mut output, oid, data, options.hashonly)?;
+            write_object(&mut output, oid, data, options.pretty.view(options.hashonly))?;
         }
     }
     output.flush()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use zodium_storage::LogItem;
-use zodium_tools::dump::{DumpOptions, DumpWriter};
+use zodium_tools::dump::{DataView, DumpOptions, DumpWriter};
 use zodium_tools::places::FsdumpWriter;
 use zodium_tools::walk;
 
@@ -27,6 +27,11 @@ pub(crate) struct DumpArguments {
     /// Print the hashes of data, but not the data
     #[arg(long)]
     hashonly: bool,
+
+    /// Print the pickles of data and extensions as they are, or the operations of them, in the
+    /// layout of Python's pickletools: such a dump cannot be loaded
+    #[arg(long, value_enum, default_value = "raw", conflicts_with_all = ["json", "format"])]
+    pretty: Pretty,
 
     /// Leave the objects of each transaction in the order of the log, so that `zodium load` makes
     /// the same file; otherwise they are sorted by oid, as zodbtools has them
@@ -52,6 +57,20 @@ enum Format {
     Fsdump,
 }
 
+/// How pickles are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Pretty {
+    Raw,
+    Zpickledis,
+}
+
+impl Pretty {
+    /// How a dump shows data.
+    pub(super) fn view(self, hash_only: bool) -> DataView {
+        DataView { hash_only, is_disassembled: self == Pretty::Zpickledis }
+    }
+}
+
 pub(super) fn run(arguments: &DumpArguments) -> Result<ExitCode> {
     let (name, rest) = arguments.storage.with_rest(arguments.range.as_slice())?;
     let readable = arguments.storage.how().read(&name)?;
@@ -63,8 +82,8 @@ pub(super) fn run(arguments: &DumpArguments) -> Result<ExitCode> {
         writer.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let DumpArguments { hashonly, log_order, json, .. } = *arguments;
-    let options = DumpOptions { hash_only: hashonly, log_order, json };
+    let DumpArguments { pretty, hashonly, log_order, json, .. } = *arguments;
+    let options = DumpOptions { data: pretty.view(hashonly), log_order, json };
     let progress = Progress::of_log(format!("dumping {}", storage.name()), &*storage);
     let mut writer = DumpWriter::new(Output::new()?, options);
     walk(&*storage, range, &mut |item| {

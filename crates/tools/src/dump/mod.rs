@@ -10,6 +10,7 @@
 //!
 //! A tid or an oid is 16 hexadecimal digits, and `q` is [`crate::text::quote`].
 
+mod disassembly;
 mod hashing;
 mod held;
 mod reader;
@@ -17,4 +18,4 @@ mod writer;
 
 pub use hashing::sha1_of;
 pub use reader::{DumpBody, DumpObject, DumpReader, DumpTransaction};
-pub use writer::{DumpOptions, DumpWriter, write_object};
+pub use writer::{DataView, DumpOptions, DumpWriter, write_object};

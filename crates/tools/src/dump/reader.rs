@@ -237,7 +237,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 mod tests {
     use zodium_storage::LogItem;
 
-    use super::super::{DumpOptions, DumpWriter};
+    use super::super::{DataView, DumpOptions, DumpWriter};
     use super::*;
 
     const TEXT: &[u8] =
@@ -293,7 +293,8 @@ mod tests {
         let mut transactions = all(TEXT).unwrap();
         transactions[0].objects.reverse();
         assert_eq!(written(&transactions, DumpOptions::default()), TEXT);
-        let options = DumpOptions { log_order: true, hash_only: true, json: false };
+        let data = DataView { hash_only: true, ..DataView::default() };
+        let options = DumpOptions { log_order: true, data, json: false };
         let found = written(&transactions, options);
         assert_eq!(all(&found).unwrap()[0].objects[2].body, DumpBody::HashOnly);
     }

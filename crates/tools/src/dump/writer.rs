@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use zodium_storage::LogItem;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use super::disassembly::{push_extension, push_record};
 use super::hashing::sha1_of;
 use super::held::HeldRecords;
 use crate::ToolError;
@@ -15,14 +16,23 @@ use crate::text::quote;
 /// How to dump.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DumpOptions {
-    /// Leave the data out; their hashes stay.
-    pub hash_only: bool,
+    /// How data are shown.
+    pub data: DataView,
     /// Leave the objects of a transaction in the order of the log. Otherwise they are in the order
     /// of their oids, and those of one oid in the order of the log.
     pub log_order: bool,
     /// Write JSON instead, without the data: one object a line for each transaction, and for each
     /// object of it.
     pub json: bool,
+}
+
+/// How a dump shows data.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DataView {
+    /// Leave the data out; their hashes stay.
+    pub hash_only: bool,
+    /// List the operations of pickles, also of extensions. Such a dump cannot be loaded.
+    pub is_disassembled: bool,
 }
 
 /// Writes the items of a log to `out`.
@@ -58,22 +68,22 @@ impl<W: Write> DumpWriter<W> {
                 push_hex(text, tid.0);
                 text.push(b' ');
                 quote(text, &[status.to_byte()]);
-                for (name, value) in
-                    [("user", user), ("description", description), ("extension", extension)]
-                {
+                push_field(text, "\nuser ", user);
+                push_field(text, "\ndescription ", description);
+                if self.options.data.is_disassembled && !extension.is_empty() {
+                    text.extend(b"\nextension\n");
+                    push_extension(text, extension);
+                } else {
+                    push_field(text, "\nextension ", extension);
                     text.push(b'\n');
-                    text.extend(name.bytes());
-                    text.push(b' ');
-                    quote(text, value);
                 }
-                text.push(b'\n');
                 self.flush_text()
             }
             LogItem::Record { oid, data, data_tid } => {
-                let DumpOptions { hash_only, log_order, json } = self.options;
+                let DumpOptions { data: view, log_order, json } = self.options;
                 let push = |text: &mut Vec<u8>| match json {
                     true => push_line(text, &object_json(oid, data, data_tid)),
-                    false => push_object(text, oid, data, data_tid, hash_only),
+                    false => push_object(text, oid, data, data_tid, view),
                 };
                 if log_order {
                     push(&mut self.text);
@@ -108,15 +118,15 @@ impl<W: Write> DumpWriter<W> {
     }
 }
 
-/// Writes the line of one object, and its data unless `hash_only`.
+/// Writes the line of one object, and its data as `view` shows them.
 pub fn write_object(
     out: &mut dyn Write,
     oid: Oid,
     data: &[u8],
-    hash_only: bool,
+    view: DataView,
 ) -> Result<(), ToolError> {
     let mut text = Vec::new();
-    push_object(&mut text, oid, Some(data), None, hash_only);
+    push_object(&mut text, oid, Some(data), None, view);
     out.write_all(&text).map_err(ToolError::Output)
 }
 
@@ -125,7 +135,7 @@ fn push_object(
     oid: Oid,
     data: Option<&[u8]>,
     data_tid: Option<Tid>,
-    hash_only: bool,
+    view: DataView,
 ) {
     text.extend(b"obj ");
     push_hex(text, oid.0);
@@ -140,16 +150,23 @@ fn push_object(
             push_decimal(text, data.len());
             text.extend(b" sha1:");
             text.extend(sha1_of(data));
-            match hash_only {
-                true => text.extend(b" -"),
-                false => {
-                    text.push(b'\n');
-                    text.extend_from_slice(data);
+            if view.hash_only {
+                text.extend(b" -");
+            } else {
+                text.push(b'\n');
+                match view.is_disassembled {
+                    true => push_record(text, data),
+                    false => text.extend_from_slice(data),
                 }
             }
         }
     }
     text.push(b'\n');
+}
+
+fn push_field(text: &mut Vec<u8>, name: &str, value: &[u8]) {
+    text.extend(name.bytes());
+    quote(text, value);
 }
 
 fn transaction_json(tid: Tid, status: TransactionStatus, metadata: [&[u8]; 3]) -> Value {

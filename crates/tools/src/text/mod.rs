@@ -6,4 +6,4 @@ mod repr;
 
 pub use ids::{id_repr, time_of};
 pub use quote::{quote, unquote};
-pub use repr::{bytes_repr, str_repr};
+pub use repr::{bytes_repr, float_repr, str_repr, utf8_repr};
