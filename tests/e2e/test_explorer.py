@@ -1,5 +1,6 @@
 """The explorer in a real browser, on files and on servers. The test's folder has screenshots."""
 
+import hashlib
 import http.client
 import re
 import subprocess
@@ -235,7 +236,65 @@ def test_what_needs_the_whole_log_is_asked_for(explore, browser, tmp_path):
     visit(browser, f"{explorer.url}object/0x{oid:x}/referrers")
     browser.find_element(By.CSS_SELECTOR, "form.ask button").click()
     wait_for(browser, lambda: "Referred to by 61" in text(browser))
+
+    # From the keyboard: from the tab to the button is one step.
+    browser.find_element(By.LINK_TEXT, "Path from the root").send_keys(Keys.ENTER)
+    wait_for(browser, lambda: "follows references from the root" in text(browser))
+    browser.find_element(By.LINK_TEXT, "Path from the root").send_keys(Keys.TAB)
+    assert browser.switch_to.active_element.text == "Find it"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    wait_for(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "ol.path"))
+    steps = [step.text for step in browser.find_elements(By.CSS_SELECTOR, "ol.path li")]
+    assert [step.split()[0] for step in steps] == ["0x00", f"0x{oid:02x}"]
+    assert browser.execute_script(READABLE) == []
+    shoot_all(browser, tmp_path, "path")
     assert browser.get_log("browser") == []
+
+
+def write_log(binary, path, transactions):
+    """A file of so many transactions, a second apart, of ten objects each."""
+    dump = []
+    for number in range(transactions):
+        tid = 0x040D_0000_0000_0000 + number * (1 << 32) // 60
+        dump.append(b'txn %016x " "\nuser ""\ndescription "%d"\nextension ""' % (tid, number))
+        for oid in range(number * 10, number * 10 + 10):
+            data = b"cm\nC\n.U\xc8" + b"%010d" % oid * 20 + b"."
+            digest = hashlib.sha1(data).hexdigest().encode()
+            dump += [b"obj %016x %d sha1:%s" % (oid, len(data), digest), data]
+        dump.append(b"")
+    dump = b"\n".join([*dump, b""])
+    subprocess.run([binary, "load", "-q", str(path)], input=dump, check=True, timeout=60)
+
+
+def test_pages_of_a_large_file_read_as_much_as_those_of_a_small_one(binary, explore, tmp_path):
+    figures = []
+    for transactions in (200, 4000):
+        path = tmp_path / f"{transactions}.fs"
+        write_log(binary, path, transactions)
+        explorer, pages = explore(path), []
+        last = 0x040D_0000_0000_0000 + (transactions - 1) * (1 << 32) // 60
+        for page in (
+            "",
+            "transactions",
+            f"transaction/{last:016x}",
+            "object/55",
+            "object/55/history",
+            "object/55/changes",
+            f"?at={last - (1 << 33):016x}",
+        ):
+            before = bytes_read(explorer.process.pid)
+            assert explorer.fetch("/" + page)[0] == 200
+            pages.append(bytes_read(explorer.process.pid) - before)
+        figures.append(pages)
+        explorer.stop()
+    for small, large in zip(*figures):
+        assert large < small * 1.5 + 20_000, figures
+
+
+def bytes_read(pid):
+    """Bytes that a process has asked the system for."""
+    with open(f"/proc/{pid}/io") as figures:
+        return int(next(line.split()[1] for line in figures if line.startswith("rchar")))
 
 
 def test_a_served_database_is_shown_and_undone(explore, start_server, browser, tmp_path):

@@ -156,6 +156,7 @@ impl Pages {
             ["object", oid, "referrers"] => {
                 pages::referrers(self, &asked, oid_of(oid)?).map(Page::Html)
             }
+            ["object", oid, "path"] => pages::path(self, &asked, oid_of(oid)?).map(Page::Html),
             ["classes"] => pages::classes(self, &asked).map(Page::Html),
             ["growth"] => pages::growth(self, &asked).map(Page::Html),
             ["scan", number] => pages::scan_progress(self, number),
@@ -190,6 +191,11 @@ impl Pages {
                 let oid = oid_of(oid)?;
                 self.start(Question::Referrers(oid), &asked)?;
                 Ok(Page::Other(asked.view.link(&format!("{}/referrers", object_path(oid)))))
+            }
+            ["object", oid, "path"] => {
+                let oid = oid_of(oid)?;
+                self.start(Question::Path(oid), &asked)?;
+                Ok(Page::Other(asked.view.link(&format!("{}/path", object_path(oid)))))
             }
             ["scan", number, "cancel"] => {
                 let scan = number.parse().ok().and_then(|number| self.scans.by_number(number));

@@ -102,38 +102,56 @@ impl<'s> CurrentObjects<'s> {
     /// The shortest way of references from the root to an object, with the class of each object on
     /// it; `None` if there is none.
     pub fn path_to(&self, target: Oid) -> Result<Option<Vec<(Oid, String)>>, ToolError> {
-        let mut parents = OidMap::default();
-        parents.insert(Oid::ROOT, Oid::ROOT.0);
-        let (mut waiting, mut references) = (VecDeque::from([Oid::ROOT]), Vec::new());
-        while let Some(oid) = waiting.pop_front().filter(|_| parents.find(target).is_none()) {
-            let Some(data) = self.load(oid)? else { continue };
-            // Those before the damage count.
-            collect(&data, &mut references);
-            for to in references.drain(..) {
-                if parents.find(to).is_none() {
-                    parents.insert(to, oid.0);
-                    waiting.push_back(to);
-                }
+        path_from_root(self.storage, self.last, target, &mut |_| Ok(()))
+    }
+}
+
+/// The shortest way of references from the root to an object, as of transaction `last`, with the
+/// class of each object on it; `None` if there is none. Reads only objects that are no farther from
+/// the root. `visited` hears of the number of objects that were read, and ends the search with an
+/// error.
+///
+/// # Errors
+/// The storage's, or what `visited` gave.
+pub fn path_from_root(
+    storage: &dyn Read,
+    last: Tid,
+    target: Oid,
+    visited: &mut dyn FnMut(u64) -> Result<(), ToolError>,
+) -> Result<Option<Vec<(Oid, String)>>, ToolError> {
+    let (mut parents, mut count) = (OidMap::default(), 0);
+    parents.insert(Oid::ROOT, Oid::ROOT.0);
+    let (mut waiting, mut references) = (VecDeque::from([Oid::ROOT]), Vec::new());
+    while let Some(oid) = waiting.pop_front().filter(|_| parents.find(target).is_none()) {
+        count += 1;
+        visited(count)?;
+        let Some(data) = load(storage, last, oid)? else { continue };
+        // Those before the damage count.
+        collect(&data, &mut references);
+        for to in references.drain(..) {
+            if parents.find(to).is_none() {
+                parents.insert(to, oid.0);
+                waiting.push_back(to);
             }
         }
-        let Some(mut parent) = parents.find(target) else { return Ok(None) };
-        let mut path = vec![target];
-        while path.last() != Some(&Oid::ROOT) {
-            path.push(Oid(parent));
-            parent = parents.find(Oid(parent)).unwrap_or(Oid::ROOT.0);
-        }
-        let named = path.into_iter().rev().map(|oid| {
-            let data = self.load(oid)?;
-            Ok((oid, data.map_or("<unknown>".to_owned(), |data| class_of(&data).into_owned())))
-        });
-        named.collect::<Result<_, ToolError>>().map(Some)
     }
+    let Some(mut parent) = parents.find(target) else { return Ok(None) };
+    let mut path = vec![target];
+    while path.last() != Some(&Oid::ROOT) {
+        path.push(Oid(parent));
+        parent = parents.find(Oid(parent)).unwrap_or(Oid::ROOT.0);
+    }
+    let named = path.into_iter().rev().map(|oid| {
+        let data = load(storage, last, oid)?;
+        Ok((oid, data.map_or("<unknown>".to_owned(), |data| class_of(&data).into_owned())))
+    });
+    named.collect::<Result<_, ToolError>>().map(Some)
+}
 
-    fn load(&self, oid: Oid) -> Result<Option<bytes::Bytes>, ToolError> {
-        match self.storage.load_before(oid, self.last.next(), Access::Blocking)? {
-            Load::Revision(revision) => Ok(Some(revision.data)),
-            Load::NoRevision | Load::Missing | Load::WouldBlock => Ok(None),
-        }
+fn load(storage: &dyn Read, last: Tid, oid: Oid) -> Result<Option<bytes::Bytes>, ToolError> {
+    match storage.load_before(oid, last.next(), Access::Blocking)? {
+        Load::Revision(revision) => Ok(Some(revision.data)),
+        Load::NoRevision | Load::Missing | Load::WouldBlock => Ok(None),
     }
 }
 

@@ -12,7 +12,7 @@ async function follow(section) {
   try {
     const answer = await fetch("/scan/" + section.dataset.scan, { cache: "no-store" });
     const scan = await answer.json();
-    bar.value = scan.progress;
+    if (scan.progress !== null) bar.value = scan.progress;
     text.textContent = scan.text;
     if (scan.is_over) return location.reload();
   } catch {

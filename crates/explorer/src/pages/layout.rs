@@ -150,7 +150,12 @@ pub(super) fn token(pages: &Pages, view: &View) -> Markup {
 
 /// The tabs of an object's pages.
 pub(super) fn object_tabs(view: &View, oid: Oid, current: &str) -> Markup {
-    let tabs = [("", "State"), ("/history", "History"), ("/referrers", "Referred to by")];
+    let tabs = [
+        ("", "State"),
+        ("/history", "History"),
+        ("/referrers", "Referred to by"),
+        ("/path", "Path from the root"),
+    ];
     html! {
         nav.tabs aria-label="Object" {
             ul {

@@ -25,8 +25,18 @@ pub(super) fn survey_form(pages: &Pages, view: &View, then: &str) -> Markup {
 pub(super) fn running(pages: &Pages, view: &View, scan: &Scan) -> Markup {
     html! {
         section.progress aria-labelledby="progress" data-scan=(scan.number.to_string()) {
-            h2 #progress { "Reading the log" }
-            progress max="1000" value=(scan.progress().to_string()) aria-labelledby="progress" {}
+            @match scan.followed() {
+                // How far it is is not known.
+                Some(_) => {
+                    h2 #progress { "Following references" }
+                    progress aria-labelledby="progress" {}
+                }
+                None => {
+                    h2 #progress { "Reading the log" }
+                    progress max="1000" value=(scan.progress().to_string())
+                        aria-labelledby="progress" {}
+                }
+            }
             p role="status" { (text_of(scan)) }
             noscript { p { "Load this page again to see how far it is." } }
             form method="post" action={ "/scan/" (scan.number.to_string()) "/cancel" } {
@@ -43,7 +53,7 @@ pub(super) fn ended(outcome: &Outcome) -> Markup {
         @match outcome {
             Outcome::Cancelled => p role="status" { "The scan was cancelled." },
             Outcome::Failed(why) => p role="alert" { "The scan has failed: " (why) },
-            Outcome::Survey(_) | Outcome::Referrers(_) => {},
+            Outcome::Survey(_) | Outcome::Referrers(_) | Outcome::Path(_) => {},
         }
     }
 }
@@ -54,14 +64,19 @@ pub(crate) fn progress(pages: &Pages, number: &str) -> Result<Page, Refusal> {
     let scan = scan.ok_or_else(|| Refusal::Absent("there is no such scan".to_owned()))?;
     let progress = serde_json::json!({
         "is_over": scan.outcome().is_some(),
-        "progress": scan.progress(),
+        "progress": scan.followed().is_none().then(|| scan.progress()),
         "text": text_of(&scan),
     });
     Ok(Page::Json(progress.to_string()))
 }
 
 fn text_of(scan: &Scan) -> String {
-    format!("Read up to {} of {}", words::time(scan.current()), words::time(scan.last))
+    match scan.followed() {
+        Some(count) => format!("Followed {} objects", words::count(count)),
+        None => {
+            format!("Read up to {} of {}", words::time(scan.current()), words::time(scan.last))
+        }
+    }
 }
 
 /// The state that a survey is of.

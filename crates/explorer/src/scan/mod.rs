@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 pub(crate) use referrers::Referrers;
 pub(crate) use survey::Survey;
 use zodium_storage::{LogItem, Read};
+use zodium_tools::references::path_from_root;
 use zodium_tools::{TidRange, ToolError, walk};
 use zodium_types::{Oid, Tid};
 
@@ -29,13 +30,20 @@ pub(crate) enum Question {
     Survey,
     /// The objects that refer to one.
     Referrers(Oid),
+    /// The shortest way from the root to an object.
+    Path(Oid),
 }
+
+/// The objects on a way, with their classes.
+pub(crate) type Steps = Vec<(Oid, String)>;
 
 /// How a scan ended.
 #[derive(Clone)]
 pub(crate) enum Outcome {
     Survey(Arc<Survey>),
     Referrers(Arc<Referrers>),
+    /// `None` if nothing leads there.
+    Path(Option<Arc<Steps>>),
     Failed(String),
     Cancelled,
 }
@@ -49,6 +57,8 @@ pub(crate) struct Scan {
     first: Tid,
     /// The transaction that it reads now. Only shown, so all accesses are relaxed.
     current: AtomicU64,
+    /// Objects that it has followed; all accesses are relaxed too.
+    followed: AtomicU64,
     /// Whether it is to end. The scan sees it soon, so all accesses are relaxed.
     is_cancelled: AtomicBool,
     outcome: Mutex<Option<Outcome>>,
@@ -76,6 +86,12 @@ impl Scan {
         Tid(self.current.load(Ordering::Relaxed))
     }
 
+    /// The objects that it has followed, if that is what it does.
+    pub(crate) fn followed(&self) -> Option<u64> {
+        let is_path = matches!(self.question, Question::Path(_));
+        is_path.then(|| self.followed.load(Ordering::Relaxed))
+    }
+
     /// How much of the time of the log it has read: thousandths.
     pub(crate) fn progress(&self) -> u64 {
         let (first, last) = (u128::from(self.first.0), u128::from(self.last.0));
@@ -101,6 +117,17 @@ impl Scan {
         })
     }
 
+    /// Follows references from the root until the object is found, or the scan is cancelled.
+    fn path(&self, storage: &dyn Read, target: Oid) -> Result<Option<Steps>, ToolError> {
+        path_from_root(storage, self.last, target, &mut |count| {
+            self.followed.store(count, Ordering::Relaxed);
+            match self.is_cancelled.load(Ordering::Relaxed) {
+                true => Err(ToolError::Refused("cancelled".to_owned())),
+                false => Ok(()),
+            }
+        })
+    }
+
     fn run(&self, storage: &dyn Read) {
         let outcome = match self.question {
             Question::Survey => {
@@ -108,6 +135,9 @@ impl Scan {
             }
             Question::Referrers(oid) => {
                 referrers::run(self, storage, oid).map(|found| Outcome::Referrers(Arc::new(found)))
+            }
+            Question::Path(oid) => {
+                self.path(storage, oid).map(|found| Outcome::Path(found.map(Arc::new)))
             }
         };
         let outcome = match outcome {
@@ -147,6 +177,7 @@ impl Scans {
             last,
             first,
             current: AtomicU64::new(first.0),
+            followed: AtomicU64::new(0),
             is_cancelled: AtomicBool::new(false),
             outcome: Mutex::new(None),
         });
@@ -219,7 +250,8 @@ mod tests {
     fn scan(question: Question, last: Tid) -> Scan {
         let (number, first, is_cancelled) = (1, Tid(1 << 32), AtomicBool::new(false));
         let (current, outcome) = (AtomicU64::new(first.0), Mutex::new(None));
-        Scan { number, question, last, first, current, is_cancelled, outcome }
+        let followed = AtomicU64::new(0);
+        Scan { number, question, last, first, current, followed, is_cancelled, outcome }
     }
 
     #[test]
@@ -238,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_scan_ends_without_an_answer() {
-        for question in [Question::Survey, Question::Referrers(Oid(1))] {
+        for question in [Question::Survey, Question::Referrers(Oid(1)), Question::Path(Oid(1))] {
             let scan = scan(question, Tid::MAX);
             scan.cancel();
             scan.run(&storage());
