@@ -1,6 +1,7 @@
 """NEO clusters served to stock ZEO clients: `zodium serve neo://`."""
 
 import contextlib
+import subprocess
 import threading
 import time
 
@@ -11,7 +12,7 @@ from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness.neo import CHECKOUT, Cluster, needs_neo, wait_for
 from harness.process import HOST, ServerFailed, ServerProcess, command_words, free_port
-from harness.servers import COMMAND
+from harness.servers import BINARY, COMMAND
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.POSException import ConflictError, POSKeyError, ReadConflictError, ReadOnlyError
@@ -130,6 +131,10 @@ def test_both_kinds_of_clients_commit(cluster, gateway, open_database, stock):
     with database.transaction() as connection:
         assert connection.root()["_large"]["data"] == "x" * 300_000
         assert connection.root()["_7"]["n"] == 7
+    words = [BINARY, "check", "--references", "--pickles", "--json"]
+    words.append(f"neo://{one.name}@{one.masters.replace(' ', ',')}?wait=20")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "") and '"damages":0' in done.stdout
 
 
 def test_history_undo_iteration_and_pack(cluster, gateway, open_database):

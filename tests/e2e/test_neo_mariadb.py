@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import transaction
 from harness import mariadb
+from harness.damage import fill
 from harness.neo import Cluster, needs_neo
 from harness.neo_databases import (
     opening,
@@ -134,6 +135,16 @@ def test_the_schema_is_that_of_neo(serve, maria):
         return
     serve(maria.url(ours)).stop()
     assert schema(maria, ours) == schema(maria, theirs)
+
+
+def test_tools_write_check_and_compare_such_a_database(binary, maria, tmp_path):
+    fill(tmp_path / "Data.fs")
+    url = maria.url(maria.database())
+    for words in (["copy", tmp_path / "Data.fs", url], ["check", "--references", "--btrees", url]):
+        done = subprocess.run([binary, *words], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, ""), words
+    assert "whole (" in done.stdout
+    subprocess.run([binary, "cmp", tmp_path / "Data.fs", url], check=True, timeout=60)
 
 
 # Takes a database of two partitions back to version 1 of the schema.

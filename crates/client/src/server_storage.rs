@@ -218,8 +218,14 @@ fn pickled(extension: Extension) -> Result<Bytes, StorageError> {
     }
 }
 
+/// The exception for damaged records, which has its name in two modules.
+const CORRUPTED: [&str; 2] = [
+    "ZODB.FileStorage.format.CorruptedDataError",
+    "ZODB.FileStorage.FileStorage.CorruptedDataError",
+];
+
 fn failed(error: ClientError) -> StorageError {
-    let is_damage = error.is_exception("ZODB.FileStorage.format.CorruptedDataError");
+    let is_damage = CORRUPTED.iter().any(|name| error.is_exception(name));
     let cause: Cause = Box::<dyn Error + Send + Sync>::from(error);
     if is_damage { StorageError::Corrupt(cause) } else { StorageError::Io(cause) }
 }

@@ -5,7 +5,6 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use strsim::damerau_levenshtein;
 
-use crate::check::CheckOptions;
 use crate::config::ConfigOptions;
 use crate::healthcheck::HealthcheckOptions;
 use crate::installation::{CompletionsOptions, ManOptions};
@@ -15,7 +14,7 @@ use crate::recover::RecoverOptions;
 use crate::resp::RespOptions;
 use crate::serve::ServeOptions;
 use crate::status::StatusOptions;
-use crate::tools::ToolCommand;
+use crate::tools::{CheckOptions, ToolCommand};
 
 const ABOUT: &str = "A fast, parallel object database server for ZODB.";
 
@@ -92,12 +91,14 @@ pub(crate) enum Command {
     /// Exit codes: 0 after SIGTERM, SIGINT and SHUTDOWN, 1 after an error and after SIGHUP, 2 for a
     /// wrong command line.
     Resp(RespOptions),
-    /// Check a data file, its index and, on request, the content of its objects
+    /// Check a data file with its index, or another storage, and on request the content of objects
     ///
-    /// Reports each damage with its position, and continues after it. Writes nothing and takes no
-    /// lock, so a file can be checked while it is served, in its state at the start of the check.
+    /// Reports each damage, of a file with its position, and continues after it. Writes nothing and
+    /// takes no lock, so a file can be checked while it is served, in its state at the start of the
+    /// check. Of a storage that is no file the log and each current object are read, as its clients
+    /// see them.
     ///
-    /// Exit codes: 0 the file is whole, 1 it is damaged, 2 it cannot be read.
+    /// Exit codes: 0 the storage is whole, 1 it is damaged, 2 it cannot be read.
     Check(CheckOptions),
     /// Copy the whole transactions of a damaged data file into a new one
     ///

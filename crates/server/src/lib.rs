@@ -9,11 +9,11 @@
 
 #![forbid(unsafe_code)]
 
-mod check;
 mod cli;
 mod config;
 mod healthcheck;
 mod installation;
+mod lines;
 mod listen_error;
 mod logging;
 mod monitoring;
@@ -52,7 +52,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         cli::Command::Neo(options) => neo::run(&options),
         cli::Command::Resp(options) => resp::run(&options),
         cli::Command::Pack(options) => pack::run(&options),
-        cli::Command::Check(options) => check::run(&options),
+        cli::Command::Check(options) => tools::check(&options),
         cli::Command::Recover(options) => recover::run(&options),
         cli::Command::Tool(command) => tools::run(&command),
         cli::Command::Healthcheck(options) => healthcheck::run(&options),

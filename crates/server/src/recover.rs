@@ -12,7 +12,7 @@ use zodium_disk::RealDisk;
 use zodium_filestorage::{RecoveryKind, RecoveryNote, RecoverySummary};
 use zodium_types::{Oid, Tid};
 
-use crate::check::Lines;
+use crate::lines::Lines;
 use crate::progress::Progress;
 
 /// Most ids on a line of text; `--json` has all.

@@ -9,6 +9,7 @@
 
 pub mod analyze;
 pub mod btrees;
+pub mod check;
 pub mod classes;
 pub mod commit;
 pub mod compare;

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use zodium_filestorage::DroppedRecord;
 use zodium_types::Address;
 
-use crate::check::Lines;
+use crate::lines::Lines;
 use crate::reach::ReachOptions;
 
 /// Exit code of a pack that dropped damaged records.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use zodium_filestorage::DroppedRecord;
 
 use super::{OfFile, Outcome};
-use crate::check::Lines;
+use crate::lines::Lines;
 
 /// `None` means that there was nothing to pack.
 pub(super) fn write(lines: &Lines, outcome: Option<&Outcome>, json: bool) {

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
 use zodium_client::Client;
+use zodium_sql::SqlError;
 use zodium_storage::{LogItem, Read, StorageError};
 use zodium_tools::classes::is_blob;
 use zodium_tools::compare::compare;
@@ -148,7 +149,18 @@ fn blobs_of(options: &CopyOptions, client: Option<&Arc<Client>>) -> Result<Optio
 
 /// The last transaction of a storage that need not exist.
 fn last_tid_of(how: &OpenArguments, name: &StorageName) -> Result<Tid> {
-    if name.is_absent() { Ok(Tid::ZERO) } else { Ok(how.read(name)?.storage.last_tid()) }
+    if name.is_absent() {
+        return Ok(Tid::ZERO);
+    }
+    match how.read(name) {
+        Ok(readable) => Ok(readable.storage.last_tid()),
+        // A database on a server is there before it has tables. One with other tables is refused
+        // when it is written to.
+        Err(error) if matches!(error.downcast_ref(), Some(SqlError::ForeignDatabase { .. })) => {
+            Ok(Tid::ZERO)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a part of both storages is equal.

@@ -7,6 +7,10 @@ mod analyze;
 mod backup;
 mod blobs;
 mod catobj;
+mod check;
+mod check_btrees;
+mod check_log;
+mod check_options;
 mod commit;
 mod compare;
 mod copy;
@@ -36,6 +40,8 @@ use anyhow::Result;
 use clap::Subcommand;
 use zodium_backup::BackupError;
 use zodium_tools::ToolError;
+
+pub(crate) use check_options::CheckOptions;
 
 /// Exit code for a difference, and for damage.
 const DIFFERENT: u8 = 1;
@@ -113,7 +119,7 @@ pub(crate) enum ToolCommand {
 
 /// Runs a command.
 pub(crate) fn run(command: &ToolCommand) -> Result<ExitCode> {
-    let outcome = match command {
+    finished(match command {
         ToolCommand::Info(options) => info::run(options),
         ToolCommand::Dump(options) => dump::run(options),
         ToolCommand::Load(options) => load::run(options),
@@ -132,7 +138,16 @@ pub(crate) fn run(command: &ToolCommand) -> Result<ExitCode> {
         ToolCommand::Restore(options) => restore::run(options),
         ToolCommand::Watch(options) => watch::run(options),
         ToolCommand::Copy(options) => copy::run(options),
-    };
+    })
+}
+
+/// Runs `zodium check`, which has a place of its own among the commands.
+pub(crate) fn check(options: &CheckOptions) -> Result<ExitCode> {
+    finished(check::run(options))
+}
+
+/// The exit code of a command, whose error is printed here.
+fn finished(outcome: Result<ExitCode>) -> Result<ExitCode> {
     let error = match outcome {
         Err(error) if !error.is::<clap::Error>() => error,
         outcome => return outcome,

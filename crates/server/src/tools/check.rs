@@ -1,80 +1,53 @@
-//! `zodium check`: reports whether a data file is whole.
+//! `zodium check` of a data file.
 
-use std::cell::RefCell;
-use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bytesize::ByteSize;
-use clap::Args;
 use serde_json::{Value, json};
 use zodium_blobs::BlobDirectory;
 use zodium_disk::RealDisk;
 use zodium_filestorage::{
-    BlobsToCheck, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage, FileStorageError,
-    IndexVerdict, OpenOptions,
+    BlobsToCheck, Checked, CheckedBlobs, ChecksumMode, Damage, FileStorage, IndexVerdict,
+    OpenOptions,
 };
-use zodium_tools::btrees::{self, BTreeDamage, BTreesChecked};
-use zodium_tools::references::CurrentObjects;
 
+use super::check_btrees::{check_btrees, unless_damaged};
+use super::check_log;
+use super::check_options::CheckOptions;
+use super::storage_name::StorageName;
+use crate::lines::Lines;
 use crate::progress::Progress;
 
-/// Exit code for a file that cannot be read or written, and for a wrong command line.
-pub(crate) const UNREADABLE: u8 = 2;
 /// Bytes whose checksums are computed between two reports of progress.
 const COVER_BYTES: u64 = 8 << 20;
 /// How long an end that seems unfinished may be a commit in progress.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Options of `zodium check`.
-#[derive(Debug, Args)]
-pub(crate) struct CheckOptions {
-    /// The data file (Data.fs)
-    file: PathBuf,
-
-    /// Also report references to objects that do not exist
-    #[arg(long)]
-    references: bool,
-
-    /// Also report data of objects, and extensions of transactions, that are not pickles
-    #[arg(long)]
-    pickles: bool,
-
-    /// Also report BTrees whose keys, bounds, buckets or chains of buckets contradict each other
-    ///
-    /// Looks at current objects, of all families of BTrees. Classes are not imported, so keys whose
-    /// order only Python knows are counted and not compared.
-    #[arg(long)]
-    btrees: bool,
-
-    /// Also report blobs whose files are missing in this blob directory, or have another length
-    /// than was committed. Files without a record are reported too, and are not damage
-    #[arg(long, value_name = "DIRECTORY")]
-    blob_dir: Option<PathBuf>,
-
-    /// With --blob-dir: also read all blobs, and compare their bytes with the checksums that were
-    /// recorded at their commit. Takes as long as copying them
-    #[arg(long, requires = "blob_dir")]
-    blob_data: bool,
-
-    /// If nothing is wrong, compute the checksums that are missing beside the file. It must not be
-    /// served meanwhile; a server computes them itself
-    #[arg(long)]
-    write_checksums: bool,
-
-    /// Print JSON: one object a line for each damage, and a summary at the end
-    #[arg(long)]
-    json: bool,
+/// Runs the command.
+pub(super) fn run(options: &CheckOptions) -> Result<ExitCode> {
+    let name = options.storage.alone()?;
+    let StorageName::File(path) = &name else {
+        let unsuited = [
+            ("--blob-dir", options.blob_dir.is_some()),
+            ("--write-checksums", options.write_checksums),
+        ];
+        if let Some((option, _)) = unsuited.iter().find(|(_, is_given)| *is_given) {
+            bail!("{option} is for data files, and this storage is none");
+        }
+        return check_log::run(options, &name);
+    };
+    check_file(options, path)
 }
 
-pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
+fn check_file(options: &CheckOptions, path: &Path) -> Result<ExitCode> {
     let lines = Lines::new();
-    let progress = Progress::new(format!("checking {}", options.file.display()));
+    let progress = Progress::new(format!("checking {}", path.display()));
     let directory = options.blob_dir.as_deref();
-    let directory = directory.map(|path| BlobDirectory::open(Arc::new(RealDisk), path, true));
+    let directory = directory.map(|folder| BlobDirectory::open(Arc::new(RealDisk), folder, true));
     let directory = match directory.transpose() {
         Ok(directory) => directory,
         Err(error) => return lines.unreadable(&error.into()),
@@ -82,7 +55,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
     let outcome = zodium_filestorage::check_with_blobs(
         &RealDisk,
         &zodium_filestorage::CheckOptions {
-            path: options.file.clone(),
+            path: path.to_owned(),
             references: options.references,
             pickles: options.pickles,
             patience: PATIENCE,
@@ -100,71 +73,38 @@ pub(crate) fn run(options: &CheckOptions) -> Result<ExitCode> {
         Err(error) => return lines.unreadable(&error),
     };
     if options.btrees {
-        match check_btrees(options, &lines) {
+        let outcome = btrees_of_file(options, path, &lines);
+        match unless_damaged(options, outcome, checked.damages, &lines) {
             Ok(damages) => checked.damages += damages,
             Err(error) => return lines.failed(&error),
         }
     }
     match options.json {
         true => lines.write(summary_json(&checked)),
-        false => lines.write(summary(options, &checked)),
+        false => lines.write(summary(path, &checked)),
     }
     lines.finish()?;
     if options.write_checksums && checked.damages == 0 && checked.uncovered > 0 {
-        write_checksums(options)?;
+        write_checksums(path)?;
     }
     Ok(if checked.damages == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks the BTrees of the file; the number of damaged places.
-fn check_btrees(options: &CheckOptions, lines: &Lines) -> Result<u64> {
-    let read_only =
-        OpenOptions { read_only: true, create: false, ..OpenOptions::new(&options.file) };
+fn btrees_of_file(options: &CheckOptions, path: &Path, lines: &Lines) -> Result<u64> {
+    let read_only = OpenOptions { read_only: true, create: false, ..OpenOptions::new(path) };
     let storage = FileStorage::open(Arc::new(RealDisk), &read_only)?;
-    let objects = CurrentObjects::of(&storage, storage.last_tid())?;
-    let checked = btrees::check_btrees(&objects, &mut |damage| {
-        let BTreeDamage { oid, class, what } = damage;
-        match options.json {
-            true => lines.write(json!({
-                "kind": "btree",
-                "oid": oid.to_string(),
-                "class": class,
-                "what": what,
-            })),
-            false => lines.write(format_args!(
-                "BTree: object {oid}{}: {what}",
-                class.map_or(String::new(), |class| format!(" ({class})"))
-            )),
-        }
-        Ok(())
-    })?;
-    let BTreesChecked { trees, leaves, keys, uncertain, damages } = checked;
-    match options.json {
-        true => lines.write(json!({
-            "kind": "btrees",
-            "trees": trees,
-            "leaves": leaves,
-            "keys": keys,
-            "uncertain": uncertain,
-            "damages": damages,
-        })),
-        false => lines.write(format_args!(
-            "BTrees: trees {trees}, buckets {leaves}, keys {keys}, comparisons left to Python \
-             {uncertain}"
-        )),
-    }
-    Ok(damages)
+    check_btrees(options, &storage, lines)
 }
 
-fn write_checksums(options: &CheckOptions) -> Result<()> {
-    let progress = Progress::new(format!("computing checksums of {}", options.file.display()));
+fn write_checksums(path: &Path) -> Result<()> {
+    let progress = Progress::new(format!("computing checksums of {}", path.display()));
     let storage = FileStorage::open(
         Arc::new(RealDisk),
         &OpenOptions {
             create: false,
             checksums: ChecksumMode::Full,
             progress: &|done, total| progress.report(done, total),
-            ..OpenOptions::new(&options.file)
+            ..OpenOptions::new(path)
         },
     )?;
     let total = storage.uncovered_bytes();
@@ -226,7 +166,7 @@ fn blobs_json(blobs: CheckedBlobs) -> Value {
     }
 }
 
-fn summary(options: &CheckOptions, checked: &Checked) -> String {
+fn summary(path: &Path, checked: &Checked) -> String {
     let Checked { bytes, transactions, records, objects, damages, index, .. } = checked;
     let found = match damages {
         0 => "whole".to_owned(),
@@ -257,48 +197,7 @@ fn summary(options: &CheckOptions, checked: &Checked) -> String {
     format!(
         "{}: {found} ({}, {transactions} transactions, {records} records, {objects} objects; \
          {index}; {checksums}{blobs})",
-        options.file.display(),
+        path.display(),
         ByteSize(*bytes),
     )
-}
-
-/// Lines on standard output. If it is closed the work goes on, for its exit code.
-pub(crate) struct Lines {
-    output: RefCell<io::Result<BufWriter<io::Stdout>>>,
-}
-
-impl Lines {
-    pub(crate) fn new() -> Lines {
-        Lines { output: RefCell::new(Ok(BufWriter::new(io::stdout()))) }
-    }
-
-    pub(crate) fn write(&self, line: impl std::fmt::Display) {
-        let mut output = self.output.borrow_mut();
-        let written = output.as_mut().map(|output| writeln!(output, "{line}"));
-        if let Ok(Err(error)) = written {
-            *output = Err(error);
-        }
-    }
-
-    /// Flushes what was written.
-    pub(crate) fn finish(self) -> Result<()> {
-        match self.output.into_inner().and_then(|mut output| output.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Ends a command that failed in the middle.
-    fn failed(self, error: &anyhow::Error) -> Result<ExitCode> {
-        self.finish()?;
-        eprintln!("zodium: {error:#}");
-        Ok(ExitCode::from(UNREADABLE))
-    }
-
-    /// Ends a command that failed.
-    pub(crate) fn unreadable(self, error: &FileStorageError) -> Result<ExitCode> {
-        self.finish()?;
-        eprintln!("zodium: {error}");
-        Ok(ExitCode::from(UNREADABLE))
-    }
 }

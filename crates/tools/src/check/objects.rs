@@ -1,0 +1,124 @@
+//! The second pass: each current object, loaded as a client loads it.
+
+use zodium_storage::{Access, Load, LogItem, Read};
+use zodium_types::{Oid, Tid};
+
+use super::log::{Log, digest};
+use super::{Findings, LogCheck, LogDamageKind};
+use crate::references::collect;
+use crate::{TidRange, ToolError, walk};
+
+pub(super) fn load_objects(
+    storage: &dyn Read,
+    last: Tid,
+    log: &Log,
+    check: LogCheck,
+    advance: &mut dyn FnMut(usize),
+    findings: &mut Findings<'_>,
+) -> Result<(), ToolError> {
+    let loader = Loader { storage, last, log };
+    let (mut references, mut outcome) = (Vec::new(), Ok(()));
+    log.written.each(|oid, tid| {
+        if outcome.is_ok() {
+            outcome = loader.load(oid, Tid(tid), findings).map(|data| {
+                let Some(data) = data else { return };
+                advance(data.len());
+                if check.references {
+                    loader.follow(oid, Tid(tid), &data, &mut references, findings);
+                }
+            });
+        }
+    });
+    outcome
+}
+
+struct Loader<'c> {
+    storage: &'c dyn Read,
+    last: Tid,
+    log: &'c Log,
+}
+
+impl Loader<'_> {
+    /// The data of an object that `tid` wrote last; `None` if it is deleted or damaged.
+    fn load(
+        &self,
+        oid: Oid,
+        tid: Tid,
+        findings: &mut Findings<'_>,
+    ) -> Result<Option<bytes::Bytes>, ToolError> {
+        let is_deleted = self.log.deleted.contains(&oid);
+        let loaded = self.storage.load_before(oid, self.last.next(), Access::Blocking);
+        let revision = match loaded.map_err(ToolError::from) {
+            Ok(Load::Revision(revision)) => revision,
+            Ok(Load::NoRevision | Load::Missing | Load::WouldBlock) => {
+                if self.log.data.find(oid).is_some() && !is_deleted && self.logged(oid, tid)? {
+                    let what = "the log has it, and no load finds it".to_owned();
+                    findings.add(LogDamageKind::Load, Some(oid), Some(tid), what);
+                }
+                return Ok(None);
+            }
+            Err(error) => {
+                findings.damage_or(error, LogDamageKind::Load, Some(oid), Some(tid))?;
+                return Ok(None);
+            }
+        };
+        let serial = revision.serial;
+        let what = match self.log.data.find(oid) {
+            _ if !self.log.is_whole => return Ok(Some(revision.data)),
+            _ if is_deleted => format!("the log deletes it, and a load finds {serial}"),
+            _ if serial != tid => format!("a load finds {serial} in place of it"),
+            Some(logged) if logged != digest(&revision.data) => {
+                format!("a load finds {} other bytes than the log has", revision.data.len())
+            }
+            _ => return Ok(Some(revision.data)),
+        };
+        findings.add(LogDamageKind::Serial, Some(oid), Some(tid), what);
+        Ok(None)
+    }
+
+    /// Looks for the references of an object that lead nowhere.
+    fn follow(
+        &self,
+        oid: Oid,
+        tid: Tid,
+        data: &[u8],
+        references: &mut Vec<Oid>,
+        findings: &mut Findings<'_>,
+    ) {
+        if !collect(data, references) {
+            let what = "its references cannot be read".to_owned();
+            findings.add(LogDamageKind::Pickle, Some(oid), Some(tid), what);
+        }
+        references.sort_unstable();
+        references.dedup();
+        for to in references.drain(..) {
+            if let Some(why) = self.why_missing(to) {
+                let what = format!("the reference to {to} leads nowhere: {why}");
+                findings.add(LogDamageKind::Reference, Some(oid), Some(tid), what);
+            }
+        }
+    }
+
+    /// Whether the log still has the record of an object; a pack may have dropped it.
+    fn logged(&self, oid: Oid, tid: Tid) -> Result<bool, ToolError> {
+        let mut found = false;
+        let range = TidRange { min: Some(tid), max: Some(tid) };
+        walk(self.storage, range, &mut |item| {
+            if matches!(item, LogItem::Record { oid: other, .. } if other == oid) {
+                found = true;
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn why_missing(&self, oid: Oid) -> Option<&'static str> {
+        match self.log.written.find(oid) {
+            // It may be among what could not be listed.
+            None if !self.log.is_whole => None,
+            None => Some("there is no such object"),
+            Some(_) if self.log.deleted.contains(&oid) => Some("it is deleted"),
+            Some(_) => None,
+        }
+    }
+}

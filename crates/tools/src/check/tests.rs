@@ -1,0 +1,176 @@
+//! A storage whose log is that of one storage, and whose objects are those of another.
+
+use std::task::Poll;
+
+use zodium_memorystorage::MemoryStorage;
+use zodium_storage::{
+    Access, Applier, HistoryEntry, Load, LogItem, ObjectStep, Read, Stamp, StorageError,
+    StoredRecord, TransactionCursor,
+};
+use zodium_types::{Oid, Tid, TransactionStatus};
+
+use super::*;
+
+/// `None` as class, and a state that refers to object 2.
+const TO_2: &[u8] = b"N.U\x08\0\0\0\0\0\0\0\x02Q.";
+const PLAIN: &[u8] = b"N.N.";
+
+struct Torn {
+    log: MemoryStorage,
+    objects: MemoryStorage,
+    /// Loads of this object report damage.
+    unreadable: Option<Oid>,
+}
+
+impl Read for Torn {
+    fn name(&self) -> String {
+        "torn".to_owned()
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn size(&self) -> u64 {
+        self.log.size()
+    }
+
+    fn object_count(&self) -> u64 {
+        self.log.object_count()
+    }
+
+    fn last_tid(&self) -> Tid {
+        self.objects.last_tid()
+    }
+
+    fn last_oid(&self) -> Oid {
+        self.log.last_oid()
+    }
+
+    fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError> {
+        match self.unreadable == Some(oid) {
+            true => Err(StorageError::Corrupt("a page is damaged".into())),
+            false => self.objects.load_before(oid, before, access),
+        }
+    }
+
+    fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {
+        self.objects.is_still_current(oid, stamp)
+    }
+
+    fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError> {
+        self.objects.record(oid, serial)
+    }
+
+    fn poll_serial(&self, oid: Oid, access: Access) -> Result<Poll<Option<Tid>>, StorageError> {
+        self.objects.poll_serial(oid, access)
+    }
+
+    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+        self.objects.history(oid, count)
+    }
+
+    fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
+        self.objects.next_object(from)
+    }
+
+    fn iterate(
+        &self,
+        start: Option<Tid>,
+        stop: Option<Tid>,
+    ) -> Result<Box<dyn TransactionCursor>, StorageError> {
+        self.log.iterate(start, stop)
+    }
+
+    fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
+        self.log.recent(count)
+    }
+}
+
+/// A transaction: its tid, and its objects with their data.
+type Written<'a> = (u64, &'a [(u64, Option<&'a [u8]>)]);
+
+fn storage(transactions: &[Written<'_>]) -> MemoryStorage {
+    let storage = MemoryStorage::new();
+    let mut applier = Applier::new(&storage);
+    for (tid, records) in transactions {
+        let (tid, status) = (Tid(*tid), TransactionStatus::Normal);
+        let [user, description, extension] = [&b""[..]; 3];
+        let head = LogItem::Transaction { tid, status, user, description, extension };
+        applier.apply(head).unwrap();
+        for (oid, data) in *records {
+            let record = LogItem::Record { oid: Oid(*oid), data: *data, data_tid: None };
+            applier.apply(record).unwrap();
+        }
+    }
+    applier.finish().unwrap();
+    storage
+}
+
+/// Kinds of damage, with their objects and transactions.
+type Found = Vec<(&'static str, Option<u64>, Option<u64>)>;
+
+fn found_in(torn: &Torn, check: LogCheck) -> (Found, LogChecked) {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    let checked = check_log(torn, check, &mut |more| bytes += more, &mut |damage| {
+        let (oid, tid) = (damage.oid.map(|oid| oid.0), damage.tid.map(|tid| tid.0));
+        found.push((damage.kind.name(), oid, tid));
+    });
+    let checked = checked.unwrap();
+    assert_eq!(checked.damages, found.len() as u64);
+    (found, checked)
+}
+
+fn torn(log: &[Written<'_>], objects: &[Written<'_>]) -> Torn {
+    Torn { log: storage(log), objects: storage(objects), unreadable: None }
+}
+
+const ALL: LogCheck = LogCheck { references: true, pickles: true };
+const BASE: Written<'static> = (1, &[(0, Some(TO_2)), (1, Some(PLAIN)), (2, Some(PLAIN))]);
+
+#[test]
+fn a_whole_storage_is_whole() {
+    let log = [BASE, (5, &[(1, None), (2, Some(PLAIN))][..])];
+    let (found, checked) = found_in(&torn(&log, &log), ALL);
+    assert_eq!(found, []);
+    let LogChecked { bytes, transactions, records, objects, .. } = checked;
+    assert_eq!((transactions, records, objects), (2, 5, 3));
+    assert_eq!(bytes as usize, TO_2.len() + 3 * PLAIN.len());
+}
+
+#[test]
+fn each_difference_of_log_and_objects_is_found() {
+    let second: Written<'_> = (5, &[(1, None), (2, Some(b"N.K\x01."))]);
+    let cases: [(Written<'_>, Found); 5] = [
+        ((5, &[(1, None)]), vec![("serial", Some(2), Some(5))]),
+        ((5, &[(2, Some(b"N.K\x01."))]), vec![("serial", Some(1), Some(5))]),
+        ((5, &[(1, None), (2, Some(b"N.K\x02."))]), vec![("serial", Some(2), Some(5))]),
+        ((5, &[(1, None), (2, None)]), vec![("load", Some(2), Some(5))]),
+        // What the log has after the last transaction is left out.
+        ((4, &[(1, None)]), vec![("log", None, Some(1))]),
+    ];
+    for (objects, expected) in cases {
+        let (found, _) = found_in(&torn(&[BASE, second], &[BASE, objects]), LogCheck::default());
+        assert_eq!(found, expected, "{objects:?}");
+    }
+}
+
+#[test]
+fn damage_of_an_object_leaves_the_others_to_be_checked() {
+    let second: Written<'_> = (5, &[(2, None)]);
+    let mut whole = torn(&[BASE, second], &[BASE, second]);
+    whole.unreadable = Some(Oid(1));
+    let (found, _) = found_in(&whole, ALL);
+    assert_eq!(found, [("reference", Some(0), Some(1)), ("load", Some(1), Some(1))]);
+}
+
+#[test]
+fn pickles_and_references_are_checked_on_request() {
+    let log: [Written<'_>; 1] = [(1, &[(0, Some(TO_2)), (1, Some(b"garbage"))])];
+    let (found, _) = found_in(&torn(&log, &log), LogCheck::default());
+    assert_eq!(found, []);
+    let (found, _) = found_in(&torn(&log, &log), LogCheck { pickles: true, references: false });
+    assert_eq!(found, [("pickle", Some(1), Some(1))]);
+    let (found, _) = found_in(&torn(&log, &log), LogCheck { pickles: false, references: true });
+    assert_eq!(found, [("reference", Some(0), Some(1)), ("pickle", Some(1), Some(1))]);
+}

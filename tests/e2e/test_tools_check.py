@@ -1,0 +1,162 @@
+"""zodium check of storages that are no files, and copies that are killed and go on."""
+
+import json
+import sqlite3
+import subprocess
+
+import pytest
+import ZODB
+from harness import files
+from harness.cut import CutRelay
+from harness.damage import damage, fill, fill_covered
+from harness.databases import write_database
+from harness.servers import stock_server
+from persistent.mapping import PersistentMapping
+from ZEO.ClientStorage import ClientStorage
+from ZODB.FileStorage import FileStorage
+
+pytestmark = pytest.mark.zodium
+RUN_SECONDS = 60
+ALL = ["--references", "--pickles", "--btrees"]
+
+
+@pytest.fixture
+def run(binary):
+    def run_command(*words):
+        words = [str(word) for word in (binary, *words)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
+        return done.returncode, done.stdout, done.stderr
+
+    return run_command
+
+
+@pytest.fixture
+def check(run):
+    """check(storage, *options): the exit code, what was found, and the summary."""
+
+    def check_storage(storage, *options):
+        code, out, said = run("check", "--json", *options, storage)
+        *found, summary = [json.loads(line) for line in out.splitlines()]
+        assert said == "" and summary["kind"] == "summary"
+        return code, [one for one in found if one["kind"] != "btrees"], summary
+
+    return check_storage
+
+
+def url_of(server):
+    return "zeo://{}:{}".format(*server.address)
+
+
+def references(found):
+    return {one["oid"] for one in found if one["kind"] == "reference"}
+
+
+def test_what_is_whole_in_a_file_is_whole_elsewhere(run, check, start_server, tmp_path, seeded):
+    path, database = tmp_path / "Data.fs", f"sqlite://{tmp_path}/neo.sqlite"
+    write_database(path, seeded, odd=False)
+    code, found, of_file = check(path, *ALL)
+    assert run("copy", path, database)[0] == 0
+    stock = stock_server(tmp_path, "Z5")
+    try:
+        for storage in (url_of(stock), database):
+            other_code, other_found, summary = check(storage, *ALL)
+            # Objects that others have lost their way to are the same ones.
+            assert (other_code, references(other_found)) == (code, references(found)), storage
+            for figure in ("transactions", "records", "objects"):
+                assert summary[figure] == of_file[figure], (storage, figure)
+            assert "blobs" in summary["not_checked"]
+    finally:
+        stock.kill()
+    assert check(url_of(start_server(path)))[0] == 0
+    text = run("check", database)[1]
+    assert "whole (" in text and "not checked: how the storage keeps its bytes" in text
+    for option in ("--write-checksums", f"--blob-dir={tmp_path}"):
+        code, out, said = run("check", option, database)
+        assert (code, out) == (2, "") and option.split("=")[0] in said
+
+
+# What is done to a database, and the kinds of damage that are found.
+DAMAGES = {
+    "delete from obj where oid=3": ["reference"],
+    "update obj set data_id=null where oid=5": ["reference"],
+    "update data set value=x'0011' where id=(select data_id from obj where oid=4)": ["log", "load"],
+    "delete from trans where tid=(select max(tid) from trans)": ["log"],
+    "update obj set value_tid=tid-5, data_id=null where oid=6": ["reference"],
+}
+
+
+@pytest.mark.parametrize("statement", DAMAGES)
+def test_damage_of_a_database_is_found(run, check, tmp_path, statement):
+    path = tmp_path / "neo.sqlite"
+    fill(tmp_path / "Data.fs")
+    assert run("copy", tmp_path / "Data.fs", f"sqlite://{path}")[0] == 0
+    assert check(path, *ALL)[:2] == (0, [])
+    with sqlite3.connect(path) as database:
+        database.execute(statement)
+    database.close()
+    code, found, summary = check(path, "--references")
+    assert (code, [one["kind"] for one in found]) == (1, DAMAGES[statement])
+    assert summary["damages"] == len(found)
+
+
+def test_damage_behind_a_server_is_found(check, start_server, tmp_path):
+    path = tmp_path / "Data.fs"
+    oids = fill_covered(path, start_server)
+    damage(path, 7)
+    code, found, _ = check(url_of(start_server(path)), "--references")
+    assert code == 1
+    # The others are loaded nevertheless.
+    assert {one["oid"] for one in found if one["kind"] == "load"} == {oids[7].hex()}
+
+
+def test_a_check_beside_writers_and_packs_finds_nothing(check, start_server, tmp_path):
+    server = start_server(tmp_path / "Data.fs")
+    database = ZODB.DB(ClientStorage(server.address, wait=True))
+    try:
+        for round_ in range(5):
+            for number in range(20):
+                with database.transaction() as connection:
+                    connection.root()[number] = PersistentMapping(round=round_)
+            assert check(url_of(server), "--references", "--pickles")[:2] == (0, [])
+            database.pack()
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "sqlite"])
+def test_a_killed_copy_goes_on(binary, run, start_server, tmp_path, seeded, kind):
+    """Killed again and again, wherever its source keeps it waiting."""
+    path, target = tmp_path / "Data.fs", tmp_path / "target"
+    write_large(path)
+    name = target if kind == "file" else f"sqlite://{target}"
+    server = start_server(path)
+    last = tids = 0
+    for part in range(1, 7):
+        limit = path.stat().st_size * part // 6 + seeded.randrange(50_000)
+        with CutRelay(server, limit, holds=True) as relay:
+            words = [binary, "copy", "--incremental", relay.url, str(name)]
+            copying = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+            assert relay.reached.wait(RUN_SECONDS)
+            copying.kill()
+            copying.wait()
+        if target.exists() and target.stat().st_size:
+            last, tids = tids, run("dump", "--hashonly", name)[1].count("\ntxn ")
+            assert tids >= last
+    code, out, said = run("copy", "--incremental", url_of(server), name)
+    assert (code, said) == (0, "") and "verified" in out
+    assert run("cmp", "-v", path, name)[:2] == (0, "equal\n")
+    if kind == "file":
+        assert files.read(target) == files.read(path)
+    # What differs from its source is no copy that could go on.
+    other = tmp_path / "other.fs"
+    write_database(other, seeded)
+    code, _, said = run("copy", "--incremental", other, name)
+    assert code == 1 and "differs" in said
+
+
+def write_large(path):
+    database = ZODB.DB(FileStorage(str(path)))
+    for number in range(60):
+        with database.transaction() as connection:
+            connection.root()[number] = PersistentMapping(text=str(number) * 40_000)
+    database.close()
